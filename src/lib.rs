@@ -67,6 +67,8 @@ pub use crate::extract::SessionRejection;
 pub use crate::http::{body, cookie};
 #[cfg(feature = "bearer")]
 pub use crate::jose::{Algorithm, AlgorithmError};
+#[cfg(all(feature = "plans", feature = "redis"))]
+pub use crate::limit::RedisPlans;
 #[cfg(feature = "plans")]
 pub use crate::limit::{CachedPlans, PlanFailure, PlanSource};
 #[cfg(feature = "pkce")]

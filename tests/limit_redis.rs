@@ -85,31 +85,32 @@ async fn recovered(limiter: &SharedLimiter, log: &EventLog) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_share_one_budget() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let nodes = [node(&server.url()).await, node(&server.url()).await];
-    let (mut tasks, admitted) = (JoinSet::new(), Arc::new(AtomicU32::new(0)));
-    for number in 0..20 {
-        let (limiter, admitted) = (nodes[number % 2].clone(), Arc::clone(&admitted));
-        tasks.spawn(async move {
-            for weight in [1, 2, 3, 1, 2, 3] {
-                let decision = limiter.check(&acme(), weight).await;
-                assert_ne!(decision.refused(), Some(RefusalReason::Unavailable));
-                admitted.fetch_add(if decision.is_admitted() { weight } else { 0 }, SeqCst);
-            }
-        });
+    for server in RedisServer::each(&[]) {
+        let nodes = [node(&server.url()).await, node(&server.url()).await];
+        let (mut tasks, admitted) = (JoinSet::new(), Arc::new(AtomicU32::new(0)));
+        for number in 0..20 {
+            let (limiter, admitted) = (nodes[number % 2].clone(), Arc::clone(&admitted));
+            tasks.spawn(async move {
+                for weight in [1, 2, 3, 1, 2, 3] {
+                    let decision = limiter.check(&acme(), weight).await;
+                    assert_ne!(decision.refused(), Some(RefusalReason::Unavailable));
+                    admitted.fetch_add(if decision.is_admitted() { weight } else { 0 }, SeqCst);
+                }
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(admitted.load(SeqCst), 100);
+        for limiter in &nodes {
+            let standing = limiter.peek(&acme()).await.unwrap();
+            assert_eq!((standing.remaining(), standing.limit()), (0, 100));
+            assert!(standing.wait() > HOUR - Duration::from_secs(60) && standing.wait() <= HOUR);
+        }
+        let other = Tenant::parse("globex").unwrap();
+        assert_eq!(nodes[0].peek(&other).await.unwrap().remaining(), 100);
+        // cleared by one, free for all
+        nodes[0].reset(&acme()).await.unwrap();
+        assert_eq!(nodes[1].check(&acme(), 1).await.standing().unwrap().remaining(), 99);
     }
-    tasks.join_all().await;
-    assert_eq!(admitted.load(SeqCst), 100);
-    for limiter in &nodes {
-        let standing = limiter.peek(&acme()).await.unwrap();
-        assert_eq!((standing.remaining(), standing.limit()), (0, 100));
-        assert!(standing.wait() > HOUR - Duration::from_secs(60) && standing.wait() <= HOUR);
-    }
-    let other = Tenant::parse("globex").unwrap();
-    assert_eq!(nodes[0].peek(&other).await.unwrap().remaining(), 100);
-    // cleared by one, free for all
-    nodes[0].reset(&acme()).await.unwrap();
-    assert_eq!(nodes[1].check(&acme(), 1).await.standing().unwrap().remaining(), 99);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -146,52 +147,58 @@ async fn no_window_of_any_length_admits_more_than_the_limit() {
 
 #[tokio::test]
 async fn a_cluster_shares_the_work_among_its_nodes() {
-    let Some(cluster) = RedisCluster::start() else { return };
-    let quotas = || {
-        let burst = Quota::per_second(50).unwrap().with_name("burst").unwrap();
-        Quotas::new(
-            Plan::new([burst, Quota::new(3, HOUR).unwrap(), Quota::fixed(9, HOUR).unwrap().with_name("f").unwrap()])
+    for cluster in RedisCluster::each() {
+        let quotas = || {
+            let burst = Quota::per_second(50).unwrap().with_name("burst").unwrap();
+            Quotas::new(
+                Plan::new([
+                    burst,
+                    Quota::new(3, HOUR).unwrap(),
+                    Quota::fixed(9, HOUR).unwrap().with_name("f").unwrap(),
+                ])
                 .unwrap(),
-        )
-    };
-    let connect =
-        || async { Limiter::redis(config(&cluster.url()), quotas()).fallback(Fallback::Closed).connect().await };
-    let nodes = [connect().await.unwrap(), connect().await.unwrap()];
-    for number in 0..60 {
-        let tenant = Tenant::parse(format!("tenant-{number}")).unwrap();
-        let mut admitted = Vec::new();
-        for turn in 0..5 {
-            admitted.push(nodes[turn % 2].check(&tenant, 1).await.is_admitted());
+            )
+        };
+        let connect =
+            || async { Limiter::redis(config(&cluster.url()), quotas()).fallback(Fallback::Closed).connect().await };
+        let nodes = [connect().await.unwrap(), connect().await.unwrap()];
+        for number in 0..60 {
+            let tenant = Tenant::parse(format!("tenant-{number}")).unwrap();
+            let mut admitted = Vec::new();
+            for turn in 0..5 {
+                admitted.push(nodes[turn % 2].check(&tenant, 1).await.is_admitted());
+            }
+            assert_eq!(admitted, [true, true, true, false, false]);
         }
-        assert_eq!(admitted, [true, true, true, false, false]);
-    }
-    for node in &cluster.0 {
-        assert!(node.cli(&["dbsize"]).trim().parse::<u32>().unwrap() > 5);
+        for node in &cluster.0 {
+            assert!(node.cli(&["dbsize"]).trim().parse::<u32>().unwrap() > 5);
+        }
     }
 }
 
 #[tokio::test]
 async fn refunds_and_live_quotas_work_across_nodes() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let (one, other) = (node(&server.url()).await, node(&server.url()).await);
-    let spend = one.check(&acme(), 40).await.into_spend();
-    assert_eq!(one.refund(spend).await.unwrap().remaining(), 100);
-    let spend = one.check(&acme(), 30).await.into_spend();
-    // lowered live: nothing is forgiven
-    for limiter in [&one, &other] {
-        limiter.quotas().set(acme(), Quota::new(20, HOUR).unwrap());
+    for server in RedisServer::each(&[]) {
+        let (one, other) = (node(&server.url()).await, node(&server.url()).await);
+        let spend = one.check(&acme(), 40).await.into_spend();
+        assert_eq!(one.refund(spend).await.unwrap().remaining(), 100);
+        let spend = one.check(&acme(), 30).await.into_spend();
+        // lowered live: nothing is forgiven
+        for limiter in [&one, &other] {
+            limiter.quotas().set(acme(), Quota::new(20, HOUR).unwrap());
+        }
+        let refused = other.check(&acme(), 1).await;
+        assert_eq!((refused.refused(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 0));
+        // a spend of another plan stays spent
+        assert_eq!(one.refund(spend).await.unwrap().remaining(), 0);
+        assert_eq!(other.check(&acme(), 21).await.refused(), Some(RefusalReason::Impossible));
+        for limiter in [&one, &other] {
+            limiter.quotas().set(acme(), Plan::denied());
+            assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Denied));
+            limiter.quotas().set(acme(), Quota::new(50, HOUR).unwrap());
+        }
+        assert_eq!(one.check(&acme(), 5).await.standing().unwrap().remaining(), 15);
     }
-    let refused = other.check(&acme(), 1).await;
-    assert_eq!((refused.refused(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 0));
-    // a spend of another plan stays spent
-    assert_eq!(one.refund(spend).await.unwrap().remaining(), 0);
-    assert_eq!(other.check(&acme(), 21).await.refused(), Some(RefusalReason::Impossible));
-    for limiter in [&one, &other] {
-        limiter.quotas().set(acme(), Plan::denied());
-        assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Denied));
-        limiter.quotas().set(acme(), Quota::new(50, HOUR).unwrap());
-    }
-    assert_eq!(one.check(&acme(), 5).await.standing().unwrap().remaining(), 15);
 }
 
 #[tokio::test]
@@ -290,15 +297,16 @@ async fn each_fallback_decides_while_the_server_is_down() {
 
 #[tokio::test]
 async fn a_flush_of_scripts_costs_nothing_and_one_of_all_keys_the_counts() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let log = EventLog::new();
-    let limiter = with_fallback(&server.url(), Fallback::Closed, &log).await;
-    assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 3);
-    server.cli(&["script", "flush"]);
-    assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 1);
-    server.cli(&["flushall"]);
-    assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 3);
-    assert_eq!(changes(&log), []);
+    for server in RedisServer::each(&[]) {
+        let log = EventLog::new();
+        let limiter = with_fallback(&server.url(), Fallback::Closed, &log).await;
+        assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 3);
+        server.cli(&["script", "flush"]);
+        assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 1);
+        server.cli(&["flushall"]);
+        assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 3);
+        assert_eq!(changes(&log), []);
+    }
 }
 
 #[tokio::test]

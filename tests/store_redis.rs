@@ -94,17 +94,19 @@ fn conformance(url: &str) {
 
 #[test]
 fn a_server_is_a_store() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    conformance(&server.url());
+    for server in RedisServer::each(&[]) {
+        conformance(&server.url());
+    }
 }
 
 #[test]
 fn a_cluster_is_a_store() {
-    let Some(cluster) = RedisCluster::start() else { return };
-    conformance(&cluster.url());
-    // all nodes have a part of it
-    for node in &cluster.0 {
-        assert_ne!(node.cli(&["dbsize"]).trim(), "0");
+    for cluster in RedisCluster::each() {
+        conformance(&cluster.url());
+        // all nodes have a part of it
+        for node in &cluster.0 {
+            assert_ne!(node.cli(&["dbsize"]).trim(), "0");
+        }
     }
 }
 
@@ -162,23 +164,24 @@ async fn a_server_that_was_killed_is_found_again() {
 
 #[tokio::test]
 async fn a_restart_begins_an_epoch_even_if_the_server_kept_its_data() {
-    let Some(mut server) = RedisServer::start(&[]) else { return };
-    let (store, idle) = (connect(&server.url()).await, connect(&server.url()).await);
-    let before = store.complete_since();
-    insert(&store, "kept", "value").await.unwrap();
-    server.cli(&["save"]);
-    insert(&store, "lost", "value").await.unwrap();
-    server.kill();
-    // the epoch has seconds
-    tokio::time::sleep(Duration::from_millis(1100)).await;
-    server.restart();
-    for store in [&store, &idle] {
-        recovered(store).await;
-        assert!(get(store, "kept").await.unwrap().is_some());
-        assert_eq!(get(store, "lost").await.unwrap(), None);
-        assert!(store.complete_since() > before);
+    for mut server in RedisServer::each(&[]) {
+        let (store, idle) = (connect(&server.url()).await, connect(&server.url()).await);
+        let before = store.complete_since();
+        insert(&store, "kept", "value").await.unwrap();
+        server.cli(&["save"]);
+        insert(&store, "lost", "value").await.unwrap();
+        server.kill();
+        // the epoch has seconds
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        server.restart();
+        for store in [&store, &idle] {
+            recovered(store).await;
+            assert!(get(store, "kept").await.unwrap().is_some());
+            assert_eq!(get(store, "lost").await.unwrap(), None);
+            assert!(store.complete_since() > before);
+        }
+        assert_eq!(store.complete_since(), idle.complete_since(), "one partition, one epoch");
     }
-    assert_eq!(store.complete_since(), idle.complete_since(), "one partition, one epoch");
 }
 
 #[tokio::test]
@@ -203,45 +206,48 @@ async fn a_frozen_server_costs_no_more_than_the_deadline() {
 
 #[tokio::test]
 async fn flushed_scripts_are_sent_again() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = connect(&server.url()).await;
-    for round in 0..3 {
-        let version = insert(&store, &round.to_string(), "value").await.unwrap();
-        server.cli(&["script", "flush"]);
-        let swapped = store.swap(&key(round.to_string()), version, record("other")).await;
-        assert!(matches!(swapped, Ok(WriteOutcome::Done(_))), "{swapped:?}");
-        server.cli(&["script", "flush"]);
-        assert_eq!(&store.take(&key(round.to_string())).await.unwrap().unwrap().value[..], b"other");
+    for server in RedisServer::each(&[]) {
+        let store = connect(&server.url()).await;
+        for round in 0..3 {
+            let version = insert(&store, &round.to_string(), "value").await.unwrap();
+            server.cli(&["script", "flush"]);
+            let swapped = store.swap(&key(round.to_string()), version, record("other")).await;
+            assert!(matches!(swapped, Ok(WriteOutcome::Done(_))), "{swapped:?}");
+            server.cli(&["script", "flush"]);
+            assert_eq!(&store.take(&key(round.to_string())).await.unwrap().unwrap().value[..], b"other");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_flush_begins_an_epoch_for_every_node() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
-    let version = insert(&one, "row", "value").await.unwrap();
-    let before = one.complete_since();
-    tokio::time::sleep(Duration::from_millis(1100)).await;
-    assert_eq!(get(&other, "row").await.unwrap().unwrap().version, version);
-    assert_eq!(other.complete_since(), before);
-    server.cli(&["flushall"]);
-    let began = now();
-    // whether the first call reads or writes
-    assert_eq!(get(&one, "row").await.unwrap(), None);
-    assert!(one.complete_since() > before && one.complete_since() <= began + Duration::from_secs(2));
-    insert(&other, "row", "value").await.unwrap();
-    assert_eq!(other.complete_since(), one.complete_since());
+    for server in RedisServer::each(&[]) {
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        let version = insert(&one, "row", "value").await.unwrap();
+        let before = one.complete_since();
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(get(&other, "row").await.unwrap().unwrap().version, version);
+        assert_eq!(other.complete_since(), before);
+        server.cli(&["flushall"]);
+        let began = now();
+        // whether the first call reads or writes
+        assert_eq!(get(&one, "row").await.unwrap(), None);
+        assert!(one.complete_since() > before && one.complete_since() <= began + Duration::from_secs(2));
+        insert(&other, "row", "value").await.unwrap();
+        assert_eq!(other.complete_since(), one.complete_since());
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_may_evict_entries_is_refused() {
-    let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
-    let error = Redis::connect(&server.url()).await.unwrap_err();
-    assert_eq!((error.kind(), error.is_transient()), (StoreErrorKind::Misconfigured, false));
-    let cause = error.source().unwrap().to_string();
-    assert_eq!(cause, "maxmemory-policy is allkeys-lru and must be noeviction, or live entries may be removed");
-    server.cli(&["config", "set", "maxmemory-policy", "noeviction"]);
-    connect(&server.url()).await;
+    for server in RedisServer::each(&["--maxmemory-policy", "allkeys-lru"]) {
+        let error = Redis::connect(&server.url()).await.unwrap_err();
+        assert_eq!((error.kind(), error.is_transient()), (StoreErrorKind::Misconfigured, false));
+        let cause = error.source().unwrap().to_string();
+        assert_eq!(cause, "maxmemory-policy is allkeys-lru and must be noeviction, or live entries may be removed");
+        server.cli(&["config", "set", "maxmemory-policy", "noeviction"]);
+        connect(&server.url()).await;
+    }
 }
 
 #[tokio::test]
@@ -260,24 +266,26 @@ async fn a_full_server_refuses_writes_and_still_reads_and_removes() {
 
 #[tokio::test]
 async fn users_and_passwords_are_sent() {
-    let Some(server) = RedisServer::start(&["--requirepass", "root-secret"]) else { return };
-    // all that the store needs
-    let rules = "on >app-secret ~tollgate:* +get +set +getrange +mget +del +eval +evalsha +time +info +hello";
-    let rules: Vec<&str> = rules.split(' ').collect();
-    server.cli(&[&["-a", "root-secret", "acl", "setuser", "app"], &rules[..]].concat());
-    let store = Redis::connect_with(config(&server.url()).user("app").password("app-secret")).await.unwrap();
-    let version = insert(&store, "row", "value").await.unwrap();
-    assert!(matches!(store.swap(&key("row"), version, record("x")).await, Ok(WriteOutcome::Done(_))));
-    assert!(store.take(&key("row")).await.unwrap().is_some());
-    let in_url = server.url().replace("redis://", "redis://app:app-secret@");
-    assert!(Redis::connect(&in_url).await.is_ok());
-    // without INFO, a failover that lost revocations would go unnoticed
-    server.cli(&["-a", "root-secret", "acl", "setuser", "app", "-info"]);
-    assert!(Redis::connect(&in_url).await.is_err());
-    for wrong in [config(&server.url()), config(&server.url()).password("wrong"), config(&in_url).password("wrong")] {
-        let error = Redis::connect_with(wrong).await.unwrap_err();
-        assert!(matches!(error.kind(), StoreErrorKind::Misconfigured | StoreErrorKind::Unavailable), "{error:?}");
-        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    for server in RedisServer::each(&["--requirepass", "root-secret"]) {
+        // all that the store needs
+        let rules = "on >app-secret ~tollgate:* +get +set +getrange +mget +del +eval +evalsha +time +info +hello";
+        let rules: Vec<&str> = rules.split(' ').collect();
+        server.cli(&[&["-a", "root-secret", "acl", "setuser", "app"], &rules[..]].concat());
+        let store = Redis::connect_with(config(&server.url()).user("app").password("app-secret")).await.unwrap();
+        let version = insert(&store, "row", "value").await.unwrap();
+        assert!(matches!(store.swap(&key("row"), version, record("x")).await, Ok(WriteOutcome::Done(_))));
+        assert!(store.take(&key("row")).await.unwrap().is_some());
+        let in_url = server.url().replace("redis://", "redis://app:app-secret@");
+        assert!(Redis::connect(&in_url).await.is_ok());
+        // without INFO, a failover that lost revocations would go unnoticed
+        server.cli(&["-a", "root-secret", "acl", "setuser", "app", "-info"]);
+        assert!(Redis::connect(&in_url).await.is_err());
+        for wrong in [config(&server.url()), config(&server.url()).password("wrong"), config(&in_url).password("wrong")]
+        {
+            let error = Redis::connect_with(wrong).await.unwrap_err();
+            assert!(matches!(error.kind(), StoreErrorKind::Misconfigured | StoreErrorKind::Unavailable), "{error:?}");
+            assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{error::Error, fs, path::Path};
 
 use tollgate::{
-    EventLog, Limiter, Quotas, RedisConfig,
+    EventLog, Limiter, Quota, Quotas, RedisConfig, RedisPlans,
     limit::AnyLimiter,
     store::{AnyStore, Disk, Memory, Redis},
 };
@@ -14,17 +14,19 @@ pub(crate) struct State {
     pub(crate) store: AnyStore,
     /// The server that the store is on, which several of these servers can share.
     redis: Option<RedisConfig>,
+    /// Plans that can be changed there while servers run.
+    plans: Option<RedisPlans>,
 }
 
 impl State {
     pub(crate) async fn open(kept: &Storage) -> Result<Self, Box<dyn Error>> {
         Ok(match kept {
-            Storage::Memory => Self { store: Memory::new().into(), redis: None },
+            Storage::Memory => Self { store: Memory::new().into(), redis: None, plans: None },
             Storage::Directory(path) => {
                 let store = open(path).map_err(|error| format!("--data {}: {error}", path.display()))?;
-                Self { store, redis: None }
+                Self { store, redis: None, plans: None }
             }
-            Storage::Redis(url) => {
+            Storage::Redis { url, plans } => {
                 let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
                 let config = match std::env::var("REDIS_PASSWORD") {
                     Ok(password) => config.password(&password),
@@ -34,14 +36,26 @@ impl State {
                     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
                     format!("--redis: {error}{cause}")
                 })?;
-                Self { store: store.into(), redis: Some(config) }
+                let plans = match plans {
+                    true => Some(RedisPlans::connect(config.clone()).await?),
+                    false => None,
+                };
+                Self { store: store.into(), redis: Some(config), plans }
             }
         })
     }
 
     /// Creates the limiter of the tenants. Servers that share a store share the budgets, too.
     pub(crate) async fn limiter(&self, quotas: Quotas, log: &EventLog) -> Result<AnyLimiter, Box<dyn Error>> {
-        let limiter = Limiter::builder(quotas).events(log.clone());
+        let limiter = match &self.plans {
+            None => Limiter::builder(quotas),
+            // a plan on the server comes before those in the file
+            Some(plans) => {
+                let of_file = Quotas::by(Quota::each_minute::<600>(), move |tenant| Some(quotas.plan(tenant)));
+                Limiter::builder(of_file).plans(plans.cached())
+            }
+        };
+        let limiter = limiter.events(log.clone());
         Ok(match &self.redis {
             Some(config) => limiter.redis(config.clone()).connect().await?.into(),
             None => limiter.build()?.into(),

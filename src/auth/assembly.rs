@@ -29,7 +29,7 @@ use crate::{
     credential::CredentialTable,
     event::EventKind,
     http::{head::Head, issuer::Issuer},
-    limit::{Limiter, Quota, Quotas, RateLimitGate},
+    limit::{AnyLimiter, Limiter, Quota, Quotas, RateLimitGate},
     policy::MethodSet,
     session::{SessionLayer, Sessions},
     tenant::{Tenant, TenantError},
@@ -219,13 +219,19 @@ impl AuthServiceBuilder {
             }
         };
         let strangers = |quota| builder(quota).max_tenants(MOST_STRANGERS).build();
-        let tenants = match &self.limiter {
+        let tenants: AnyLimiter = match &self.limiter {
             Some(limiter) => limiter.clone(),
             None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?.into(),
         };
+        // counted where the tenants are, under keys of their own
         let per_address = match &self.per_address {
-            Some(quota) => Some(RateLimitGate::new(no_tenant, logged(*quota)?)),
+            Some(quota) => Some(RateLimitGate::new(no_tenant, tenants.beside("address-requests", logged(*quota)?))),
             None => None,
+        };
+        let failures = strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?;
+        let messages = match &self.messages_per_address {
+            Some(quota) => builder(*quota).build()?,
+            None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
         };
         let unverified = self.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
         let unverified = builder(unverified).max_tenants(MOST_STRANGERS);
@@ -233,15 +239,13 @@ impl AuthServiceBuilder {
             Some(log) => unverified.events(log.clone()),
             None => unverified,
         };
+        let unverified = tenants.beside("address-unverified", unverified.build()?);
         Ok(Limits {
-            unverified: UnverifiedWork::new(unverified.build()?, self.unverified_at_once.unwrap_or(UNVERIFIED_AT_ONCE)),
-            tenants: RateLimitGate::new(no_tenant, tenants),
+            unverified: UnverifiedWork::new(unverified, self.unverified_at_once.unwrap_or(UNVERIFIED_AT_ONCE)),
+            failures: tenants.beside("address-failures", failures),
+            messages: tenants.beside("address-messages", messages),
             per_address,
-            failures: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,
-            messages: match &self.messages_per_address {
-                Some(quota) => builder(*quota).build()?,
-                None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
-            },
+            tenants: RateLimitGate::new(no_tenant, tenants),
             addresses: core::Addresses::default(),
         })
     }

@@ -232,20 +232,25 @@ impl AuthServiceBuilder {
 
     /// Charges requests to their tenant's budget in this limiter, which other APIs can share. Defaults to 600 requests a
     /// minute for this service alone.
+    ///
+    /// If the limiter is shared by several processes, they also share the limits of addresses, under keys of their own: requests,
+    /// failures, messages and unverified work. While its server does not answer, each process counts these on its own.
+    /// The fallback of the limiter does not change that.
     pub fn limiter(mut self, limiter: impl Into<AnyLimiter>) -> Self {
         self.limiter = Some(limiter.into());
         self
     }
 
     /// Limits how much of the tenants' budgets one address may spend, so that a stranger who knows a public client id
-    /// cannot use up a tenant's budget. Defaults to no limit. Counted separately in each process.
+    /// cannot use up a tenant's budget. Defaults to no limit. Counted separately in each process, unless the
+    /// [`limiter`](Self::limiter) is shared.
     pub fn per_address(mut self, quota: Quota) -> Self {
         self.per_address = Some(quota);
         self
     }
 
     /// Caps how many one-time codes one address can ask for. Defaults to 120 a minute; set less where messages cost
-    /// money. Counted in this process.
+    /// money. Counted in this process, unless the [`limiter`](Self::limiter) is shared.
     pub fn messages_per_address(mut self, quota: Quota) -> Self {
         self.messages_per_address = Some(quota);
         self
@@ -253,7 +258,7 @@ impl AuthServiceBuilder {
 
     /// Caps how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
     /// logins, and checks of signatures. Good requests are not counted. Defaults to 600 a minute. Further requests get a
-    /// 429 without that work. Counted in this process.
+    /// 429 without that work. Counted in this process, unless the [`limiter`](Self::limiter) is shared.
     pub fn unverified_per_address(mut self, quota: Quota) -> Self {
         self.unverified_per_address = Some(quota);
         self

@@ -215,9 +215,9 @@ impl<'a> RequestContext<'a> {
 
     /// Counts a lookup or a signature check that is needed to find out whose budget the request spends. Must come before
     /// such work. Charging the request to a tenant uncounts it.
-    pub(crate) fn count_unverified(&mut self) -> Result<(), Problem> {
+    pub(crate) async fn count_unverified(&mut self) -> Result<(), Problem> {
         if let Unverified::None = self.unverified {
-            let work = self.core.limits.unverified.begin(self.known_address().as_ref())?;
+            let work = self.core.limits.unverified.begin(self.known_address().as_ref()).await?;
             self.unverified = Unverified::Counted(work);
         }
         Ok(())
@@ -280,7 +280,7 @@ impl<'a> RequestContext<'a> {
     }
 
     async fn counted_client(&mut self, id: Option<&str>, reach: ClientReach) -> Result<FoundClient, Problem> {
-        self.count_unverified()?;
+        self.count_unverified().await?;
         Ok(match reach {
             ClientReach::Registered => self.client(id).await,
             ClientReach::Login => self.login_client(id).await,
@@ -300,7 +300,7 @@ impl<'a> RequestContext<'a> {
         client_id: Option<&str>,
         session_id: Option<&str>,
     ) -> Result<(Digest, Stored<Login>), Problem> {
-        self.count_unverified()?;
+        self.count_unverified().await?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value);
         // the login's client is proved, the client that the call names is not
@@ -323,7 +323,7 @@ impl<'a> RequestContext<'a> {
         &mut self,
         session_id: Option<&str>,
     ) -> Result<Option<(Digest, Stored<Login>)>, Problem> {
-        self.count_unverified()?;
+        self.count_unverified().await?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value.tenant);
         self.charge_browser(own).await?;
@@ -342,7 +342,7 @@ impl<'a> RequestContext<'a> {
         let origin = Caller::of(&self.parts.headers).origin();
         let foreign = origin.filter(|origin| path.is_for_scripts() && origin.as_bytes() != own);
         if let Some((origin, text)) = foreign.and_then(|origin| Some((origin, origin.to_str().ok()?)))
-            && self.count_unverified().is_ok()
+            && self.count_unverified().await.is_ok()
             && self.core.clients.allows_origin(text).await.unwrap_or_default()
         {
             self.reader = Some(origin.clone());
@@ -385,7 +385,7 @@ impl<'a> RequestContext<'a> {
         let origin = origin.ok_or_else(foreign_origin)?;
         let text = origin.to_str().map_err(|_| foreign_origin())?;
         if self.known_address().is_none() {
-            self.count_unverified()?;
+            self.count_unverified().await?;
         }
         if !self.core.clients.allows_origin(text).await? {
             return Err(foreign_origin());

@@ -33,7 +33,7 @@ use crate::{
     delivery::{Channel, Queue},
     event::EventKind,
     http::issuer::Issuer,
-    limit::{Limiter, RateLimitGate},
+    limit::{AnyLimiter, RateLimitGate},
     login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{Method, MethodSet, Policies},
@@ -99,9 +99,9 @@ pub(crate) struct Limits {
     /// The share of the tenants' budgets that one address may spend.
     pub(crate) per_address: Option<RateLimitGate>,
     /// Failed attempts of each address.
-    pub(crate) failures: Limiter,
+    pub(crate) failures: AnyLimiter,
     /// Messages requested from each address.
-    pub(crate) messages: Limiter,
+    pub(crate) messages: AnyLimiter,
     /// Lookups and signature checks before a tenant is charged.
     pub(crate) unverified: UnverifiedWork,
     pub(crate) addresses: Addresses,

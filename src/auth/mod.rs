@@ -291,8 +291,8 @@
 //! | bodies received at the same time | 50 of one address, 1,000 in total |
 //!
 //! [`login_limits`](AuthServiceBuilder::login_limits) changes the times. An attempt during a wait is refused and changes
-//! nothing. [`unlock`](AuthService::unlock) lifts locks. Counts of addresses are in memory, one for each process; the others
-//! are in the store.
+//! nothing. [`unlock`](AuthService::unlock) lifts locks. Counts of addresses are in memory, one for each process, or where a
+//! shared [`limiter`](AuthServiceBuilder::limiter) keeps its budgets; the others are in the store.
 //!
 //! # Stored rows
 //!

@@ -59,7 +59,8 @@
 //! # Plans from a database
 //!
 //! [`Quotas`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
-//! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it.
+//! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it. With the feature `redis` too,
+//! `RedisPlans` looks them up on Redis or Valkey.
 //!
 //! # Many processes
 //!
@@ -84,6 +85,7 @@ mod pass;
 mod plan;
 #[cfg(feature = "plans")]
 mod plan_cache;
+mod plan_text;
 #[cfg(feature = "plans")]
 mod plans;
 mod quota;
@@ -96,6 +98,8 @@ pub(crate) mod shared;
 pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 #[cfg(feature = "redis")]
 pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
+#[cfg(all(feature = "plans", feature = "redis"))]
+pub use self::shared::{RedisPlans, RedisPlansError};
 pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},

@@ -15,7 +15,8 @@ use crate::util::error::ConfigError;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-const DEFAULT_SLICES: u16 = 240;
+pub(super) const DEFAULT_SLICES: u16 = 240;
+pub(super) const DEFAULT_NAME: &str = "default";
 
 /// How many units a tenant may spend in what time, and by which rule.
 ///
@@ -169,7 +170,7 @@ impl Quota {
     }
 
     fn of(limit: u32, window: Duration, rule: Rule) -> Self {
-        Self { name: PolicyName::of("default"), limit, window, rule, shadow: false, reserved: 0 }
+        Self { name: PolicyName::of(DEFAULT_NAME), limit, window, rule, shadow: false, reserved: 0 }
     }
 
     /// Sets the name that headers, problem documents and events show: 1 to 32 letters,
@@ -257,6 +258,11 @@ impl Quota {
         )]
         let reserved = (reserved as u32).min(self.limit);
         Ok(Self { reserved, ..self })
+    }
+
+    /// Reserves this many units, which must not be more than the limit.
+    pub(super) fn reserve_units(self, reserved: u32) -> Option<Self> {
+        (reserved <= self.limit).then_some(Self { reserved, ..self })
     }
 
     /// Returns the units that anonymous requests can't spend; see [`reserve`](Self::reserve).
@@ -355,7 +361,13 @@ impl FromStr for Quota {
             "" => Self::new(limit, window),
             "fixed" => Self::fixed(limit, window),
             #[cfg(feature = "smooth")]
-            "smooth" => Self::smooth(limit, window, limit),
+            "smooth" if window >= SHORTEST => Self::smooth(limit, window, limit),
+            // units may come back faster than a window may be short
+            #[cfg(feature = "smooth")]
+            "smooth" => {
+                let interval = saturating_nanos(window).div_ceil(u64::from(limit.max(1)));
+                Self::smooth(1_000_000, Duration::from_millis(interval), limit)
+            }
             _ => Err(malformed()),
         }
     }
@@ -371,7 +383,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Reads digits alone. `str::parse` would also accept a leading `+`.
-fn number(text: &str) -> Option<u64> {
+pub(super) fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

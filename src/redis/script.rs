@@ -84,6 +84,25 @@ impl Link {
         Reply::read(self.call(&command, Delivery::Resent).await?)
     }
 
+    /// Reads one key. Unlike [`read`](Self::read), fails if the key holds no text.
+    #[cfg(feature = "plans")]
+    pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, RedisFailure> {
+        let mut command = cmd("GET");
+        match Reply::read(self.call(command.arg(key)).await?)? {
+            Reply::Bytes(text) => Ok(Some(text)),
+            Reply::Nothing => Ok(None),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Writes one key, which does not expire.
+    #[cfg(feature = "plans")]
+    pub(crate) async fn set(&self, key: &[u8], value: &[u8]) -> Result<(), RedisFailure> {
+        let mut command = cmd("SET");
+        self.call(command.arg(key).arg(value)).await?;
+        Ok(())
+    }
+
     /// Removes a key.
     pub(crate) async fn remove(&self, key: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("DEL");

@@ -58,13 +58,15 @@ mod passkey;
 mod passkey_enrolment;
 mod password;
 mod password_overload;
-#[cfg(feature = "sso")]
 #[path = "../support/programs.rs"]
 #[expect(clippy::print_stderr, reason = "skipped tests print a message")]
 mod programs;
 mod pushed;
 mod races;
 mod random_runs;
+#[path = "../support/redis_server.rs"]
+#[allow(dead_code, clippy::expect_used, reason = "each test program uses some of it")]
+mod redis_server;
 mod refresh;
 mod renamed_users;
 mod request_bodies;
@@ -74,6 +76,7 @@ mod revoke;
 mod sequences;
 mod session_sharing;
 mod several_tabs;
+mod shared_limits;
 mod soft_passkey;
 mod special_worlds;
 mod sso;

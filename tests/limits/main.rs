@@ -12,6 +12,7 @@ mod engine;
 mod fixed;
 mod idle;
 mod oracle;
+mod plan_text;
 #[cfg(feature = "plans")]
 mod plans;
 mod promises;

@@ -1,4 +1,4 @@
-//! Redis servers and clusters on loopback. Each ends when its value is dropped.
+//! Redis and Valkey servers and clusters on loopback. Each ends when its value is dropped.
 
 use std::{
     fs,
@@ -13,32 +13,46 @@ use std::{
 
 use super::programs::{missing, program};
 
+/// The servers that are supported.
+const PROGRAMS: [&str; 2] = [REDIS, "valkey-server"];
+const REDIS: &str = "redis-server";
+
 pub(crate) struct RedisServer {
     pub(crate) port: u16,
+    program: &'static str,
     settings: Vec<String>,
     directory: PathBuf,
     child: Child,
 }
 
 impl RedisServer {
-    /// Starts a server with these further settings. Returns `None` if redis-server is not installed.
+    /// Starts Redis with these further settings. Returns `None` if it is not installed.
     pub(crate) fn start(settings: &[&str]) -> Option<Self> {
-        if program(&["redis-server"]).is_none() || program(&["redis-cli"]).is_none() {
-            missing("redis-server and redis-cli are not on PATH");
+        Self::start_program(REDIS, settings)
+    }
+
+    /// Starts Redis, and then Valkey, each when it is its turn.
+    pub(crate) fn each(settings: &[&str]) -> impl Iterator<Item = Self> {
+        PROGRAMS.into_iter().filter_map(|program| Self::start_program(program, settings))
+    }
+
+    fn start_program(name: &'static str, settings: &[&str]) -> Option<Self> {
+        if program(&[name]).is_none() || program(&["redis-cli"]).is_none() {
+            missing(&format!("{name} and redis-cli are not on PATH"));
             return None;
         }
         static SERVERS: AtomicU32 = AtomicU32::new(0);
-        let name = format!("redis-{}-{}", std::process::id(), SERVERS.fetch_add(1, Relaxed));
-        let directory = std::env::temp_dir().join(format!("tollgate-{name}"));
+        let directory = format!("tollgate-redis-{}-{}", std::process::id(), SERVERS.fetch_add(1, Relaxed));
+        let directory = std::env::temp_dir().join(directory);
         fs::create_dir_all(&directory).unwrap();
         let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
         // another program may take the port first
         let started = (0..5).find_map(|_| {
             let port = free_port();
-            spawn(port, &settings, &directory).map(|child| (port, child))
+            spawn(name, port, &settings, &directory).map(|child| (port, child))
         });
-        let (port, child) = started.expect("redis-server starts");
-        Some(Self { port, settings, directory, child })
+        let (port, child) = started.expect("the server starts");
+        Some(Self { port, program: name, settings, directory, child })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -64,7 +78,7 @@ impl RedisServer {
 
     /// Starts it again, at the same port and in the same directory.
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(self.port, &self.settings, &self.directory).expect("it starts again");
+        self.child = spawn(self.program, self.port, &self.settings, &self.directory).expect("it starts again");
     }
 }
 
@@ -81,9 +95,20 @@ pub(crate) struct RedisCluster(pub(crate) Vec<RedisServer>);
 
 impl RedisCluster {
     pub(crate) fn start() -> Option<Self> {
+        Self::start_program(REDIS)
+    }
+
+    /// Starts a cluster of Redis, and then one of Valkey, each when it is its turn.
+    pub(crate) fn each() -> impl Iterator<Item = Self> {
+        PROGRAMS.into_iter().filter_map(Self::start_program)
+    }
+
+    fn start_program(name: &'static str) -> Option<Self> {
         let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
         let nodes: Vec<RedisServer> = (0..3)
-            .map(|_| RedisServer::start(&[&settings[..], &["--cluster-require-full-coverage", "no"]].concat()))
+            .map(|_| {
+                RedisServer::start_program(name, &[&settings[..], &["--cluster-require-full-coverage", "no"]].concat())
+            })
             .collect::<Option<_>>()?;
         let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
@@ -132,8 +157,8 @@ fn free_port() -> u16 {
     }
 }
 
-fn spawn(port: u16, settings: &[String], directory: &Path) -> Option<Child> {
-    let mut child = Command::new("redis-server")
+fn spawn(program: &str, port: u16, settings: &[String], directory: &Path) -> Option<Child> {
+    let mut child = Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(["--dir", directory.to_str().unwrap()])
         .args(settings)

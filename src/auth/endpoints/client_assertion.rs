@@ -71,12 +71,15 @@ pub(crate) async fn authenticate<'f>(
         return Err(invalid("this client has no keys"));
     };
     let failures = &cx.core.limits.failures;
-    let spend = match cx.known_address().map(|address| failures.check(&address, 1)) {
+    let spend = match cx.known_address() {
         None => None,
-        Some(decision) if decision.is_admitted() => Some(decision.into_spend()),
-        Some(decision) => {
-            let problem = Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-            return Err(problem.retry_in(decision.wait()));
+        Some(address) => {
+            let decision = failures.check(&address, 1).await;
+            if !decision.is_admitted() {
+                let problem = Problem::new(Code::TooManyAttempts, "too many attempts; wait");
+                return Err(problem.retry_in(decision.wait()));
+            }
+            Some(decision.into_spend())
         }
     };
     let checked = check(cx, endpoints, client, keys, text).await;

@@ -68,7 +68,7 @@ where
     };
     let hint = match &asked.hint {
         Some(hint) => {
-            cx.count_unverified()?;
+            cx.count_unverified().await?;
             tokens.hint(hint).await?
         }
         None => None,

@@ -26,7 +26,7 @@ pub(crate) async fn userinfo(
     cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
 ) -> Result<Response<Body>, Problem> {
-    cx.count_unverified()?;
+    cx.count_unverified().await?;
     let found = find(cx, endpoints).await;
     let grant = found.as_ref().ok().map(|found| &found.grant);
     if let Some(grant) = grant.filter(|_| cx.reader.is_some()) {

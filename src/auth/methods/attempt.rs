@@ -40,12 +40,17 @@ impl<'a> Attempt<'a> {
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
+    pub(crate) async fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
         let core = step.cx.core;
-        let spend = match step.cx.known_address().map(|address| core.limits.failures.check(&address, 1)) {
+        let spend = match step.cx.known_address() {
             None => None,
-            Some(decision) if decision.is_admitted() => Some(decision.into_spend()),
-            Some(decision) => return Err(step.locked(method, decision.wait())),
+            Some(address) => {
+                let decision = core.limits.failures.check(&address, 1).await;
+                if !decision.is_admitted() {
+                    return Err(step.locked(method, decision.wait()));
+                }
+                Some(decision.into_spend())
+            }
         };
         let (account, device, row) = (None, None, None);
         let (in_login, counted_for_account) = (false, false);

@@ -23,7 +23,7 @@ impl LoginMethod for AuthenticatorMethod {
         }
         let (step, keyed) = (&step, step.keyed);
         let user = step.login.subject.user().ok_or(Problem::denied(LoginError::MethodNotAllowed))?;
-        let mut attempt = Attempt::begin(step, method, submitted::user(&user.id, keyed))?;
+        let mut attempt = Attempt::begin(step, method, submitted::user(&user.id, keyed)).await?;
         let right = match check(step, &mut attempt, method, &typed).await {
             Ok(right) => right,
             Err(problem) => {

@@ -62,7 +62,7 @@ impl LoginMethod for OtpMethod {
         let code = OneTimeCode::generate();
         step.preview(&LoginCall::MayOpen(self.method))?;
 
-        let spend = spend(step.cx).map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
+        let spend = spend(step.cx).await.map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
         let name = Identifier::parse(contact.as_str()).ok();
         let found = step.account(name.as_ref()).await?;
         let device = step.device(step.device_owner(&found, found.active()));
@@ -119,7 +119,7 @@ impl LoginMethod for OtpMethod {
         step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
         let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
         let pair = step.pair(&Digest::from_bytes(open.contact));
-        let mut attempt = Attempt::begin(step, open.method, pair)?;
+        let mut attempt = Attempt::begin(step, open.method, pair).await?;
         let owner = match owner(step, open, &mut attempt).await {
             Ok(owner) => owner,
             Err(problem) => {
@@ -154,9 +154,9 @@ async fn owner(step: &LoginStep<'_>, open: &OpenCode, attempt: &mut Attempt<'_>)
 }
 
 /// Charges a message to the caller's address, or returns how long to wait.
-fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
+async fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
     let Some(address) = cx.known_address() else { return Ok(None) };
-    let decision = cx.core.limits.messages.check(&address, 1);
+    let decision = cx.core.limits.messages.check(&address, 1).await;
     if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.wait()) }
 }
 

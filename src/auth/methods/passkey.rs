@@ -72,7 +72,7 @@ impl PasskeyMethod<'_> {
         let answered = Answered { open, challenge, response };
 
         let submitted = submitted::passkey(answered.response.credential_id(), step.keyed);
-        let mut attempt = Attempt::begin(step, METHOD, submitted)?;
+        let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
         let checked = match self.check(step, &mut attempt, &answered).await {
             Ok(checked) => checked,
             Err(problem) => {

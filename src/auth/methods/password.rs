@@ -43,7 +43,7 @@ impl LoginMethod for PasswordMethod {
             (None, Some(user)) => submitted::user(&user.id, keyed),
             (None, None) => return Err(Problem::invalid("username is missing")),
         };
-        let mut attempt = Attempt::begin(step, METHOD, submitted)?;
+        let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
         let right = match check(step, &mut attempt, username.as_ref(), typed).await {
             Ok(right) => right,
             Err(problem) => {

@@ -200,12 +200,15 @@ pub(crate) async fn settle(
 ) -> Result<SsoOutcome, Problem> {
     // even a made-up answer costs a call to the provider, so failures count for the address
     let failures = &step.cx.core.limits.failures;
-    let spend = match step.cx.known_address().map(|address| failures.check(&address, 1)) {
+    let spend = match step.cx.known_address() {
         None => None,
-        Some(decision) if decision.is_admitted() => Some(decision.into_spend()),
-        Some(_) => {
-            step.tally(EventKind::LoginLocked, Some(METHOD));
-            return refused(step, SsoError::Unavailable("too many failures of this address")).await;
+        Some(address) => {
+            let decision = failures.check(&address, 1).await;
+            if !decision.is_admitted() {
+                step.tally(EventKind::LoginLocked, Some(METHOD));
+                return refused(step, SsoError::Unavailable("too many failures of this address")).await;
+            }
+            Some(decision.into_spend())
         }
     };
     let redirect_uri = redirect_uri(step.cx.core, name);

@@ -6,13 +6,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     auth::http::problem::{Code, Problem},
-    limit::{Limiter, Spend},
+    limit::{AnyLimiter, Spend},
     tenant::Tenant,
 };
 
 /// Bounds unverified work: by address, or as a whole where addresses are unknown.
 pub(crate) struct UnverifiedWork {
-    per_address: Limiter,
+    per_address: AnyLimiter,
     at_once: Arc<Semaphore>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum CountedWork {
 }
 
 impl UnverifiedWork {
-    pub(crate) fn new(per_address: Limiter, at_once: NonZeroU32) -> Self {
+    pub(crate) fn new(per_address: AnyLimiter, at_once: NonZeroU32) -> Self {
         Self { per_address, at_once: Arc::new(Semaphore::new(at_once.get() as usize)) }
     }
 
@@ -35,12 +35,12 @@ impl UnverifiedWork {
     /// # Errors
     ///
     /// Returns a problem if too many requests of this address were bad, or if too many are under way.
-    pub(crate) fn begin(&self, address: Option<&Tenant>) -> Result<CountedWork, Problem> {
+    pub(crate) async fn begin(&self, address: Option<&Tenant>) -> Result<CountedWork, Problem> {
         let Some(address) = address else {
             let permit = Arc::clone(&self.at_once).try_acquire_owned();
             return permit.map(|permit| CountedWork::AtOnce { _permit: permit }).map_err(|_| Problem::unavailable());
         };
-        let decision = self.per_address.check(address, 1);
+        let decision = self.per_address.check(address, 1).await;
         if !decision.is_admitted() {
             let problem = Problem::new(Code::RateLimitExceeded, "too many bad requests from this address");
             return Err(problem.retry_in(decision.wait()));

@@ -66,7 +66,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
 
     let max_age = oidc.age().map(|age| age.as_secs());
     let (keyed, tenant) = (cx.core.keyed().await?, to.client.tenant().clone());
-    refuse_failing_address(cx)?;
+    refuse_failing_address(cx).await?;
     let core = cx.core;
     let plan = plan.ok_or_else(Problem::unmet)?;
 
@@ -140,8 +140,9 @@ fn with_challenge(cx: &RequestContext<'_>, mut login: Login) -> (Login, Option<C
 }
 
 /// Refuses addresses with too many failures. Names are never refused: that would lock the owner out of all methods.
-fn refuse_failing_address(cx: &RequestContext<'_>) -> Result<(), Problem> {
-    if let Some(standing) = cx.known_address().and_then(|address| cx.core.limits.failures.peek(&address))
+async fn refuse_failing_address(cx: &RequestContext<'_>) -> Result<(), Problem> {
+    if let Some(address) = cx.known_address()
+        && let Some(standing) = cx.core.limits.failures.peek(&address).await
         && standing.remaining() == 0
     {
         return Err(Problem::new(Code::TooManyAttempts, "too many attempts; try again later").retry_in(standing.wait()));

@@ -5,10 +5,14 @@ pub(crate) mod lease;
 mod leasing;
 #[cfg(test)]
 mod model;
+#[cfg(feature = "plans")]
+mod redis_plans;
 mod script;
 mod server;
 mod shared_limiter;
 
 pub use self::lease::Leases;
+#[cfg(feature = "plans")]
+pub use self::redis_plans::{RedisPlans, RedisPlansError};
 pub(super) use self::server::Ask;
 pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};

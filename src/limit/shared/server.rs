@@ -1,5 +1,7 @@
 //! [`Server`]: the calls of the script on a shared server.
 
+use std::sync::Arc;
+
 use super::{
     breaker::Breaker,
     script::{self, Answer, SCRIPT},
@@ -24,10 +26,22 @@ pub(super) struct Server {
     pub(super) local: Limiter,
     pub(super) link: Link,
     pub(super) prefix: String,
-    pub(super) breaker: Breaker,
+    /// What is counted, as a part of the keys.
+    pub(super) space: &'static str,
+    pub(super) breaker: Arc<Breaker>,
+    /// Has the clock of the breaker, and reports its changes.
+    pub(super) watcher: Limiter,
 }
 
 impl Server {
+    /// Returns the same server for something else that is counted there, under keys of its own.
+    #[cfg(feature = "login")]
+    pub(super) fn beside(&self, space: &'static str, local: Limiter) -> Self {
+        let Self { link, prefix, breaker, watcher, .. } = self;
+        let (link, prefix) = (link.clone(), prefix.clone());
+        Self { local, link, prefix, space, breaker: Arc::clone(breaker), watcher: watcher.clone() }
+    }
+
     /// Runs the script. Returns `None` if the server does not answer.
     pub(super) async fn call(
         &self,
@@ -37,7 +51,7 @@ impl Server {
         ask: Ask,
         more: &[&[u8]],
     ) -> Option<Answer> {
-        let reports = self.local.reports();
+        let reports = self.watcher.reports();
         if !self.breaker.allows(reports.clock.now()) {
             return None;
         }
@@ -89,6 +103,6 @@ impl Server {
     /// Returns the key of a tenant, which is its hash tag. Braces in a name would end the tag early, but the rest of the key
     /// follows: no two tenants share a key.
     pub(super) fn key(&self, tenant: &Tenant) -> Vec<u8> {
-        [self.prefix.as_bytes(), b":limit:{", tenant.as_bytes(), b"}"].concat()
+        [self.prefix.as_bytes(), b":", self.space.as_bytes(), b":{", tenant.as_bytes(), b"}"].concat()
     }
 }

@@ -5,7 +5,6 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    breaker::Breaker,
     lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
@@ -63,6 +62,9 @@ pub(super) struct Inner {
     leasing: Option<Arc<Leasing>>,
     fallback: Fallback,
 }
+
+/// The budgets of tenants.
+const TENANTS: &str = "limit";
 
 /// The rule for requests while the server does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,14 +134,23 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, SharedLimiterError> {
         let local = self.local.build().map_err(|error| SharedLimiterError(error.to_string()))?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let prefix = self.config.prefix().to_owned();
-        let server = Arc::new(Server { local, link, prefix, breaker: Breaker::default() });
+        let (prefix, watcher) = (self.config.prefix().to_owned(), local.clone());
+        let server = Server { local, link, prefix, space: TENANTS, breaker: Arc::default(), watcher };
+        let server = Arc::new(server);
         let leasing = self.leases.map(|leases| Leasing::start(Arc::clone(&server), leases));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
 }
 
 impl SharedLimiter {
+    /// Creates a limiter of something else, such as failures of addresses, with the connection of this one and keys of its own.
+    /// `local` has the quotas, and decides while the server does not answer.
+    #[cfg(feature = "login")]
+    pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
+        let server = self.0.server.beside(space, local);
+        Self(Arc::new(Inner { server: Arc::new(server), leasing: None, fallback: Fallback::Local }))
+    }
+
     /// Decides whether the tenant may spend these units now, and charges them if so.
     ///
     /// All units are charged or none. Zero units are admitted, unless the tenant is denied.

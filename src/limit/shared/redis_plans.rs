@@ -1,0 +1,224 @@
+//! [`RedisPlans`]: the plans of tenants, where all nodes and redis-cli can change them.
+
+use std::{
+    collections::HashMap,
+    error::Error,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::breaker::Breaker;
+use crate::{
+    limit::{
+        plan::Plan,
+        plans::{CachedPlans, PlanSource},
+    },
+    redis::{FailureKind, Link, RedisConfig, RedisFailure},
+    tenant::Tenant,
+    util::{
+        clock::{Clock, SystemClock},
+        error::ConfigError,
+    },
+};
+
+/// The plans of tenants on Redis or Valkey (features `plans` and `redis`). Clones share a connection.
+///
+/// All nodes look plans up here, so a change at one place reaches all of them, within a second and without a restart. It
+/// works with every limiter, in memory or on Redis:
+///
+/// ```no_run
+/// use tollgate::{Limiter, Plan, Quota, Quotas, RedisConfig, RedisPlans, Tenant};
+///
+/// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = RedisConfig::new("redis://localhost:6379")?;
+/// let plans = RedisPlans::connect(config.clone()).await?;
+/// // tenants without a plan on the server get the default
+/// let quotas = Quotas::new(Quota::per_minute(600)?);
+/// let limiter = Limiter::builder(quotas).plans(plans.cached()).redis(config).connect().await?;
+///
+/// // from any node, for all nodes
+/// let acme = Tenant::parse("acme")?;
+/// plans.set(&acme, Quota::per_minute(1200)?).await?;
+/// plans.set(&acme, "50/second name=burst; 1200/minute".parse::<Plan>()?).await?;
+/// plans.remove(&acme).await?;
+/// # drop(limiter);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # By hand
+///
+/// The plan of `acme` is the text of a [`Plan`] under the key `tollgate:plan:{acme}`, where `tollgate` is the
+/// [prefix](RedisConfig::key_prefix):
+///
+/// ```text
+/// redis-cli SET 'tollgate:plan:{acme}' '1200/minute'
+/// redis-cli SET 'tollgate:plan:{acme}' '50/second name=burst; 200000/day fixed name=daily'
+/// redis-cli SET 'tollgate:plan:{acme}' denied
+/// redis-cli DEL 'tollgate:plan:{acme}'
+/// ```
+///
+/// A text that is no plan changes nothing: nodes treat it as a failed lookup. By default, they keep the plan that they have, or use
+/// the default plan, and record the event [`PlanLookupFailed`](crate::event::EventKind::PlanLookupFailed). The reason is in the
+/// log (feature `tracing`). [`CachedPlans::on_failure`] changes what they do. The same happens while the server does not answer.
+#[derive(Clone)]
+pub struct RedisPlans(Arc<Inner>);
+
+struct Inner {
+    link: Link,
+    prefix: String,
+    deadline: Duration,
+    breaker: Breaker,
+    clock: SystemClock,
+    /// Tenants with the same text have the same plan.
+    parsed: Mutex<HashMap<Box<str>, Plan>>,
+}
+
+/// The longest text. Six quotas with all settings take less than half of it.
+const MAX_TEXT: usize = 1024;
+const MAX_PARSED: usize = 1024;
+const DEADLINE: Duration = Duration::from_millis(20);
+/// A change is seen after this time, and in a limiter in memory after twice this time at most.
+const TIME_TO_LIVE: Duration = Duration::from_millis(400);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Lookups share one connection, so many at once are cheap.
+const MAX_LOOKUPS: usize = 1024;
+
+impl RedisPlans {
+    /// Connects to the server. Call it in a tokio runtime that lives as long as this.
+    ///
+    /// A call waits 20 ms at most, unless [`RedisConfig::deadline`] is set. After three failures in a row, one call a second finds
+    /// out whether the server answers again, and others fail at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server can't be reached, or may evict keys.
+    pub async fn connect(config: RedisConfig) -> Result<Self, RedisPlansError> {
+        let deadline = config.deadline_or(DEADLINE);
+        Ok(Self(Arc::new(Inner {
+            link: Link::connect(&config, deadline).await?,
+            prefix: config.prefix().to_owned(),
+            deadline,
+            breaker: Breaker::default(),
+            clock: SystemClock::new(),
+            parsed: Mutex::default(),
+        })))
+    }
+
+    /// Returns this source with settings by which a limiter sees each change within a second.
+    ///
+    /// An answer is used for 400 ms, and a failed lookup is repeated after a second. So a node looks up each active tenant at most
+    /// 2.5 times a second. With a longer [`time_to_live`](CachedPlans::time_to_live), it asks less often and sees changes later.
+    pub fn cached(&self) -> CachedPlans {
+        CachedPlans::new(self.clone())
+            .time_to_live(TIME_TO_LIVE)
+            .retry_after(RETRY_AFTER)
+            .deadline(self.0.deadline)
+            .max_lookups(MAX_LOOKUPS)
+    }
+
+    /// Sets the plan of a tenant for all nodes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server does not answer, and then may have set the plan, or if the tenant is an address, because
+    /// addresses have no plans of their own.
+    pub async fn set(&self, tenant: &Tenant, plan: impl Into<Plan>) -> Result<(), RedisPlansError> {
+        if Tenant::is_reserved(tenant.as_bytes()) {
+            return Err(RedisPlansError(format!("{tenant} can't have a plan of its own")));
+        }
+        Ok(self.0.link.set(&self.key(tenant), plan.into().to_string().as_bytes()).await?)
+    }
+
+    /// Removes the plan of a tenant, which then gets the default.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server does not answer. It may have removed the plan.
+    pub async fn remove(&self, tenant: &Tenant) -> Result<(), RedisPlansError> {
+        Ok(self.0.link.remove(&self.key(tenant)).await?)
+    }
+
+    async fn read(&self, tenant: &Tenant) -> Result<Option<Plan>, RedisPlansError> {
+        let Inner { link, breaker, clock, .. } = &*self.0;
+        if !breaker.allows(clock.now()) {
+            return Err(RedisPlansError("the server has not answered lately".into()));
+        }
+        let text = link.get(&self.key(tenant)).await;
+        match &text {
+            Err(failure) if failure.kind == FailureKind::Unavailable => _ = breaker.failed(clock.now()),
+            _ => _ = breaker.succeeded(),
+        }
+        match text? {
+            Some(text) => self.parse(&text).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn parse(&self, text: &[u8]) -> Result<Plan, RedisPlansError> {
+        // errors show parts of it in the log
+        let is_printable = |text: &&str| text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\r' | b'\n'));
+        let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_TEXT).filter(is_printable);
+        let unreadable = || RedisPlansError(format!("the text of a plan has at most {MAX_TEXT} printable characters"));
+        let text = text.ok_or_else(unreadable)?;
+        if let Some(plan) = self.parsed().get(text) {
+            return Ok(plan.clone());
+        }
+        let plan: Plan = text.parse()?;
+        let mut parsed = self.parsed();
+        if parsed.len() >= MAX_PARSED {
+            parsed.clear();
+        }
+        parsed.insert(text.into(), plan.clone());
+        Ok(plan)
+    }
+
+    fn parsed(&self) -> MutexGuard<'_, HashMap<Box<str>, Plan>> {
+        // no code under the lock panics
+        self.0.parsed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the key of a tenant. Prefixes have no braces, so no two applications share a key.
+    fn key(&self, tenant: &Tenant) -> Vec<u8> {
+        [self.0.prefix.as_bytes(), b":plan:{", tenant.as_bytes(), b"}"].concat()
+    }
+}
+
+impl PlanSource for RedisPlans {
+    type Error = RedisPlansError;
+
+    async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, RedisPlansError> {
+        self.read(tenant).await
+    }
+}
+
+impl fmt::Debug for RedisPlans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisPlans").field("prefix", &self.0.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Why a plan can't be read from the server or written to it.
+#[derive(Clone, Debug)]
+pub struct RedisPlansError(String);
+
+impl From<RedisFailure> for RedisPlansError {
+    fn from(failure: RedisFailure) -> Self {
+        Self(failure.to_string())
+    }
+}
+
+impl From<ConfigError> for RedisPlansError {
+    fn from(error: ConfigError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for RedisPlansError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the plans on Redis: {}", self.0)
+    }
+}
+
+impl Error for RedisPlansError {}
