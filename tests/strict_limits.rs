@@ -226,7 +226,7 @@ async fn hammer(mode: &'static str, pause: Duration) {
         admitted += own.iter().map(|own| own.units).sum::<u64>();
     }
     println!("{mode}: {admitted} units, {reached} tenants at their limit, {killed} kills, {paused} pauses");
-    assert!(reached >= 10 && admitted > 2_000, "{reached} tenants reached their limit, {admitted} units");
+    assert!(reached >= 5 && admitted > 1_000, "{reached} tenants reached their limit, {admitted} units");
 }
 
 #[test]
