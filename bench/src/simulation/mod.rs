@@ -95,8 +95,14 @@ pub fn run(scale: &Scale) -> u64 {
         window.as_secs()
     );
     let all = arrivals(*seed, *requests, *tenants, micros(*lasts));
-    let mut table =
-        Table::new(["counting", "nodes of a tenant", "round trips", "over-admitted", "refused in vain", "by the fallback"]);
+    let mut table = Table::new([
+        "counting",
+        "nodes of a tenant",
+        "round trips",
+        "over-admitted",
+        "refused in vain",
+        "by the fallback",
+    ]);
     let mut broken = 0;
     let share = |units: u64, of: u64| format!("{:.2} %", units as f64 * 100.0 / of as f64);
     for spread in [*nodes, 4] {

@@ -32,7 +32,7 @@ pub struct Node {
     pub slots: LeaseSlots<u32, Micros>,
     /// Requests that wait for the call of another one, by tenant.
     pub waiting: HashMap<u32, Vec<Request>>,
-    /// What the node has admitted by itself.
+    /// The units that the node has admitted by itself.
     own: HashMap<u32, Budget>,
     /// How fast its clocks run.
     rate: f64,

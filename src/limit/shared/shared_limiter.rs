@@ -185,12 +185,8 @@ impl SharedLimiter {
         match leased {
             Leased::Admitted { lease, standing, terms } => {
                 let decision = Decision::admitted(standing, None);
-                let past = |tenant| SharedPast {
-                    tenant,
-                    quotas: terms.quotas.clone(),
-                    generation: terms.generation,
-                    lease,
-                };
+                let past =
+                    |tenant| SharedPast { tenant, quotas: terms.quotas.clone(), generation: terms.generation, lease };
                 Some(self.refundable(decision, tenant, plan, ask, past, terms.marks))
             }
             Leased::Refused(standing) => standing.map(Decision::refused_by),
