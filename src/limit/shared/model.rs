@@ -5,7 +5,7 @@
 #[path = "../../../tests/support/programs.rs"]
 mod programs;
 #[path = "../../../tests/support/redis_server.rs"]
-mod redis_server;
+pub(super) mod redis_server;
 
 use std::time::Duration;
 

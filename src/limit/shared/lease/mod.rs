@@ -2,6 +2,8 @@
 //! so that a simulation drives the same code as the limiter.
 #![cfg_attr(not(feature = "test-util"), allow(unreachable_pub, reason = "reached by simulations through `testing`"))]
 
+#[cfg(test)]
+mod proof;
 mod settings;
 mod slot;
 mod slots;
