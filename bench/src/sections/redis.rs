@@ -211,6 +211,8 @@ async fn leases(server: &RedisServer) {
         for ((_, limiter), [rates, trips]) in ways.iter().zip(&mut figures) {
             let before = watch.work().await;
             let checks = skewed(limiter).await;
+            // unused units are returned when the leases have expired
+            tokio::time::sleep(SKEWED).await;
             let work = watch.work().await - before;
             if round > 0 {
                 rates.push(checks / SKEWED.as_secs_f64());

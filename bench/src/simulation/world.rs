@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::fast::RandomState;
 use tollgate::testing::lease::{LeaseCall, LeaseReply, LeaseReturn, LeaseStep, LeaseWish};
 
 use super::{
@@ -32,7 +33,7 @@ pub struct World {
     lifetime: Duration,
     lasts: Micros,
     nodes: Vec<Node>,
-    engine: HashMap<u32, Budget>,
+    engine: HashMap<u32, Budget, RandomState>,
     events: BinaryHeap<Reverse<Planned>>,
     planned: u64,
     calls: u64,
@@ -99,7 +100,7 @@ impl World {
             lifetime,
             lasts: micros(scale.lasts),
             nodes: (0..scale.nodes).map(|_| Node::new(&mut random, lifetime)).collect(),
-            engine: HashMap::new(),
+            engine: HashMap::default(),
             events: BinaryHeap::new(),
             planned: 0,
             calls: 0,

@@ -225,16 +225,16 @@ impl World {
         plan: usize,
         units: u32,
         is_anonymous: bool,
-        more: &[String],
+        more: &[impl AsRef<[u8]>],
     ) -> Option<Answer> {
         let ask = Ask { units, is_anonymous, refundable: false };
-        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
         let time = (BEGIN + self.micros).to_string();
         self.server.call_at(&time, operation, &self.tenant, &self.plans[plan], ask, &more).await.unwrap()
     }
 
     async fn send_back(&self, operation: &str, is_anonymous: bool, units: u32, terms: &Terms) {
-        let quotas = script::quotas(&self.plans[terms.plan]);
+        let quotas = script::packed(&self.plans[terms.plan]);
         let more = identity(terms.generation, &quotas, &terms.marks);
         _ = self.ask(operation, terms.plan, units, is_anonymous, &more).await;
     }
