@@ -47,8 +47,12 @@ pub(super) enum Terms {
         #[cfg(feature = "redis")]
         packed: OnceLock<Bytes>,
     },
-    Unlimited { kept: Option<Plan> },
-    Denied { kept: Option<Plan> },
+    Unlimited {
+        kept: Option<Plan>,
+    },
+    Denied {
+        kept: Option<Plan>,
+    },
 }
 
 /// A quota and its gauge, or what anonymous requests may spend of it.

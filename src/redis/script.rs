@@ -88,7 +88,7 @@ impl Link {
     #[cfg(feature = "plans")]
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, RedisFailure> {
         let mut command = cmd("GET");
-        match Reply::read(self.call(command.arg(key)).await?)? {
+        match Reply::read(self.call(command.arg(key), Delivery::Resent).await?)? {
             Reply::Bytes(text) => Ok(Some(text)),
             Reply::Nothing => Ok(None),
             _ => Err(unexpected()),
@@ -99,7 +99,8 @@ impl Link {
     #[cfg(feature = "plans")]
     pub(crate) async fn set(&self, key: &[u8], value: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("SET");
-        self.call(command.arg(key).arg(value)).await?;
+        // a text that arrives late must not replace a newer one
+        self.call(command.arg(key).arg(value), Delivery::Once).await?;
         Ok(())
     }
 

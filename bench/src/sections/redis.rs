@@ -53,7 +53,12 @@ pub fn run() {
 #[derive(Clone)]
 enum Way {
     /// A script that is called by its hash, without tollgate.
-    Bare { connection: MultiplexedConnection, hash: String, prefix: &'static str, arguments: [&'static str; 3] },
+    Bare {
+        connection: MultiplexedConnection,
+        hash: String,
+        prefix: &'static str,
+        arguments: [&'static str; 3],
+    },
     Tollgate(SharedLimiter),
 }
 
@@ -197,7 +202,8 @@ async fn leases(server: &RedisServer) {
     let quotas = || Quotas::new(Quota::per_minute(100_000_000).expect("a valid quota"));
     let plain = Limiter::redis(config(server, "plain"), quotas()).fallback(Fallback::Closed).connect().await;
     let leased = Limiter::leased(config(server, "leased"), quotas()).fallback(Fallback::Closed).connect().await;
-    let ways = [("plain", plain), ("leased", leased)].map(|(name, limiter)| (name, limiter.expect("the server answers")));
+    let ways =
+        [("plain", plain), ("leased", leased)].map(|(name, limiter)| (name, limiter.expect("the server answers")));
     let mut figures: [[Vec<f64>; 2]; 2] = Default::default();
     let mut watch = Watch(server.connect().await);
     // the first round warms up
@@ -205,6 +211,8 @@ async fn leases(server: &RedisServer) {
         for ((_, limiter), [rates, trips]) in ways.iter().zip(&mut figures) {
             let before = watch.work().await;
             let checks = skewed(limiter).await;
+            // unused units are returned when the leases have expired
+            tokio::time::sleep(SKEWED).await;
             let work = watch.work().await - before;
             if round > 0 {
                 rates.push(checks / SKEWED.as_secs_f64());

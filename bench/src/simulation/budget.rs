@@ -1,4 +1,4 @@
-//! The budget of one tenant on the engine: a model of the script, for one window.
+//! A model of the script for one window: the budget of one tenant on the engine.
 
 use std::collections::VecDeque;
 
@@ -73,7 +73,7 @@ impl Budget {
         Ok(Granted { units, lifetime, mark, left: window.limit - self.used, wait })
     }
 
-    /// Gives units back that were charged at this time.
+    /// Returns units that were charged at this time.
     pub fn give_back(&mut self, window: &Window, now: Micros, mark: Micros, units: u32) {
         self.forget(window, now);
         let mut owed = units;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use self::{
     arrivals::{Arrival, arrivals},
     budget::{Micros, Window},
+    witness::Ideal,
     world::World,
 };
 use crate::stats::Table;
@@ -57,6 +58,12 @@ impl Scale {
             window: Duration::from_secs(8),
         }
     }
+
+    fn window(&self) -> Window {
+        let length = micros(self.window);
+        // like a quota with the default of 240 slices
+        Window { limit: self.limit, length, slice: length / 240 }
+    }
 }
 
 /// How the nodes count.
@@ -95,11 +102,18 @@ pub fn run(scale: &Scale) -> u64 {
         window.as_secs()
     );
     let all = arrivals(*seed, *requests, *tenants, micros(*lasts));
-    let mut table =
-        Table::new(["counting", "nodes of a tenant", "round trips", "over-admitted", "refused in vain", "by the fallback"]);
+    let mut table = Table::new([
+        "counting",
+        "nodes of a tenant",
+        "round trips",
+        "over-admitted",
+        "refused in vain",
+        "by the fallback",
+    ]);
     let mut broken = 0;
     let share = |units: u64, of: u64| format!("{:.2} %", units as f64 * 100.0 / of as f64);
-    for spread in [*nodes, 4] {
+    let ideal = Ideal::new(&all, &scale.window());
+    for spread in [*nodes, 4, 1] {
         let divisor = u32::try_from(spread).expect("few nodes");
         for (name, counting) in [
             ("plain", Counting::Plain),
@@ -107,7 +121,7 @@ pub fn run(scale: &Scale) -> u64 {
             ("each node alone", Counting::Alone(1)),
             ("alone, limit ÷ nodes", Counting::Alone(divisor)),
         ] {
-            let outcome = simulate(scale, &all, counting, spread);
+            let outcome = simulate(scale, &all, &ideal, counting, spread);
             if !matches!(counting, Counting::Alone(_)) {
                 broken += outcome.over;
             }
@@ -127,22 +141,23 @@ pub fn run(scale: &Scale) -> u64 {
 
 /// Runs one way to count, with this many nodes that serve each tenant.
 pub fn simulate_all(scale: &Scale, counting: Counting, spread: u64) -> Outcome {
-    simulate(scale, &arrivals(scale.seed, scale.requests, scale.tenants, micros(scale.lasts)), counting, spread)
+    let all = arrivals(scale.seed, scale.requests, scale.tenants, micros(scale.lasts));
+    simulate(scale, &all, &Ideal::new(&all, &scale.window()), counting, spread)
 }
 
-fn simulate(scale: &Scale, all: &[Arrival], counting: Counting, spread: u64) -> Outcome {
-    let window = Window {
-        limit: scale.limit,
-        length: micros(scale.window),
-        // like a quota with the default of 240 slices
-        slice: micros(scale.window) / 240,
-    };
+fn simulate(scale: &Scale, all: &[Arrival], ideal: &Ideal, counting: Counting, spread: u64) -> Outcome {
+    let window = scale.window();
     let mut world = World::new(scale, window, counting, spread);
     let calls = world.run(all);
     let mut witness = world.witness;
-    let (ideal, under) = witness.under(all, &window);
-    let over = witness.over(&window);
-    Outcome { requests: all.len() as u64, calls, over, ideal, under, by_fallback: witness.by_fallback }
+    Outcome {
+        requests: all.len() as u64,
+        calls,
+        over: witness.over(&window),
+        ideal: ideal.sum(),
+        under: witness.under(ideal),
+        by_fallback: witness.by_fallback,
+    }
 }
 
 fn micros(time: Duration) -> Micros {

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use foldhash::fast::RandomState;
 use tollgate::{
     Moment, UnixTime,
     testing::lease::{ClockReading, LeaseSlots},
@@ -31,9 +32,9 @@ pub struct Node {
     /// Units of a lease come with the mark of their charge.
     pub slots: LeaseSlots<u32, Micros>,
     /// Requests that wait for the call of another one, by tenant.
-    pub waiting: HashMap<u32, Vec<Request>>,
-    /// What the node has admitted by itself.
-    own: HashMap<u32, Budget>,
+    pub waiting: HashMap<u32, Vec<Request>, RandomState>,
+    /// The units that the node has admitted by itself.
+    own: HashMap<u32, Budget, RandomState>,
     /// How fast its clocks run.
     rate: f64,
     /// Time that its steady clock has missed, because the machine was suspended.
@@ -49,8 +50,8 @@ impl Node {
             paused_until: 0,
             cut_off: (0, 0),
             slots: slots(lifetime),
-            waiting: HashMap::new(),
-            own: HashMap::new(),
+            waiting: HashMap::default(),
+            own: HashMap::default(),
             // up to half of a percent too fast or too slow
             rate: 1.0 + (fraction(random) - 0.5) / 100.0,
             missed: 0,

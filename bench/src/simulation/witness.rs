@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use foldhash::fast::RandomState;
+
 use super::{
     arrivals::Arrival,
     budget::{Micros, Window},
@@ -15,7 +17,7 @@ pub struct Witness {
     /// Units that a node admitted by itself, because it did not reach the engine.
     pub by_fallback: u64,
     /// Units of each tenant, with those of the fallback.
-    admitted: HashMap<u32, u64>,
+    admitted: HashMap<u32, u64, RandomState>,
 }
 
 impl Witness {
@@ -49,27 +51,36 @@ impl Witness {
         over
     }
 
-    /// Returns how many units an ideal limiter would have admitted, and how many of those were refused.
-    pub fn under(&self, arrivals: &[Arrival], window: &Window) -> (u64, u64) {
-        let mut logs: HashMap<u32, (u32, VecDeque<(Micros, u32)>, u64)> = HashMap::new();
+    /// Returns how many units were refused of those that an ideal limiter admits.
+    pub fn under(&self, ideal: &Ideal) -> u64 {
+        let admitted = |tenant| self.admitted.get(tenant).copied().unwrap_or(0);
+        ideal.0.iter().map(|(tenant, ideal)| ideal.saturating_sub(admitted(tenant))).sum()
+    }
+}
+
+/// The units of each tenant that an ideal limiter admits.
+#[derive(Debug, Default)]
+pub struct Ideal(HashMap<u32, u64, RandomState>);
+
+impl Ideal {
+    pub fn new(arrivals: &[Arrival], window: &Window) -> Self {
+        let mut logs: HashMap<u32, (u32, VecDeque<(Micros, u32)>), RandomState> = HashMap::default();
+        let mut ideal = Self::default();
         for arrival in arrivals {
-            let (used, log, admitted) = logs.entry(arrival.tenant).or_default();
-            while let Some(&(at, units)) = log.front().filter(|(at, _)| at + window.length <= arrival.at) {
-                debug_assert!(at <= arrival.at);
+            let (used, log) = logs.entry(arrival.tenant).or_default();
+            while let Some((_, units)) = log.pop_front_if(|(at, _)| *at + window.length <= arrival.at) {
                 *used -= units;
-                log.pop_front();
             }
             if *used + arrival.units <= window.limit {
                 *used += arrival.units;
                 log.push_back((arrival.at, arrival.units));
-                *admitted += u64::from(arrival.units);
+                *ideal.0.entry(arrival.tenant).or_default() += u64::from(arrival.units);
             }
         }
-        let mut sums = (0, 0);
-        for (tenant, (.., ideal)) in logs {
-            sums.0 += ideal;
-            sums.1 += ideal.saturating_sub(self.admitted.get(&tenant).copied().unwrap_or(0));
-        }
-        sums
+        ideal
+    }
+
+    pub fn sum(&self) -> u64 {
+        self.0.values().sum()
     }
 }

@@ -1,4 +1,4 @@
-//! What happens when.
+//! The events of a run, in the order of time.
 
 use std::{
     cmp::Reverse,
@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::fast::RandomState;
 use tollgate::testing::lease::{LeaseCall, LeaseReply, LeaseReturn, LeaseStep, LeaseWish};
 
 use super::{
@@ -32,7 +33,7 @@ pub struct World {
     lifetime: Duration,
     lasts: Micros,
     nodes: Vec<Node>,
-    engine: HashMap<u32, Budget>,
+    engine: HashMap<u32, Budget, RandomState>,
     events: BinaryHeap<Reverse<Planned>>,
     planned: u64,
     calls: u64,
@@ -44,16 +45,41 @@ struct Planned(Micros, u64, Event);
 
 enum Event {
     /// A call reaches the engine, which replies if the node gets the reply in time.
-    Engine { node: usize, life: u32, ask: Ask, reply_at: Option<Micros> },
+    Engine {
+        node: usize,
+        life: u32,
+        ask: Ask,
+        reply_at: Option<Micros>,
+    },
     /// The call of a request ends.
-    Reply { node: usize, life: u32, request: Request, call: LeaseCall, reply: LeaseReply<Micros> },
+    Reply {
+        node: usize,
+        life: u32,
+        request: Request,
+        call: LeaseCall,
+        reply: LeaseReply<Micros>,
+    },
     /// A request without a lease was not answered.
-    Unanswered { node: usize, life: u32, request: Request },
+    Unanswered {
+        node: usize,
+        life: u32,
+        request: Request,
+    },
     /// A request reaches a node that was paused.
-    Late { node: usize, life: u32, request: Request },
-    Sweep { node: usize },
-    Crash { node: usize },
-    Pause { node: usize },
+    Late {
+        node: usize,
+        life: u32,
+        request: Request,
+    },
+    Sweep {
+        node: usize,
+    },
+    Crash {
+        node: usize,
+    },
+    Pause {
+        node: usize,
+    },
 }
 
 enum Ask {
@@ -74,7 +100,7 @@ impl World {
             lifetime,
             lasts: micros(scale.lasts),
             nodes: (0..scale.nodes).map(|_| Node::new(&mut random, lifetime)).collect(),
-            engine: HashMap::new(),
+            engine: HashMap::default(),
             events: BinaryHeap::new(),
             planned: 0,
             calls: 0,
@@ -269,9 +295,7 @@ impl World {
                         let lifetime = Duration::from_micros(granted.lifetime);
                         LeaseReply::Granted { granted: granted.units, lifetime, terms: granted.mark }
                     }
-                    Err(refused) => {
-                        LeaseReply::Refused { wait: Duration::from_micros(refused.wait), terms: 0 }
-                    }
+                    Err(refused) => LeaseReply::Refused { wait: Duration::from_micros(refused.wait), terms: 0 },
                 };
                 self.plan(reply_at, Event::Reply { node, life, request, call, reply });
             }

@@ -137,8 +137,9 @@ impl Leasing {
     /// Sends a call and takes its reply.
     async fn send(self: Arc<Self>, holder: Holder, plan: Plan, call: LeaseCall) -> Option<LeaseStep<Arc<Terms>>> {
         let ask = Ask { units: call.needed, is_anonymous: holder.is_anonymous, refundable: false };
-        let (most, lifetime) = (call.most.to_string(), call.lifetime.as_micros().to_string());
-        let reply = match self.server.call("lease", &holder.tenant, &plan, ask, &[most.as_bytes(), lifetime.as_bytes()]).await {
+        let [most, lifetime] = [call.most.to_string(), call.lifetime.as_micros().to_string()];
+        let more = [most.as_bytes(), lifetime.as_bytes()];
+        let reply = match self.server.call("lease", &holder.tenant, &plan, ask, &more).await {
             Some(answer) => reply(answer, plan),
             None => LeaseReply::Failed,
         };

@@ -124,3 +124,31 @@ impl Reader<'_> {
         Ok(Some(Standing::new(quota.name(), quota.limit(), remaining, reset, now)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::quota::Quota;
+
+    #[test]
+    fn a_reply_that_is_cut_off_or_names_no_quota_is_an_error() {
+        let plan = Plan::from(Quota::per_minute(5).unwrap());
+        let now = (Moment::from_nanos(7), UnixTime::from_secs(1));
+        let read = |packed: &[u8]| Answer::read(Reply::Bytes(packed.to_vec().into()), &plan, now);
+        let numbers = |numbers: &[f64]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+        let standing = |place: u8| [&[place, 0, 0, 0, 3][..], &numbers(&[2e6])].concat();
+        let reply = |place| {
+            let (generation, shadow) = (numbers(&[9e6]), standing(0));
+            [b"a", &standing(place)[..], &generation, &shadow, &[0, 0, 0, 4], &numbers(&[1e6, 8e6])].concat()
+        };
+        let whole = reply(1);
+        let answer = read(&whole).unwrap();
+        let standing = answer.decision.standing.unwrap();
+        assert_eq!((standing.remaining(), standing.reset()), (3, now.0 + Duration::from_secs(2)));
+        assert_eq!((answer.generation, answer.granted, answer.lifetime), (9_000_000, 4, Duration::from_secs(1)));
+        assert_eq!(answer.marks[0], Moment::from_nanos(8_000_000));
+        assert!((0..whole.len()).all(|length| read(&whole[..length]).is_err()));
+        assert!(read(&reply(2)).is_err(), "the plan has one quota");
+        assert!(read(&[b"r", &[0; 13][..]].concat()).is_err(), "a refusal is by a quota");
+    }
+}
