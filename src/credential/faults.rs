@@ -198,6 +198,17 @@ fn owner(table: &CredentialTable, (is_passkey, number): Id) -> Option<UserId> {
     found.unwrap().map(|(user, _)| user)
 }
 
+/// Returns whether there is an index row for a credential.
+fn is_indexed(store: &Shaky, (is_passkey, number): Id) -> bool {
+    let (key_id, link) = (key_id(number), link(number));
+    let id = match is_passkey {
+        true => CredentialId::Passkey(&key_id),
+        false => CredentialId::Link { issuer: &link.issuer, subject: &link.subject },
+    };
+    let found = block_on(Owners::new(&AnyStore::from(store.clone()), &clock()).find(&acme(), id));
+    found.unwrap().is_some()
+}
+
 /// Returns the users whose rows hold a credential.
 fn holders(table: &CredentialTable, (is_passkey, number): Id) -> Vec<UserId> {
     let (key_id, link) = (key_id(number), link(number));
@@ -267,6 +278,7 @@ proptest! {
                 let is: Vec<UserId> = model.get(&id).copied().map(user).into_iter().collect();
                 prop_assert_eq!(&holders(&table, id), &is);
                 prop_assert_eq!(owner(&table, id).into_iter().collect::<Vec<_>>(), is.clone());
+                prop_assert_eq!(is_indexed(&store, id), !is.is_empty(), "{:?}: an index row of nobody", id);
                 // a credential without a user can be given to anyone
                 let given = block_on(run(&table, Call::Add(99, id))).unwrap();
                 prop_assert_eq!(given == Answer::Added(Added::Done), is.is_empty());
@@ -337,7 +349,8 @@ proptest! {
 
 #[test]
 fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
-    let table = Shaky::new(true).table();
+    let store = Shaky::new(true);
+    let table = store.table();
     let (acme, ada) = (acme(), user(0));
     assert_eq!(block_on(table.get(&acme, &ada)).unwrap(), None);
     assert_eq!(block_on(table.update(&acme, &ada, |row| row.passkeys.len())).unwrap(), 0);
@@ -349,7 +362,8 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
         let links = block_on(table.add_link(&acme, &ada, &link(number))).unwrap();
         assert_eq!(links, if number < MOST_LINKS { Added::Done } else { Added::Full });
     }
-    // a refused link has no user
+    // a refused link has no user and leaves nothing behind
+    assert!(!is_indexed(&store, (false, MOST_LINKS)) && is_indexed(&store, (false, 0)));
     assert_eq!(block_on(table.add_link(&acme, &user(1), &link(MOST_LINKS))).unwrap(), Added::Done);
     assert_eq!(block_on(table.add_link(&acme, &ada, &link(0))).unwrap(), Added::Taken);
     assert_eq!(block_on(table.handle(&acme, &ada)).unwrap(), handle);
@@ -370,5 +384,13 @@ fn issuers_and_subjects_are_kept_apart() {
         assert_eq!(block_on(table.add_link(&acme(), who, &linked(issuer, subject))).unwrap(), Added::Done);
     }
     let found = block_on(table.by_link(&acme(), "https://a", "bc")).unwrap();
-    assert_eq!(found.map(|(user, _)| user), Some(ada));
+    assert_eq!(found.map(|(user, _)| user), Some(ada.clone()));
+    for (issuer, subject) in [("https://ab", "bc"), ("https://x", "bc"), ("https://a", "c"), ("", "https://abc")] {
+        assert_eq!(block_on(table.by_link(&acme(), issuer, subject)).unwrap(), None, "{issuer} {subject}");
+    }
+    // the same subject at another issuer is another person, also for the one who unlinks
+    assert_eq!(block_on(table.add_link(&acme(), &grace, &linked("https://x", "bc"))).unwrap(), Added::Done);
+    assert!(!block_on(table.remove_link(&acme(), &ada, "https://x", "bc")).unwrap());
+    assert!(block_on(table.remove_link(&acme(), &grace, "https://x", "bc")).unwrap());
+    assert!(block_on(table.by_link(&acme(), "https://a", "bc")).unwrap().is_some());
 }

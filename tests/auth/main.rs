@@ -63,6 +63,7 @@ mod password_overload;
 mod programs;
 mod pushed;
 mod races;
+mod random_provider;
 mod random_runs;
 mod refresh;
 mod renamed_users;
@@ -70,6 +71,7 @@ mod request_bodies;
 mod restart;
 mod revocations;
 mod revoke;
+mod second_steps;
 mod sequences;
 mod session_sharing;
 mod several_tabs;
@@ -86,6 +88,8 @@ mod sso_callback;
 mod sso_foreign;
 #[cfg(feature = "sso")]
 mod sso_github;
+#[cfg(feature = "sso")]
+mod sso_links;
 #[cfg(feature = "sso")]
 mod sso_provider;
 #[cfg(feature = "sso")]
