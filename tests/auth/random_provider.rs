@@ -50,6 +50,12 @@ pub(crate) const PEOPLE: [Person; 12] = [
     Person { provider: 1, subject: "4", email: ADA, hooked: Some("u-grace"), ..SOMEBODY },
 ];
 
+/// Returns the users of a provider.
+pub(crate) fn users_of(provider: usize) -> std::ops::Range<usize> {
+    let others = PEOPLE.iter().position(|person| person.provider == 1).unwrap();
+    if provider == 0 { 0..others } else { others..PEOPLE.len() }
+}
+
 /// Returns a person of this provider who may have the account.
 pub(crate) fn likely(provider: usize, is_grace: bool, pick: usize) -> usize {
     match (provider, is_grace) {
