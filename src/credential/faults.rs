@@ -278,7 +278,7 @@ proptest! {
                 let is: Vec<UserId> = model.get(&id).copied().map(user).into_iter().collect();
                 prop_assert_eq!(&holders(&table, id), &is);
                 prop_assert_eq!(owner(&table, id).into_iter().collect::<Vec<_>>(), is.clone());
-                prop_assert_eq!(is_indexed(&store, id), !is.is_empty(), "{:?}: an index row of nobody", id);
+                prop_assert_eq!(is_indexed(&store, id), !is.is_empty(), "{:?} has an index row without a user", id);
                 // a credential without a user can be given to anyone
                 let given = block_on(run(&table, Call::Add(99, id))).unwrap();
                 prop_assert_eq!(given == Answer::Added(Added::Done), is.is_empty());

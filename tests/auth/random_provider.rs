@@ -183,7 +183,7 @@ pub(crate) async fn stored(world: &World, user: &str) -> Vec<(String, String, u6
     links
 }
 
-/// Gives ada the contacts that prove nothing at a provider.
+/// Adds two contacts to the account of ada that no provider can vouch for.
 pub(crate) async fn more_contacts(world: &World) {
     use tollgate::user::{Contact, EmailAddress};
     let (acme, ada) = ("acme".parse().unwrap(), "u-ada".parse().unwrap());

@@ -1,4 +1,4 @@
-//! What second steps cost and show, whatever method they use.
+//! Second steps: failures end the login, and the choices show only what counts.
 
 use serde_json::{Value, json};
 use tollgate::{

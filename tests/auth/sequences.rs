@@ -160,7 +160,7 @@ enum Return {
     ByHead,
 }
 
-/// The slips of a user who comes back from a provider. Those that are not listed are none.
+/// The number of slips. Some make another person come back from the provider, some change how, and the rest change nothing.
 const SLIPS: usize = 30;
 const LISTED: [(usize, Return); 7] = [
     (12, Return::WithEarlierState),

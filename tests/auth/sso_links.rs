@@ -1,4 +1,4 @@
-//! What a link to another identity provider needs, and what it is worth.
+//! Links to other identity providers: their conditions and their effect.
 
 use serde_json::{Value, json};
 use tollgate::{
