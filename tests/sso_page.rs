@@ -13,13 +13,13 @@ mod site;
 #[path = "auth/world.rs"]
 mod world;
 
-use std::{collections::BTreeMap, convert::Infallible};
+use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use axum::{Router, extract::Query, response::Html, routing::get};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use site::Site;
 use tollgate::{
-    Tenant, UserId,
+    Tenant, UnixTime, UserId,
     sso::{CreateAccount, ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
 };
 use world::ADA;
@@ -35,8 +35,11 @@ impl SsoProvider for Corp {
     }
 
     async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
+        let ada = ProviderUser::new("https://corp.example", "1").with_email(ADA, true);
         match callback.code()? {
-            "ada" => Ok(ProviderUser::new("https://corp.example", "1").with_email(ADA, true)),
+            // at most the current time counts
+            "ada" => Ok(ada.with_auth_time(UnixTime::from_nanos(u64::MAX), Duration::ZERO)),
+            "old" => Ok(ada),
             _ => Err(SsoError::Failed("the code is wrong")),
         }
     }
@@ -58,8 +61,9 @@ async fn page(Query(asked): Query<BTreeMap<String, String>>) -> Html<String> {
         format!("<p><a id={id} href=\"{}?{answer}&state={}\">{id}</a>", asked["back"], asked["state"])
     };
     Html(format!(
-        "<!doctype html><title>Corp</title>{}{}{}{}",
+        "<!doctype html><title>Corp</title>{}{}{}{}{}",
         link("allow", "code=ada"),
+        link("old", "code=old"),
         link("deny", "error=access_denied"),
         link("down", "error=server_error"),
         link("broken", "code=wrong")
@@ -87,6 +91,7 @@ const ON_FIRST_SCREEN: &str = "#providers button";
 const AMONG_CHOICES: &str = "#ways button[value=sso]";
 const DENIED: &str = "The sign-in at the other provider was cancelled. Try again, or sign in another way.";
 const DOWN: &str = "That provider cannot be reached right now. Try again later, or sign in another way.";
+const OLD: &str = "That provider did not ask you to sign in again, which is needed here. Sign in another way first.";
 const BROKEN: &str = "Signing in there did not work. Try again, or sign in another way.";
 
 #[tokio::test]
@@ -95,7 +100,7 @@ async fn a_user_signs_in_at_a_provider_without_a_name() {
     site.log_in("web").await;
     site.focus("identifier").await;
     assert_eq!(site.texts("#providers button").await, ["Continue with Example Corp"]);
-    for (link, message) in [("deny", DENIED), ("down", DOWN), ("broken", BROKEN)] {
+    for (link, message) in [("deny", DENIED), ("down", DOWN), ("broken", BROKEN), ("old", OLD)] {
         visit(&mut site, ON_FIRST_SCREEN, link).await;
         site.says(message).await;
         site.focus("identifier").await;

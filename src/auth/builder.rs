@@ -319,6 +319,9 @@ impl AuthServiceBuilder {
     /// Lets users sign in through another identity provider, which enables the method `sso`. `name` is a part of the URL to
     /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
     /// order in which they were added.
+    ///
+    /// Links of users belong to the name, so another name unlinks them all. Use
+    /// [`SsoConnection::label`](crate::sso::SsoConnection::label) to change what users see.
     #[cfg(feature = "sso")]
     pub fn sso(mut self, name: &str, provider: impl Into<crate::sso::SsoConnection>) -> Self {
         self.providers = self.providers.with(name, provider.into());

@@ -85,6 +85,9 @@
 //!   account can complete a login of two steps. Other calls get 403 `fresh_login_required`. Its `login_url` leads to a sign-in
 //!   that is enough, and back to the page.
 //! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it.
+//! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
+//!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
+//!   to which codes can be sent.
 //! - A deleted or replaced credential ends what it alone carried, in all sessions.
 //! - Each change is an event, and the user gets a [`Notice`](crate::delivery::Notice) by message at a verified contact.
 //!
@@ -100,7 +103,7 @@
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
 //! | `GET /authentication/status` | returns the state of the login |
 //! | `GET /authentication/choices` | after a proved step: returns what the user can use next, with masked contacts and their `contact_id`s |
-//! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` or `unavailable` |
+//! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed`, `stale` or `unavailable` |
 //! | `POST /authentication/complete` | confirms that all steps are done; the browser goes on to `/authorize` |
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
 //! | `GET /openapi.json` | describes all endpoints ([`AuthService::openapi`]) |
@@ -120,7 +123,9 @@
 //! | `login_hint` | the name that the login page offers |
 //! | `nonce`, `dpop_jkt` | for the tokens |
 //!
-//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` as well. With `prompt=consent`, the page names the client
+//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` as well. Pass them on from your own login page:
+//! with `prompt=login` and `max_age`, [other identity providers](crate::sso#fresh-sign-ins) are asked to sign their users in anew.
+//! `continue_session: false` begins a login that takes nothing from the browser's session, and asks for no more than that. With `prompt=consent`, the page names the client
 //! and the scopes and claims that it asks for. It also does so for clients on a loopback address or with a private
 //! scheme. Consent is not stored.
 //!
@@ -293,9 +298,9 @@
 //! | rows | lifetime |
 //! |---|---|
 //! | a login | an hour after it ends: 70 minutes after its last step, at most 90 in all |
-//! | failures of a name, a pair, an account, a trusted browser | 24 hours after the last |
+//! | failures of a name, a pair, an account, a passkey, a trusted browser | 24 hours after the last |
 //! | messages of a pair, of a receiver, of a trusted browser | an hour for a phone, 24 for a mailbox |
-//! | the same for unknown names | a minute; they are written so that the work is equal |
+//! | the same for unknown accounts and passkeys | a minute; they are written so that the work is equal |
 //! | a code | a minute; a redeemed one as long as its tokens |
 //! | a family of tokens | as long as its refresh token |
 //! | revocations | 12 minutes for a family, as long as its tokens for a session |
@@ -306,10 +311,10 @@
 //! | an enrolment in progress | five minutes |
 //! | the credentials of a user | until [`forget_user`](AuthService::forget_user) |
 //!
-//! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), failures 350 bytes, messages up to 1.8 KB. A tenant
-//! whose 600 requests a minute are all spent by strangers has up to 42,000 logins, or up to 864,000 rows after a day. A full
-//! `Memory` never drops live rows: logins get a 503. Size it for your tenants, and set
-//! [`per_address`](AuthServiceBuilder::per_address).
+//! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), and up to 9 KB with the longest parameters. Failures
+//! take 350 bytes, messages up to 1.8 KB. A tenant whose 600 requests a minute are all spent by strangers has up to 42,000
+//! logins, or up to 864,000 rows after a day. A full `Memory` never drops live rows: logins get a 503. Size it for your tenants,
+//! and set [`per_address`](AuthServiceBuilder::per_address).
 //!
 //! # Errors
 //!
@@ -324,7 +329,7 @@
 //! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `invalid_assertion`, `sso_failed`, `login_required`, `interaction_required`; `invalid_client` for a client secret; for tokens `invalid_token` |
 //! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `fresh_login_required`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
-//! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `step_required`, `session_failed` |
+//! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `step_required`, `session_failed`, `last_sign_in_method` |
 //! | 413, 415 | `content_too_large`, `unsupported_media_type` |
 //! | 429 | `slow_down`, `too_many_attempts`, `rate_limit_exceeded` |
 //! | 502, 503 | `provider_unavailable`, `temporarily_unavailable` |

@@ -16,7 +16,7 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 use super::{
     owners::Owners,
     row::{CredentialId, MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
-    table::{Added, CredentialTable},
+    table::{Added, CredentialTable, Removed},
 };
 use crate::{
     gate::MaybeReady,
@@ -165,7 +165,7 @@ fn link(number: usize) -> SsoLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Added(Added),
-    Removed(bool),
+    Removed(Removed),
     Forgotten,
 }
 
@@ -175,11 +175,10 @@ async fn run(table: &CredentialTable, call: Call) -> Result<Answer, StoreError> 
         Call::Add(who, (true, number)) => Answer::Added(table.add_passkey(&acme, &user(who), &passkey(number)).await?),
         Call::Add(who, (false, number)) => Answer::Added(table.add_link(&acme, &user(who), &link(number)).await?),
         Call::Remove(who, (true, number)) => {
-            Answer::Removed(table.remove_passkey(&acme, &user(who), &key_id(number)).await?)
+            Answer::Removed(table.remove_passkey((&acme, &user(who)), &key_id(number), |_, _| true).await?)
         }
         Call::Remove(who, (false, number)) => {
-            let SsoLink { issuer, subject, .. } = link(number);
-            Answer::Removed(table.remove_link(&acme, &user(who), &issuer, &subject).await?)
+            Answer::Removed(table.remove_link((&acme, &user(who)), &link(number), |_, _| true).await?)
         }
         Call::Forget(who) => {
             table.forget(&acme, &user(who)).await?;
@@ -191,11 +190,13 @@ async fn run(table: &CredentialTable, call: Call) -> Result<Answer, StoreError> 
 /// Returns the user that a credential leads to.
 fn owner(table: &CredentialTable, (is_passkey, number): Id) -> Option<UserId> {
     let link = link(number);
-    let found = match is_passkey {
-        true => block_on(table.by_passkey(&acme(), &key_id(number))),
-        false => block_on(table.by_link(&acme(), &link.issuer, &link.subject)),
-    };
-    found.unwrap().map(|(user, _)| user)
+    match is_passkey {
+        true => block_on(table.by_passkey(&acme(), &key_id(number))).unwrap().map(|(user, _)| user),
+        false => {
+            let found = block_on(table.by_link(&acme(), (&link.provider, &link.issuer, &link.subject)));
+            found.unwrap().map(|(user, _)| user)
+        }
+    }
 }
 
 /// Returns whether there is an index row for a credential.
@@ -203,7 +204,7 @@ fn is_indexed(store: &Shaky, (is_passkey, number): Id) -> bool {
     let (key_id, link) = (key_id(number), link(number));
     let id = match is_passkey {
         true => CredentialId::Passkey(&key_id),
-        false => CredentialId::Link { issuer: &link.issuer, subject: &link.subject },
+        false => CredentialId::Link { provider: &link.provider, issuer: &link.issuer, subject: &link.subject },
     };
     let found = block_on(Owners::new(&AnyStore::from(store.clone()), &clock()).find(&acme(), id));
     found.unwrap().is_some()
@@ -214,7 +215,7 @@ fn holders(table: &CredentialTable, (is_passkey, number): Id) -> Vec<UserId> {
     let (key_id, link) = (key_id(number), link(number));
     let id = match is_passkey {
         true => CredentialId::Passkey(&key_id),
-        false => CredentialId::Link { issuer: &link.issuer, subject: &link.subject },
+        false => CredentialId::Link { provider: &link.provider, issuer: &link.issuer, subject: &link.subject },
     };
     let holds = |who: &UserId| block_on(table.get(&acme(), who)).unwrap().is_some_and(|row| row.holds(id));
     (0..USERS).map(user).filter(holds).collect()
@@ -233,7 +234,7 @@ fn expect(model: &mut BTreeMap<Id, usize>, call: Call) -> Answer {
         Call::Remove(who, id) => {
             let is_theirs = model.get(&id) == Some(&who);
             model.retain(|held, _| !(is_theirs && *held == id));
-            Answer::Removed(is_theirs)
+            Answer::Removed(if is_theirs { Removed::Done } else { Removed::Unknown })
         }
         Call::Forget(who) => {
             model.retain(|_, owner| *owner != who);
@@ -376,21 +377,35 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
 }
 
 #[test]
-fn issuers_and_subjects_are_kept_apart() {
-    let (table, ada, grace) = (Shaky::new(true).table(), user(0), user(1));
-    let linked =
-        |issuer: &str, subject: &str| SsoLink { issuer: issuer.to_owned(), subject: subject.to_owned(), ..link(0) };
-    for (who, issuer, subject) in [(&ada, "https://a", "bc"), (&grace, "https://ab", "c")] {
-        assert_eq!(block_on(table.add_link(&acme(), who, &linked(issuer, subject))).unwrap(), Added::Done);
+fn connections_issuers_and_subjects_are_kept_apart() {
+    let table = Shaky::new(true).table();
+    let ids = [("p", "https://a", "bc"), ("p", "https://ab", "c"), ("q", "https://a", "bc")];
+    for (number, (provider, issuer, subject)) in ids.into_iter().enumerate() {
+        let [provider, issuer, subject] = [provider, issuer, subject].map(str::to_owned);
+        let link = SsoLink { provider, issuer, subject, ..link(0) };
+        assert_eq!(block_on(table.add_link(&acme(), &user(number), &link)).unwrap(), Added::Done);
     }
-    let found = block_on(table.by_link(&acme(), "https://a", "bc")).unwrap();
-    assert_eq!(found.map(|(user, _)| user), Some(ada.clone()));
-    for (issuer, subject) in [("https://ab", "bc"), ("https://x", "bc"), ("https://a", "c"), ("", "https://abc")] {
-        assert_eq!(block_on(table.by_link(&acme(), issuer, subject)).unwrap(), None, "{issuer} {subject}");
+    for (number, id) in ids.into_iter().enumerate() {
+        let found = block_on(table.by_link(&acme(), id)).unwrap();
+        assert_eq!(found.map(|(user, _)| user), Some(user(number)), "{id:?}");
     }
-    // the same subject at another issuer is another person, also for the one who unlinks
-    assert_eq!(block_on(table.add_link(&acme(), &grace, &linked("https://x", "bc"))).unwrap(), Added::Done);
-    assert!(!block_on(table.remove_link(&acme(), &ada, "https://x", "bc")).unwrap());
-    assert!(block_on(table.remove_link(&acme(), &grace, "https://x", "bc")).unwrap());
-    assert!(block_on(table.by_link(&acme(), "https://a", "bc")).unwrap().is_some());
+    for id in [
+        ("", "https://a", "bc"),
+        ("p", "https://x", "bc"),
+        ("p", "https://ab", "bc"),
+        ("p", "https://a", "c"),
+        ("q", "https://ab", "c"),
+        ("p", "", "https://abc"),
+    ] {
+        assert!(block_on(table.by_link(&acme(), id)).unwrap().is_none(), "{id:?}");
+    }
+    // unlinking takes exactly one
+    let of_q =
+        SsoLink { provider: "q".to_owned(), issuer: "https://a".to_owned(), subject: "bc".to_owned(), ..link(0) };
+    for (number, expected) in [(0, Removed::Unknown), (2, Removed::Done), (2, Removed::Unknown)] {
+        assert_eq!(block_on(table.remove_link((&acme(), &user(number)), &of_q, |_, _| true)).unwrap(), expected);
+    }
+    for (number, id) in ids.into_iter().enumerate() {
+        assert_eq!(block_on(table.by_link(&acme(), id)).unwrap().is_some(), number < 2, "{id:?}");
+    }
 }

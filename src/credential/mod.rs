@@ -14,6 +14,6 @@ mod totp;
 pub(crate) use self::{
     recovery::{RECOVERY_CODES, RecoveryCode},
     row::{CodeDigest, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey, TotpKind},
-    table::{Added, CredentialTable},
+    table::{Added, CredentialTable, Removed},
     totp::{NewTotp, PendingTotp},
 };

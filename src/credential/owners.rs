@@ -112,9 +112,10 @@ impl Owners {
 fn index_key(id: CredentialId<'_>) -> [u8; 32] {
     let bytes = match id {
         CredentialId::Passkey(id) => [b"passkey:", id].concat(),
-        // the length keeps issuer and subject apart
-        CredentialId::Link { issuer, subject } => {
-            [b"link:", &(issuer.len() as u64).to_be_bytes()[..], issuer.as_bytes(), subject.as_bytes()].concat()
+        // the lengths keep the parts apart
+        CredentialId::Link { provider, issuer, subject } => {
+            let lengths = [provider, issuer].map(|part| (part.len() as u64).to_be_bytes());
+            [b"link:", lengths.as_flattened(), provider.as_bytes(), issuer.as_bytes(), subject.as_bytes()].concat()
         }
     };
     *Digest::of(bytes).as_bytes()

@@ -118,7 +118,7 @@ pub(crate) enum CredentialId<'a> {
     /// The credential id of a passkey.
     Passkey(&'a [u8]),
     /// An account at another identity provider.
-    Link { issuer: &'a str, subject: &'a str },
+    Link { provider: &'a str, issuer: &'a str, subject: &'a str },
 }
 
 impl Credentials {
@@ -130,8 +130,8 @@ impl Credentials {
         Self { handle, passkeys: Vec::new(), totp: None, recovery: None, links: Vec::new() }
     }
 
-    /// Returns whether the user has an authenticator for this method that counts in a login of so many steps. Links to other
-    /// providers depend on the settings too, so they are not authenticators here.
+    /// Returns whether the user has an authenticator for this method that counts in a login of this many steps. Links to
+    /// other providers depend on the settings too, so they are not authenticators here.
     pub(crate) fn can_prove(&self, method: Method, steps: usize) -> bool {
         let suffices = |strength: u8| usize::from(strength) >= steps;
         match method {
@@ -168,7 +168,7 @@ impl Passkey {
 
 impl SsoLink {
     pub(super) fn id(&self) -> CredentialId<'_> {
-        CredentialId::Link { issuer: &self.issuer, subject: &self.subject }
+        CredentialId::Link { provider: &self.provider, issuer: &self.issuer, subject: &self.subject }
     }
 }
 

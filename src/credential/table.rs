@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 #[cfg(any(feature = "sso", test))]
-use super::row::{MOST_LINKS, SsoLink};
+use super::row::MOST_LINKS;
 use super::{
     owners::{FOREVER, Owners},
-    row::{CredentialId, Credentials, MOST_PASSKEYS, Passkey},
+    row::{CredentialId, Credentials, MOST_PASSKEYS, Passkey, SsoLink},
 };
 use crate::{
     session::UserId,
@@ -32,6 +32,21 @@ pub(crate) enum Added {
     /// The user has as many credentials of this kind as allowed.
     Full,
 }
+
+/// The outcome of removing a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Removed {
+    Done,
+    /// The user does not have it.
+    Unknown,
+    Refused,
+}
+
+/// Decides whether a row may change from the first to the second. It is asked in the compare-and-swap of the change.
+pub(crate) trait MayChange: Fn(&Credentials, &Credentials) -> bool + Send + Sync {}
+
+impl<F: Fn(&Credentials, &Credentials) -> bool + Send + Sync> MayChange for F {}
 
 impl CredentialTable {
     pub(crate) fn new(store: &AnyStore, clock: &Arc<dyn Clock>) -> Self {
@@ -84,15 +99,16 @@ impl CredentialTable {
         self.by_id(tenant, CredentialId::Passkey(id)).await
     }
 
-    /// Finds the user that an account at another identity provider is linked to.
+    /// Finds the user that an account at another identity provider is linked to: by the connection, the issuer and the subject.
     #[cfg(any(feature = "sso", test))]
     pub(crate) async fn by_link(
         &self,
         tenant: &Tenant,
-        issuer: &str,
-        subject: &str,
-    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
-        self.by_id(tenant, CredentialId::Link { issuer, subject }).await
+        (provider, issuer, subject): (&str, &str, &str),
+    ) -> Result<Option<(UserId, SsoLink)>, StoreError> {
+        let id = CredentialId::Link { provider, issuer, subject };
+        let found = self.by_id(tenant, id).await?;
+        Ok(found.and_then(|(user, row)| Some((user, row.links.into_iter().find(|link| link.id() == id)?))))
     }
 
     pub(crate) async fn add_passkey(
@@ -124,20 +140,33 @@ impl CredentialTable {
         self.add((tenant, user), link.id(), add).await
     }
 
-    /// Removes a passkey. Returns whether the user had it.
-    pub(crate) async fn remove_passkey(&self, tenant: &Tenant, user: &UserId, id: &[u8]) -> Result<bool, StoreError> {
-        self.remove((tenant, user), CredentialId::Passkey(id)).await
+    /// Removes a passkey, if `may` allows it.
+    pub(crate) async fn remove_passkey(
+        &self,
+        owner: (&Tenant, &UserId),
+        id: &[u8],
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
+        self.remove(owner, CredentialId::Passkey(id), may).await
     }
 
-    /// Removes a link. Returns whether the user had it.
+    /// Removes a link, if `may` allows it.
     pub(crate) async fn remove_link(
         &self,
-        tenant: &Tenant,
-        user: &UserId,
-        issuer: &str,
-        subject: &str,
-    ) -> Result<bool, StoreError> {
-        self.remove((tenant, user), CredentialId::Link { issuer, subject }).await
+        owner: (&Tenant, &UserId),
+        link: &SsoLink,
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
+        self.remove(owner, link.id(), may).await
+    }
+
+    /// Removes the key of the authenticator app, if `may` allows it.
+    pub(crate) async fn remove_totp(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
+        self.update(tenant, user, |row| changed(row, |row| row.totp.take().is_some(), &may)).await
     }
 
     /// Deletes everything of a user: first the index rows, then the row, so that a repeated call finds what is left.
@@ -194,15 +223,35 @@ impl CredentialTable {
         Ok(added)
     }
 
-    async fn remove(&self, (tenant, user): (&Tenant, &UserId), id: CredentialId<'_>) -> Result<bool, StoreError> {
+    async fn remove(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        id: CredentialId<'_>,
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
         let claimed = self.0.find(tenant, id).await?;
-        let removed = self.update(tenant, user, |row| {
+        let remove = |row: &mut Credentials| {
             let held = row.holds(id);
             row.remove(id);
             held
-        });
-        let removed = removed.await?;
-        self.0.release((tenant, user), id, claimed.as_ref()).await?;
+        };
+        let removed = self.update(tenant, user, |row| changed(row, remove, &may)).await?;
+        if removed != Removed::Refused {
+            self.0.release((tenant, user), id, claimed.as_ref()).await?;
+        }
         Ok(removed)
+    }
+}
+
+/// Changes a row if `remove` finds what to remove, and if `may` allows the result.
+fn changed(row: &mut Credentials, remove: impl Fn(&mut Credentials) -> bool, may: &impl MayChange) -> Removed {
+    let mut rest = row.clone();
+    match remove(&mut rest) {
+        false => Removed::Unknown,
+        true if may(row, &rest) => {
+            *row = rest;
+            Removed::Done
+        }
+        true => Removed::Refused,
     }
 }

@@ -56,6 +56,8 @@ pub(crate) enum LoginCall<'a> {
 pub(crate) struct Proved<'a> {
     pub(crate) user: &'a BoundUser,
     pub(crate) mark: Option<[u8; 32]>,
+    /// When the user authenticated at another provider. Zero if the provider did not tell.
+    pub(crate) elsewhere: Option<u64>,
 }
 
 /// Why a call was refused.
@@ -212,7 +214,8 @@ fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&BoundUser>, 
         if sent_to.generation < owner.generation {
             return end(login, now);
         }
-        return success(login, open.method, Proved { user: owner, mark: Some(open.contact) }, now);
+        let proved = Proved { user: owner, mark: Some(open.contact), elsewhere: None };
+        return success(login, open.method, proved, now);
     }
     let mut guessed = login.clone();
     guessed.failures += 1;
@@ -231,7 +234,8 @@ fn success(login: &Login, method: Method, proved: Proved<'_>, now: UnixTime) -> 
         return end(login, now);
     }
     change(login, now, |next| {
-        next.proofs.push(Proof { method: method.as_str().into(), at: now.as_nanos(), mark: proved.mark });
+        let Proved { mark, elsewhere, .. } = proved;
+        next.proofs.push(Proof { method: method.as_str().into(), at: now.as_nanos(), mark, elsewhere });
         if next.subject == Subject::Unbound {
             next.subject = Subject::User(proved.user.clone());
         }

@@ -421,6 +421,7 @@ fn begin(steps: usize, carried: usize, user: For) -> Login {
         method: method.as_str().into(),
         at: (BEGAN - 1000 + at) * 1_000_000_000,
         mark: None,
+        elsewhere: None,
     });
     let session = Handle::of(&Digest::of("a session"));
     login.carrying(CarriedProofs { session, user: bound((0, 0)), proofs: proofs.collect() })
@@ -503,7 +504,7 @@ proptest! {
                 (Action::TakePasskey { newest: false }, _) => LoginCall::TakePasskey(former),
                 (Action::Attempt(method), _) => LoginCall::Attempt(*method),
                 (Action::Settle(_), _) => {
-                    LoginCall::Settle(settled, who.as_ref().map(|user| Proved { user, mark: None }))
+                    LoginCall::Settle(settled, who.as_ref().map(|user| Proved { user, mark: None, elsewhere: None }))
                 }
                 (Action::Withdraw, _) => LoginCall::Withdraw,
                 (Action::Open(..) | Action::Leave, Some(open)) => LoginCall::Open(open),

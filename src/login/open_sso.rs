@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::util::{
-    clock::UnixTime,
+    clock::{UnixTime, saturating_nanos},
     secret::{Digest, Secret},
 };
 
@@ -31,6 +31,12 @@ impl OpenSso {
     pub(crate) fn new(provider: &str, state: &Secret, query: String, now: UnixTime) -> Self {
         let expires = (now + LIFETIME).as_nanos();
         Self { provider: provider.to_owned(), state: state.digest(), expires, query }
+    }
+
+    /// Returns when the user left for the provider.
+    #[cfg_attr(not(any(test, feature = "sso")), allow(dead_code, reason = "only providers answer"))]
+    pub(crate) fn opened_at(&self) -> UnixTime {
+        UnixTime::from_nanos(self.expires.saturating_sub(saturating_nanos(LIFETIME)))
     }
 
     /// Returns whether this provider may redeem the challenge with this secret.

@@ -63,6 +63,9 @@ pub(crate) struct Login {
     pub(crate) session: Option<Handle>,
     pub(crate) phase: LoginPhase,
     pub(crate) open: Option<Challenge>,
+    /// The age in seconds that the request allows for the newest proof. Zero asks for a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_age: Option<u64>,
     /// The challenge that a passkey can sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) passkey: Option<PasskeyChallenge>,
@@ -143,6 +146,7 @@ impl Login {
             session: None,
             phase: LoginPhase::Pending,
             open: None,
+            max_age: None,
             passkey: None,
             failures: 0,
             sends: 0,
@@ -257,10 +261,16 @@ impl Login {
         matches!(self.phase, LoginPhase::Completed(_)) && !self.has_ended(now)
     }
 
-    /// Returns whether each proof is younger than `age` or was made in this login. A login belongs to one request, so its
-    /// own proofs are a fresh authentication even if `age` is very short.
+    /// Returns whether each carried proof is younger than `age`, and the user authenticated within `age` or in this login. A
+    /// login belongs to one request, so its own proofs are a fresh authentication even if `age` is very short: unless
+    /// another provider took its user from a session of its own.
     pub(crate) fn was_proved_within(&self, age: Duration, now: UnixTime) -> bool {
-        self.carried_proofs().iter().all(|proof| UnixTime::from_nanos(proof.at) + age >= now)
+        let is_young = |proof: &Proof| proof.authenticated_at() + age >= now;
+        let began = UnixTime::from_nanos(self.began);
+        // the provider was asked for at most this age, and its answer checked
+        let was_asked = self.max_age.is_some_and(|asked| Duration::from_secs(asked) <= age);
+        self.carried_proofs().iter().all(is_young)
+            && (was_asked || self.proofs.iter().any(|proof| is_young(proof) || proof.authenticated_at() >= began))
     }
 
     pub(crate) fn view(&self, now: UnixTime) -> LoginView {

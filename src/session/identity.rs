@@ -104,17 +104,30 @@ pub(crate) struct Authentication {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Proof {
     pub(crate) method: Box<str>,
-    /// In Unix nanoseconds.
+    /// When it was accepted here, in Unix nanoseconds.
     pub(crate) at: u64,
     /// The version of what was proved: of the password, the contact or the credential.
     pub(crate) mark: Option<[u8; 32]>,
+    /// When the user authenticated, if that was at another identity provider, in Unix nanoseconds. Zero if the provider did
+    /// not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) elsewhere: Option<u64>,
+}
+
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service reads proofs"))]
+impl Proof {
+    /// Returns when the user authenticated. An unknown time is before all others.
+    pub(crate) fn authenticated_at(&self) -> UnixTime {
+        UnixTime::from_nanos(self.elsewhere.unwrap_or(self.at))
+    }
 }
 
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service reads proofs"))]
 impl Authentication {
-    /// Returns the time of the latest proof.
+    /// Returns when the user last authenticated, if that is known.
     pub(crate) fn auth_time(&self) -> Option<UnixTime> {
-        self.proofs.iter().map(|proof| proof.at).max().map(UnixTime::from_nanos)
+        let latest = self.proofs.iter().map(Proof::authenticated_at).max();
+        latest.filter(|time| *time > UnixTime::default())
     }
 
     /// Returns the methods that were proved, in the order of the proofs.
@@ -129,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_authentication_survives_json_and_its_latest_proof_counts() {
-        let proof = |method: &str, at, mark| Proof { method: method.into(), at, mark };
+        let proof = |method: &str, at, mark| Proof { method: method.into(), at, mark, elsewhere: None };
         let authentication = Authentication {
             tenant: Tenant::parse("acme").unwrap(),
             user: UserId::parse("ada").unwrap(),
@@ -141,6 +154,17 @@ mod tests {
         assert_eq!(serde_json::from_str::<Authentication>(&json).unwrap(), authentication);
         assert_eq!(authentication.auth_time(), Some(UnixTime::from_nanos(9)));
         assert!(authentication.methods().eq(["password", "email"]));
+        // a provider can tell that the user authenticated earlier, or nothing
+        for (elsewhere, expected) in [(Some(4), Some(5)), (Some(7), Some(7)), (Some(0), Some(5))] {
+            let mut authentication = authentication.clone();
+            authentication.proofs[0].elsewhere = elsewhere;
+            assert_eq!(authentication.auth_time(), expected.map(UnixTime::from_nanos));
+            authentication.proofs.truncate(1);
+            let alone = elsewhere.filter(|time| *time > 0).map(UnixTime::from_nanos);
+            assert_eq!(authentication.auth_time(), alone, "{elsewhere:?}");
+            let json = serde_json::to_string(&authentication).unwrap();
+            assert_eq!(serde_json::from_str::<Authentication>(&json).unwrap(), authentication);
+        }
         assert_eq!(Authentication { proofs: Vec::new(), ..authentication }.auth_time(), None);
     }
 }

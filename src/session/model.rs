@@ -37,7 +37,7 @@ pub(super) fn present(sessions: &Sessions, cookie: SessionCookie) -> Result<Opti
 
 /// The authentication of a login with these methods.
 pub(super) fn proved(tenant: &str, user: &str, generation: u64, methods: &[&str]) -> Authentication {
-    let proof = |method: &&str| Proof { method: Box::from(*method), at: 1, mark: None };
+    let proof = |method: &&str| Proof { method: Box::from(*method), at: 1, mark: None, elsewhere: None };
     Authentication {
         tenant: Tenant::parse(tenant).unwrap(),
         user: UserId::parse(user).unwrap(),

@@ -130,11 +130,12 @@ fn put_live(bytes: &mut Vec<u8>, session: &LiveSession) -> Result<(), StoreError
         put_text(bytes, name)?;
     }
     put_len(bytes, proofs.len())?;
-    for Proof { method, at, mark } in proofs {
+    for Proof { method, at, mark, elsewhere } in proofs {
         put_text(bytes, method)?;
         bytes.extend(at.to_le_bytes());
-        bytes.push(u8::from(mark.is_some()));
+        bytes.push(u8::from(mark.is_some()) | u8::from(elsewhere.is_some()) << 1);
         bytes.extend(mark.iter().flatten());
+        bytes.extend(elsewhere.iter().flat_map(|time| time.to_le_bytes()));
     }
     if let Some(device) = &session.device {
         put_text(bytes, device)?;
@@ -200,8 +201,10 @@ impl<'a> RowReader<'a> {
 
     fn proof(&mut self) -> Option<Proof> {
         let (method, at) = (Box::from(self.text()?), self.number()?);
-        let mark = if self.flag()? { Some(*self.bytes()?) } else { None };
-        Some(Proof { method, at, mark })
+        let parts = self.byte().filter(|parts| *parts < 4)?;
+        let mark = if parts & 1 == 0 { None } else { Some(*self.bytes()?) };
+        let elsewhere = if parts & 2 == 0 { None } else { Some(self.number()?) };
+        Some(Proof { method, at, mark, elsewhere })
     }
 
     fn bytes<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
@@ -401,7 +404,8 @@ mod tests {
 
     fn rows() -> impl Strategy<Value = SessionRow> {
         let mark = option::of(any::<[u8; 32]>());
-        let proof = (visible(64), any::<u64>(), mark).prop_map(|(method, at, mark)| Proof { method, at, mark });
+        let proof = (visible(64), any::<u64>(), mark, option::of(any::<u64>()));
+        let proof = proof.prop_map(|(method, at, mark, elsewhere)| Proof { method, at, mark, elsewhere });
         let options = (option::of(visible(255)), option::of(visible(128)), option::of(visible(64)));
         let texts = ("[a-z~:]{1,128}", visible(255), options);
         let lists = (vec(visible(64), 0..=16), vec(proof, 0..=8));
@@ -468,7 +472,7 @@ mod tests {
 
     #[test]
     fn too_many_proofs_are_refused_instead_of_cut_off() {
-        let proof = Proof { method: "password".into(), at: 1, mark: None };
+        let proof = Proof { method: "password".into(), at: 1, mark: None, elsewhere: None };
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
         let row = SessionRow::Live(LiveSession {
             authentication: Authentication { tenant, user, generation: 0, proofs: vec![proof; 256], acr: None },

@@ -72,8 +72,14 @@ impl Session {
     }
 
     /// Returns when the user last proved who they are.
+    ///
+    /// If the user signed in at another identity provider that did not tell when it last asked for their credentials, this
+    /// is the Unix epoch.
     pub fn auth_time(&self) -> UnixTime {
-        self.authentication().auth_time().unwrap_or(self.inner.row.declared_auth_time)
+        match self.authentication().proofs.is_empty() {
+            true => self.inner.row.declared_auth_time,
+            false => self.authentication().auth_time().unwrap_or_default(),
+        }
     }
 
     /// Returns how strong the proof was, if the sign-in recorded it.

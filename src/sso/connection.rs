@@ -13,7 +13,7 @@ use crate::{
     store::{BoxFuture, StoreError, StoreErrorKind},
     tenant::Tenant,
     user::{Account, Contact, EmailAddress},
-    util::error::ConfigError,
+    util::{clock::UnixTime, error::ConfigError},
 };
 
 /// The time for everything that a provider does at once.
@@ -30,6 +30,7 @@ pub struct SsoConnection {
     label: Option<String>,
     domains: Vec<String>,
     creator: Option<Box<dyn DynCreateAccount>>,
+    assumes_fresh: bool,
     /// All tenants if empty.
     tenants: Vec<Tenant>,
 }
@@ -55,7 +56,14 @@ pub trait CreateAccount: Send + Sync + 'static {
 impl SsoConnection {
     /// Creates a connection without a label that trusts no e-mail domain and creates no accounts.
     pub fn new(provider: impl SsoProvider) -> Self {
-        Self { provider: Box::new(provider), label: None, domains: Vec::new(), creator: None, tenants: Vec::new() }
+        Self {
+            provider: Box::new(provider),
+            label: None,
+            domains: Vec::new(),
+            creator: None,
+            assumes_fresh: false,
+            tenants: Vec::new(),
+        }
     }
 
     /// Sets the name that users see. Defaults to the name of the provider on the wire.
@@ -86,6 +94,19 @@ impl SsoConnection {
     /// The hook decides on behalf of the operator, so its links count in logins of any number of steps.
     pub fn create_account(mut self, creator: impl CreateAccount) -> Self {
         self.creator = Some(Box::new(creator));
+        self
+    }
+
+    /// Counts sign-ins of unknown age as fresh: those at [`GitHub`](super::GitHub), and those at providers that leave
+    /// `auth_time` out of their ID tokens. Defaults to [not fresh](super#fresh-sign-ins).
+    ///
+    /// # Security
+    ///
+    /// A provider that remembers its users signs them in without asking for anything. With this setting, anyone who
+    /// uses the browser of such a user can change how the user signs in here, and `prompt=login` and `max_age` of clients
+    /// prove nothing.
+    pub fn insecure_assume_fresh(mut self) -> Self {
+        self.assumes_fresh = true;
         self
     }
 
@@ -125,6 +146,21 @@ impl SsoConnection {
     fn trusts(&self, address: &EmailAddress) -> bool {
         let domain = address.as_str().rsplit_once('@').map(|(_, domain)| domain);
         self.domains.iter().any(|own| Some(own.as_str()) == domain)
+    }
+
+    /// Returns when a user who comes back now authenticated at the provider, at most `now`, or `None` if that is unknown.
+    /// `asked_for` is the earliest time that the provider was asked for: a time within the skew counts as that one.
+    pub(crate) fn auth_time(
+        &self,
+        user: &ProviderUser,
+        asked_for: Option<UnixTime>,
+        now: UnixTime,
+    ) -> Option<UnixTime> {
+        let told = user.auth_time().map(|time| match asked_for {
+            Some(asked_for) if time + user.skew() >= asked_for => time.max(asked_for),
+            _ => time,
+        });
+        told.or(self.assumes_fresh.then_some(now)).map(|time| time.min(now))
     }
 
     pub(crate) async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {

@@ -172,8 +172,12 @@ impl IdTokenRules {
         match self.wrong(&claims, (nonce, issuer), now) {
             Some(reason) => bad(reason),
             None => {
-                let IdTokenClaims { iss, sub, acr, amr, profile, .. } = claims;
+                let IdTokenClaims { iss, sub, acr, amr, auth_time, profile, .. } = claims;
                 let user = ProviderUser::new(iss, sub).with_authentication(acr, amr);
+                let user = match auth_time {
+                    Some(time) => user.with_auth_time(UnixTime::from_secs(time), self.skew),
+                    None => user,
+                };
                 IdTokenCheck::Good(Box::new(profile.of(user, self.issuer.may_vouch())))
             }
         }

@@ -22,13 +22,26 @@
 //!
 //! # Accounts
 //!
-//! A user of a provider is identified by the provider's issuer and its `subject`, never by an e-mail address. Each pair is
-//! linked to one account. A new link is made in one of two ways, and otherwise the sign-in fails:
+//! A user of a provider is identified by the name of the provider here, its issuer and its `subject`, never by an e-mail
+//! address. These three are linked to one account. Two providers of a tenant can have the same issuer, and neither can sign
+//! in the users of the other. A new link is made in one of two ways, and otherwise the sign-in fails:
 //!
 //! - The user has already proved a step of the same login, the provider vouches for the user's e-mail address, the address
 //!   is a verified contact of the account, and the operator trusts the provider for its domain
 //!   ([`SsoConnection::trust_email_domain`]).
 //! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]).
+//!
+//! # Fresh sign-ins
+//!
+//! A provider that remembers its user signs them in without asking for anything. Where that is not enough, the provider must
+//! ask again: for a login with `prompt=login` or `max_age`, and before a user changes how they sign in. `OidcProvider` sends
+//! `prompt=login` and `max_age`. The `auth_time` of the ID token is the time of the proof, never a later one.
+//!
+//! If `auth_time` is missing or too old, the sign-in is not fresh. It is refused as the first step of such a login, and the
+//! user sees why. After another step of the same login it counts, because that step is fresh. Plain OAuth 2 providers such as
+//! `GitHub` never tell the time. A user who has only such a provider can't change how they sign in, unless the
+//! operator accepts [what that means](SsoConnection::insecure_assume_fresh). Give these users another method: a contact, or a
+//! password.
 //!
 //! # Outages
 //!

@@ -156,7 +156,8 @@ impl OidcProvider {
         self
     }
 
-    /// Adds a parameter to the requests, such as `hd` or `prompt`.
+    /// Adds a parameter to the requests, such as `hd` or `prompt`. If the user must sign in anew, `prompt` is `login`
+    /// instead.
     ///
     /// # Errors
     ///
@@ -198,7 +199,8 @@ impl OidcProvider {
         self
     }
 
-    /// Requires that the user entered their credentials at the provider at most this long ago. Defaults to any time.
+    /// Requires that the user entered their credentials at the provider at most this long ago. Defaults to any time, unless
+    /// a login asks for less: see [`sso`](super#fresh-sign-ins).
     pub fn max_age(mut self, age: Duration) -> Self {
         self.rules.max_age = Some(age);
         self
@@ -317,7 +319,9 @@ impl SsoProvider for OidcProvider {
     async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {
         let (endpoints, _) = self.discovered().await?;
         let url = endpoints.authorization.as_deref().ok_or(UNUSABLE)?;
-        let max_age = self.rules.max_age.map(|age| age.as_secs().to_string());
+        let max_age = request.max_age().into_iter().chain(self.rules.max_age).min();
+        let is_fresh = max_age.is_some_and(|age| age.is_zero());
+        let max_age = max_age.map(|age| age.as_secs().to_string());
         let acr = Some(self.rules.acr.join(" ")).filter(|acr| !acr.is_empty());
         let own = [
             ("response_type", "code"),
@@ -329,9 +333,12 @@ impl SsoProvider for OidcProvider {
             ("code_challenge", request.code_challenge().as_str()),
             ("code_challenge_method", "S256"),
         ];
-        let more = [("max_age", &max_age), ("acr_values", &acr)].into_iter();
-        let more = more.filter_map(|(name, value)| Some((name, value.as_deref()?)));
-        let extra = self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let more = [("max_age", max_age.as_deref()), ("acr_values", acr.as_deref())];
+        // some providers support only one of the two
+        let more = more.into_iter().chain([("prompt", is_fresh.then_some("login"))]);
+        let more = more.filter_map(|(name, value)| Some((name, value?)));
+        let extra = self.parameters.iter().filter(|(name, _)| !is_fresh || name != "prompt");
+        let extra = extra.map(|(name, value)| (name.as_str(), value.as_str()));
         let separator = if url.contains('?') { '&' } else { '?' };
         Ok(format!("{url}{separator}{}", form::written(own.into_iter().chain(more).chain(extra))))
     }

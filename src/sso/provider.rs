@@ -1,6 +1,6 @@
 //! The trait of identity providers.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     pkce::{CodeChallenge, CodeVerifier},
@@ -38,12 +38,19 @@ pub struct SsoRequest<'a> {
     state: &'a str,
     nonce: &'a str,
     code_challenge: &'a CodeChallenge,
+    max_age: Option<Duration>,
 }
 
 impl<'a> SsoRequest<'a> {
     /// Creates a request. The login service does this. Use it to test your own provider.
     pub fn new(redirect_uri: &'a str, state: &'a str, nonce: &'a str, code_challenge: &'a CodeChallenge) -> Self {
-        Self { redirect_uri, state, nonce, code_challenge }
+        Self { redirect_uri, state, nonce, code_challenge, max_age: None }
+    }
+
+    /// Sets the maximum age of the user's authentication at the provider.
+    #[must_use]
+    pub fn with_max_age(self, max_age: Duration) -> Self {
+        Self { max_age: Some(max_age), ..self }
     }
 
     /// Returns the URL that the provider sends the user back to.
@@ -64,6 +71,13 @@ impl<'a> SsoRequest<'a> {
     /// Returns the PKCE challenge, whose method is S256.
     pub fn code_challenge(&self) -> &'a CodeChallenge {
         self.code_challenge
+    }
+
+    /// Returns how long ago the user may have authenticated at the provider. Zero means that the provider must ask the user
+    /// again. Providers that can't be asked for this ignore it. The login service always checks
+    /// [`ProviderUser::auth_time`].
+    pub fn max_age(&self) -> Option<Duration> {
+        self.max_age
     }
 }
 

@@ -1,9 +1,11 @@
 //! The user whom a provider has signed in.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
+
+use crate::util::clock::UnixTime;
 
 /// A user of an identity provider, identified by the issuer and the subject together.
 #[derive(Clone, PartialEq)]
@@ -16,6 +18,8 @@ pub struct ProviderUser {
     name: Option<String>,
     acr: Option<String>,
     amr: Vec<String>,
+    auth_time: Option<UnixTime>,
+    skew: Duration,
     claims: Map<String, Value>,
 }
 
@@ -31,6 +35,8 @@ impl ProviderUser {
             name: None,
             acr: None,
             amr: Vec::new(),
+            auth_time: None,
+            skew: Duration::ZERO,
             claims: Map::new(),
         }
     }
@@ -50,6 +56,14 @@ impl ProviderUser {
     /// Sets the level and the methods of the authentication at the provider.
     pub fn with_authentication(mut self, acr: Option<String>, amr: Vec<String>) -> Self {
         (self.acr, self.amr) = (acr, amr);
+        self
+    }
+
+    /// Sets when the provider last asked the user for their credentials. `skew` is how far its clock may differ.
+    ///
+    /// Without this time, the age of the sign-in is unknown, so it does not count as fresh.
+    pub fn with_auth_time(mut self, time: UnixTime, skew: Duration) -> Self {
+        (self.auth_time, self.skew) = (Some(time), skew);
         self
     }
 
@@ -99,6 +113,16 @@ impl ProviderUser {
     /// Returns the methods of the authentication at the provider.
     pub fn amr(&self) -> impl Iterator<Item = &str> {
         self.amr.iter().map(String::as_str)
+    }
+
+    /// Returns when the provider last asked the user for their credentials, by its own clock.
+    pub fn auth_time(&self) -> Option<UnixTime> {
+        self.auth_time
+    }
+
+    /// Returns how far the clock of the provider may differ.
+    pub(crate) fn skew(&self) -> Duration {
+        self.skew
     }
 
     /// Returns another claim, such as `hd` or `groups`. Returns `None` if it is missing or has another type.

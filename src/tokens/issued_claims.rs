@@ -189,7 +189,7 @@ mod tests {
             tenant: "acme".parse().unwrap(),
             user: UserId::parse("u-ada").unwrap(),
             generation: 1,
-            proofs: vec![Proof { method: "password".into(), at: 1, mark: None }],
+            proofs: vec![Proof { method: "password".into(), at: 1, mark: None, elsewhere: None }],
             acr: Some("mfa".into()),
         };
         let binding = Binding {

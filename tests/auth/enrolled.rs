@@ -47,8 +47,9 @@ pub(crate) async fn enrol(world: &World, user: &str, mut credentials: Value) {
         put(world, "credential_owners", Digest::of(id).as_bytes(), &json!(user)).await;
     }
     for link in credentials["links"].as_array().into_iter().flatten() {
-        let [issuer, subject] = ["issuer", "subject"].map(|name| link[name].as_str().unwrap().as_bytes());
-        let id = [b"link:", &(issuer.len() as u64).to_be_bytes()[..], issuer, subject].concat();
+        let parts = ["provider", "issuer", "subject"].map(|name| link[name].as_str().unwrap().as_bytes());
+        let lengths = [parts[0], parts[1]].map(|part| (part.len() as u64).to_be_bytes());
+        let id = [b"link:", lengths.as_flattened(), &parts.concat()].concat();
         put(world, "credential_owners", Digest::of(id).as_bytes(), &json!(user)).await;
     }
     put(world, "credentials", user.as_bytes(), &credentials).await;

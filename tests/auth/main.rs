@@ -37,6 +37,7 @@ mod introspect;
 mod issued_tokens;
 mod jwks;
 mod lifetimes;
+mod last_sign_in_method;
 mod login_cookies;
 mod login_user;
 mod logout;
@@ -87,6 +88,10 @@ mod sso_callback;
 #[cfg(feature = "sso")]
 mod sso_foreign;
 #[cfg(feature = "sso")]
+mod sso_connections;
+#[cfg(feature = "sso")]
+mod sso_fresh;
+#[cfg(feature = "sso")]
 mod sso_github;
 #[cfg(feature = "sso")]
 mod sso_links;
@@ -97,6 +102,7 @@ mod sso_requests;
 mod start;
 mod status;
 mod store_calls;
+mod stranger_rows;
 mod throttle;
 mod token;
 mod token_call_rules;
@@ -110,5 +116,6 @@ mod token_restart;
 mod token_sequences;
 mod unknown_users;
 mod userinfo;
+mod weak_credentials;
 mod wire_text;
 mod world;

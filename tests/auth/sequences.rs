@@ -163,13 +163,13 @@ enum Return {
 /// The number of slips. Some make another person come back from the provider, some change how, and the rest change nothing.
 const SLIPS: usize = 30;
 const LISTED: [(usize, Return); 7] = [
-    (12, Return::WithEarlierState),
-    (13, Return::WithOtherState),
-    (14, Return::ToOtherProvider),
-    (15, Return::Denied),
-    (16, Return::Twice),
-    (17, Return::ByHead),
-    (18, Return::WithOtherCode),
+    (16, Return::WithEarlierState),
+    (17, Return::WithOtherState),
+    (18, Return::ToOtherProvider),
+    (19, Return::Denied),
+    (20, Return::Twice),
+    (21, Return::ByHead),
+    (22, Return::WithOtherCode),
 ];
 
 /// The picks of a call that continues a login. The last two send users to providers.
@@ -425,7 +425,7 @@ impl Simulation {
             let of = if [Return::WithOtherState, Return::WithOtherCode].contains(&how) { login + 1 } else { login };
             let people = random_provider::users_of(visit.provider);
             let person = match slip {
-                0..12 => people.start + slip % people.len(),
+                0..16 => people.start + slip % people.len(),
                 _ => random_provider::likely(visit.provider, is_other, pick / 2),
             };
             return Action::Return { browser, login, of, person, how };
@@ -447,7 +447,8 @@ impl Simulation {
         if pick >= 8 && !known.proved.is_empty() && !is_grace {
             return Action::Totp { browser, login, late: 1 + pick % 2 };
         }
-        let by_phone = !known.proved.contains(&FactorClass::Phone);
+        let is_mail = pick == 10 && !known.proved.contains(&FactorClass::Mailbox);
+        let by_phone = !is_mail && !known.proved.contains(&FactorClass::Phone);
         let address = [[2, pick % 2], [4, 3]][usize::from(is_grace)][usize::from(by_phone)];
         Action::Ask { browser, login, address }
     }

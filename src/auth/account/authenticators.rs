@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{
-    call::{AccountCall, AccountFields},
+    call::{self, AccountCall, AccountFields},
     pending::PendingEnrolments,
 };
 use crate::{
@@ -14,9 +14,9 @@ use crate::{
             answer,
             problem::{Code, Problem},
         },
-        state::proofs::link_mark,
+        state::proofs::mark_of,
     },
-    credential::{PendingTotp, SsoLink},
+    credential::{PendingTotp, Removed, SsoLink},
     delivery::NoticeKind,
     http::body::Body,
     login::Keyed,
@@ -79,9 +79,8 @@ pub(super) async fn confirm_totp(
 /// Removes the key of the authenticator app.
 pub(super) async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     call.require_fresh(cx.core)?;
-    if !cx.core.authenticators.remove_totp(call.owner()).await? {
-        return Err(Problem::new(Code::NotFound, "this user has no authenticator app"));
-    }
+    let removed = cx.core.credentials.remove_totp(call.owner(), call.may_change(cx.core)).await?;
+    call::removed(removed, "this user has no authenticator app")?;
     call.changed(cx, NoticeKind::TotpRemoved).await;
     Ok(answer::no_content())
 }
@@ -104,23 +103,21 @@ pub(super) async fn delete_link(
 ) -> Result<Response<Body>, Problem> {
     let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
     call.require_fresh(cx.core)?;
-    let (keyed, (tenant, user)) = (cx.core.keyed().await?, call.owner());
+    let keyed = cx.core.keyed().await?;
     let mut links = call.credentials.iter().flat_map(|row| &row.links);
     let link = links.find(|link| link_id(link, keyed) == id);
     let removed = match link {
-        Some(link) => cx.core.credentials.remove_link(tenant, user, &link.issuer, &link.subject).await?,
-        None => false,
+        Some(link) => cx.core.credentials.remove_link(call.owner(), link, call.may_change(cx.core)).await?,
+        None => Removed::Unknown,
     };
-    if !removed {
-        return Err(Problem::new(Code::NotFound, "this user has no link with this id"));
-    }
+    call::removed(removed, "this user has no link with this id")?;
     call.changed(cx, NoticeKind::LinkRemoved).await;
     Ok(answer::no_content())
 }
 
 /// Returns the id of a link, which reveals neither the issuer nor the subject.
 pub(super) fn link_id(link: &SsoLink, keyed: &Keyed) -> String {
-    Handle::of(&Digest::from_bytes(link_mark(&link.issuer, &link.subject, keyed))).to_string()
+    Handle::of(&Digest::from_bytes(mark_of(link, keyed))).to_string()
 }
 
 fn check_enabled(cx: &RequestContext<'_>) -> Result<(), Problem> {

@@ -18,7 +18,7 @@ use crate::{
             route::{ACCOUNT_PAGE, SIGN_IN},
         },
     },
-    credential::Credentials,
+    credential::{Credentials, Removed},
     delivery::NoticeKind,
     event::EventKind,
     session::{Session, UserId},
@@ -136,6 +136,14 @@ impl AccountCall {
         self.fresh.strength()
     }
 
+    /// Returns a check that refuses to remove the last way to sign in to this site.
+    pub(crate) fn may_change(&self, core: &Core) -> impl Fn(&Credentials, &Credentials) -> bool + Send + Sync {
+        move |before, after| {
+            let can_sign_in = |row| freshness::can_sign_in(core, &self.who, row);
+            can_sign_in(after) || !can_sign_in(before)
+        }
+    }
+
     /// Announces a change of how the user signs in, and ends what the credentials before it alone carried. The change is
     /// made, so failures are only logged: sessions are checked again when their account is read next.
     pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
@@ -144,6 +152,17 @@ impl AccountCall {
         let ended = cx.core.end_outdated(tenant, user).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {
             cx.log(&Problem::from(error));
+        }
+    }
+}
+
+/// Reports why a credential was not removed.
+pub(super) fn removed(removed: Removed, unknown: &'static str) -> Result<(), Problem> {
+    match removed {
+        Removed::Done => Ok(()),
+        Removed::Unknown => Err(Problem::new(Code::NotFound, unknown)),
+        Removed::Refused => {
+            Err(Problem::new(Code::LastSignInMethod, "this is the last way to sign in; add another one first"))
         }
     }
 }

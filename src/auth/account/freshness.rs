@@ -1,6 +1,6 @@
 //! How much a user must have proved within the last minutes to change how they sign in.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, iter, time::Duration};
 
 use crate::{
     auth::{
@@ -19,12 +19,18 @@ const FRESH: Duration = Duration::from_secs(300);
 
 /// The proofs of the last five minutes: each factor class with its newest proof, newest first.
 #[derive(Debug)]
-pub(super) struct FreshProofs(Vec<FreshProof>);
+pub(super) struct FreshProofs {
+    proofs: Vec<FreshProof>,
+    now: UnixTime,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct FreshProof {
     class: FactorClass,
+    /// When it was accepted here.
     at: UnixTime,
+    /// When the user authenticated. That is earlier if another provider took the user from a session of its own.
+    authenticated_at: UnixTime,
     /// The number of steps that a login can have at most in which the proof counts.
     strength: u8,
 }
@@ -32,8 +38,8 @@ struct FreshProof {
 impl FreshProofs {
     pub(super) fn of(who: &SignedIn, now: UnixTime) -> Self {
         let proof = |(proof, strength): (&Proof, u8)| {
-            let class = Method::from_name(&proof.method)?.class();
-            Some(FreshProof { class, at: UnixTime::from_nanos(proof.at), strength })
+            let (class, at) = (Method::from_name(&proof.method)?.class(), UnixTime::from_nanos(proof.at));
+            Some(FreshProof { class, at, authenticated_at: proof.authenticated_at(), strength })
         };
         let mut young: Vec<_> = who.strengths().filter_map(proof).filter(|proof| now < proof.at + FRESH).collect();
         young.sort_by_key(|proof| Reverse(proof.at));
@@ -43,28 +49,33 @@ impl FreshProofs {
                 fresh.push(proof);
             }
         }
-        Self(fresh)
+        Self { proofs: fresh, now }
     }
 
-    /// Returns until when this many classes are proved, if they are.
+    /// Returns until when this many classes are proved, if they are: the user has authenticated for at least one of them within
+    /// five minutes. The others may be of a provider that still knew the user.
     pub(super) fn until(&self, classes: usize) -> Option<UnixTime> {
-        let oldest = self.strong(classes).nth(classes.checked_sub(1)?)?;
-        Some(oldest.at + FRESH)
+        let oldest = self.strong(classes).nth(classes.checked_sub(1)?)?.at;
+        let newest = self.strong(classes).map(|proof| proof.authenticated_at).max()?;
+        Some(oldest.min(newest) + FRESH).filter(|until| self.now < *until)
     }
 
     /// Returns the largest number of classes whose proofs count in a login of as many steps.
     pub(super) fn strength(&self) -> u8 {
-        let reached = (1..=self.0.len()).rev().find(|classes| self.strong(*classes).count() >= *classes);
+        let reached = (1..=self.proofs.len()).rev().find(|classes| self.until(*classes).is_some());
         u8::try_from(reached.unwrap_or_default()).unwrap_or(u8::MAX)
     }
 
     fn strong(&self, steps: usize) -> impl Iterator<Item = &FreshProof> {
-        self.0.iter().filter(move |proof| usize::from(proof.strength) >= steps)
+        self.proofs.iter().filter(move |proof| usize::from(proof.strength) >= steps)
     }
 }
 
 /// Returns how many factor classes must be proved: as many as the longest login of this tenant that the account can
 /// complete has steps, and at least two if the account can complete a login of two.
+///
+/// A credential counts here for the steps that it was enrolled for, and no others. If a weak one were a second factor, its
+/// owner could never prove two; if proofs of it made two, a thief of the first factor could enrol the second.
 pub(super) fn required(core: &Core, who: &SignedIn, credentials: Option<&Credentials>) -> usize {
     let tenant = who.session.tenant();
     let usable = |steps| usable(core, who, credentials, steps);
@@ -73,6 +84,12 @@ pub(super) fn required(core: &Core, who: &SignedIn, credentials: Option<&Credent
     let most = core.policies.most_steps(tenant, clients, usable);
     let has_two = core.policies.longer_plan(tenant, None, None, (usable(2), 2)).is_ok();
     most.max(if has_two { 2 } else { 1 })
+}
+
+/// Returns whether the account can sign in to this site with these credentials.
+pub(super) fn can_sign_in(core: &Core, who: &SignedIn, credentials: &Credentials) -> bool {
+    let usable = |steps| usable(core, who, Some(credentials), steps);
+    core.policies.most_steps(who.session.tenant(), iter::empty(), usable) > 0
 }
 
 /// Returns the methods that the account can use in a login of this many steps.

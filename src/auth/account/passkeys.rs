@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    call::{AccountCall, AccountFields},
+    call::{self, AccountCall, AccountFields},
     credentials::PasskeyShown,
     pending::PendingEnrolments,
 };
@@ -28,6 +28,7 @@ use crate::{
 
 /// The table of challenges that no new passkey has signed yet.
 const PENDING: &str = "pending_passkeys";
+const NO_PASSKEY: &str = "this user has no passkey with this id";
 /// The maximum length of the name of a passkey, in characters.
 const LONGEST_NAME: usize = 64;
 
@@ -117,8 +118,9 @@ pub(super) async fn delete(
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     call.require_fresh(cx.core)?;
-    let (id, (tenant, user)) = (given_id(fields)?, call.owner());
-    found(cx.core.credentials.remove_passkey(tenant, user, &id).await?)?;
+    let id = given_id(fields)?;
+    let removed = cx.core.credentials.remove_passkey(call.owner(), &id, call.may_change(cx.core)).await?;
+    call::removed(removed, NO_PASSKEY)?;
     call.changed(cx, NoticeKind::PasskeyRemoved).await;
     Ok(answer::no_content())
 }
@@ -159,7 +161,7 @@ fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {
 }
 
 fn found(is_found: bool) -> Result<(), Problem> {
-    if is_found { Ok(()) } else { Err(Problem::new(Code::NotFound, "this user has no passkey with this id")) }
+    if is_found { Ok(()) } else { Err(Problem::new(Code::NotFound, NO_PASSKEY)) }
 }
 
 fn refused(error: WebauthnError) -> Problem {

@@ -107,7 +107,7 @@ async fn issue(
             && (!oidc.asks_user || login.wanted.is_confirmed)
             // and has shown no other claims
             && (!is_shown || login.wanted.includes(&oidc.wanted))
-            && oidc.max_age.is_none_or(|age| login.was_proved_within(age, now))
+            && oidc.age().is_none_or(|age| login.was_proved_within(age, now))
     };
     match CompletedLogin::newest(cx, client, plan, (carried, signed_in.as_ref()), answers).await? {
         Some(completed) if !completed.login().subject.user().is_some_and(|user| expected.is(&user.id)) => {

@@ -91,6 +91,11 @@ impl OidcParameters {
         Ok(oidc)
     }
 
+    /// Returns the age that the request allows for the newest proof.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        if self.is_fresh { Some(Duration::ZERO) } else { self.max_age }
+    }
+
     /// Returns whether the claim `sub` of the request accepts this user.
     pub(crate) fn accepts_subject(&self, user: &UserId) -> bool {
         self.subjects.is_empty() || self.subjects.iter().any(|subject| subject == user.as_str())

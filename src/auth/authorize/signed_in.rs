@@ -64,7 +64,7 @@ impl SignedIn {
 
     /// Returns the proofs that are not older than this, and that count in a login of this plan.
     fn proofs_within(&self, age: Option<Duration>, plan: &LoginPlan, now: UnixTime) -> Vec<Proof> {
-        let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
+        let is_young = |proof: &&Proof| age.is_none_or(|age| proof.authenticated_at() + age >= now);
         let is_weak = |proof: &Proof| {
             self.weak.iter().any(|(weak, strength)| weak == proof && usize::from(*strength) < plan.steps())
         };

@@ -66,6 +66,9 @@ pub(crate) struct Fields {
     /// Whether the user wants to stay signed in.
     #[serde(default)]
     pub(crate) remember: Option<bool>,
+    /// Whether a new login continues from the browser's session, if it can. `true` unless given.
+    #[serde(default)]
+    pub(crate) continue_session: Option<bool>,
     /// The path to return to after a sign-in to the site itself.
     #[serde(default, deserialize_with = "given")]
     pub(crate) return_to: Option<String>,

@@ -76,6 +76,7 @@ error_codes! {
     StepsRemaining: "steps_remaining", CONFLICT;
     StepRequired: "step_required", CONFLICT;
     SessionFailed: "session_failed", CONFLICT;
+    LastSignInMethod: "last_sign_in_method", CONFLICT;
     TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;
     UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
     SlowDown: "slow_down", TOO_MANY_REQUESTS;

@@ -31,7 +31,7 @@ impl LoginMethod for AuthenticatorMethod {
                 return Err(problem);
             }
         };
-        let proved = right.as_ref().map(|(user, mark)| Proved { user, mark: Some(*mark) });
+        let proved = right.as_ref().map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere: None });
         let update = step.apply(&LoginCall::Settle(method, proved)).await?;
         if proved.is_some() && update.answer.is_ok() {
             attempt.succeeded().await;

@@ -81,7 +81,7 @@ impl PasskeyMethod<'_> {
             }
         };
         let mark = passkey_mark(answered.response.credential_id(), step.keyed);
-        let proved = checked.as_ref().ok().map(|user| Proved { user, mark: Some(mark) });
+        let proved = checked.as_ref().ok().map(|user| Proved { user, mark: Some(mark), elsewhere: None });
         let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
         if proved.is_some() && update.answer.is_ok() {
             attempt.succeeded().await;

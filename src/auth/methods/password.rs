@@ -53,7 +53,7 @@ impl LoginMethod for PasswordMethod {
         };
         let proved = right.as_ref().map(|(user, mark)| {
             let mark = mark.as_ref().map(|mark| password_mark(mark, keyed));
-            Proved { user, mark }
+            Proved { user, mark, elsewhere: None }
         });
         let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
         // a right password counts even if it arrives a second time, because users click twice

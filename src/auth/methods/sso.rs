@@ -2,6 +2,8 @@
 //!
 //! `authenticate` sends the user there. The user comes back to the callback (`steps/sso_callback.rs`).
 
+use std::time::Duration;
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -28,6 +30,7 @@ use crate::{
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
     user::{Account, Contact},
     util::{
+        clock::{UnixTime, saturating_nanos},
         form::{self, Form},
         secret::{Digest, Secret},
     },
@@ -35,8 +38,9 @@ use crate::{
 
 const METHOD: Method = Method::Sso;
 
-/// The longest query of a login page that is kept.
-const LONGEST_QUERY: usize = 8 * 1024;
+/// The longest query of a login page that is kept. Anyone can begin logins, so it is short: our page keeps a longer one in the
+/// browser.
+const LONGEST_QUERY: usize = 2 * 1024;
 
 /// The strength of a link that a hook of the operator decided on.
 const DECIDED_BY_OPERATOR: u8 = u8::MAX;
@@ -63,6 +67,8 @@ pub(crate) enum SsoOutcome {
     Proved,
     Denied,
     Failed,
+    /// The provider has not asked its user again, although the login must be fresh.
+    Stale,
     Unavailable,
 }
 
@@ -78,7 +84,7 @@ impl LoginMethod for SsoMethod {
             None => query_of(login),
         };
         let state = SsoState { login: login.id.to_string(), secret: Secret::generate() };
-        let url = sent_to(core, name, connection, &state, step.keyed).await.map_err(|error| {
+        let url = sent_to(&step, name, connection, &state).await.map_err(|error| {
             crate::util::trace::warning!("the provider {name} can't be used: {error}");
             let problem = Problem::new(Code::ProviderUnavailable, "this provider cannot be reached right now");
             step.problem(problem)
@@ -92,15 +98,19 @@ impl LoginMethod for SsoMethod {
 
 /// Returns the URL that the user opens at the provider.
 async fn sent_to(
-    core: &Core,
+    step: &LoginStep<'_>,
     name: &str,
     connection: &SsoConnection,
     state: &SsoState,
-    keyed: &Keyed,
 ) -> Result<String, SsoError> {
-    let (redirect_uri, challenge) = (redirect_uri(core, name), CodeChallenge::of(&state.verifier(keyed)?));
-    let (text, nonce) = (state.to_string(), state.nonce(keyed));
-    let url = connection.authorization_url(&SsoRequest::new(&redirect_uri, &text, &nonce, &challenge)).await?;
+    let (redirect_uri, verifier) = (redirect_uri(step.cx.core, name), state.verifier(step.keyed)?);
+    let (text, nonce, challenge) = (state.to_string(), state.nonce(step.keyed), CodeChallenge::of(&verifier));
+    let request = SsoRequest::new(&redirect_uri, &text, &nonce, &challenge);
+    let request = match step.login.max_age {
+        Some(seconds) => request.with_max_age(Duration::from_secs(seconds)),
+        None => request,
+    };
+    let url = connection.authorization_url(&request).await?;
     let is_safe = parse_url("provider", &url).is_ok();
     if is_safe { Ok(url) } else { Err(SsoError::Unavailable("the URL of the provider is not safe to open")) }
 }
@@ -112,7 +122,7 @@ fn redirect_uri(core: &Core, name: &str) -> String {
 /// Checks the query that the user returns to: that of a login page for this client.
 fn checked_query<'q>(query: &'q str, login: &Login) -> Result<&'q str, Problem> {
     if query.len() > LONGEST_QUERY {
-        return Err(Problem::invalid("query is longer than 8 KiB"));
+        return Err(Problem::invalid("query is longer than 2 KiB"));
     }
     let is_plain = query.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
     let form = Form::parse(query.as_bytes()).ok().filter(|_| is_plain);
@@ -174,6 +184,7 @@ impl SsoOutcome {
             Self::Proved => "ok",
             Self::Denied => "denied",
             Self::Failed => "failed",
+            Self::Stale => "stale",
             Self::Unavailable => "unavailable",
         }
     }
@@ -213,6 +224,16 @@ pub(crate) async fn settle(
             return refused(step, error).await;
         }
     };
+    let asked_for = asked_for(&step.login);
+    let auth_time = connection.auth_time(&user, asked_for, step.now());
+    let is_fresh = asked_for.is_none_or(|asked_for| auth_time.is_some_and(|time| time >= asked_for));
+    // after a step that was made here, it counts as another factor
+    if !is_fresh && step.login.proofs.is_empty() {
+        crate::util::trace::warning!("the provider {name} has not signed in its user anew, which this login needs");
+        let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
+        let _counted = step.conclude(&update, METHOD);
+        return Ok(SsoOutcome::Stale);
+    }
     let proved = match account(step, (name, connection), &user).await {
         Ok(proved) => proved,
         Err(problem) => {
@@ -221,11 +242,19 @@ pub(crate) async fn settle(
             return Ok(SsoOutcome::Unavailable);
         }
     };
-    let mark = Some(link_mark(user.issuer(), user.subject(), step.keyed));
-    let proved = proved.as_ref().map(|user| Proved { user, mark });
+    let mark = Some(link_mark((name, user.issuer(), user.subject()), step.keyed));
+    let elsewhere = Some(auth_time.unwrap_or_default().as_nanos());
+    let proved = proved.as_ref().map(|user| Proved { user, mark, elsewhere });
     let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
     let is_proved = proved.is_some() && step.conclude(&update, METHOD).is_ok();
     Ok(if is_proved { SsoOutcome::Proved } else { SsoOutcome::Failed })
+}
+
+/// Returns since when the provider must have asked its user for credentials, if the login needs that.
+fn asked_for(login: &Login) -> Option<UnixTime> {
+    let (Some(Challenge::Sso(open)), Some(seconds)) = (&login.open, login.max_age) else { return None };
+    let age = saturating_nanos(Duration::from_secs(seconds));
+    Some(UnixTime::from_nanos(open.opened_at().as_nanos().saturating_sub(age)))
 }
 
 /// Ends an attempt for which the provider named no user.
@@ -255,8 +284,9 @@ async fn account(
     user: &ProviderUser,
 ) -> Result<Option<BoundUser>, Problem> {
     let (core, tenant) = (step.cx.core, &step.login.tenant);
-    let linked = core.credentials.by_link(tenant, user.issuer(), user.subject()).await?;
-    let linked = linked.and_then(|(id, row)| Some((id, link_of(&row, user)?.strength)));
+    // another connection of this tenant can claim the same issuer, so links belong to one connection
+    let linked = core.credentials.by_link(tenant, (name, user.issuer(), user.subject())).await?;
+    let linked = linked.map(|(id, link)| (id, link.strength));
     let is_new = linked.is_none();
     let found = match linked {
         Some(found) => Some(found),
@@ -284,10 +314,6 @@ async fn account(
         core.announce(&step.login, (tenant, account), NoticeKind::LinkAdded).await?;
     }
     Ok(found.active().and(found.user()))
-}
-
-fn link_of<'r>(row: &'r Credentials, user: &ProviderUser) -> Option<&'r SsoLink> {
-    row.links.iter().find(|link| link.issuer == user.issuer() && link.subject == user.subject())
 }
 
 /// Returns the account that a provider's user without a link may be linked to, and the strength of that link.

@@ -11,6 +11,7 @@ const WORDS = {
   exists: "This device already has a passkey for your account.",
   no_passkey: "No passkey was added. Please try again.",
   not_found: "It does not exist any more.",
+  last_sign_in_method: "This is your last way to sign in. Add another one before you remove it.",
   access_denied: "This is not possible right now. Please contact your administrator.",
   rate_limit_exceeded: "The service is busy right now. Please try again.",
   too_many_attempts: "There were too many attempts. Please try again later.",

@@ -71,8 +71,11 @@ const WORDS = {
 const RETURNED = {
   denied: "The sign-in at the other provider was cancelled. Try again, or sign in another way.",
   failed: WORDS.sso_failed,
+  stale: "That provider did not ask you to sign in again, which is needed here. Sign in another way first.",
   unavailable: WORDS.provider_unavailable,
 };
+// A longer query is not sent to the server. This page restores it by itself.
+const LONGEST_QUERY = 2048;
 const ENDED = ["session_expired", "session_failed", "invalid_session", "login_required"];
 
 let client = "the application";
@@ -358,8 +361,7 @@ let opening = null;
 function openUnnamed() {
   return opening ??= (async () => {
     // it must not continue the session of another user
-    const prompt = `${asked.get("prompt") ?? ""} login`;
-    const answer = await call("start", { ...bound, ...optionalParameters(), prompt });
+    const answer = await call("start", { ...bound, ...optionalParameters(), continue_session: false });
     if (login.id) throw { code: "late" }; // a name was entered meanwhile
     began(answer, login.identifier);
     login.isNamed = false;
@@ -467,7 +469,8 @@ async function send(to, contact) {
 // Leaves for the page of another provider.
 async function leave({ name, label }) {
   challenge = null;
-  const { redirect_url: to } = await step("authenticate", { method: "sso", provider: name, query: login.query.slice(1) });
+  const query = login.query.length <= LONGEST_QUERY ? login.query.slice(1) : "";
+  const { redirect_url: to } = await step("authenticate", { method: "sso", provider: name, query });
   keep();
   show(null);
   at("step").textContent = `Taking you to ${label} …`;

@@ -72,7 +72,7 @@ mod tests {
                 tenant: "acme".parse().unwrap(),
                 user: UserId::parse("u-ada").unwrap(),
                 generation: 0,
-                proofs: vec![Proof { method: "password".into(), at: 1, mark: Some([7; 32]) }],
+                proofs: vec![Proof { method: "password".into(), at: 1, mark: Some([7; 32]), elsewhere: None }],
                 acr: None,
             },
             session: Handle::of(&Secret::generate().digest()),

@@ -17,7 +17,11 @@ use crate::{
     },
     tenant::Tenant,
     user::{Account, Contact, Identifier},
-    util::{clock::Clock, handle::Handle, secret::Digest},
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::Digest,
+    },
 };
 
 /// Digests of what callers submit. Rows belong to a tenant, so the digests need not name it.
@@ -65,8 +69,8 @@ pub(crate) struct Guard {
     limits: LoginLimits,
 }
 
-/// How long a row of an unknown user is kept. It exists only so that known and unknown users cause the same writes, and
-/// strangers can create any number of them.
+/// How long a row of an unknown user or of an unknown passkey is kept. It exists only so that known and unknown ones cause the
+/// same writes, and strangers can create any number of them.
 const DECOY_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The rows that count one attempt.
@@ -106,7 +110,7 @@ impl Guard {
         for row in attempt.of_device(keyed).into_iter().chain([attempt.visible(keyed)]) {
             let counted = self.throttles.update(Some(attempt.tenant), row.as_bytes(), |row, now| {
                 match row.copied().unwrap_or_default().count(&self.limits, now) {
-                    Ok(next) => Change::Put(next, Throttle::forgotten_at(&self.limits, now), Ok(())),
+                    Ok(next) => Change::Put(next, self.forgotten_at(attempt, now), Ok(())),
                     Err(wait) => Change::Keep(Err(wait)),
                 }
             });
@@ -116,6 +120,15 @@ impl Guard {
             }
         }
         Ok(AttemptCount::MustWait(shortest))
+    }
+
+    /// Returns when the row of what was submitted is forgotten.
+    fn forgotten_at(&self, attempt: AttemptKey<'_>, now: UnixTime) -> UnixTime {
+        match (attempt.method, attempt.account) {
+            // never right, however often it is tried
+            (Method::Passkey, None) => now + DECOY_LIFETIME,
+            _ => Throttle::forgotten_at(&self.limits, now),
+        }
     }
 
     /// Counts an attempt against the account. Returns whether it is below the ceiling and may still be right.
@@ -140,10 +153,9 @@ impl Guard {
         counted_hidden: bool,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        let forgotten_at = |now| Throttle::forgotten_at(&self.limits, now);
         self.throttles
             .update(Some(attempt.tenant), row.as_bytes(), |row, now| match row {
-                Some(row) => Change::Put(row.uncount(), forgotten_at(now), ()),
+                Some(row) => Change::Put(row.uncount(), self.forgotten_at(attempt, now), ()),
                 None => Change::Keep(()),
             })
             .await?;

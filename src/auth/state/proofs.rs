@@ -2,7 +2,7 @@
 
 use crate::{
     auth::state::guard::submitted,
-    credential::Credentials,
+    credential::{Credentials, SsoLink},
     login::Keyed,
     password::PasswordMark,
     policy::Method,
@@ -31,9 +31,15 @@ pub(crate) fn enrolment_mark(enrolment: &Handle, keyed: &Keyed) -> [u8; 32] {
     *keyed.hash("enrolment mark", [enrolment.as_bytes()]).as_bytes()
 }
 
-/// Returns the mark of a proof by an account at another identity provider.
-pub(crate) fn link_mark(issuer: &str, subject: &str, keyed: &Keyed) -> [u8; 32] {
-    *keyed.hash("link mark", [issuer.as_bytes(), subject.as_bytes()]).as_bytes()
+/// Returns the mark of a proof by an account at another identity provider: this subject of this issuer, as this connection
+/// names them.
+pub(crate) fn link_mark((provider, issuer, subject): (&str, &str, &str), keyed: &Keyed) -> [u8; 32] {
+    *keyed.hash("link mark", [provider, issuer, subject].map(str::as_bytes)).as_bytes()
+}
+
+/// Returns the mark of a proof by this link.
+pub(crate) fn mark_of(link: &SsoLink, keyed: &Keyed) -> [u8; 32] {
+    link_mark((&link.provider, &link.issuer, &link.subject), keyed)
 }
 
 /// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
@@ -48,7 +54,7 @@ pub(crate) fn strength(credentials: Option<&Credentials>, proof: &Proof, keyed: 
         }
         Method::Sso => {
             let mut links = row.links.iter();
-            links.find(|link| link_mark(&link.issuer, &link.subject, keyed) == mark).map(|link| link.strength)
+            links.find(|link| mark_of(link, keyed) == mark).map(|link| link.strength)
         }
         Method::Totp => {
             let totp = row.totp.as_ref().filter(|totp| enrolment_mark(&totp.enrolment, keyed) == mark);
@@ -114,7 +120,7 @@ mod tests {
         let mailbox = Contact::Email(EmailAddress::parse("ada@example.com").unwrap());
         let (old, new) = (PasswordMark::of("1"), PasswordMark::of("2"));
         let account = || Account::new(UserId::parse("u-ada").unwrap());
-        let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark };
+        let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark, elsewhere: None };
         let proofs = [
             proof("password", Some(password_mark(&old, &keyed))),
             proof("sms", Some(contact_mark(&phone, &keyed))),
@@ -147,26 +153,27 @@ mod tests {
             "totp":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAA","secret":{"key":""},"kind":{"algorithm":"sha1","digits":6},"last_step":0,
                 "created_at":0,"strength":1},
             "recovery":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAQ","unused":[],"created_at":0,"strength":1},
-            "links":[{"issuer":"https://a","subject":"b","provider":"","name":"","created_at":0,"strength":1}]}"#;
+            "links":[{"issuer":"https://a","subject":"b","provider":"p","name":"","created_at":0,"strength":1}]}"#;
         let whole: Credentials = serde_json::from_str(row).unwrap();
         let (totp, recovery) = (Handle::from_bytes([0; 16]), Handle::parse("AAAAAAAAAAAAAAAAAAAAAQ").unwrap());
-        let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark: Some(mark) };
+        let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark: Some(mark), elsewhere: None };
         let proofs = [
             proof("passkey", passkey_mark(&[1, 2], &keyed)),
             proof("totp", enrolment_mark(&totp, &keyed)),
             proof("recovery_code", enrolment_mark(&recovery, &keyed)),
-            proof("sso", link_mark("https://a", "b", &keyed)),
+            proof("sso", link_mark(("p", "https://a", "b"), &keyed)),
             proof("passkey", passkey_mark(&[1], &keyed)),
             proof("totp", enrolment_mark(&recovery, &keyed)),
-            proof("sso", link_mark("https://", "ab", &keyed)),
+            proof("sso", link_mark(("p", "https://", "ab"), &keyed)),
+            proof("sso", link_mark(("q", "https://a", "b"), &keyed)),
         ];
         assert!(proofs.iter().all(is_of_credential));
         let counting = |row: Option<&Credentials>| {
             let counting = counting_proofs(&account, row, &proofs, &keyed);
             proofs.iter().map(|proof| counting.contains(proof)).collect::<Vec<_>>()
         };
-        assert_eq!(counting(Some(&whole)), [true, true, true, true, false, false, false]);
-        assert_eq!(counting(None), [false; 7]);
+        assert_eq!(counting(Some(&whole)), [true, true, true, true, false, false, false, false]);
+        assert_eq!(counting(None), [false; 8]);
         let without = |change: fn(&mut Credentials)| {
             let mut row = whole.clone();
             change(&mut row);
@@ -181,6 +188,6 @@ mod tests {
             row.passkeys.clear();
             row.links.clear();
         });
-        assert_eq!(only_codes, [false; 7]);
+        assert_eq!(only_codes, [false; 8]);
     }
 }

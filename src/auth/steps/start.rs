@@ -60,10 +60,11 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
     let plan = oidc.plan(cx, &to.client)?;
     let carried = match &plan {
-        Some(plan) => carried(cx, &to, &oidc, plan).await?,
-        None => None,
+        Some(plan) if fields.continue_session != Some(false) => carried(cx, &to, &oidc, plan).await?,
+        _ => None,
     };
 
+    let max_age = oidc.age().map(|age| age.as_secs());
     let (keyed, tenant) = (cx.core.keyed().await?, to.client.tenant().clone());
     refuse_failing_address(cx)?;
     let core = cx.core;
@@ -71,7 +72,8 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
 
     let secret = Secret::generate();
     let times = (&core.login_limits, core.logins.now());
-    let login = Login::begin(&secret, tenant, (binding, oidc.wanted), plan, times);
+    let mut login = Login::begin(&secret, tenant, (binding, oidc.wanted), plan, times);
+    login.max_age = max_age;
     let login = match identifier {
         Some(identifier) => {
             let found = core.accounts.named(&login.tenant, &identifier).await?;

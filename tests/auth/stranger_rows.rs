@@ -1,0 +1,77 @@
+//! Rows that anyone can cause, and how long they are kept.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{Arc, Mutex},
+};
+
+use tollgate::{
+    MaybeReady, UnixTime,
+    auth::Passkeys,
+    store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
+};
+
+use crate::{
+    soft_passkey::{RP_ID, SoftPasskey, begin, enrolled, prove},
+    world::{ADA, World},
+};
+
+/// A store that knows when its rows expire.
+#[derive(Clone, Default)]
+struct Rows(Arc<Memory>, Arc<Mutex<BTreeMap<Vec<u8>, (String, UnixTime)>>>);
+
+impl Rows {
+    /// Returns the latest time at which a row of this table expires that was written since the last call.
+    fn latest(&self, table: &str) -> Option<UnixTime> {
+        let written = std::mem::take(&mut *self.1.lock().unwrap());
+        written.into_values().filter(|(own, _)| own == table).map(|(_, expires_at)| expires_at).max()
+    }
+
+    fn note(&self, key: &Key, record: &Record) {
+        self.1.lock().unwrap().insert(key.as_bytes().to_vec(), (key.table().to_owned(), record.expires_at()));
+    }
+}
+
+impl Store for Rows {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        self.0.get(key)
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.note(key, &record);
+        self.0.insert(key, record).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.note(key, &record);
+        self.0.swap(key, expected, record).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        self.1.lock().unwrap().remove(key.as_bytes());
+        self.0.take(key).await
+    }
+}
+
+#[tokio::test]
+async fn made_up_passkeys_leave_rows_for_a_minute_only() {
+    let (rows, acme) = (Rows::default(), "acme".parse::<tollgate::Tenant>().unwrap());
+    let world = World::with(rows.clone(), |service| service.first_party(acme).passkeys(Passkeys::new(RP_ID))).await;
+    let mut known = enrolled(&world, ADA).await;
+    let mut browser = world.browser();
+    for identifier in [None, Some(ADA)] {
+        rows.latest("throttles");
+        for _ in 0..3 {
+            let begun = begin(&mut browser, "web", identifier).await;
+            assert_eq!(prove(&mut browser, &begun, &SoftPasskey::new()).await.status, 401);
+        }
+        let latest = rows.latest("throttles").unwrap();
+        assert_eq!(latest.as_secs(), world.time().as_secs() + 60, "{identifier:?}");
+    }
+    // failures with a known one are remembered
+    known.flags &= !0x04;
+    let begun = begin(&mut browser, "web", None).await;
+    assert_eq!(prove(&mut browser, &begun, &known).await.status, 401);
+    assert_eq!(rows.latest("throttles").unwrap().as_secs(), world.time().as_secs() + 24 * 3600);
+}

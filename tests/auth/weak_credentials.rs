@@ -1,0 +1,96 @@
+//! Credentials that were enrolled with fewer proofs than a policy asks for.
+
+use serde_json::{Value, json};
+use tollgate::{NewUser, auth::Passkeys};
+
+use crate::{
+    enrolled::{app, enrol, stored},
+    own_account::{LONE, acme, begin, call, credentials, enrol_totp, prove, sign_in, sign_in_at, site, totp},
+    soft_passkey::{RP_ID, SoftPasskey},
+    world::{ADA, Answer, Browser, World, with},
+};
+
+/// The secret of `enrolled::app` as an app shows it.
+const SECRET: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+
+fn soft() -> SoftPasskey {
+    let mut passkey = SoftPasskey::new();
+    passkey.handle = vec![0; 32];
+    passkey
+}
+
+fn required(answer: &Answer, steps: usize) {
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "fresh_login_required"));
+    assert!(answer.json()["login_url"].as_str().unwrap().ends_with(&format!("&steps={steps}")), "{answer:?}");
+}
+
+/// Begins a sign-in, and proves its first step by a passkey.
+async fn by_passkey(browser: &mut Browser, target: &str, passkey: &SoftPasskey) -> (Value, Answer) {
+    let fields = begin(browser, target).await;
+    let started = browser.post("/authentication/start", &fields).await.json();
+    let own = with(fields, &[("session_id", started["session_id"].as_str().unwrap())]);
+    let (options, mut step) = (&started["challenges"]["passkey"], with(own.clone(), &[("method", "passkey")]));
+    (step["challenge"], step["response"]) = (options["challenge"].clone(), passkey.get(options));
+    let answer = browser.post("/authentication/authenticate", &step).await;
+    (own, answer)
+}
+
+async fn with_passkeys() -> World {
+    let world = site(|service| service.passkeys(Passkeys::new(RP_ID))).await;
+    let only = NewUser::new("u-only".parse().unwrap(), "only".parse().unwrap());
+    world.users.create(&acme(), only).await.unwrap();
+    world
+}
+
+#[tokio::test]
+async fn c117_weak_credentials_are_no_second_factor_that_their_owner_must_prove() {
+    let world = with_passkeys().await;
+    let row = json!({ "passkeys": [soft().stored(1)], "totp": app(1) });
+    enrol(&world, "u-lone", row).await;
+    let mut owner = sign_in(&world, LONE, &["password"]).await;
+    assert_eq!(credentials(&mut owner).await["required_proofs"], 1);
+    assert_eq!(call(&mut owner, "recovery-codes", json!({})).await.status, 201);
+    assert_eq!(stored(&world, "u-lone").await.unwrap()["recovery"]["strength"], 1, "not stronger than its enrolment");
+    // a user of a weak passkey alone can enrol, too
+    let passkey = soft();
+    enrol(&world, "u-only", json!({ "passkeys": [passkey.stored(1)] })).await;
+    let mut only = world.browser();
+    let (own, proved) = by_passkey(&mut only, "/sign-in?max_age=0&steps=1", &passkey).await;
+    assert_eq!(proved.status, 200, "{proved:?}");
+    assert_eq!(only.post("/authentication/complete", &own).await.status, 200);
+    only.get("/sign-in/finish").await;
+    enrol_totp(&world, &mut only).await;
+    let row = stored(&world, "u-only").await.unwrap();
+    assert_eq!(row["totp"]["strength"], 1);
+    // and two weak ones do not make two factors
+    assert_eq!(credentials(&mut only).await["required_proofs"], 1);
+}
+
+#[tokio::test]
+async fn c117_a_weak_credential_does_not_stand_in_for_the_second_factor_of_an_account_that_has_two() {
+    let world = with_passkeys().await;
+    let passkey = soft();
+    enrol(&world, "u-ada", json!({ "passkeys": [passkey.stored(1)], "totp": app(1) })).await;
+    let before = stored(&world, "u-ada").await;
+    // alone it signs in, but changes nothing
+    let mut thief = world.browser();
+    let (own, proved) = by_passkey(&mut thief, "/sign-in?max_age=0&steps=1", &passkey).await;
+    assert_eq!(proved.status, 200, "{proved:?}");
+    assert_eq!(thief.post("/authentication/complete", &own).await.status, 200);
+    thief.get("/sign-in/finish").await;
+    required(&call(&mut thief, "recovery-codes", json!({})).await, 2);
+    // in the login of two steps that the error names, it proves no step
+    let (_, answer) = by_passkey(&mut thief, "/sign-in?max_age=0&steps=2", &passkey).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_assertion"));
+    let fields = begin(&mut thief, "/sign-in?max_age=0&steps=2").await;
+    let started = thief.post("/authentication/start", &with(fields.clone(), &[("identifier", ADA)])).await.json();
+    let own = with(fields, &[("session_id", started["session_id"].as_str().unwrap())]);
+    assert_eq!(prove((&world, &mut thief), &own, (ADA, "password"), "").await.status, 200);
+    let code = totp(SECRET, world.time());
+    assert_eq!(prove((&world, &mut thief), &own, (ADA, "totp"), &code).await.error(), "invalid_otp");
+    // nor does a session to which both were added one after the other
+    sign_in_at(&world, &mut thief, "/sign-in?max_age=0", ADA, &["password"]).await;
+    required(&call(&mut thief, "recovery-codes", json!({})).await, 2);
+    assert_eq!(stored(&world, "u-ada").await.unwrap()["recovery"], Value::Null);
+    assert_eq!(before.unwrap()["totp"], stored(&world, "u-ada").await.unwrap()["totp"]);
+}
