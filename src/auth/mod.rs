@@ -82,8 +82,9 @@
 //!
 //! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
 //!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
-//!   account can complete a login of two steps. Other calls get 403 `fresh_login_required`. Its `login_url` leads to a sign-in
-//!   that is enough, and back to the page.
+//!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
+//!   [visit to a provider](crate::sso#fresh-sign-ins) that still knew the user. Other calls get 403 `fresh_login_required`. Its
+//!   `login_url` leads to a sign-in that is enough, and back to the page.
 //! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it.
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts

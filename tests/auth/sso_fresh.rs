@@ -1,5 +1,7 @@
 //! How old a sign-in at another identity provider is, and what needs a fresh one.
 
+use std::time::Duration;
+
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
@@ -211,6 +213,21 @@ async fn c025_a_client_that_asks_for_a_fresh_login_gets_no_old_session_of_a_prov
         assert_eq!(world.visit(&mut browser, &own, ago).await, "ok", "{ago:?}");
         assert_eq!(browser.post("/authentication/complete", &own).await.status, 200);
         assert_eq!(has_code(&mut browser, more).await, expected, "{ago:?} {more}");
+    }
+}
+
+#[tokio::test]
+async fn c081_the_shorter_of_the_two_ages_is_asked_for() {
+    let clock = ManualClock::new();
+    let provider = Provider::start(&clock).await;
+    let connection = SsoConnection::new(oidc(&provider).max_age(Duration::from_secs(100)));
+    let world = site(clock, connection).await;
+    for (more, expected) in [(None, "100"), (Some("101"), "100"), (Some("99"), "99"), (Some("0"), "0")] {
+        let mut browser = world.browser();
+        let own = login(&mut browser, &more.map(|age| ("max_age", age)).into_iter().collect::<Vec<_>>()).await;
+        let parameters = asked(&leave(&mut browser, &own).await);
+        assert_eq!(parameters["max_age"], expected, "{more:?}");
+        assert_eq!(parameters.contains_key("prompt"), expected == "0", "{more:?}");
     }
 }
 
