@@ -199,6 +199,17 @@ fn owner(table: &CredentialTable, (is_passkey, number): Id) -> Option<UserId> {
     }
 }
 
+/// Returns whether there is an index row for a credential.
+fn is_indexed(store: &Shaky, (is_passkey, number): Id) -> bool {
+    let (key_id, link) = (key_id(number), link(number));
+    let id = match is_passkey {
+        true => CredentialId::Passkey(&key_id),
+        false => CredentialId::Link { provider: &link.provider, issuer: &link.issuer, subject: &link.subject },
+    };
+    let found = block_on(Owners::new(&AnyStore::from(store.clone()), &clock()).find(&acme(), id));
+    found.unwrap().is_some()
+}
+
 /// Returns the users whose rows hold a credential.
 fn holders(table: &CredentialTable, (is_passkey, number): Id) -> Vec<UserId> {
     let (key_id, link) = (key_id(number), link(number));
@@ -268,6 +279,7 @@ proptest! {
                 let is: Vec<UserId> = model.get(&id).copied().map(user).into_iter().collect();
                 prop_assert_eq!(&holders(&table, id), &is);
                 prop_assert_eq!(owner(&table, id).into_iter().collect::<Vec<_>>(), is.clone());
+                prop_assert_eq!(is_indexed(&store, id), !is.is_empty(), "{:?} has an index row without a user", id);
                 // a credential without a user can be given to anyone
                 let given = block_on(run(&table, Call::Add(99, id))).unwrap();
                 prop_assert_eq!(given == Answer::Added(Added::Done), is.is_empty());
@@ -338,7 +350,8 @@ proptest! {
 
 #[test]
 fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
-    let table = Shaky::new(true).table();
+    let store = Shaky::new(true);
+    let table = store.table();
     let (acme, ada) = (acme(), user(0));
     assert_eq!(block_on(table.get(&acme, &ada)).unwrap(), None);
     assert_eq!(block_on(table.update(&acme, &ada, |row| row.passkeys.len())).unwrap(), 0);
@@ -350,7 +363,8 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
         let links = block_on(table.add_link(&acme, &ada, &link(number))).unwrap();
         assert_eq!(links, if number < MOST_LINKS { Added::Done } else { Added::Full });
     }
-    // a refused link has no user
+    // a refused link has no user and leaves nothing behind
+    assert!(!is_indexed(&store, (false, MOST_LINKS)) && is_indexed(&store, (false, 0)));
     assert_eq!(block_on(table.add_link(&acme, &user(1), &link(MOST_LINKS))).unwrap(), Added::Done);
     assert_eq!(block_on(table.add_link(&acme, &ada, &link(0))).unwrap(), Added::Taken);
     assert_eq!(block_on(table.handle(&acme, &ada)).unwrap(), handle);
@@ -374,5 +388,24 @@ fn connections_issuers_and_subjects_are_kept_apart() {
     for (number, id) in ids.into_iter().enumerate() {
         let found = block_on(table.by_link(&acme(), id)).unwrap();
         assert_eq!(found.map(|(user, _)| user), Some(user(number)), "{id:?}");
+    }
+    for id in [
+        ("", "https://a", "bc"),
+        ("p", "https://x", "bc"),
+        ("p", "https://ab", "bc"),
+        ("p", "https://a", "c"),
+        ("q", "https://ab", "c"),
+        ("p", "", "https://abc"),
+    ] {
+        assert!(block_on(table.by_link(&acme(), id)).unwrap().is_none(), "{id:?}");
+    }
+    // unlinking takes exactly one
+    let of_q =
+        SsoLink { provider: "q".to_owned(), issuer: "https://a".to_owned(), subject: "bc".to_owned(), ..link(0) };
+    for (number, expected) in [(0, Removed::Unknown), (2, Removed::Done), (2, Removed::Unknown)] {
+        assert_eq!(block_on(table.remove_link((&acme(), &user(number)), &of_q, |_, _| true)).unwrap(), expected);
+    }
+    for (number, id) in ids.into_iter().enumerate() {
+        assert_eq!(block_on(table.by_link(&acme(), id)).unwrap().is_some(), number < 2, "{id:?}");
     }
 }

@@ -63,6 +63,7 @@ mod password_overload;
 mod programs;
 mod pushed;
 mod races;
+mod random_provider;
 mod random_runs;
 #[path = "../support/redis_server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "each test program uses some of it")]
@@ -73,6 +74,7 @@ mod request_bodies;
 mod restart;
 mod revocations;
 mod revoke;
+mod second_steps;
 mod sequences;
 mod session_sharing;
 mod several_tabs;
@@ -94,6 +96,8 @@ mod sso_connections;
 mod sso_fresh;
 #[cfg(feature = "sso")]
 mod sso_github;
+#[cfg(feature = "sso")]
+mod sso_links;
 #[cfg(feature = "sso")]
 mod sso_provider;
 #[cfg(feature = "sso")]

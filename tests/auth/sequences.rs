@@ -1,15 +1,17 @@
 //! Thousands of random calls from several browsers, compared with a model.
 //!
-//! The model knows the facts: the password and the passkey of each account, and the code sent for each login. It learns everything else
-//! from the responses, by checking every login with its own cookie.
+//! The model knows the facts: the password, the passkey and the people at identity providers of each account, and the code sent for
+//! each login. It learns everything else from the responses, by checking every login with its own cookie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::Request;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
-use tollgate::{UserId, auth::Passkeys, policy::FactorClass};
+use tollgate::{UserId, auth::Passkeys, delivery::NoticeKind, policy::FactorClass};
 
 use crate::enrolled;
+use crate::random_provider::{self, Linking, Links, PEOPLE, PROVIDERS, Visit};
 use crate::random_runs;
 use crate::soft_passkey::{RP_ID, SoftPasskey, text};
 use crate::world::{
@@ -95,6 +97,20 @@ enum Action {
         login: usize,
         of: usize,
     },
+    /// Asks to be sent to a provider.
+    Leave {
+        browser: usize,
+        login: usize,
+        provider: usize,
+    },
+    /// Comes back to a login with a code that this person got on the newest visit of a login.
+    Return {
+        browser: usize,
+        login: usize,
+        of: usize,
+        person: usize,
+        how: Return,
+    },
     Complete {
         browser: usize,
         login: usize,
@@ -105,10 +121,11 @@ enum Action {
         mfa: bool,
         tab: usize,
     },
-    /// Continues the newest login of this browser, so that some logins get far.
+    /// Continues the newest login of this browser, so that some logins get far. `slip` decides what goes wrong at a provider.
     Continue {
         browser: usize,
         pick: usize,
+        slip: usize,
     },
     /// Copies all cookies of one browser to another.
     Steal {
@@ -124,8 +141,42 @@ enum Action {
     Wait(u64),
 }
 
+/// The ways in which a browser comes back from a provider.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Return {
+    Plain,
+    /// With the state of the visit before.
+    WithEarlierState,
+    /// With the state of the visit that the code belongs to, under the id of the login.
+    WithOtherState,
+    /// With the code of another login.
+    WithOtherCode,
+    /// To the callback of the other provider.
+    ToOtherProvider,
+    /// The user has canceled.
+    Denied,
+    /// With a parameter given twice.
+    Twice,
+    ByHead,
+}
+
+/// The number of slips. Some make another person come back from the provider, some change how, and the rest change nothing.
+const SLIPS: usize = 30;
+const LISTED: [(usize, Return); 7] = [
+    (16, Return::WithEarlierState),
+    (17, Return::WithOtherState),
+    (18, Return::ToOtherProvider),
+    (19, Return::Denied),
+    (20, Return::Twice),
+    (21, Return::ByHead),
+    (22, Return::WithOtherCode),
+];
+
+/// The picks of a call that continues a login. The last two send users to providers.
+const PICKS: usize = if cfg!(feature = "sso") { 14 } else { 12 };
+
 fn likely() -> impl Strategy<Value = Action> {
-    (0..BROWSERS, 0..12_usize).prop_map(|(browser, pick)| Action::Continue { browser, pick })
+    (0..BROWSERS, 0..PICKS, 0..SLIPS).prop_map(|(browser, pick, slip)| Action::Continue { browser, pick, slip })
 }
 
 fn unlikely() -> impl Strategy<Value = Action> {
@@ -157,12 +208,35 @@ fn unlikely() -> impl Strategy<Value = Action> {
             |(browser, login, user, signed, is_named)| Action::Passkey { browser, login, user, signed, is_named }
         ),
         (browser(), login(), login()).prop_map(|(browser, login, of)| Action::Replay { browser, login, of }),
+        at_providers(),
         (browser(), login(), any::<bool>()).prop_map(|(browser, login, own)| Action::Complete { browser, login, own }),
         (browser(), any::<bool>(), 0..2_usize).prop_map(|(browser, mfa, tab)| Action::Authorize { browser, mfa, tab }),
         (browser(), browser()).prop_map(|(from, to)| Action::Steal { from, to }),
         (browser(), login(), login()).prop_map(|(browser, secret, name)| Action::Rename { browser, secret, name }),
         wait.prop_map(Action::Wait),
     ]
+}
+
+/// The calls about identity providers. They come as often as two other calls.
+fn at_providers() -> BoxedStrategy<Action> {
+    let (browser, login, wait) = (|| 0..BROWSERS, || 0..6_usize, Just(Action::Wait(1)));
+    let how = prop_oneof![
+        6 => Just(Return::Plain),
+        1 => Just(Return::WithEarlierState),
+        2 => Just(Return::WithOtherState),
+        1 => Just(Return::ToOtherProvider),
+        1 => Just(Return::Denied),
+        1 => Just(Return::Twice),
+        1 => Just(Return::ByHead),
+    ];
+    let leave = (browser(), login(), 0..PROVIDERS.len()).prop_map(|(browser, login, provider)| Action::Leave {
+        browser,
+        login,
+        provider,
+    });
+    let back = (browser(), login(), login(), 0..PEOPLE.len(), how)
+        .prop_map(|(browser, login, of, person, how)| Action::Return { browser, login, of, person, how });
+    if cfg!(feature = "sso") { prop_oneof![1 => leave, 2 => back].boxed() } else { wait.boxed() }
 }
 
 fn client(mfa: bool) -> &'static str {
@@ -194,6 +268,10 @@ struct Known {
     opened: Option<u64>,
     /// The newest response to a challenge that was sent for it.
     sent: Option<Signed>,
+    /// The newest visit to a provider, and the one before.
+    visits: [Option<Visit>; 2],
+    /// When the newest visit began, until its user is back, or a step is proved, or a code is sent.
+    left: Option<u64>,
     /// When its steps were confirmed.
     completed_at: Option<u64>,
     began: u64,
@@ -230,15 +308,15 @@ impl Known {
     fn prove(&mut self, user: &'static str, class: FactorClass) {
         (self.account, self.is_unbound) = (Some(user), false);
         self.proved.push(class);
-        (self.code, self.opened) = (None, None);
+        (self.code, self.opened, self.left) = (None, None, None);
     }
 
-    /// Returns why it expects no passkey, or nothing.
-    fn refuses_passkeys(&self) -> &'static str {
+    /// Returns why it expects no proof of this class, or nothing.
+    fn refuses(&self, class: FactorClass) -> &'static str {
         match self.proved.len() {
             _ if self.seen.0 == "failed" => "session_failed",
             proved if proved == self.required() => "no_step_remaining",
-            _ if self.proved.contains(&FactorClass::Key) => "method_not_allowed",
+            _ if self.proved.contains(&class) => "method_not_allowed",
             _ => "",
         }
     }
@@ -266,9 +344,10 @@ struct Simulation {
     /// The time step of the last code that the app of ada was used with.
     app_used: usize,
     passkeys: [(&'static str, SoftPasskey); 2],
+    links: Links,
     codes: BTreeSet<String>,
-    /// How many codes were issued for logins with a passkey.
-    codes_by_passkey: usize,
+    /// How many codes were issued for logins with a proof of this class.
+    codes_by: BTreeMap<FactorClass, usize>,
     /// The users of all active sessions, by the secrets in the cookies.
     sessions: BTreeMap<String, &'static str>,
 }
@@ -285,10 +364,12 @@ fn sid_of(cookie: &str) -> String {
 
 impl Simulation {
     async fn new() -> Self {
-        let world = enrolled::world(|service| service.passkeys(Passkeys::new(RP_ID))).await;
+        let world = enrolled::world(|service| random_provider::both(service.passkeys(Passkeys::new(RP_ID)))).await;
+        random_provider::more_contacts(&world).await;
         let passkeys = ["u-ada", "u-grace"].map(|user| (user, SoftPasskey::new()));
         for (user, passkey) in &passkeys {
-            let mut row = json!({ "handle": text(&passkey.handle), "passkeys": [passkey.stored(2)] });
+            let links = random_provider::enrolled(user);
+            let mut row = json!({ "handle": text(&passkey.handle), "passkeys": [passkey.stored(2)], "links": links });
             if *user == "u-ada" {
                 row["totp"] = enrolled::app(2);
             }
@@ -306,16 +387,18 @@ impl Simulation {
             messages: 0,
             app_used: 0,
             passkeys,
+            links: Links::new(),
             codes: BTreeSet::new(),
-            codes_by_passkey: 0,
+            codes_by: BTreeMap::new(),
             sessions: BTreeMap::new(),
         }
     }
 
     /// Returns the call that continues a login.
-    fn next_of(&self, browser: usize, pick: usize) -> Action {
+    fn next_of(&self, browser: usize, pick: usize, slip: usize) -> Action {
         let newest = self.logins.iter().rposition(|login| login.home == browser);
-        let fresh = Action::Start { browser, mfa: pick.is_multiple_of(2), name: pick / 2, tab: pick % 3 / 2 };
+        let name = (pick / 2).min(UNNAMED);
+        let fresh = Action::Start { browser, mfa: pick.is_multiple_of(2), name, tab: pick % 3 / 2 };
         let Some(place) = newest.filter(|place| !self.logins[*place].is_over(self.now) && pick != 11) else {
             return fresh;
         };
@@ -333,12 +416,29 @@ impl Simulation {
         if known.code.is_some() {
             return Action::Verify { browser, login, code_of: Some(login) };
         }
+        let is_other = if known.is_unbound { pick % 2 == 1 } else { is_grace };
+        if let Some(visit) = &known.visits[0]
+            // some users come back although nothing waits for them
+            && (known.left.is_some_and(|at| self.now < at + 600) || slip % 6 == 5)
+        {
+            let how = LISTED.iter().find(|(listed, _)| *listed == slip).map_or(Return::Plain, |(_, how)| *how);
+            let of = if [Return::WithOtherState, Return::WithOtherCode].contains(&how) { login + 1 } else { login };
+            let people = random_provider::users_of(visit.provider);
+            let person = match slip {
+                0..16 => people.start + slip % people.len(),
+                _ => random_provider::likely(visit.provider, is_other, pick / 2),
+            };
+            return Action::Return { browser, login, of, person, how };
+        }
+        let can_leave = cfg!(feature = "sso") && !known.proved.contains(&FactorClass::Federated);
+        if can_leave && (pick >= 12 || slip < 10 && !known.proved.is_empty()) {
+            return Action::Leave { browser, login, provider: usize::from(pick % 4 == 3 || pick == 13) };
+        }
         if [6, 7].contains(&pick) && !known.proved.contains(&FactorClass::Key) {
             if known.opened.is_none_or(|at| self.now >= at + 300) {
                 return Action::Options { browser, login };
             }
-            let user = if known.is_unbound { pick % 2 } else { usize::from(is_grace) };
-            return Action::Passkey { browser, login, user, signed: login, is_named: true };
+            return Action::Passkey { browser, login, user: usize::from(is_other), signed: login, is_named: true };
         }
         if pick < 6 && !known.proved.contains(&FactorClass::Knowledge) {
             let name = if is_grace { 2 } else { 0 };
@@ -347,14 +447,15 @@ impl Simulation {
         if pick >= 8 && !known.proved.is_empty() && !is_grace {
             return Action::Totp { browser, login, late: 1 + pick % 2 };
         }
-        let by_phone = !known.proved.contains(&FactorClass::Phone);
+        let is_mail = pick == 10 && !known.proved.contains(&FactorClass::Mailbox);
+        let by_phone = !is_mail && !known.proved.contains(&FactorClass::Phone);
         let address = [[2, pick % 2], [4, 3]][usize::from(is_grace)][usize::from(by_phone)];
         Action::Ask { browser, login, address }
     }
 
     async fn act(&mut self, action: Action) -> Result<(), TestCaseError> {
         let action = match action {
-            Action::Continue { browser, pick } => self.next_of(browser, pick),
+            Action::Continue { browser, pick, slip } => self.next_of(browser, pick, slip),
             action => action,
         };
         let target = match action {
@@ -381,6 +482,13 @@ impl Simulation {
                 None
             }
             Action::Authorize { browser, mfa, tab } => self.authorize(browser, mfa, tab).await?,
+            Action::Return { browser, login, of, person, how } => match at(&self.logins, login) {
+                Some(login) => {
+                    self.come_back(browser, login, of, (person, how)).await?;
+                    Some(login)
+                }
+                None => None,
+            },
             Action::Password { browser, login, .. }
             | Action::Ask { browser, login, .. }
             | Action::Verify { browser, login, .. }
@@ -388,6 +496,7 @@ impl Simulation {
             | Action::Options { browser, login }
             | Action::Passkey { browser, login, .. }
             | Action::Replay { browser, login, .. }
+            | Action::Leave { browser, login, .. }
             | Action::Complete { browser, login, .. } => match at(&self.logins, login) {
                 Some(login) => {
                     self.call(browser, login, action).await?;
@@ -434,6 +543,8 @@ impl Simulation {
             options,
             opened: Some(self.now),
             sent: None,
+            visits: [None, None],
+            left: None,
             completed_at: None,
             began,
             touched,
@@ -496,6 +607,10 @@ impl Simulation {
                 more.push(("method", "passkey"));
                 "authenticate"
             }
+            Action::Leave { provider, .. } => {
+                more.extend([("method", "sso"), ("provider", PROVIDERS[provider])]);
+                "authenticate"
+            }
             Action::Passkey { .. } | Action::Replay { .. } if signed.is_some() => {
                 more.push(("method", "passkey"));
                 "authenticate"
@@ -546,7 +661,8 @@ impl Simulation {
                     tokio::task::yield_now().await;
                 }
                 let (method, to, owner) = ADDRESSES[address];
-                let messages = self.world.outbox.messages();
+                let mut messages = self.world.outbox.messages();
+                messages.retain(|message| message.notice().is_none());
                 let new = &messages[self.messages.min(messages.len())..];
                 self.messages = messages.len();
                 if is_right {
@@ -554,6 +670,7 @@ impl Simulation {
                         "email" => FactorClass::Mailbox,
                         _ => FactorClass::Phone,
                     };
+                    known.left = None;
                     known.code = new
                         .first()
                         .zip(owner)
@@ -587,16 +704,25 @@ impl Simulation {
                 }
             }
             Action::Options { .. } => {
-                prop_assert_eq!(answer.error(), known.refuses_passkeys(), "{:?}", answer);
+                prop_assert_eq!(answer.error(), known.refuses(FactorClass::Key), "{:?}", answer);
                 if is_right {
                     known.options = answer.json()["challenges"]["passkey"].clone();
                     known.opened = Some(self.now);
                 }
             }
+            Action::Leave { provider, .. } => {
+                prop_assert_eq!(answer.error(), known.refuses(FactorClass::Federated), "{:?}", answer);
+                if is_right {
+                    let visit = Visit::of(provider, answer.json()["redirect_url"].as_str().unwrap());
+                    known.visits.swap(0, 1);
+                    known.visits[0] = Some(visit);
+                    (known.left, known.code) = (Some(self.now), None);
+                }
+            }
             Action::Passkey { .. } | Action::Replay { .. } => {
                 let Some(signed) = signed else { return Ok(()) };
                 let is_open = known.opened.is_some_and(|at| self.now < at + 300);
-                let expected = match known.refuses_passkeys() {
+                let expected = match known.refuses(FactorClass::Key) {
                     "" if !is_open => "no_pending_challenge",
                     "" if !signed.answers(known) => "invalid_assertion",
                     refused => refused,
@@ -624,6 +750,88 @@ impl Simulation {
                     known.completed_at.get_or_insert(self.now);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Comes back to a login from a provider. The code belongs to the newest visit of the login `of`.
+    async fn come_back(
+        &mut self,
+        browser: usize,
+        login: usize,
+        of: usize,
+        (person, how): (usize, Return),
+    ) -> Result<(), TestCaseError> {
+        let newest = |login: usize| self.logins[login].visits[0].clone();
+        let Some(visit) = newest(login) else { return Ok(()) };
+        let signed_in = at(&self.logins, of).and_then(newest).unwrap_or_else(|| visit.clone());
+        let known = &mut self.logins[login];
+        let state = match (how, &known.visits[1]) {
+            (Return::WithEarlierState, Some(earlier)) => earlier.state().to_owned(),
+            (Return::WithOtherState, _) => signed_in.state_of(&known.id),
+            _ => visit.state().to_owned(),
+        };
+        let provider = if how == Return::ToOtherProvider { 1 - visit.provider } else { visit.provider };
+        let code = signed_in.code(person);
+        let mut fields = vec![("state", &*state), ("code", &*code)];
+        match how {
+            Return::Denied => fields[1] = ("error", "access_denied"),
+            Return::Twice => fields.push(("code", &code)),
+            _ => {}
+        }
+        let target = visit.callback(provider, &fields);
+        let browser = &mut self.browsers[browser];
+        let answer = match how {
+            Return::ByHead => browser.send(Request::head(&target), "").await,
+            _ => browser.get(&target).await,
+        };
+
+        let is_open = known.left.is_some_and(|at| self.now < at + 600) && known.seen.0 != "failed";
+        let is_own = state == visit.state() && provider == visit.provider;
+        let is_wanted = is_open && is_own && known.is_in(browser) && !known.is_over(self.now);
+        if !is_wanted || [Return::Twice, Return::ByHead].contains(&how) {
+            let expected = if how == Return::Twice { 400 } else { 401 };
+            prop_assert_eq!(answer.status.as_u16(), expected, "nothing waits for it: {:?} {:?}", answer, known);
+            return Ok(());
+        }
+        (known.left, known.touched) = (None, self.now);
+        let links = self.links.len();
+        let (account, is_unbound, required) = (known.account, known.is_unbound, known.required());
+        let facts = Linking { account, is_unbound, proved: &known.proved, required };
+        // the provider refuses codes of other visits
+        let is_signed_in = signed_in == visit && PEOPLE[person].provider == provider;
+        let proves = match how {
+            Return::Denied => None,
+            _ if is_signed_in => self.links.proves(person, facts),
+            _ => None,
+        };
+        let outcome = match proves {
+            Some(_) => "ok",
+            None if how == Return::Denied => "denied",
+            None => "failed",
+        };
+        let location = answer.header("location");
+        let is_expected = answer.status == 303 && location.ends_with(&format!("#sso={outcome}"));
+        prop_assert!(is_expected, "not {}: {:?} {:?} {:?}", outcome, answer, known, self.links);
+        if let Some(user) = proves {
+            known.prove(user, FactorClass::Federated);
+        }
+        self.check_links(self.links.len() - links).await
+    }
+
+    /// Checks that exactly the expected people are linked, and that users were told of each new link.
+    async fn check_links(&self, new: usize) -> Result<(), TestCaseError> {
+        for user in ["u-ada", "u-grace"] {
+            prop_assert_eq!(random_provider::stored(&self.world, user).await, self.links.of(user), "{}", user);
+        }
+        if new > 0 {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            let messages = self.world.outbox.messages();
+            let told = messages.iter().filter_map(|message| message.notice());
+            let told = told.filter(|notice| notice.kind() == NoticeKind::LinkAdded).count();
+            prop_assert_eq!(told, self.links.len() - Links::new().len(), "a user was not told of a link");
         }
         Ok(())
     }
@@ -670,7 +878,9 @@ impl Simulation {
         login.has_code = true;
         let classes: BTreeSet<_> = login.proved.iter().collect();
         prop_assert!(classes.len() >= login.required(), "a code without the required proofs");
-        self.codes_by_passkey += usize::from(classes.contains(&FactorClass::Key));
+        for class in classes {
+            *self.codes_by.entry(*class).or_default() += 1;
+        }
         // the user who proved their identity replaces the user who was signed in before
         let account = login.account.ok_or_else(|| TestCaseError::fail("an unknown user got a code"))?;
         if let Some(replaced) = replaced {
@@ -756,14 +966,28 @@ fn counters(answer: &Answer, required: usize) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Returns the number of codes that were issued, and how many of them for logins with a passkey.
-fn run(script: Vec<Action>) -> Result<(usize, usize), TestCaseError> {
+/// How far a run came.
+#[derive(Default)]
+struct Reached {
+    codes: usize,
+    by_passkey: usize,
+    by_provider: usize,
+    new_links: usize,
+}
+
+fn run(script: Vec<Action>) -> Result<Reached, TestCaseError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let mut simulation = Simulation::new().await;
         for action in script {
             simulation.act(action).await?;
         }
-        Ok((simulation.codes.len(), simulation.codes_by_passkey))
+        let by = |class| simulation.codes_by.get(&class).copied().unwrap_or_default();
+        Ok(Reached {
+            codes: simulation.codes.len(),
+            by_passkey: by(FactorClass::Key),
+            by_provider: by(FactorClass::Federated),
+            new_links: simulation.links.len() - Links::new().len(),
+        })
     })
 }
 
@@ -784,6 +1008,14 @@ fn many_random_logins_end_with_a_code() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = vec(prop_oneof![2 => likely(), 1 => unlikely()], 60);
     let all = (0..60).map(|_| run(script.new_tree(&mut runner).unwrap().current()).unwrap());
-    let (codes, by_passkey) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let mut sum = Reached::default();
+    for one in all {
+        sum.codes += one.codes;
+        sum.by_passkey += one.by_passkey;
+        sum.by_provider += one.by_provider;
+        sum.new_links += one.new_links;
+    }
+    let Reached { codes, by_passkey, by_provider, new_links } = sum;
     assert!(codes >= 20 && by_passkey >= 5, "{codes} {by_passkey}");
+    assert!(cfg!(not(feature = "sso")) || by_provider >= 10 && new_links >= 5, "{by_provider} {new_links}");
 }

@@ -17,12 +17,12 @@ use crate::{
     world::{ADA, ADA_PASSWORD, Browser, GRACE, GRACE_PASSWORD, NOBODY},
 };
 
-fn trusting(connection: SsoConnection) -> SsoConnection {
+pub(crate) fn trusting(connection: SsoConnection) -> SsoConnection {
     connection.trust_email_domain("Example.COM").unwrap()
 }
 
 /// Begins a login in a new browser for this identifier, if there is one.
-async fn login(world: &SsoWorld, client: &str, identifier: Option<&str>) -> (Browser, String) {
+pub(crate) async fn login(world: &SsoWorld, client: &str, identifier: Option<&str>) -> (Browser, String) {
     let mut browser = world.world.browser();
     let id = match identifier {
         Some(identifier) => browser.start(client, identifier).await,
@@ -32,7 +32,7 @@ async fn login(world: &SsoWorld, client: &str, identifier: Option<&str>) -> (Bro
 }
 
 /// Proves the password of ada first, and then signs in at the provider.
-async fn second_step(world: &SsoWorld, client: &str) -> String {
+pub(crate) async fn second_step(world: &SsoWorld, client: &str) -> String {
     let (mut browser, id) = login(world, client, Some(ADA)).await;
     assert_eq!(browser.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
     let answer = world.dance(&mut browser, client, &id).await;
@@ -43,7 +43,7 @@ async fn second_step(world: &SsoWorld, client: &str) -> String {
 }
 
 /// Signs in at the provider as the first step.
-async fn first_step(world: &SsoWorld, identifier: Option<&str>) -> String {
+pub(crate) async fn first_step(world: &SsoWorld, identifier: Option<&str>) -> String {
     let (mut browser, id) = login(world, "web", identifier).await;
     let answer = world.dance(&mut browser, "web", &id).await;
     let found = outcome(&answer).to_owned();
@@ -285,8 +285,10 @@ async fn c124_a_link_never_counts_in_a_login_of_more_steps_than_were_proved_for_
             (browser, id)
         }
     };
-    // one proved step and the provider make two
+    // one proved step and the provider make two, so the provider is not offered
     let (mut browser, id) = three_steps(&world.world.browser()).await;
+    let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    assert_eq!(choices["providers"], json!([]));
     assert_eq!(outcome(&world.dance(&mut browser, "web", &id).await), "failed");
     assert_eq!(second_step(&world, "mfa").await, "ok");
     let (mut browser, id) = three_steps(&world.world.browser()).await;

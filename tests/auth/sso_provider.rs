@@ -109,6 +109,8 @@ pub(crate) enum Trouble {
     Floods,
     Redirects(String),
     Says(String),
+    /// Answers with this status and this text.
+    Answers(u16, String),
 }
 
 /// How the provider behaves.
@@ -226,6 +228,11 @@ impl Provider {
                 return Response::builder().status(307).header("location", to).body("".into()).unwrap();
             }
             Some(Trouble::Says(text)) => return json_of(text),
+            Some(Trouble::Answers(status, text)) => {
+                let mut answer = json_of(text);
+                *answer.status_mut() = (*status).try_into().unwrap();
+                return answer;
+            }
         }
         match path.as_str() {
             "/.well-known/openid-configuration" => {

@@ -42,3 +42,44 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> PendingEnr
         Ok(taken.is_some_and(|taken| taken.version == found.version))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        session::{NewSession, Sessions, UserId},
+        store::{AnyStore, Memory},
+        tenant::Tenant,
+        testing::{ManualClock, block_on},
+    };
+
+    #[test]
+    fn c117_an_enrolment_is_taken_once_in_its_session_and_not_after_a_newer_one() {
+        let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+        let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).build().unwrap();
+        let session = || {
+            let new = NewSession::new(Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
+            block_on(sessions.create(new)).unwrap().1
+        };
+        let (own, other) = (session(), session());
+        let rows = PendingEnrolments::<u8>(Table::new(store, "pending", Arc::new(clock.clone())));
+        let begin = |pending| block_on(rows.begin(&own, &pending)).unwrap();
+        let find = || block_on(rows.find(&own)).unwrap();
+        let take = |found| block_on(rows.take(&own, found)).unwrap();
+
+        begin(1);
+        let first = find().unwrap();
+        assert!(block_on(rows.find(&other)).unwrap().is_none());
+        assert!(!block_on(rows.take(&other, &first)).unwrap());
+        // another tab begins a new one between the two calls
+        begin(2);
+        assert!(!take(&first));
+        begin(3);
+        let third = find().unwrap();
+        assert_eq!(third.value, 3);
+        assert!(take(&third) && !take(&third));
+        begin(4);
+        clock.advance(LIFETIME);
+        assert!(find().is_none());
+    }
+}
