@@ -1,5 +1,7 @@
 //! The outcome of a rate-limit check.
 
+#[cfg(feature = "redis")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::plan::Plan;
@@ -145,8 +147,10 @@ pub(super) enum Payer {
 pub(super) struct SharedPast {
     pub(super) tenant: Tenant,
     /// The quotas as the script reads them.
-    pub(super) quotas: String,
+    pub(super) quotas: Arc<str>,
     pub(super) generation: u64,
+    /// The number of the lease that was used, or zero.
+    pub(super) lease: u64,
 }
 
 /// The moments that identify a spend, one for each quota of the plan.

@@ -92,12 +92,12 @@ mod quota;
 mod quotas;
 mod report;
 #[cfg(feature = "redis")]
-mod shared;
+pub(crate) mod shared;
 
 #[cfg(feature = "plans")]
 pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 #[cfg(feature = "redis")]
-pub use self::shared::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
+pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 #[cfg(all(feature = "plans", feature = "redis"))]
 pub use self::shared::{RedisPlans, RedisPlansError};
 pub use self::{

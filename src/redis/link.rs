@@ -10,12 +10,12 @@ use std::{
 };
 
 use redis::Cmd;
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{runtime::Handle, sync::watch, task::JoinHandle};
 
 use super::{
     config::RedisConfig,
     failure::{FailureKind, RedisFailure},
-    target::{Connection, Target},
+    target::{Connection, Delivery, Target},
 };
 use crate::util::trace::warning;
 
@@ -71,28 +71,23 @@ impl Link {
 
     /// Sends a command and returns the reply within the deadline. After a failure of the kind
     /// [`Unavailable`](FailureKind::Unavailable), the command may have been executed.
-    pub(super) async fn call(&self, command: &Cmd) -> Result<redis::Value, CallError> {
+    pub(super) async fn call(&self, command: &Cmd, delivery: Delivery) -> Result<redis::Value, CallError> {
         let inner = &self.0;
         let call = async {
             let (mut connection, number) = inner.connection().await.map_err(CallError::Failed)?;
-            connection.send(command).await.map_err(|error| {
+            connection.send(command, delivery).await.map_err(|error| {
                 if connection.is_lost_after(&error) {
                     inner.lost(number);
                 }
                 CallError::Replied(error)
             })
         };
-        let call = {
-            // the caller may run elsewhere
-            let _runtime = inner.runtime.enter();
-            tokio::time::timeout(inner.deadline, call)
-        };
-        match call.await {
-            Ok(reply) => {
+        match self.within_deadline(call).await {
+            Some(reply) => {
                 inner.unanswered.store(0, Relaxed);
                 reply
             }
-            Err(_) => {
+            None => {
                 if inner.unanswered.fetch_add(1, Relaxed) + 1 >= UNANSWERED {
                     inner.unanswered.store(0, Relaxed);
                     inner.lost(self.number());
@@ -102,9 +97,19 @@ impl Link {
         }
     }
 
-    /// Runs work in the background.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        drop(self.0.runtime.spawn(work));
+    /// Runs work in the background. It goes on if the handle is dropped.
+    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.0.runtime.spawn(work)
+    }
+
+    /// Waits for work at most as long as for a call.
+    pub(crate) async fn within_deadline<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let work = {
+            // the caller may run elsewhere
+            let _runtime = self.0.runtime.enter();
+            tokio::time::timeout(self.0.deadline, work)
+        };
+        work.await.ok()
     }
 
     /// Returns the number of the connection, which changes when a lost one is replaced.

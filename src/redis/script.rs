@@ -8,6 +8,7 @@ use redis::{Cmd, ErrorKind, ServerErrorKind, Value, cmd};
 use super::{
     failure::{FailureKind, RedisFailure},
     link::{CallError, Link},
+    target::Delivery,
 };
 use crate::util::clock::UnixTime;
 
@@ -45,9 +46,30 @@ impl Link {
         keys: &[&[u8]],
         arguments: &[&[u8]],
     ) -> Result<Reply, RedisFailure> {
-        match self.call(&command("EVALSHA", script.hash(), keys, arguments)).await {
+        self.deliver(script, keys, arguments, Delivery::Resent).await
+    }
+
+    /// Like [`run`](Self::run), but the script never runs twice: it is not sent again after a connection was lost.
+    pub(crate) async fn run_once(
+        &self,
+        script: &Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+    ) -> Result<Reply, RedisFailure> {
+        self.deliver(script, keys, arguments, Delivery::Once).await
+    }
+
+    async fn deliver(
+        &self,
+        script: &Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+        delivery: Delivery,
+    ) -> Result<Reply, RedisFailure> {
+        match self.call(&command("EVALSHA", script.hash(), keys, arguments), delivery).await {
+            // it was not executed
             Err(CallError::Replied(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Reply::read(self.call(&command("EVAL", script.text, keys, arguments)).await?)
+                Reply::read(self.call(&command("EVAL", script.text, keys, arguments), delivery).await?)
             }
             reply => Reply::read(reply?),
         }
@@ -59,14 +81,14 @@ impl Link {
         for key in keys {
             command.arg(key);
         }
-        Reply::read(self.call(&command).await?)
+        Reply::read(self.call(&command, Delivery::Resent).await?)
     }
 
     /// Reads one key. Unlike [`read`](Self::read), fails if the key holds no text.
     #[cfg(feature = "plans")]
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, RedisFailure> {
         let mut command = cmd("GET");
-        match Reply::read(self.call(command.arg(key)).await?)? {
+        match Reply::read(self.call(command.arg(key), Delivery::Resent).await?)? {
             Reply::Bytes(text) => Ok(Some(text)),
             Reply::Nothing => Ok(None),
             _ => Err(unexpected()),
@@ -77,20 +99,22 @@ impl Link {
     #[cfg(feature = "plans")]
     pub(crate) async fn set(&self, key: &[u8], value: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("SET");
-        self.call(command.arg(key).arg(value)).await?;
+        self.call(command.arg(key).arg(value), Delivery::Resent).await?;
         Ok(())
     }
 
     /// Removes a key.
     pub(crate) async fn remove(&self, key: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("DEL");
-        self.call(command.arg(key)).await?;
+        self.call(command.arg(key), Delivery::Resent).await?;
         Ok(())
     }
 
     /// Returns the time of the server, or of some node of a cluster.
     pub(crate) async fn time(&self) -> Result<UnixTime, RedisFailure> {
-        let Reply::List(parts) = Reply::read(self.call(&cmd("TIME")).await?)? else { return Err(unexpected()) };
+        let Reply::List(parts) = Reply::read(self.call(&cmd("TIME"), Delivery::Resent).await?)? else {
+            return Err(unexpected());
+        };
         let mut numbers = parts.iter().map_while(Reply::number);
         let (Some(seconds), Some(micros)) = (numbers.next(), numbers.next()) else { return Err(unexpected()) };
         Ok(UnixTime::from_secs(seconds) + Duration::from_micros(micros))

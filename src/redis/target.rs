@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, PushInfo, PushKind, RedisError, RedisResult,
+    TlsCertificates, Value,
     aio::MultiplexedConnection,
     cluster::{ClusterClient, ClusterClientBuilder},
     cluster_async::ClusterConnection,
@@ -11,6 +12,7 @@ use redis::{
     cmd,
     io::tcp::TcpSettings,
 };
+use tokio::sync::OnceCell;
 
 use super::{
     config::RedisConfig,
@@ -26,13 +28,25 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) enum Target {
     Server(Arc<Client>),
-    Cluster(Arc<ClusterClient>),
+    Cluster { usual: Arc<ClusterClient>, once: Arc<ClusterClient> },
 }
 
 #[derive(Clone)]
 pub(super) enum Connection {
     Server(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    Cluster { usual: ClusterConnection, once: ClusterOnce },
+}
+
+/// A connection that sends no command twice, made when it is first needed.
+#[derive(Clone)]
+pub(super) struct ClusterOnce(Arc<ClusterClient>, Arc<OnceCell<ClusterConnection>>);
+
+/// Whether a command may be executed twice if a connection is lost before the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// The client of a cluster sends it again.
+    Resent,
+    Once,
 }
 
 impl Target {
@@ -63,20 +77,24 @@ impl Target {
             };
             return Ok(Self::Server(Arc::new(client)));
         }
-        // retries follow slots that have moved, and end with the deadline
-        let builder = ClusterClientBuilder::new(nodes.collect::<Vec<_>>())
-            .retries(3)
-            .min_retry_wait(2)
-            .max_retry_wait(50)
-            .connection_timeout(CONNECT)
-            // each call has its deadline; these are the client's own questions about the cluster
-            .response_timeout(CONNECT)
-            .tcp_settings(tcp);
-        let builder = match certificates {
-            Some(certificates) => builder.certs(certificates),
-            None => builder,
+        let nodes: Vec<ConnectionInfo> = nodes.collect();
+        let with_retries = |most| {
+            let builder = ClusterClientBuilder::new(nodes.clone())
+                .retries(most)
+                .min_retry_wait(2)
+                .max_retry_wait(50)
+                .connection_timeout(CONNECT)
+                // each call has its deadline; these are the client's own questions about the cluster
+                .response_timeout(CONNECT)
+                .tcp_settings(tcp.clone());
+            let builder = match &certificates {
+                Some(certificates) => builder.certs(certificates.clone()),
+                None => builder,
+            };
+            builder.build().map(Arc::new)
         };
-        Ok(Self::Cluster(Arc::new(builder.build()?)))
+        // retries follow slots that have moved, and end with the deadline
+        Ok(Self::Cluster { usual: with_retries(3)?, once: with_retries(0)? })
     }
 
     /// Connects, and checks that the server never evicts a key. `on_lost` is called when the connection is lost.
@@ -106,16 +124,23 @@ impl Target {
                     .set_push_sender(on_push);
                 client.get_multiplexed_async_connection_with_config(&settings).await.map(Connection::Server)
             }
-            Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
+            Self::Cluster { usual, once } => {
+                let once = ClusterOnce(Arc::clone(once), Arc::default());
+                Ok(Connection::Cluster { usual: usual.get_async_connection().await?, once })
+            }
         }
     }
 }
 
 impl Connection {
-    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn send(&mut self, command: &Cmd, delivery: Delivery) -> RedisResult<Value> {
         match self {
             Self::Server(connection) => command.query_async(connection).await,
-            Self::Cluster(connection) => command.query_async(connection).await,
+            Self::Cluster { usual, .. } if delivery == Delivery::Resent => command.query_async(usual).await,
+            Self::Cluster { once: ClusterOnce(client, connection), .. } => {
+                let connection = connection.get_or_try_init(|| client.get_async_connection()).await?;
+                command.query_async(&mut connection.clone()).await
+            }
         }
     }
 
@@ -126,7 +151,7 @@ impl Connection {
             Self::Server(_) => {
                 error.is_unrecoverable_error() || error.is_io_error() || error.code() == Some("READONLY")
             }
-            Self::Cluster(_) => false,
+            Self::Cluster { .. } => false,
         }
     }
 }
@@ -138,9 +163,9 @@ async fn check_eviction(connection: &mut Connection) -> Result<(), RedisFailure>
     command.arg("memory");
     let info = match connection {
         Connection::Server(connection) => command.query_async(connection).await,
-        Connection::Cluster(connection) => {
+        Connection::Cluster { usual, .. } => {
             let primaries = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-            connection.route_command(command, primaries).await
+            usual.route_command(command, primaries).await
         }
     };
     let info: Value = match info {

@@ -51,6 +51,13 @@ impl Standing {
         Self { reset, ..self }
     }
 
+    /// Returns the standing as it is shown at a later time.
+    #[cfg(feature = "redis")]
+    pub(crate) fn read_at(self, time: (Moment, UnixTime)) -> Self {
+        let (now, unix_now) = time;
+        Self { now, unix_now, ..self }
+    }
+
     /// Returns the standing after these units have come back.
     #[cfg(feature = "redis")]
     pub(crate) fn with_more(self, units: u32) -> Self {

@@ -8,6 +8,14 @@ mod dpop;
 mod issuer;
 mod store;
 
+/// The node side of leases without I/O, for simulations.
+#[cfg(feature = "redis")]
+#[doc(hidden)]
+pub mod lease {
+    pub use crate::limit::shared::lease::{
+        Admission, CallEnd, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish,
+    };
+}
 pub use self::{
     clock::ManualClock,
     store::{block_on, store_conformance},

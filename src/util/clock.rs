@@ -30,6 +30,12 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
         let now = self.now();
         (now, self.unix(now))
     }
+
+    /// Reads both clocks at once, with a wall clock that is not cached, so that a machine notices at once that it was
+    /// suspended. Defaults to [`read`](Self::read).
+    fn read_fresh(&self) -> (Moment, UnixTime) {
+        self.read()
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -43,6 +49,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn read(&self) -> (Moment, UnixTime) {
         (**self).read()
+    }
+
+    fn read_fresh(&self) -> (Moment, UnixTime) {
+        (**self).read_fresh()
     }
 }
 
@@ -213,6 +223,10 @@ impl Clock for SystemClock {
             self.anchor();
         }
         UnixTime(self.unix_at_start.load(Relaxed).saturating_add(moment.0))
+    }
+
+    fn read_fresh(&self) -> (Moment, UnixTime) {
+        (self.now(), UnixTime(wall_nanos()))
     }
 }
 

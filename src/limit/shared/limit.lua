@@ -1,13 +1,19 @@
 -- The budget of one tenant, in one key. Times are in microseconds.
 --
--- ARGV[1] is the operation: 'spend' or 'refund'. ARGV[2] is the time in tests, and empty otherwise. ARGV[3] are the quotas:
+-- ARGV[1] is the operation: 'spend', 'refund', 'lease' or 'return'. ARGV[2] is the time in tests, and empty otherwise. ARGV[3] are the quotas:
 -- one line each, 'name rule anonymous shadow length fine most window bit'. For a window, 'length' is the window and
 -- 'fine' the slice; for a smooth quota the interval and the burst; for a fixed one the period and nothing.
 --   spend: ARGV[4] units, ARGV[5] 1 for an anonymous request.
 --   refund: ARGV[4] units, ARGV[5] 1 for an anonymous request, ARGV[6] the generation, ARGV[7] the quotas of the spend,
 --   ARGV[8] and on one mark per quota, empty for none.
+--   lease: ARGV[4] units needed, ARGV[5] as above, ARGV[6] the most units wanted, ARGV[7] the lifetime.
+--   return: like a refund, of units of a lease.
 --
--- The stored value is { generation, quotas, meter, ... }. A meter is { used, entries } for a window, { whole, moved_up } for a
+-- A lease is checked now and charged at its expiry. So all leases that can be used in an interval are charged after its
+-- begin and checked before its end, and their sum fits. A node uses its units only before the expiry. A lease of no
+-- more than the units needed is a spend: it is charged now, and its lifetime is zero.
+--
+-- The stored value is { generation, quotas, the latest expiry of a lease, meter, ... }. A meter is { used, entries } for a window, { whole, moved_up } for a
 -- smooth quota, and { ends, count } for a fixed one. An entry has 17 bytes: when it was opened, how long until its last
 -- unit, and how many units.
 local ENTRY, SIZE = '>I7I6I4', 17
@@ -104,20 +110,20 @@ local function rises_at(quota, meter)
 end
 
 -- returns the mark by which a refund finds the spend
-local function charge(quota, meter, wanted)
+local function charge(quota, meter, wanted, at)
   if quota.rule == 's' then
-    meter[1] = math.max(meter[1], now) + quota.length * wanted
+    meter[1] = math.max(meter[1], at) + quota.length * wanted
     return meter[1] + meter[2]
   elseif quota.rule == 'f' then
     meter[2] = meter[2] + wanted
     return meter[1]
   end
-  local spent_at, entries = now, meter[2]
+  local spent_at, entries = at, meter[2]
   meter[1] = meter[1] + wanted
   if #entries > 0 then
     local newest = #entries / SIZE - 1
     local opened, last, count = entry(entries, newest)
-    spent_at = math.max(now, last)
+    spent_at = math.max(at, last)
     if spent_at - opened < quota.fine then
       meter[2] = string.sub(entries, 1, newest * SIZE) .. struct.pack(ENTRY, opened, spent_at - opened, count + wanted)
       return spent_at
@@ -127,11 +133,13 @@ local function charge(quota, meter, wanted)
   return spent_at
 end
 
-local function refund(quota, meter, mark, wanted)
+-- 'held' is when the last lease expires: units charged then stay charged
+local function refund(quota, meter, mark, wanted, held)
   if quota.rule == 's' then
     local own_end = mark - meter[2]
-    local back = math.min(quota.length * wanted, math.max(own_end - now, 0))
-    if own_end < meter[1] then meter[2] = meter[2] + back end
+    local back = math.min(quota.length * wanted, math.max(own_end - math.max(now, held), 0))
+    -- a lease can get units back several times
+    if own_end < meter[1] or ARGV[1] == 'return' then meter[2] = meter[2] + back end
     meter[1] = math.max(meter[1] - back, 0)
   elseif quota.rule == 'f' then
     if meter[1] == mark then meter[2] = math.max(meter[2] - wanted, 0) end
@@ -154,21 +162,21 @@ local function refund(quota, meter, mark, wanted)
   end
 end
 
--- another rule: units that count now are treated as spent now
-local function converted(was, meter, is)
+-- another rule: units that count now are treated as spent now, or when the last lease expires
+local function converted(was, meter, is, held)
   if was.rule == is.rule and (was.rule == 'w' or was.length == is.length) then return { meter[1], meter[2] } end
   local count = used(was, meter)
   if is.rule == 's' then count = math.min(count, is.fine) end
-  local carried = new_meter(is)
+  local carried, at = new_meter(is), math.max(now, held)
   if count > 0 then
-    refresh(is, carried)
-    charge(is, carried, count)
+    if is.rule == 'f' then carried[1] = at + is.length - at % is.length end
+    charge(is, carried, count, at)
   end
   return carried
 end
 
 -- the meters of new quotas from those of the old ones: by name, or else from the one that knows most
-local function convert(old, meters, new)
+local function convert(old, meters, new, held)
   for i, was in ipairs(old) do refresh(was, meters[i]) end
   local all = {}
   for n, is in ipairs(new) do
@@ -189,7 +197,7 @@ local function convert(old, meters, new)
       if better then best, rank = i, own end
     end
     local source = same or plain or best
-    all[n] = source and converted(old[source], meters[source], is) or new_meter(is)
+    all[n] = source and converted(old[source], meters[source], is, held) or new_meter(is)
   end
   return all
 end
@@ -197,17 +205,20 @@ end
 local key, text = KEYS[1], ARGV[3]
 local quotas = quotas_of(text)
 local stored = redis.call('GET', key)
-local generation, stored_text, meters, is_new_plan = now, text, {}, false
+local generation, stored_text, held, meters, is_new_plan = now, text, 0, {}, false
 if stored then
   local state = cmsgpack.unpack(stored)
-  generation, stored_text = state[1], state[2]
-  for i = 3, #state do meters[#meters + 1] = state[i] end
+  generation, stored_text, held = state[1], state[2], state[3]
+  for i = 4, #state do meters[#meters + 1] = state[i] end
   if stored_text ~= text then
-    meters, is_new_plan = convert(quotas_of(stored_text), meters, quotas), true
+    meters, is_new_plan = convert(quotas_of(stored_text), meters, quotas, held), true
   end
 else
   for i, quota in ipairs(quotas) do meters[i] = new_meter(quota) end
 end
+
+-- units of another plan stay spent, and the state of that plan is not converted back
+if ARGV[1] == 'return' and stored_text ~= ARGV[7] then return false end
 
 local function store()
   local idle = now
@@ -222,7 +233,7 @@ local function store()
   end
   -- a clock that steps back by less than a second loses nothing
   local lives = string.format('%.0f', math.ceil((idle - now) / 1000) + 1000)
-  redis.call('SET', key, cmsgpack.pack({ generation, text, unpack(meters) }), 'PX', lives)
+  redis.call('SET', key, cmsgpack.pack({ generation, text, held, unpack(meters) }), 'PX', lives)
 end
 
 local function whole(number) return string.format('%.0f', number) end
@@ -237,7 +248,20 @@ end
 
 local function charged(quota) return anonymous or not quota.anon end
 
-local function decide(wanted)
+-- how many units to lease beyond those needed, and for how long
+local function beyond(needed, most, lifetime)
+  local left = math.huge
+  for i, quota in ipairs(quotas) do
+    if quota.rule == 'f' then lifetime = math.min(lifetime, quota.length - now % quota.length) end
+    if charged(quota) and not quota.shadow then left = math.min(left, quota.most - used(quota, meters[i])) end
+  end
+  -- a node can't use it that fast
+  if lifetime < 1000 then return 0, 0 end
+  -- other nodes need some, too
+  return math.max(math.min(most - needed, math.floor((left - needed) / 4)), 0), lifetime
+end
+
+local function decide(wanted, most, lifetime)
   local refused, refused_reset, shadow, shadow_reset
   local would_refuse = {}
   for i, quota in ipairs(quotas) do
@@ -260,16 +284,27 @@ local function decide(wanted)
     if is_new_plan then store() end
     return { 'refused', refused, whole(remaining), whole(reset) }
   end
-  local reply = { 'admitted', 0, '0', '0', 0, '0', '0', whole(generation) }
-  if shadow then
-    local remaining, reset = standing(shadow, shadow_reset)
-    reply[5], reply[6], reply[7] = shadow, whole(remaining), whole(reset)
+  local at, reply = now, nil
+  if most then
+    local more, lasts = 0, 0
+    if most > wanted then more, lasts = beyond(wanted, most, lifetime) end
+    if more > 0 then
+      wanted, at = wanted + more, now + lasts
+      held = math.max(held, at)
+    end
+    reply = { 'leased', 0, '0', '0', whole(generation), wanted, whole(at - now) }
+  else
+    reply = { 'admitted', 0, '0', '0', 0, '0', '0', whole(generation) }
+    if shadow then
+      local remaining, reset = standing(shadow, shadow_reset)
+      reply[5], reply[6], reply[7] = shadow, whole(remaining), whole(reset)
+    end
   end
   local least, least_whole, latest
   for i, quota in ipairs(quotas) do
-    reply[8 + i] = ''
+    local mark = ''
     if charged(quota) and not would_refuse[quota.bit] then
-      if wanted > 0 then reply[8 + i] = whole(charge(quota, meters[i], wanted)) end
+      if wanted > 0 then mark = whole(charge(quota, meters[i], wanted, at)) end
       if not quota.shadow then
         local reset = rises_at(quota, meters[i])
         local remaining, wait = standing(i, reset)
@@ -286,12 +321,14 @@ local function decide(wanted)
         end
       end
     end
+    reply[#reply + 1] = mark
   end
   if wanted > 0 or is_new_plan then store() end
   return reply
 end
 
 if ARGV[1] == 'spend' then return decide(units) end
+if ARGV[1] == 'lease' then return decide(units, tonumber(ARGV[6]), tonumber(ARGV[7])) end
 
 if not stored then return false end
 -- a spend of another plan, or from before a reset, no longer counts
@@ -299,7 +336,7 @@ if whole(generation) == ARGV[6] and stored_text == ARGV[7] and stored_text == te
   for i, quota in ipairs(quotas) do
     refresh(quota, meters[i])
     local mark = ARGV[7 + i]
-    if mark and mark ~= '' then refund(quota, meters[i], tonumber(mark), units) end
+    if mark and mark ~= '' then refund(quota, meters[i], tonumber(mark), units, held) end
   end
   store()
 end

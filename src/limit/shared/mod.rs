@@ -1,14 +1,18 @@
 //! Limiters whose budget is shared by many processes, on Redis or Valkey.
 
 mod breaker;
+pub(crate) mod lease;
+mod leasing;
 #[cfg(test)]
 mod model;
 #[cfg(feature = "plans")]
 mod redis_plans;
 mod script;
+mod server;
 mod shared_limiter;
 
+pub use self::lease::Leases;
 #[cfg(feature = "plans")]
 pub use self::redis_plans::{RedisPlans, RedisPlansError};
-pub(super) use self::shared_limiter::Ask;
+pub(super) use self::server::Ask;
 pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};

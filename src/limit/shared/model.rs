@@ -5,17 +5,17 @@
 #[path = "../../../tests/support/programs.rs"]
 mod programs;
 #[path = "../../../tests/support/redis_server.rs"]
-mod redis_server;
+pub(super) mod redis_server;
 
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
 use tokio::runtime::Runtime;
 
-use super::{Ask, SharedLimiter};
+use super::{SharedLimiter, server::Ask};
 use crate::{
     limit::{
-        decision::{Decision, Spend},
+        decision::{Decision, Payer, Spend},
         limiter::Limiter,
         plan::{Plan, Terms},
         quota::Quota,
@@ -106,7 +106,7 @@ impl Both {
     async fn call(&self, operation: &str, ask: Ask, more: &[&str]) -> Option<super::script::Answer> {
         let micros = (self.clock.read().1.as_nanos() / 1000).to_string();
         let plan = self.shared.quotas().plan(&self.tenant);
-        self.shared.call_at(&micros, operation, &self.tenant, &plan, ask, more).await.unwrap()
+        self.shared.0.server.call_at(&micros, operation, &self.tenant, &plan, ask, more).await.unwrap()
     }
 
     async fn spend(&self, units: u32, is_anonymous: bool) -> Decision {
@@ -135,17 +135,19 @@ impl Both {
                     let (expected, spend) = spends.swap_remove(which % spends.len());
                     self.memory.refund(expected);
                     let is_limited = matches!(self.shared.quotas().plan(&self.tenant).terms(), Terms::Limited { .. });
-                    if let Some((ask, more)) =
-                        spend.0.filter(|_| is_limited).and_then(|own| SharedLimiter::refund_of(&own))
+                    if let Some(charge) = spend.0.filter(|_| is_limited)
+                        && let Payer::Shared(past) = &charge.payer
                     {
+                        let (operation, ask, more) = SharedLimiter::refund_of(&charge, past);
                         let more: Vec<&str> = more.iter().map(String::as_str).collect();
-                        _ = self.call("refund", ask, &more).await;
+                        _ = self.call(operation, ask, &more).await;
                     }
                 }
                 Step::Refund { .. } => {}
                 Step::Reset => {
                     self.memory.reset(&self.tenant);
-                    self.shared.0.link.remove(&self.shared.key(&self.tenant)).await.unwrap();
+                    let server = &self.shared.0.server;
+                    server.link.remove(&server.key(&self.tenant)).await.unwrap();
                     // no state begins in the same microsecond as another one
                     self.clock.advance(Duration::from_micros(1));
                 }

@@ -48,6 +48,10 @@ pub(super) struct Answer {
     pub(super) generation: u64,
     /// In microseconds of the server.
     pub(super) marks: Marks,
+    /// The units of a lease, with those that were needed.
+    pub(super) granted: u32,
+    /// How long a lease lasts from the time of the call. Zero for a spend.
+    pub(super) lifetime: Duration,
 }
 
 impl Answer {
@@ -69,20 +73,31 @@ impl Answer {
             }
             None => Err(unexpected()),
         };
+        let marks = |first: usize| {
+            let mut marks = NO_MARKS;
+            for (mark, at) in marks.iter_mut().zip(first..) {
+                if let Some(micros) = number(at) {
+                    *mark = Moment::from_nanos(micros);
+                }
+            }
+            marks
+        };
+        let required = |at: usize| number(at).ok_or_else(unexpected);
+        let spent =
+            |decision, generation| Self { decision, generation, marks: NO_MARKS, granted: 0, lifetime: Duration::ZERO };
         match parts.first() {
             Some(Reply::Bytes(word)) if word == "refused" => {
-                let decision = Decision::refused_by(standing(1)?.ok_or_else(unexpected)?);
-                Ok(Self { decision, generation: 0, marks: NO_MARKS })
+                Ok(spent(Decision::refused_by(standing(1)?.ok_or_else(unexpected)?), 0))
             }
             Some(Reply::Bytes(word)) if word == "admitted" => {
                 let decision = Decision::admitted(standing(1)?, standing(4)?.map(Box::new));
-                let mut marks = NO_MARKS;
-                for (mark, at) in marks.iter_mut().zip(8..) {
-                    if let Some(micros) = number(at) {
-                        *mark = Moment::from_nanos(micros);
-                    }
-                }
-                Ok(Self { decision, generation: number(7).ok_or_else(unexpected)?, marks })
+                Ok(Self { marks: marks(8), ..spent(decision, required(7)?) })
+            }
+            Some(Reply::Bytes(word)) if word == "leased" => {
+                let granted = u32::try_from(required(5)?).map_err(|_| unexpected())?;
+                let (decision, lifetime) =
+                    (Decision::admitted(standing(1)?, None), Duration::from_micros(required(6)?));
+                Ok(Self { marks: marks(7), granted, lifetime, ..spent(decision, required(4)?) })
             }
             _ => Err(unexpected()),
         }

@@ -3,19 +3,20 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use super::{
-    breaker::Breaker,
-    script::{self, Answer, SCRIPT},
+    lease::Leases,
+    leasing::{Holder, Leased, Leasing, identity},
+    script::{self, Answer},
+    server::{Ask, Server, TENANTS},
 };
 use crate::{
     limit::{
-        decision::{Charge, Decision, Past, Payer, RefusalReason, SharedPast, Spend, UNCHARGED},
+        decision::{Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, Terms},
         quotas::Quotas,
     },
-    redis::{Link, RedisConfig, RedisFailure, Reply, unexpected},
+    redis::{Link, RedisConfig, RedisFailure},
     tenant::{Standing, Tenant},
-    util::clock::Moment,
 };
 
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
@@ -55,20 +56,10 @@ use crate::{
 pub struct SharedLimiter(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    /// Has the plans, the clock and the reports, and decides for [`Fallback::Local`].
-    local: Limiter,
-    pub(super) link: Link,
-    prefix: String,
-    /// What is counted, as a part of the keys.
-    space: &'static str,
+    pub(super) server: Arc<Server>,
+    leasing: Option<Arc<Leasing>>,
     fallback: Fallback,
-    breaker: Arc<Breaker>,
-    /// Has the clock of the breaker, and reports its changes.
-    watcher: Limiter,
 }
-
-/// The budgets of tenants.
-const TENANTS: &str = "limit";
 
 /// The rule for requests while the server does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +82,7 @@ pub struct SharedLimiterBuilder {
     local: LimiterBuilder,
     config: RedisConfig,
     fallback: Fallback,
+    leases: Option<Leases>,
 }
 
 const DEADLINE: Duration = Duration::from_millis(20);
@@ -100,13 +92,19 @@ impl Limiter {
     pub fn redis(config: RedisConfig, quotas: Quotas) -> SharedLimiterBuilder {
         Self::builder(quotas).redis(config)
     }
+
+    /// Starts a limiter like [`redis`](Self::redis) that takes several units with one call and admits the next requests
+    /// without one. See [Leases](SharedLimiter#leases).
+    pub fn leased(config: RedisConfig, quotas: Quotas) -> SharedLimiterBuilder {
+        Self::redis(config, quotas).leases(Leases::new())
+    }
 }
 
 impl LimiterBuilder {
     /// Shares the budgets with all processes that use this server. The other settings apply to
     /// [`Fallback::Local`].
     pub fn redis(self, config: RedisConfig) -> SharedLimiterBuilder {
-        SharedLimiterBuilder { local: self, config, fallback: Fallback::default() }
+        SharedLimiterBuilder { local: self, config, fallback: Fallback::default(), leases: None }
     }
 }
 
@@ -114,6 +112,12 @@ impl SharedLimiterBuilder {
     /// Sets what decides while the server does not answer. Defaults to [`Fallback::Local`].
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
+        self
+    }
+
+    /// Takes several units with one call. By default, each check is a call. See [Leases](SharedLimiter#leases).
+    pub fn leases(mut self, leases: Leases) -> Self {
+        self.leases = Some(leases);
         self
     }
 
@@ -125,35 +129,29 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, SharedLimiterError> {
         let local = self.local.build().map_err(|error| SharedLimiterError(error.to_string()))?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let (prefix, fallback, watcher) = (self.config.prefix().to_owned(), self.fallback, local.clone());
-        let breaker = Arc::default();
-        Ok(SharedLimiter(Arc::new(Inner { local, link, prefix, space: TENANTS, fallback, breaker, watcher })))
+        let prefix = self.config.prefix().to_owned();
+        let (space, watcher, breaker) = (TENANTS, local.clone(), Arc::default());
+        let server = Arc::new(Server { local, link, prefix, space, breaker, watcher });
+        let leasing = self.leases.map(|leases| Leasing::start(Arc::clone(&server), leases));
+        Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
-}
-
-/// A request to decide on.
-#[derive(Clone, Copy)]
-pub(crate) struct Ask {
-    pub(crate) units: u32,
-    pub(crate) is_anonymous: bool,
-    pub(crate) refundable: bool,
 }
 
 impl SharedLimiter {
     /// Creates a limiter of something else, such as failures of addresses, with the connection of this one and keys of its own.
-    /// `local` has the quotas, and decides while the server does not answer.
+    /// Each check is a call. `local` has the quotas, and decides while the server does not answer.
     #[cfg(feature = "login")]
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
-        let Inner { link, prefix, breaker, watcher, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        let Server { link, prefix, breaker, watcher, .. } = &*self.0.server;
+        let server = Arc::new(Server {
             local,
             link: link.clone(),
             prefix: prefix.clone(),
             space,
-            fallback: Fallback::Local,
             breaker: Arc::clone(breaker),
             watcher: watcher.clone(),
-        }))
+        });
+        Self(Arc::new(Inner { server, leasing: None, fallback: Fallback::Local }))
     }
 
     /// Decides whether the tenant may spend these units now, and charges them if so.
@@ -171,7 +169,7 @@ impl SharedLimiter {
 
     async fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
         #[cfg(feature = "plans")]
-        if self.0.local.load_plan(tenant).await.is_err() {
+        if self.local().load_plan(tenant).await.is_err() {
             return Decision::DENIED;
         }
         self.decide(tenant, Ask { units, is_anonymous, refundable: true }).await
@@ -181,8 +179,8 @@ impl SharedLimiter {
     pub(crate) async fn decide(&self, tenant: &Tenant, ask: Ask) -> Decision {
         let plan = self.quotas().plan(tenant);
         let decision = match plan.terms() {
-            Terms::Limited { .. } => match self.spend(tenant, &plan, ask).await {
-                Some(answer) => self.with_spend(answer, tenant, &plan, ask),
+            Terms::Limited { .. } => match self.charge(tenant, &plan, ask).await {
+                Some(decision) => decision,
                 None => return self.fall_back(tenant, ask),
             },
             Terms::Unlimited { .. } => Decision::UNLIMITED,
@@ -192,14 +190,40 @@ impl SharedLimiter {
         decision
     }
 
+    /// Returns `None` if the fallback must decide.
+    async fn charge(&self, tenant: &Tenant, plan: &Plan, ask: Ask) -> Option<Decision> {
+        let leased = match &self.0.leasing {
+            Some(leasing) => leasing.decide(tenant, plan, ask).await,
+            None => Leased::Plain,
+        };
+        match leased {
+            Leased::Admitted { lease, standing, terms } => {
+                let decision = Decision::admitted(standing, None);
+                let past = |tenant| SharedPast {
+                    tenant,
+                    quotas: Arc::clone(&terms.quotas),
+                    generation: terms.generation,
+                    lease,
+                };
+                Some(self.refundable(decision, tenant, plan, ask, past, terms.marks))
+            }
+            Leased::Refused(standing) => standing.map(Decision::refused_by),
+            Leased::Plain => {
+                self.spend(tenant, plan, ask).await.map(|answer| self.with_spend(answer, tenant, plan, ask))
+            }
+            Leased::Unanswered => None,
+        }
+    }
+
     fn report(&self, decision: &Decision, tenant: &Tenant, ask: Ask) {
-        let reports = self.0.local.reports();
+        let reports = self.local().reports();
         reports.decision(decision, ask.units, || Some(tenant.clone()), reports.clock.now());
     }
 
     fn fall_back(&self, tenant: &Tenant, ask: Ask) -> Decision {
+        self.local().reports().fell_back();
         let decision = match self.0.fallback {
-            Fallback::Local => return self.0.local.check_as(tenant, ask.units, ask.is_anonymous),
+            Fallback::Local => return self.local().check_as(tenant, ask.units, ask.is_anonymous),
             Fallback::Open => Decision::UNLIMITED,
             Fallback::Closed => Decision { refused: Some(RefusalReason::Unavailable), ..Decision::UNLIMITED },
         };
@@ -216,8 +240,12 @@ impl SharedLimiter {
         }
         let ask = Ask { units: 0, is_anonymous: false, refundable: false };
         match self.spend(tenant, &plan, ask).await {
-            Some(answer) => answer.decision.standing.filter(|_| answer.decision.is_admitted()),
-            None if self.0.fallback == Fallback::Local => self.0.local.peek(tenant),
+            Some(answer) => {
+                let standing = answer.decision.standing.filter(|_| answer.decision.is_admitted())?;
+                let holder = Holder { tenant: tenant.clone(), is_anonymous: false };
+                Some(standing.with_more(self.0.leasing.as_ref().map_or(0, |leasing| leasing.left(&holder))))
+            }
+            None if self.0.fallback == Fallback::Local => self.local().peek(tenant),
             None => None,
         }
     }
@@ -230,114 +258,105 @@ impl SharedLimiter {
         let charge = spend.0?;
         let Payer::Shared(past) = &charge.payer else {
             // the fallback has charged it
-            return self.0.local.refund(Spend(Some(charge)));
+            return self.local().refund(Spend(Some(charge)));
         };
-        if charge.limiter != self.0.local.id() {
+        if charge.limiter != self.local().id() {
             return None;
         }
+        let holder = Holder { tenant: past.tenant.clone(), is_anonymous: charge.is_anonymous };
+        if let Some(leasing) = &self.0.leasing
+            && let Some(standing) = leasing.refund(&holder, past.lease, charge.units)
+        {
+            return standing;
+        }
         let plan = self.quotas().plan(&past.tenant);
-        let (ask, more) = Self::refund_of(&charge).filter(|_| matches!(plan.terms(), Terms::Limited { .. }))?;
+        if !matches!(plan.terms(), Terms::Limited { .. }) {
+            return None;
+        }
+        let (operation, ask, more) = Self::refund_of(&charge, past);
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
-        let answer = self.call("refund", &past.tenant, &plan, ask, &more).await?;
+        let answer = self.0.server.call(operation, &past.tenant, &plan, ask, &more).await?;
+        if let Some(leasing) = &self.0.leasing {
+            leasing.ask_again(&holder);
+        }
         answer.decision.standing.filter(|_| answer.decision.is_admitted())
     }
 
-    /// Returns the arguments of a refund.
-    pub(super) fn refund_of(charge: &Charge) -> Option<(Ask, Vec<String>)> {
-        let Payer::Shared(past) = &charge.payer else { return None };
-        let mark = |mark: &Moment| if *mark == UNCHARGED { String::new() } else { mark.as_nanos().to_string() };
-        let more = [past.generation.to_string(), past.quotas.clone()].into_iter();
+    /// Returns the operation and the arguments of a refund.
+    pub(super) fn refund_of(charge: &Charge, past: &SharedPast) -> (&'static str, Ask, Vec<String>) {
+        let operation = if past.lease == 0 { "refund" } else { "return" };
         let ask = Ask { units: charge.units, is_anonymous: charge.is_anonymous, refundable: false };
-        Some((ask, more.chain(charge.marks.iter().map(mark)).collect()))
+        (operation, ask, identity(past.generation, &past.quotas, &charge.marks))
     }
 
-    /// Clears all spends of the tenant and logs it.
+    /// Clears all spends of the tenant and logs it. With leases, other nodes still use the units that they hold, at most for
+    /// a lifetime.
     ///
     /// # Errors
     ///
     /// Returns an error if the server does not answer. It may have cleared them.
     pub async fn reset(&self, tenant: &Tenant) -> Result<(), SharedLimiterError> {
-        self.0.link.remove(&self.key(tenant)).await?;
+        let Inner { server, leasing, .. } = &*self.0;
+        server.link.remove(&server.key(tenant)).await?;
+        if let Some(leasing) = leasing {
+            leasing.forget(tenant);
+        }
         // logs it, too
-        self.0.local.reset(tenant);
+        self.local().reset(tenant);
         Ok(())
+    }
+
+    /// Returns the unused units of this node's leases. Call it on shutdown, after the last request. Later checks are one call
+    /// each. Does nothing without leases.
+    ///
+    /// Without it, the units that this node holds come back one window later.
+    pub async fn close(&self) {
+        if let Some(leasing) = &self.0.leasing {
+            leasing.close().await;
+        }
     }
 
     /// Returns the plans of the tenants, which can be changed live. A change applies to this process: make it in all of
     /// them.
     pub fn quotas(&self) -> &Quotas {
-        self.0.local.quotas()
+        self.local().quotas()
     }
 
     /// Returns the limiter of the fallback, which has the same quotas.
     pub(crate) fn local(&self) -> &Limiter {
-        &self.0.local
+        &self.0.server.local
     }
 
     /// Refunds a charge in the background.
     pub(crate) fn refund_later(&self, spend: Spend) {
         let own = self.clone();
-        self.0.link.spawn(async move { _ = own.refund(spend).await });
+        self.0.server.link.spawn(async move { _ = own.refund(spend).await });
     }
 
     async fn spend(&self, tenant: &Tenant, plan: &Plan, ask: Ask) -> Option<Answer> {
-        self.call("spend", tenant, plan, ask, &[]).await
-    }
-
-    /// Runs the script. Returns `None` if the fallback must decide.
-    async fn call(&self, operation: &str, tenant: &Tenant, plan: &Plan, ask: Ask, more: &[&str]) -> Option<Answer> {
-        let Inner { watcher, breaker, .. } = &*self.0;
-        let reports = watcher.reports();
-        if !breaker.allows(reports.clock.now()) {
-            reports.fell_back();
-            return None;
-        }
-        match self.call_at("", operation, tenant, plan, ask, more).await {
-            Ok(answer) => {
-                if breaker.succeeded() {
-                    reports.fallback_ended(reports.clock.now());
-                }
-                answer
-            }
-            Err(failure) => {
-                reports.fell_back();
-                let now = reports.clock.now();
-                if breaker.failed(now) {
-                    reports.fallback_began(&failure.to_string(), now);
-                }
-                None
-            }
-        }
-    }
-
-    /// Runs the script at a time that is only given in tests. Returns `None` if there is nothing to refund.
-    pub(super) async fn call_at(
-        &self,
-        time: &str,
-        operation: &str,
-        tenant: &Tenant,
-        plan: &Plan,
-        ask: Ask,
-        more: &[&str],
-    ) -> Result<Option<Answer>, RedisFailure> {
-        let (quotas, units) = (script::quotas(plan), ask.units.to_string());
-        let anonymous = if ask.is_anonymous { "1" } else { "0" };
-        let arguments = [operation, time, &quotas, &units, anonymous];
-        let arguments: Vec<&[u8]> = arguments.iter().chain(more).map(|text| text.as_bytes()).collect();
-        match self.0.link.run(&SCRIPT, &[&self.key(tenant)], &arguments).await? {
-            Reply::Nothing if operation == "refund" => Ok(None),
-            Reply::Nothing => Err(unexpected()),
-            reply => Answer::read(reply, plan, self.0.local.reports().clock.read()).map(Some),
-        }
+        self.0.server.call("spend", tenant, plan, ask, &[]).await
     }
 
     pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
-        let Answer { mut decision, generation, marks } = answer;
+        let Answer { decision, generation, marks, .. } = answer;
+        let past = |tenant| SharedPast { tenant, quotas: script::quotas(plan).into(), generation, lease: 0 };
+        self.refundable(decision, tenant, plan, ask, past, marks)
+    }
+
+    /// Adds what a refund needs.
+    fn refundable(
+        &self,
+        mut decision: Decision,
+        tenant: &Tenant,
+        plan: &Plan,
+        ask: Ask,
+        past: impl FnOnce(Tenant) -> SharedPast,
+        marks: Marks,
+    ) -> Decision {
         if ask.refundable && ask.units > 0 && decision.is_admitted() {
-            let past = SharedPast { tenant: tenant.clone(), quotas: script::quotas(plan), generation };
             decision.spend.0 = Some(Box::new(Charge {
-                limiter: self.0.local.id(),
-                payer: Payer::Shared(past),
+                limiter: self.local().id(),
+                payer: Payer::Shared(past(tenant.clone())),
                 past: Past { plan: plan.id(), generation: 0 },
                 units: ask.units,
                 is_anonymous: ask.is_anonymous,
@@ -345,12 +364,6 @@ impl SharedLimiter {
             }));
         }
         decision
-    }
-
-    /// Returns the key of a tenant, which is its hash tag. Braces in a name would end the tag early, but the rest of the key
-    /// follows: no two tenants share a key.
-    pub(super) fn key(&self, tenant: &Tenant) -> Vec<u8> {
-        [self.0.prefix.as_bytes(), b":", self.0.space.as_bytes(), b":{", tenant.as_bytes(), b"}"].concat()
     }
 }
 

@@ -1,0 +1,15 @@
+//! The node side of leases: which units it holds, until when it may use them, and what it asks the server for. Without I/O,
+//! so that a simulation drives the same code as the limiter.
+#![cfg_attr(not(feature = "test-util"), allow(unreachable_pub, reason = "reached by simulations through `testing`"))]
+
+#[cfg(test)]
+mod proof;
+mod settings;
+mod slot;
+mod slots;
+
+pub use self::{
+    settings::Leases,
+    slot::{Admission, CallEnd, ClockReading, LeaseCall, LeaseReply, LeaseStep, LeaseWish},
+    slots::{LeaseReturn, LeaseSlots},
+};

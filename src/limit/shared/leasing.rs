@@ -1,0 +1,281 @@
+//! [`Leasing`]: sends the calls and returns of leases.
+
+use std::{
+    hash::BuildHasher,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use foldhash::fast::RandomState;
+use tokio::task::JoinSet;
+
+use super::{
+    lease::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish, Leases},
+    script::{self, Answer},
+    server::{Ask, Server},
+};
+use crate::{
+    limit::{
+        decision::{Marks, UNCHARGED},
+        plan::Plan,
+        quota::Rule,
+    },
+    tenant::{Standing, Tenant},
+    util::clock::Moment,
+};
+
+/// The slots are spread over this many locks.
+const SHARDS: usize = 64;
+/// A node holds leases of at most this many tenants. Requests of others are checked one by one.
+const MOST_TENANTS: usize = 1 << 16;
+/// At most this many returns are under way together.
+const RETURNS: usize = 64;
+
+/// The leases of a node.
+pub(super) struct Leasing {
+    server: Arc<Server>,
+    settings: Leases,
+    shards: Box<[Mutex<Slots>]>,
+    hasher: RandomState,
+}
+
+type Slots = LeaseSlots<Holder, Arc<Terms>>;
+
+/// Who shares a lease: the requests of a tenant that have proved to be from it, or the others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Holder {
+    pub(super) tenant: Tenant,
+    pub(super) is_anonymous: bool,
+}
+
+/// What comes with a reply of the server.
+#[derive(Debug)]
+pub(super) struct Terms {
+    plan: Plan,
+    pub(super) quotas: Arc<str>,
+    standing: Option<Standing>,
+    pub(super) generation: u64,
+    pub(super) marks: Marks,
+}
+
+/// The outcome of a request.
+pub(super) enum Leased {
+    Admitted {
+        lease: u64,
+        standing: Option<Standing>,
+        terms: Arc<Terms>,
+    },
+    Refused(Option<Standing>),
+    /// The request must be checked without a lease.
+    Plain,
+    /// The server does not answer, and no lease in hand has enough units.
+    Unanswered,
+}
+
+impl Leasing {
+    /// Starts a node without leases, and its background task, which ends when the node is dropped.
+    pub(super) fn start(server: Arc<Server>, settings: Leases) -> Arc<Self> {
+        let slots = || Mutex::new(LeaseSlots::new(settings.most_units(), settings.longest(), MOST_TENANTS / SHARDS));
+        let shards = (0..SHARDS).map(|_| slots()).collect();
+        let leasing = Arc::new(Self { server, settings, shards, hasher: RandomState::default() });
+        leasing.server.link.spawn(sweep(Arc::downgrade(&leasing), settings.longest() / 4));
+        leasing
+    }
+
+    /// Decides on a request within the deadline.
+    pub(super) async fn decide(self: &Arc<Self>, tenant: &Tenant, plan: &Plan, ask: Ask) -> Leased {
+        // zero units only look, and a shadow quota is checked for each request
+        if ask.units == 0 || plan.limits().iter().any(|limited| limited.quota.is_shadow()) {
+            return Leased::Plain;
+        }
+        let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
+        let wish = LeaseWish { units: ask.units, plan: plan.id(), lifetime: self.lifetime(plan) };
+        match self.step(&holder, wish) {
+            first @ (LeaseStep::Call(_) | LeaseStep::Wait(_)) => {
+                let decided = self.ask(&holder, plan, wish, first);
+                self.server.link.within_deadline(decided).await.unwrap_or(Leased::Unanswered)
+            }
+            decided => self.leased(decided),
+        }
+    }
+
+    async fn ask(
+        self: &Arc<Self>,
+        holder: &Holder,
+        plan: &Plan,
+        wish: LeaseWish,
+        first: LeaseStep<Arc<Terms>>,
+    ) -> Leased {
+        let mut step = first;
+        loop {
+            step = match step {
+                LeaseStep::Call(call) => {
+                    // others wait for it, so it ends even if this request does not wait any more
+                    let sent = Arc::clone(self).send(holder.clone(), plan.clone(), call);
+                    match self.server.link.spawn(sent).await.ok().flatten() {
+                        Some(step) => return self.leased(step),
+                        None => return Leased::Unanswered,
+                    }
+                }
+                LeaseStep::Wait(end) => {
+                    end.wait().await;
+                    self.step(holder, wish)
+                }
+                decided => return self.leased(decided),
+            }
+        }
+    }
+
+    fn step(self: &Arc<Self>, holder: &Holder, wish: LeaseWish) -> LeaseStep<Arc<Terms>> {
+        let mut slots = self.shard(holder);
+        let step = slots.request(holder, wish, self.now());
+        self.give_back(slots.take_returns());
+        step
+    }
+
+    /// Sends a call and takes its reply.
+    async fn send(self: Arc<Self>, holder: Holder, plan: Plan, call: LeaseCall) -> Option<LeaseStep<Arc<Terms>>> {
+        let ask = Ask { units: call.needed, is_anonymous: holder.is_anonymous, refundable: false };
+        let (most, lifetime) = (call.most.to_string(), call.lifetime.as_micros().to_string());
+        let reply = match self.server.call("lease", &holder.tenant, &plan, ask, &[&most, &lifetime]).await {
+            Some(answer) => reply(answer, plan),
+            None => LeaseReply::Failed,
+        };
+        let mut slots = self.shard(&holder);
+        let step = slots.replied(&holder, &call, reply);
+        self.give_back(slots.take_returns());
+        step
+    }
+
+    fn leased(&self, step: LeaseStep<Arc<Terms>>) -> Leased {
+        match step {
+            LeaseStep::Admitted(admission) => {
+                let standing = self.standing(&admission);
+                Leased::Admitted { lease: admission.lease, standing, terms: admission.terms }
+            }
+            LeaseStep::Refused(terms) => {
+                let time = self.server.local.reports().clock.read();
+                Leased::Refused(terms.standing.map(|standing| standing.read_at(time)))
+            }
+            LeaseStep::Plain | LeaseStep::Call(_) | LeaseStep::Wait(_) => Leased::Plain,
+        }
+    }
+
+    /// Returns the standing with the units that this node has left.
+    fn standing(&self, admission: &Admission<Arc<Terms>>) -> Option<Standing> {
+        let time = self.server.local.reports().clock.read();
+        admission.terms.standing.map(|standing| standing.read_at(time).with_more(admission.left))
+    }
+
+    /// Puts the units of a request back into its lease. Returns the standing, or `None` if the lease is not in hand any more.
+    pub(super) fn refund(&self, holder: &Holder, lease: u64, units: u32) -> Option<Option<Standing>> {
+        let admission = self.shard(holder).refund(holder, lease, units)?;
+        Some(self.standing(&admission))
+    }
+
+    /// Notes that units of the tenant have come back at the server.
+    pub(super) fn ask_again(&self, holder: &Holder) {
+        self.shard(holder).ask_again(holder);
+    }
+
+    /// Gives up the leases of a tenant.
+    pub(super) fn forget(self: &Arc<Self>, tenant: &Tenant) {
+        for is_anonymous in [false, true] {
+            let holder = Holder { tenant: tenant.clone(), is_anonymous };
+            let mut slots = self.shard(&holder);
+            slots.forget(&holder);
+            self.give_back(slots.take_returns());
+        }
+    }
+
+    /// Returns the units that this node can admit without a call.
+    pub(super) fn left(&self, holder: &Holder) -> u32 {
+        self.shard(holder).left(holder, self.now())
+    }
+
+    /// Returns all unused units to the server. Later requests are checked one by one.
+    pub(super) async fn close(&self) {
+        let mut returns = Vec::new();
+        for shard in &self.shards {
+            let mut slots = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.close();
+            returns.append(&mut slots.take_returns());
+        }
+        // an error means that the runtime has ended
+        _ = self.server.link.spawn(send_back(Arc::clone(&self.server), returns)).await;
+    }
+
+    fn give_back(&self, returns: Vec<LeaseReturn<Holder, Arc<Terms>>>) {
+        if !returns.is_empty() {
+            self.server.link.spawn(send_back(Arc::clone(&self.server), returns));
+        }
+    }
+
+    /// Returns how long a lease of this plan lasts. Its units count from its end, so a tenant of a short window would get too
+    /// little if a lease was long.
+    fn lifetime(&self, plan: &Plan) -> Duration {
+        let limits = plan.limits().iter().filter(|limited| !matches!(limited.quota.rule(), Rule::Fixed));
+        limits.map(|limited| limited.quota.window() / 8).fold(self.settings.longest(), Duration::min)
+    }
+
+    fn now(&self) -> ClockReading {
+        let (steady, wall) = self.server.local.reports().clock.read_fresh();
+        ClockReading { steady, wall }
+    }
+
+    fn shard(&self, holder: &Holder) -> MutexGuard<'_, Slots> {
+        let hash = self.hasher.hash_one(holder);
+        #[expect(clippy::indexing_slicing, reason = "there are as many shards")]
+        #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let shard = &self.shards[hash as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn reply(answer: Answer, plan: Plan) -> LeaseReply<Arc<Terms>> {
+    let Answer { decision, generation, marks, granted, lifetime } = answer;
+    let (standing, is_admitted) = (decision.standing, decision.is_admitted());
+    let quotas = script::quotas(&plan).into();
+    let terms = Arc::new(Terms { plan, quotas, standing, generation, marks });
+    match is_admitted {
+        true => LeaseReply::Granted { granted, lifetime, terms },
+        false => LeaseReply::Refused { wait: standing.map(|standing| standing.wait()).unwrap_or_default(), terms },
+    }
+}
+
+/// Returns the arguments that identify a spend or a lease.
+pub(super) fn identity(generation: u64, quotas: &str, marks: &Marks) -> Vec<String> {
+    let mark = |mark: &Moment| if *mark == UNCHARGED { String::new() } else { mark.as_nanos().to_string() };
+    [generation.to_string(), quotas.to_owned()].into_iter().chain(marks.iter().map(mark)).collect()
+}
+
+/// Sends returns. One that fails is lost, and its units come back with the window.
+async fn send_back(server: Arc<Server>, returns: Vec<LeaseReturn<Holder, Arc<Terms>>>) {
+    let mut calls = JoinSet::new();
+    for LeaseReturn { key, units, terms } in returns {
+        if calls.len() >= RETURNS {
+            _ = calls.join_next().await;
+        }
+        let server = Arc::clone(&server);
+        calls.spawn(async move {
+            let more = identity(terms.generation, &terms.quotas, &terms.marks);
+            let more: Vec<&str> = more.iter().map(String::as_str).collect();
+            let ask = Ask { units, is_anonymous: key.is_anonymous, refundable: false };
+            _ = server.call("return", &key.tenant, &terms.plan, ask, &more).await;
+        });
+    }
+    while calls.join_next().await.is_some() {}
+}
+
+/// Returns what has expired, as long as the node lives.
+async fn sweep(leasing: Weak<Leasing>, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(leasing) = leasing.upgrade() else { return };
+        for shard in &leasing.shards {
+            let mut slots = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.sweep(leasing.now());
+            leasing.give_back(slots.take_returns());
+        }
+    }
+}
