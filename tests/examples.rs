@@ -6,6 +6,8 @@ mod support;
 
 #[path = "examples/budgets.rs"]
 mod budgets;
+#[path = "examples/leases.rs"]
+mod leases;
 #[path = "examples/live_plans.rs"]
 mod live_plans;
 #[path = "examples/sso_demo.rs"]
