@@ -29,9 +29,8 @@ Usage: cargo run --example server -- [FLAGS]
   --event-log FILE   also writes the event log to this file, as JSON lines
   --help             shows this text
 
-Servers that share a store by --redis share the budgets of the tenants, and those
-of addresses at the login. Each counts bad keys and tokens at the API, and what
-reads the event log, on its own.
+Servers with --redis share budgets, also those of addresses at the login. Each
+counts bad keys at the API, and what reads the event log, on its own.
 
 A connection without a complete request within 10 seconds is closed. At most
 1,000 connections are open at the same time, and without proxies at most 100 of
