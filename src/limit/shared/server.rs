@@ -26,7 +26,7 @@ pub(super) struct Server {
     pub(super) local: Limiter,
     pub(super) link: Link,
     pub(super) prefix: String,
-    /// What is counted, as a part of the keys.
+    /// The part of the keys that names the kind of budget.
     pub(super) space: &'static str,
     pub(super) breaker: Arc<Breaker>,
     /// Has the clock of the breaker, and reports its changes.
