@@ -880,8 +880,6 @@ async fn the_server_reports_errors_in_its_arguments() {
         (&["--redis", "redis://127.0.0.1:1"], 1, "--redis: the store is not available: "),
         (&["--redis", "http://u:secret@h"], 1, "--redis: redis URL: http://h is not usable: must begin with redis://"),
         (&["--redis", "redis://h", "--data", "x"], 2, "--data and --redis exclude each other"),
-        (&["--redis-plans"], 2, "--redis-plans needs --redis"),
-        (&["--redis-plans", "--data", "x"], 2, "--redis-plans needs --redis"),
         (&["--event-log", "/nowhere/at/all/log.jsonl"], 1, "its directory does not exist"),
     ] {
         let output = run("server", arguments).await;

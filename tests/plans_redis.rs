@@ -1,6 +1,13 @@
 //! Plans of tenants on a real Redis server, changed while nodes use them.
 #![cfg(all(feature = "plans", feature = "redis", feature = "test-util"))]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "helpers of tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 #[path = "support/programs.rs"]
 mod programs;
@@ -16,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use tollgate::{
     CachedPlans, EventLog, Limiter, Plan, PlanFailure, Quota, Quotas, RateLimitLayer, RedisConfig, RedisPlans, Tenant,
     event::{EventKind, Query},
-    limit::AnyLimiter,
+    limit::{AnyLimiter, Leases},
     tenant::HeaderTenant,
     testing::ManualClock,
 };
@@ -29,7 +36,15 @@ fn acme() -> Tenant {
     Tenant::parse("acme").unwrap()
 }
 
-/// A node that looks plans up: its limiter is in memory or on the server.
+/// Where a node has its budgets.
+#[derive(Clone, Copy)]
+enum Kind {
+    Memory,
+    Redis,
+    Leased,
+}
+
+/// A node that looks plans up.
 struct Node {
     plans: RedisPlans,
     limiter: AnyLimiter,
@@ -38,11 +53,11 @@ struct Node {
 }
 
 impl Node {
-    async fn new(url: &str, is_shared: bool) -> Self {
-        Self::with(url, is_shared, |plans| plans).await
+    async fn new(url: &str, kind: Kind) -> Self {
+        Self::with(url, kind, |plans| plans).await
     }
 
-    async fn with(url: &str, is_shared: bool, settings: impl Fn(CachedPlans) -> CachedPlans) -> Self {
+    async fn with(url: &str, kind: Kind, settings: impl Fn(CachedPlans) -> CachedPlans) -> Self {
         // patient, because the machine may be busy
         let config = RedisConfig::new(url).unwrap().deadline(SECOND).unwrap();
         let plans = RedisPlans::connect(config.clone()).await.unwrap();
@@ -51,9 +66,10 @@ impl Node {
             .plans(settings(plans.cached()))
             .clock(clock.clone())
             .events(log.clone());
-        let limiter = match is_shared {
-            true => builder.redis(config).connect().await.unwrap().into(),
-            false => builder.build().unwrap().into(),
+        let limiter = match kind {
+            Kind::Memory => builder.build().unwrap().into(),
+            Kind::Redis => builder.redis(config).connect().await.unwrap().into(),
+            Kind::Leased => builder.redis(config).leases(Leases::new()).connect().await.unwrap().into(),
         };
         Self { plans, limiter, clock, log }
     }
@@ -80,8 +96,8 @@ impl Node {
     }
 }
 
-async fn nodes(url: &str) -> [Node; 2] {
-    [Node::new(url, false).await, Node::new(url, true).await]
+async fn nodes(url: &str) -> [Node; 3] {
+    [Node::new(url, Kind::Memory).await, Node::new(url, Kind::Redis).await, Node::new(url, Kind::Leased).await]
 }
 
 #[tokio::test]
@@ -121,9 +137,9 @@ async fn a_change_by_redis_cli_is_seen_by_every_node_within_a_second() {
 #[tokio::test]
 async fn a_change_by_one_node_is_seen_by_the_others() {
     let Some(server) = RedisServer::start(&[]) else { return };
-    let [one, other] = nodes(&server.url()).await;
+    let [one, other, leased] = nodes(&server.url()).await;
     let plan: Plan = "50/hour reserve=10 slices=60; 20/2s smooth name=b shadow".parse().unwrap();
-    for (setter, reader) in [(&one, &other), (&other, &one)] {
+    for (setter, reader) in [(&one, &other), (&other, &leased), (&leased, &one)] {
         setter.plans.set(&acme(), plan.clone()).await.unwrap();
         assert_eq!(server.cli(&["get", KEY]).trim(), "50/hour slices=60 reserve=10; 20/2s smooth name=b shadow");
         reader.clock.advance(SECOND);
@@ -170,8 +186,8 @@ async fn a_wrong_text_changes_nothing_and_is_an_event() {
             assert_eq!(node.limit().await, "80");
         }
         server.cli(&["set", KEY, "unlimited?"]);
-        for is_shared in [false, true] {
-            let strict = Node::with(&server.url(), is_shared, |plans| plans.on_failure(PlanFailure::Refuse)).await;
+        for kind in [Kind::Memory, Kind::Redis, Kind::Leased] {
+            let strict = Node::with(&server.url(), kind, |plans| plans.on_failure(PlanFailure::Refuse)).await;
             assert_eq!(strict.limit().await, "503");
         }
     }
@@ -180,7 +196,7 @@ async fn a_wrong_text_changes_nothing_and_is_an_event() {
 #[tokio::test]
 async fn the_server_is_asked_a_few_times_a_second_and_waiting_is_bounded() {
     let Some(server) = RedisServer::start(&[]) else { return };
-    let node = Node::new(&server.url(), false).await;
+    let node = Node::new(&server.url(), Kind::Memory).await;
     let lookups = || {
         let stats = server.cli(&["info", "commandstats"]);
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls=")).unwrap_or("0,");

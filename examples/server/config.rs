@@ -23,19 +23,14 @@ Usage: cargo run --example server -- [FLAGS]
                      servers can share them: redis://host:6379, or rediss://
                      for TLS; docs/scale.md has the details. The environment
                      variable REDIS_PASSWORD sets the password
-  --redis-plans      also looks up the plans of the tenants there, so that they
-                     can be changed with redis-cli while servers run;
-                     docs/scale.md shows how. Such a plan replaces the one of
-                     the file, its reserve included
   --sso-demo         starts an identity provider on the next port, so that single
                      sign-on can be tried; needs the feature `sso`:
                      cargo run --features sso --example server -- --sso-demo
   --event-log FILE   also writes the event log to this file, as JSON lines
   --help             shows this text
 
-Servers that share a store by --redis share the budgets of the tenants, and those
-of addresses at the login. Each counts bad keys and tokens at the API, and what
-reads the event log, on its own.
+Servers with --redis share budgets, also those of addresses at the login. Each
+counts bad keys at the API, and what reads the event log, on its own.
 
 A connection without a complete request within 10 seconds is closed. At most
 1,000 connections are open at the same time, and without proxies at most 100 of
@@ -56,11 +51,7 @@ pub(crate) enum Command {
 pub(crate) enum Storage {
     Memory,
     Directory(PathBuf),
-    Redis {
-        url: String,
-        /// Set if the plans of the tenants can be changed there.
-        plans: bool,
-    },
+    Redis(String),
 }
 
 #[derive(Debug)]
@@ -75,8 +66,7 @@ pub(crate) struct Config {
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let (mut listen, mut file, mut data, mut redis, mut log) = (None, None, None, None, None);
-    let (mut plans, mut sso_demo) = (false, false);
+    let (mut listen, mut file, mut data, mut redis, mut log, mut sso_demo) = (None, None, None, None, None, false);
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let argument = text(argument)?;
@@ -89,10 +79,6 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             "--sso-demo" if !cfg!(feature = "sso") => return Err(WITHOUT_SSO.to_owned()),
             "--sso-demo" if value.is_none() => {
                 sso_demo = true;
-                continue;
-            }
-            "--redis-plans" if value.is_none() => {
-                plans = true;
                 continue;
             }
             "--listen" => &mut listen,
@@ -120,10 +106,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         },
         file: file.map(PathBuf::from),
         store: match (data, redis) {
-            (_, None) if plans => return Err("--redis-plans needs --redis.".into()),
             (None, None) => Storage::Memory,
             (Some(directory), None) => Storage::Directory(PathBuf::from(directory)),
-            (None, Some(url)) => Storage::Redis { url: text(url)?, plans },
+            (None, Some(url)) => Storage::Redis(text(url)?),
             (Some(_), Some(_)) => return Err("--data and --redis exclude each other.".into()),
         },
         event_log: log.map(PathBuf::from),

@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) per_address: Option<Quota>,
     /// With `--redis`, takes several requests of a tenant with one call.
     pub(crate) leases: bool,
+    /// With `--redis`, also looks up the plans of tenants there.
+    pub(crate) redis_plans: bool,
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,

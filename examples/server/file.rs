@@ -26,6 +26,8 @@ struct File {
     #[serde(default)]
     leases: bool,
     #[serde(default)]
+    redis_plans: bool,
+    #[serde(default)]
     tokens: tokens::Written,
     tenants: Vec<WrittenTenant>,
     clients: Value,
@@ -70,6 +72,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         quotas,
         per_address: Some(per_address),
         leases: file.leases,
+        redis_plans: file.redis_plans,
         policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
         clients,
         people,

@@ -8,14 +8,12 @@ use tollgate::{
     store::{AnyStore, Disk, Memory, Redis},
 };
 
-use crate::config::Storage;
+use crate::{config::Storage, facts::Facts};
 
 pub(crate) struct State {
     pub(crate) store: AnyStore,
     /// The server that the store is on, which several of these servers can share.
     redis: Option<RedisConfig>,
-    /// Plans that can be changed there while servers run.
-    plans: Option<RedisPlans>,
     limiter: OnceLock<SharedLimiter>,
 }
 
@@ -27,7 +25,7 @@ impl State {
                 let store = open(path).map_err(|error| format!("--data {}: {error}", path.display()))?;
                 Self::local(store)
             }
-            Storage::Redis { url, plans } => {
+            Storage::Redis(url) => {
                 let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
                 let config = match std::env::var("REDIS_PASSWORD") {
                     Ok(password) => config.password(&password),
@@ -37,38 +35,31 @@ impl State {
                     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
                     format!("--redis: {error}{cause}")
                 })?;
-                let plans = match plans {
-                    true => Some(RedisPlans::connect(config.clone()).await?),
-                    false => None,
-                };
-                Self { redis: Some(config), plans, ..Self::local(store.into()) }
+                Self { redis: Some(config), ..Self::local(store.into()) }
             }
         })
     }
 
     fn local(store: AnyStore) -> Self {
-        Self { store, redis: None, plans: None, limiter: OnceLock::new() }
+        Self { store, redis: None, limiter: OnceLock::new() }
     }
 
     /// Creates the limiter of the tenants. Servers that share a store share the budgets, too.
-    pub(crate) async fn limiter(
-        &self,
-        quotas: Quotas,
-        leases: bool,
-        log: &EventLog,
-    ) -> Result<AnyLimiter, Box<dyn Error>> {
-        let limiter = match &self.plans {
-            None => Limiter::builder(quotas),
-            // a plan on the server comes before those in the file
-            Some(plans) => {
-                let of_file = Quotas::by(Quota::each_minute::<600>(), move |tenant| Some(quotas.plan(tenant)));
-                Limiter::builder(of_file).plans(plans.cached())
-            }
+    pub(crate) async fn limiter(&self, facts: &Facts, log: &EventLog) -> Result<AnyLimiter, Box<dyn Error>> {
+        let quotas = facts.quotas.clone();
+        let Some(config) = &self.redis else {
+            return Ok(Limiter::builder(quotas).events(log.clone()).build()?.into());
         };
-        let limiter = limiter.events(log.clone());
-        let Some(config) = &self.redis else { return Ok(limiter.build()?.into()) };
-        let limiter = limiter.redis(config.clone());
-        let limiter = if leases { limiter.leases(Leases::new()) } else { limiter }.connect().await?;
+        let limiter = if facts.redis_plans {
+            let plans = RedisPlans::connect(config.clone()).await?;
+            // they come before those of the file
+            let quotas = Quotas::by(Quota::each_minute::<600>(), move |tenant| Some(quotas.plan(tenant)));
+            Limiter::builder(quotas).plans(plans.cached())
+        } else {
+            Limiter::builder(quotas)
+        };
+        let limiter = limiter.events(log.clone()).redis(config.clone());
+        let limiter = if facts.leases { limiter.leases(Leases::new()) } else { limiter }.connect().await?;
         Ok(self.limiter.get_or_init(|| limiter).clone().into())
     }
 

@@ -324,8 +324,8 @@ const WINDOWS: [(&str, Duration); 4] = [
     ("day", DAY),
 ];
 
-/// Writes the limit, the window and the rule: `600/minute`, `5/10s`, `10000/day fixed`, `20/2s smooth`. Neither the name nor
-/// the number of slices is shown.
+/// Writes the limit, the window and the rule: `600/minute`, `5/10s`, `10000/day fixed`, `20/2s smooth`. The text of a
+/// [`Plan`](super::Plan) shows the other settings, too.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.limit)?;

@@ -10,9 +10,9 @@ use crate::support::{example::Example, redis_server::RedisServer};
 #[tokio::test]
 async fn plans_are_changed_with_redis_cli_while_servers_run() {
     let Some(redis) = RedisServer::start(&[]) else { return };
-    let path = config("live-plans", &sample(|_| false));
+    let path = config("live-plans", &sample(|key| key == "redis_plans"));
     let url = redis.url();
-    let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0", "--redis", &url, "--redis-plans"];
+    let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0", "--redis", &url];
     let servers = [Example::start("server", &arguments).await, Example::start("server", &arguments).await];
     let key = "tollgate:plan:{acme}";
     for (command, limit) in [

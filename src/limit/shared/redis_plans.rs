@@ -82,7 +82,7 @@ const DEADLINE: Duration = Duration::from_millis(20);
 /// A change is seen after this time, and in a limiter in memory after twice this time at most.
 const TIME_TO_LIVE: Duration = Duration::from_millis(400);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Lookups share one connection, so many at once are cheap.
+/// Lookups are pipelined on one connection.
 const MAX_LOOKUPS: usize = 1024;
 
 impl RedisPlans {

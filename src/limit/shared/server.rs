@@ -26,22 +26,17 @@ pub(super) struct Server {
     pub(super) local: Limiter,
     pub(super) link: Link,
     pub(super) prefix: String,
-    /// What is counted, as a part of the keys.
+    /// The part of the keys that names the kind of budget.
     pub(super) space: &'static str,
     pub(super) breaker: Arc<Breaker>,
     /// Has the clock of the breaker, and reports its changes.
     pub(super) watcher: Limiter,
 }
 
-impl Server {
-    /// Returns the same server for something else that is counted there, under keys of its own.
-    #[cfg(feature = "login")]
-    pub(super) fn beside(&self, space: &'static str, local: Limiter) -> Self {
-        let Self { link, prefix, breaker, watcher, .. } = self;
-        let (link, prefix) = (link.clone(), prefix.clone());
-        Self { local, link, prefix, space, breaker: Arc::clone(breaker), watcher: watcher.clone() }
-    }
+/// The space of the budgets of tenants.
+pub(super) const TENANTS: &str = "limit";
 
+impl Server {
     /// Runs the script. Returns `None` if the server does not answer.
     pub(super) async fn call(
         &self,

@@ -8,7 +8,7 @@ use super::{
     lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
-    server::{Ask, Server},
+    server::{Ask, Server, TENANTS},
 };
 use crate::{
     limit::{
@@ -90,9 +90,6 @@ pub(super) struct Inner {
     fallback: Fallback,
 }
 
-/// The budgets of tenants.
-const TENANTS: &str = "limit";
-
 /// The rule for requests while the server does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -161,9 +158,9 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, SharedLimiterError> {
         let local = self.local.build().map_err(|error| SharedLimiterError(error.to_string()))?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let (prefix, watcher) = (self.config.prefix().to_owned(), local.clone());
-        let server = Server { local, link, prefix, space: TENANTS, breaker: Arc::default(), watcher };
-        let server = Arc::new(server);
+        let prefix = self.config.prefix().to_owned();
+        let (space, watcher, breaker) = (TENANTS, local.clone(), Arc::default());
+        let server = Arc::new(Server { local, link, prefix, space, breaker, watcher });
         let leasing = self.leases.map(|leases| Leasing::start(Arc::clone(&server), leases));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
@@ -171,11 +168,19 @@ impl SharedLimiterBuilder {
 
 impl SharedLimiter {
     /// Creates a limiter of something else, such as failures of addresses, with the connection of this one and keys of its own.
-    /// `local` has the quotas, and decides while the server does not answer.
+    /// Each check is a call. `local` has the quotas, and decides while the server does not answer.
     #[cfg(feature = "login")]
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
-        let server = self.0.server.beside(space, local);
-        Self(Arc::new(Inner { server: Arc::new(server), leasing: None, fallback: Fallback::Local }))
+        let Server { link, prefix, breaker, watcher, .. } = &*self.0.server;
+        let server = Arc::new(Server {
+            local,
+            link: link.clone(),
+            prefix: prefix.clone(),
+            space,
+            breaker: Arc::clone(breaker),
+            watcher: watcher.clone(),
+        });
+        Self(Arc::new(Inner { server, leasing: None, fallback: Fallback::Local }))
     }
 
     /// Decides whether the tenant may spend these units now, and charges them if so.
