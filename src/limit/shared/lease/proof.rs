@@ -246,10 +246,10 @@ impl World {
         self.server.call_at(&time, operation, &self.tenant, &self.plans[plan], ask, &more).await.unwrap()
     }
 
-    async fn send_back(&self, operation: &str, is_anonymous: bool, units: u32, terms: &Terms) {
+    async fn send_back(&self, operation: &str, plan: usize, is_anonymous: bool, units: u32, terms: &Terms) {
         let quotas = script::packed(&self.plans[terms.plan]);
         let more = identity(terms.generation, &quotas, &terms.marks);
-        _ = self.ask(operation, terms.plan, units, is_anonymous, &more).await;
+        _ = self.ask(operation, plan, units, is_anonymous, &more).await;
     }
 
     /// Returns whether a call was made.
@@ -312,7 +312,7 @@ impl World {
             }
             Step::Return { which } if !self.returns.is_empty() => {
                 let LeaseReturn { key, units, terms } = self.returns.swap_remove(which % self.returns.len());
-                self.send_back("return", key, units, &terms).await;
+                self.send_back("return", terms.plan, key, units, &terms).await;
             }
             Step::LoseReturn { which } if !self.returns.is_empty() => {
                 self.returns.swap_remove(which % self.returns.len());
@@ -327,11 +327,16 @@ impl World {
                 if is_alive && self.nodes[node].slots.refund(&is_anonymous, lease, units).is_some() {
                     return;
                 }
-                if self.nodes[node].plan == 0 && self.switched_at.is_some() {
+                // a refund comes with the plan that the node has now
+                let plan = self.nodes[node].plan;
+                if plan == 0 && self.switched_at.is_some() {
                     return;
                 }
+                if plan == 1 {
+                    self.switched_at.get_or_insert(self.micros);
+                }
                 let operation = if lease == 0 { "refund" } else { "return" };
-                self.send_back(operation, is_anonymous, units, &terms).await;
+                self.send_back(operation, plan, is_anonymous, units, &terms).await;
             }
             Step::Sweep { node } => {
                 let now = self.reading(node);
