@@ -113,27 +113,27 @@ pub fn run(scale: &Scale) -> u64 {
     let mut broken = 0;
     let share = |units: u64, of: u64| format!("{:.2} %", units as f64 * 100.0 / of as f64);
     let ideal = Ideal::new(&all, &scale.window());
-    for spread in [*nodes, 4, 1] {
-        let divisor = u32::try_from(spread).expect("few nodes");
-        for (name, counting) in [
-            ("plain", Counting::Plain),
-            ("leased", Counting::Leased),
-            ("each node alone", Counting::Alone(1)),
-            ("alone, limit ÷ nodes", Counting::Alone(divisor)),
-        ] {
-            let outcome = simulate(scale, &all, &ideal, counting, spread);
-            if !matches!(counting, Counting::Alone(_)) {
-                broken += outcome.over;
-            }
-            table.row([
-                name.to_owned(),
-                spread.to_string(),
-                format!("{:.3}", outcome.calls as f64 / outcome.requests as f64),
-                if outcome.over == 0 { "0".to_owned() } else { share(outcome.over, outcome.ideal) },
-                share(outcome.under, outcome.ideal),
-                share(outcome.by_fallback, outcome.ideal),
-            ]);
+    let divisor = u32::try_from(*nodes).expect("few nodes");
+    for (name, counting, spread) in [
+        ("plain", Counting::Plain, *nodes),
+        ("leased", Counting::Leased, *nodes),
+        ("leased", Counting::Leased, 4),
+        ("leased", Counting::Leased, 1),
+        ("each node alone", Counting::Alone(1), *nodes),
+        ("alone, limit ÷ nodes", Counting::Alone(divisor), *nodes),
+    ] {
+        let outcome = simulate(scale, &all, &ideal, counting, spread);
+        if !matches!(counting, Counting::Alone(_)) {
+            broken += outcome.over;
         }
+        table.row([
+            name.to_owned(),
+            spread.to_string(),
+            format!("{:.3}", outcome.calls as f64 / outcome.requests as f64),
+            if outcome.over == 0 { "0".to_owned() } else { share(outcome.over, outcome.ideal) },
+            share(outcome.under, outcome.ideal),
+            share(outcome.by_fallback, outcome.ideal),
+        ]);
     }
     table.print();
     broken

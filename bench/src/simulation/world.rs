@@ -202,7 +202,10 @@ impl World {
 
     /// Sends what the node can't use any more.
     fn give_back(&mut self, node: usize, now: Micros) {
-        for LeaseReturn { key, units, terms } in self.nodes[node].slots.take_returns() {
+        let mut returns = self.nodes[node].slots.take_returns();
+        // those of a sweep come in the order of a map, which differs between runs
+        returns.sort_unstable_by_key(|unused| unused.key);
+        for LeaseReturn { key, units, terms } in returns {
             self.send(node, Ask::Return { tenant: key, units, mark: terms }, now);
         }
     }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use proptest::{bool::weighted, collection::vec, prelude::*, sample::select, test_runner::Config};
 use tokio::runtime::Runtime;
 
@@ -237,7 +238,7 @@ impl World {
         plan: usize,
         units: u32,
         is_anonymous: bool,
-        more: &[impl AsRef<[u8]>],
+        more: &[Bytes],
     ) -> Option<Answer> {
         let ask = Ask { units, is_anonymous, refundable: false };
         let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
@@ -289,7 +290,7 @@ impl World {
                 if plan == 1 {
                     self.switched_at.get_or_insert(self.micros);
                 }
-                let more = [call.most.to_string(), call.lifetime.as_micros().to_string()];
+                let more = [call.most.to_string(), call.lifetime.as_micros().to_string()].map(Bytes::from);
                 let answer = self.ask("lease", plan, call.needed, is_anonymous, &more).await.unwrap();
                 let terms = Terms { plan, generation: answer.generation, marks: answer.marks };
                 let reply = if answer.decision.is_admitted() {
