@@ -30,8 +30,8 @@ impl Process {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let _parent = child.stdin.take().unwrap();
-        Self { child, lines, _parent }
+        let stdin = child.stdin.take().unwrap();
+        Self { child, lines, _parent: stdin }
     }
 
     /// Returns the next line that it prints with [`say`], or `None` after its end.
