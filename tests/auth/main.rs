@@ -92,6 +92,8 @@ mod sso_fresh;
 #[cfg(feature = "sso")]
 mod sso_github;
 #[cfg(feature = "sso")]
+mod sso_mix_up;
+#[cfg(feature = "sso")]
 mod sso_provider;
 #[cfg(feature = "sso")]
 mod sso_requests;
