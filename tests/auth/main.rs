@@ -48,6 +48,7 @@ mod message_limits;
 mod metadata;
 #[cfg(feature = "sso")]
 mod method_matrix;
+mod notice_limits;
 mod oidc_parameters;
 mod openapi;
 mod otp;
