@@ -238,6 +238,8 @@ impl AuthServiceBuilder {
             tenants: RateLimitGate::new(no_tenant, tenants),
             per_address,
             failures: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,
+            #[cfg(feature = "sso")]
+            provider_outages: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,
             messages: match &self.messages_per_address {
                 Some(quota) => builder(*quota).build()?,
                 None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,

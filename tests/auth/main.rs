@@ -32,6 +32,8 @@ mod faults;
 mod first_party;
 mod five_tenants;
 mod flow;
+#[cfg(feature = "sso")]
+mod forgotten_users;
 mod id_token;
 mod introspect;
 mod issued_tokens;
@@ -95,9 +97,13 @@ mod sso_github;
 #[cfg(feature = "sso")]
 mod sso_mix_up;
 #[cfg(feature = "sso")]
+mod sso_outage;
+#[cfg(feature = "sso")]
 mod sso_provider;
 #[cfg(feature = "sso")]
 mod sso_requests;
+#[cfg(feature = "sso")]
+mod sso_unlinked;
 mod start;
 mod status;
 mod store_calls;
