@@ -261,16 +261,19 @@ impl Login {
         matches!(self.phase, LoginPhase::Completed(_)) && !self.has_ended(now)
     }
 
-    /// Returns whether each carried proof is younger than `age`, and the user authenticated within `age` or in this login. A
-    /// login belongs to one request, so its own proofs are a fresh authentication even if `age` is very short: unless
-    /// another provider took its user from a session of its own.
+    /// Returns whether each proof is younger than `age` or was made in this login. A login belongs to one request, so its own
+    /// proofs are a fresh authentication even if `age` is very short: unless another provider took its user from a session
+    /// of its own. One of unknown age counts next to another proof.
     pub(crate) fn was_proved_within(&self, age: Duration, now: UnixTime) -> bool {
         let is_young = |proof: &Proof| proof.authenticated_at() + age >= now;
         let began = UnixTime::from_nanos(self.began);
         // the provider was asked for at most this age, and its answer checked
         let was_asked = self.max_age.is_some_and(|asked| Duration::from_secs(asked) <= age);
+        let is_fresh = |proof: &Proof| is_young(proof) || proof.authenticated_at() >= began;
         self.carried_proofs().iter().all(is_young)
-            && (was_asked || self.proofs.iter().any(|proof| is_young(proof) || proof.authenticated_at() >= began))
+            && (was_asked
+                || self.proofs.iter().any(is_fresh)
+                    && self.proofs.iter().all(|proof| is_fresh(proof) || proof.has_unknown_age()))
     }
 
     pub(crate) fn view(&self, now: UnixTime) -> LoginView {

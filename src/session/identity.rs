@@ -120,6 +120,11 @@ impl Proof {
     pub(crate) fn authenticated_at(&self) -> UnixTime {
         UnixTime::from_nanos(self.elsewhere.unwrap_or(self.at))
     }
+
+    /// Returns whether another identity provider did not tell when the user authenticated.
+    pub(crate) fn has_unknown_age(&self) -> bool {
+        self.elsewhere == Some(0)
+    }
 }
 
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service reads proofs"))]

@@ -39,9 +39,9 @@
 //! ask again: for a login with `prompt=login` or `max_age`, and before a user changes how they sign in. `OidcProvider` sends
 //! `prompt=login` and `max_age`. The `auth_time` of the ID token is the time of the proof, never a later one.
 //!
-//! If `auth_time` is missing or too old, the sign-in is not fresh. It is refused as the first step of such a login, and the
-//! user sees why. After another step of the same login it counts, because that step is fresh. Plain OAuth 2 providers such as
-//! `GitHub` never tell the time. A user who has only such a provider can't change how they sign in, nor use clients that send
+//! If `auth_time` is missing or too old, the sign-in is not fresh. Such a login refuses it, and the user sees why. There is one
+//! exception: a sign-in of unknown age counts after another step of the same login, because that step is fresh. Plain
+//! OAuth 2 providers such as `GitHub` never tell the time. A user who has only such a provider can't change how they sign in, nor use clients that send
 //! `prompt=login` or `max_age`, unless the operator accepts [what that means](SsoConnection::insecure_assume_fresh). Give these
 //! users another method: a contact, or a password.
 //!

@@ -42,7 +42,7 @@ fn soft() -> SoftPasskey {
     passkey
 }
 
-fn row(passkeys: &[&SoftPasskey], more: Value) -> Value {
+fn row(passkeys: &[&SoftPasskey], more: &Value) -> Value {
     let mut row = json!({ "passkeys": passkeys.iter().map(|passkey| passkey.stored(1)).collect::<Vec<_>>() });
     row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     row
@@ -78,7 +78,7 @@ async fn c117_the_last_passkey_stays_unless_there_is_a_password_or_a_contact() {
     // neither codes, which are second steps, nor a link to a provider that is not offered are a way to sign in
     let link = json!({ "issuer": "https://idp.example", "subject": "x", "provider": "idp", "name": "", "created_at": 7,
         "strength": 1 });
-    enrol(&world, "u-only", row(&[&first, &second], json!({ "totp": app(1), "links": [link] }))).await;
+    enrol(&world, "u-only", row(&[&first, &second], &json!({ "totp": app(1), "links": [link] }))).await;
     let mut browser = sign_in_by_passkey(&world, &first).await;
     assert_eq!(delete(&mut browser, &second).await.status, 204);
     refused(&delete(&mut browser, &first).await);
@@ -90,7 +90,7 @@ async fn c117_the_last_passkey_stays_unless_there_is_a_password_or_a_contact() {
     let id = crate::own_account::credentials(&mut browser).await["links"][0]["id"].clone();
     assert_eq!(call(&mut browser, "links/delete", json!({ "id": id })).await.status, 204);
 
-    enrol(&world, "u-lone", row(&[&soft()], json!({}))).await;
+    enrol(&world, "u-lone", row(&[&soft()], &json!({}))).await;
     let mut lone = sign_in(&world, LONE, &["password"]).await;
     let id = crate::own_account::credentials(&mut lone).await["passkeys"][0]["id"].clone();
     assert_eq!(call(&mut lone, "passkeys/delete", json!({ "id": id })).await.status, 204);
@@ -102,7 +102,7 @@ async fn c117_of_two_deletions_at_the_same_time_one_leaves_the_last_passkey() {
     let world = site(store.clone(), |service| service).await;
     for _ in 0..5 {
         let (first, second) = (soft(), soft());
-        enrol(&world, "u-only", row(&[&first, &second], json!({}))).await;
+        enrol(&world, "u-only", row(&[&first, &second], &json!({}))).await;
         let browser = sign_in_by_passkey(&world, &first).await;
         let mut tabs = [browser.clone(), browser];
         store.yields();

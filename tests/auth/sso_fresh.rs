@@ -247,6 +247,50 @@ async fn c117_a_login_page_can_begin_anew_without_asking_the_provider_for_more()
     assert_eq!((asked(&url).get("max_age"), &*asked(&url)["prompt"]), (None, "select_account"));
 }
 
+#[tokio::test]
+async fn c117_a_second_step_at_a_provider_is_refused_if_it_is_known_to_be_old() {
+    let world = with_oidc().await;
+    world.provider.set(|provider| provider.claims = json!({}));
+    // links the account
+    world.signed_in(None).await;
+    let after_password = async |target: &str| {
+        let mut browser = world.world.browser();
+        let own = open(&mut browser, target, Some(ADA)).await;
+        assert_eq!(prove((&world.world, &mut browser), &own, (ADA, "password"), "").await.status, 200);
+        (browser, own)
+    };
+    let (mut browser, own) = after_password(&format!("{CHANGE}&steps=2")).await;
+    assert_eq!(world.visit(&mut browser, &own, Some(61.0)).await, "stale");
+    assert_eq!(completed(&mut browser, &own).await, 1);
+    assert_eq!(world.visit(&mut browser, &own, None).await, "ok");
+    end(&mut browser, &own).await;
+    assert_eq!(fresh_until(&mut browser).await, world.now() + 300);
+    // in a login that may take an old one, it is as old as the provider says
+    for (ago, until) in [(None, Some(300)), (Some(200.0), Some(100)), (Some(300.0), None)] {
+        let (mut browser, own) = after_password("/sign-in?steps=2").await;
+        assert_eq!(world.visit(&mut browser, &own, ago).await, "ok");
+        end(&mut browser, &own).await;
+        assert_eq!(fresh_until(&mut browser).await, json!(until.map(|until| world.now() + until)), "{ago:?}");
+    }
+    // and does not answer a request for a fresh login
+    for (ago, more, expected) in [
+        (None, "prompt=login", true),
+        (Some(10.0), "prompt=login", false),
+        (Some(10.0), "max_age=9", false),
+        (Some(10.0), "max_age=10", true),
+    ] {
+        let mut browser = world.world.browser();
+        let two = with(parameters("mfa"), &[("identifier", ADA)]);
+        let id = browser.post("/authentication/start", &two).await.json()["session_id"].as_str().unwrap().to_owned();
+        let own = with(parameters("mfa"), &[("session_id", &id)]);
+        assert_eq!(prove((&world.world, &mut browser), &own, (ADA, "password"), "").await.status, 200);
+        assert_eq!(world.visit(&mut browser, &own, ago).await, "ok");
+        assert_eq!(browser.post("/authentication/complete", &own).await.status, 200);
+        let answer = browser.get(&format!("/authorize?{}&{more}", query("mfa"))).await;
+        assert_eq!(answer.redirected("code").is_some(), expected, "{ago:?} {more}");
+    }
+}
+
 // ---- providers that can't tell
 
 /// A provider of plain OAuth 2: it tells who the user is and nothing else.

@@ -17,9 +17,12 @@ use crate::{
     world::{ADA, World},
 };
 
+/// The table and the expiry of each row, by its key.
+type Expiries = BTreeMap<Vec<u8>, (String, UnixTime)>;
+
 /// A store that knows when its rows expire.
 #[derive(Clone, Default)]
-struct Rows(Arc<Memory>, Arc<Mutex<BTreeMap<Vec<u8>, (String, UnixTime)>>>);
+struct Rows(Arc<Memory>, Arc<Mutex<Expiries>>);
 
 impl Rows {
     /// Returns the latest time at which a row of this table expires that was written since the last call.

@@ -19,18 +19,15 @@ const FRESH: Duration = Duration::from_secs(300);
 
 /// The proofs of the last five minutes: each factor class with its newest proof, newest first.
 #[derive(Debug)]
-pub(super) struct FreshProofs {
-    proofs: Vec<FreshProof>,
-    now: UnixTime,
-}
+pub(super) struct FreshProofs(Vec<FreshProof>);
 
 #[derive(Clone, Copy, Debug)]
 struct FreshProof {
     class: FactorClass,
-    /// When it was accepted here.
+    /// When the user authenticated, or, if that is unknown, when the proof was accepted here.
     at: UnixTime,
-    /// When the user authenticated. That is earlier if another provider took the user from a session of its own.
-    authenticated_at: UnixTime,
+    /// Whether the user authenticated then. Another provider may have taken the user from a session of its own.
+    is_known: bool,
     /// The number of steps that a login can have at most in which the proof counts.
     strength: u8,
 }
@@ -38,8 +35,10 @@ struct FreshProof {
 impl FreshProofs {
     pub(super) fn of(who: &SignedIn, now: UnixTime) -> Self {
         let proof = |(proof, strength): (&Proof, u8)| {
-            let (class, at) = (Method::from_name(&proof.method)?.class(), UnixTime::from_nanos(proof.at));
-            Some(FreshProof { class, at, authenticated_at: proof.authenticated_at(), strength })
+            let class = Method::from_name(&proof.method)?.class();
+            let is_known = !proof.has_unknown_age();
+            let at = if is_known { proof.authenticated_at() } else { UnixTime::from_nanos(proof.at) };
+            Some(FreshProof { class, at, is_known, strength })
         };
         let mut young: Vec<_> = who.strengths().filter_map(proof).filter(|proof| now < proof.at + FRESH).collect();
         young.sort_by_key(|proof| Reverse(proof.at));
@@ -49,25 +48,24 @@ impl FreshProofs {
                 fresh.push(proof);
             }
         }
-        Self { proofs: fresh, now }
+        Self(fresh)
     }
 
-    /// Returns until when this many classes are proved, if they are: the user has authenticated for at least one of them within
-    /// five minutes. The others may be of a provider that still knew the user.
+    /// Returns until when this many classes are proved, if they are. One of unknown age counts next to another one.
     pub(super) fn until(&self, classes: usize) -> Option<UnixTime> {
         let oldest = self.strong(classes).nth(classes.checked_sub(1)?)?.at;
-        let newest = self.strong(classes).map(|proof| proof.authenticated_at).max()?;
-        Some(oldest.min(newest) + FRESH).filter(|until| self.now < *until)
+        let newest_known = self.strong(classes).find(|proof| proof.is_known)?.at;
+        Some(oldest.min(newest_known) + FRESH)
     }
 
     /// Returns the largest number of classes whose proofs count in a login of as many steps.
     pub(super) fn strength(&self) -> u8 {
-        let reached = (1..=self.proofs.len()).rev().find(|classes| self.until(*classes).is_some());
+        let reached = (1..=self.0.len()).rev().find(|classes| self.until(*classes).is_some());
         u8::try_from(reached.unwrap_or_default()).unwrap_or(u8::MAX)
     }
 
     fn strong(&self, steps: usize) -> impl Iterator<Item = &FreshProof> {
-        self.proofs.iter().filter(move |proof| usize::from(proof.strength) >= steps)
+        self.0.iter().filter(move |proof| usize::from(proof.strength) >= steps)
     }
 }
 

@@ -222,8 +222,8 @@ pub(crate) async fn settle(
     let asked_for = asked_for(&step.login);
     let auth_time = connection.auth_time(&user, asked_for, step.now());
     let is_fresh = asked_for.is_none_or(|asked_for| auth_time.is_some_and(|time| time >= asked_for));
-    // after a step that was made here, it counts as another factor
-    if !is_fresh && step.login.proofs.is_empty() {
+    // one of unknown age counts as another factor after a step that is fresh
+    if !is_fresh && (auth_time.is_some() || step.login.proofs.is_empty()) {
         crate::util::trace::warning!("the provider {name} has not signed in its user anew, which this login needs");
         let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
         let _counted = step.conclude(&update, METHOD);
