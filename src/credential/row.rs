@@ -35,7 +35,7 @@ pub(crate) struct Credentials {
     pub(crate) recovery: Option<RecoveryCodes>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) links: Vec<SsoLink>,
-    /// What the user has unlinked. A hook can't link it again.
+    /// The links that the user has removed. A hook can't make them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unlinked: Vec<UnlinkedId>,
 }
