@@ -245,6 +245,9 @@ impl AuthServiceBuilder {
             failures: tenants.beside("address-failures", failures),
             messages: tenants.beside("address-messages", messages),
             per_address,
+            #[cfg(feature = "sso")]
+            provider_outages: tenants
+                .beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
             tenants: RateLimitGate::new(no_tenant, tenants),
             addresses: core::Addresses::default(),
         })

@@ -325,7 +325,8 @@ impl AuthServiceBuilder {
     /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
     /// order in which they were added.
     ///
-    /// Links of users belong to the name, so another name unlinks them all. Use
+    /// A name belongs to one provider, also if two are for [different tenants](crate::sso::SsoConnection::tenant). Links of users
+    /// belong to the name, so another name unlinks them all. Use
     /// [`SsoConnection::label`](crate::sso::SsoConnection::label) to change what users see.
     #[cfg(feature = "sso")]
     pub fn sso(mut self, name: &str, provider: impl Into<crate::sso::SsoConnection>) -> Self {

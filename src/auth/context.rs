@@ -100,7 +100,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Refuses a prefetch of something that changes state. The browser drops the failed answer and asks again when the
-    /// user really goes there.
+    /// user really goes there. Must come after the request was charged.
     pub(crate) fn refuse_prefetch(&self) -> Result<(), Problem> {
         if PREFETCH.iter().any(|name| self.parts.headers.contains_key(name)) {
             return Err(Problem::new(Code::TemporarilyUnavailable, "prefetching this page is not allowed"));

@@ -100,6 +100,9 @@ pub(crate) struct Limits {
     pub(crate) per_address: Option<RateLimitGate>,
     /// Failed attempts of each address.
     pub(crate) failures: AnyLimiter,
+    /// Calls of each address to each identity provider that the provider could not answer.
+    #[cfg(feature = "sso")]
+    pub(crate) provider_outages: AnyLimiter,
     /// Messages requested from each address.
     pub(crate) messages: AnyLimiter,
     /// Lookups and signature checks before a tenant is charged.

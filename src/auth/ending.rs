@@ -26,8 +26,9 @@ impl AuthService {
     /// Deletes everything that this service keeps of a user: passkeys, authenticator apps, recovery codes, linked accounts
     /// at other identity providers, and all that [`end_user`](Self::end_user) ends. Returns how many sessions there were.
     ///
-    /// Disable or delete the account first, so that the user can't sign in and enrol something in between. If the call
-    /// fails, repeat it: it continues where it stopped.
+    /// Disable or delete the account first, so that the user can't sign in and enrol something in between. A credential
+    /// that a session or a login adds at the same time is removed again. If the call fails, repeat it: it continues where
+    /// it stopped.
     pub async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         let ended = self.end_user(tenant, user).await?;
         self.0.credentials.forget(tenant, user).await?;

@@ -76,7 +76,7 @@
 //! | `POST /account/passkeys/options`, `POST /account/passkeys` | adds a passkey; `/rename` and `/delete` change one |
 //! | `POST /account/totp/begin`, `POST /account/totp` | sets up an authenticator app; `/account/totp/delete` removes it |
 //! | `POST /account/recovery-codes` | returns ten new recovery codes, which replace the old ones |
-//! | `POST /account/links/delete` | unlinks an account at another identity provider |
+//! | `POST /account/links/delete` | unlinks an account at another identity provider, so that a hook can't link it again |
 //! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
 //! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
 //!
@@ -90,7 +90,8 @@
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
 //!   to which codes can be sent.
 //! - A deleted or replaced credential ends what it alone carried, in all sessions.
-//! - Each change is an event, and the user gets a [`Notice`](crate::delivery::Notice) by message at a verified contact.
+//! - Each change is an event, and the user gets a [`Notice`](crate::delivery::Notice) by message at a verified contact: at most 10
+//!   an hour to a phone number and 50 a day to a mailbox.
 //!
 //! # Signing in to client applications
 //!

@@ -17,7 +17,8 @@ use crate::{
 const NOTICE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl Core {
-    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone.
+    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone. Beyond the
+    /// limit on messages to this contact, the change is only recorded.
     pub(crate) async fn announce<'a>(
         &self,
         source: impl Into<EventSource<'a>>,
@@ -30,6 +31,10 @@ impl Core {
         let sent = changed.clone();
         self.journal.record_event(changed);
         let Some((channel, contact)) = self.reachable(account) else { return Ok(()) };
+        if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
+            self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
+            return Ok(());
+        }
         let now = self.logins.now();
         let notice = Notice::new(change, now);
         let message = Message::of_notice(channel, tenant.clone(), contact.as_str(), notice, now + NOTICE_LIFETIME);
@@ -68,6 +73,14 @@ impl Core {
             None => self.sessions.revoke_sid(&session.sid()).await,
             Some(current) => Ok(self.keep_proofs(session, &current.proofs).await?.is_none()),
         }
+    }
+}
+
+fn method_of(channel: Channel) -> Method {
+    match channel {
+        Channel::Sms => Method::Sms,
+        Channel::Email => Method::Email,
+        Channel::Whatsapp => Method::Whatsapp,
     }
 }
 

@@ -15,7 +15,7 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
     owners::Owners,
-    row::{CredentialId, MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
+    row::{CredentialId, MOST_LINKS, MOST_PASSKEYS, MOST_UNLINKED, Passkey, SsoLink},
     table::{Added, CredentialTable, Removed},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
-    util::clock::Clock,
+    util::{clock::Clock, handle::Handle},
 };
 
 /// A store that lets other calls run before each operation, and fails permanently after a number of writes. The last one
@@ -152,6 +152,7 @@ fn passkey(number: usize) -> Passkey {
 
 fn link(number: usize) -> SsoLink {
     SsoLink {
+        enrolment: Handle::from_bytes([7; 16]),
         issuer: "https://idp.example".to_owned(),
         subject: number.to_string(),
         provider: "idp".to_owned(),
@@ -173,7 +174,9 @@ async fn run(table: &CredentialTable, call: Call) -> Result<Answer, StoreError> 
     let acme = acme();
     Ok(match call {
         Call::Add(who, (true, number)) => Answer::Added(table.add_passkey(&acme, &user(who), &passkey(number)).await?),
-        Call::Add(who, (false, number)) => Answer::Added(table.add_link(&acme, &user(who), &link(number)).await?),
+        Call::Add(who, (false, number)) => {
+            Answer::Added(table.add_link((&acme, &user(who)), &link(number), true).await?)
+        }
         Call::Remove(who, (true, number)) => {
             Answer::Removed(table.remove_passkey((&acme, &user(who)), &key_id(number), |_, _| true).await?)
         }
@@ -359,14 +362,14 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
     let handle = block_on(table.handle(&acme, &ada)).unwrap();
     for number in 0..MOST_PASSKEYS.max(MOST_LINKS) + 1 {
         let keys = block_on(table.add_passkey(&acme, &ada, &passkey(number))).unwrap();
-        assert_eq!(keys, if number < MOST_PASSKEYS { Added::Done } else { Added::Full });
-        let links = block_on(table.add_link(&acme, &ada, &link(number))).unwrap();
-        assert_eq!(links, if number < MOST_LINKS { Added::Done } else { Added::Full });
+        assert_eq!(keys, if number < MOST_PASSKEYS { Added::Done } else { Added::Refused });
+        let links = block_on(table.add_link((&acme, &ada), &link(number), false)).unwrap();
+        assert_eq!(links, if number < MOST_LINKS { Added::Done } else { Added::Refused });
     }
     // a refused link has no user and leaves nothing behind
     assert!(!is_indexed(&store, (false, MOST_LINKS)) && is_indexed(&store, (false, 0)));
-    assert_eq!(block_on(table.add_link(&acme, &user(1), &link(MOST_LINKS))).unwrap(), Added::Done);
-    assert_eq!(block_on(table.add_link(&acme, &ada, &link(0))).unwrap(), Added::Taken);
+    assert_eq!(block_on(table.add_link((&acme, &user(1)), &link(MOST_LINKS), false)).unwrap(), Added::Done);
+    assert_eq!(block_on(table.add_link((&acme, &ada), &link(0), false)).unwrap(), Added::Taken);
     assert_eq!(block_on(table.handle(&acme, &ada)).unwrap(), handle);
     assert_ne!(block_on(table.handle(&acme, &user(1))).unwrap(), handle);
     let elsewhere = Tenant::parse("globex").unwrap();
@@ -383,7 +386,7 @@ fn connections_issuers_and_subjects_are_kept_apart() {
     for (number, (provider, issuer, subject)) in ids.into_iter().enumerate() {
         let [provider, issuer, subject] = [provider, issuer, subject].map(str::to_owned);
         let link = SsoLink { provider, issuer, subject, ..link(0) };
-        assert_eq!(block_on(table.add_link(&acme(), &user(number), &link)).unwrap(), Added::Done);
+        assert_eq!(block_on(table.add_link((&acme(), &user(number)), &link, false)).unwrap(), Added::Done);
     }
     for (number, id) in ids.into_iter().enumerate() {
         let found = block_on(table.by_link(&acme(), id)).unwrap();
@@ -407,5 +410,33 @@ fn connections_issuers_and_subjects_are_kept_apart() {
     }
     for (number, id) in ids.into_iter().enumerate() {
         assert_eq!(block_on(table.by_link(&acme(), id)).unwrap().is_some(), number < 2, "{id:?}");
+    }
+}
+
+#[test]
+fn c084_a_hook_can_link_nothing_that_the_user_has_unlinked_however_much_that_was() {
+    let table = Shaky::new(true).table();
+    let (acme, ada) = (acme(), user(0));
+    let owner = (&acme, &ada);
+    let add = |number, is_vouched| block_on(table.add_link(owner, &link(number), is_vouched)).unwrap();
+    let remove = |number| block_on(table.remove_link(owner, &link(number), |_, _| true)).unwrap();
+    assert_eq!((add(0, false), remove(0), remove(0)), (Added::Done, Removed::Done, Removed::Unknown));
+    assert_eq!((add(0, false), add(1, false)), (Added::Refused, Added::Done));
+    assert_eq!((add(0, true), block_on(table.discard_link(owner, &link(0))).unwrap()), (Added::Done, Removed::Done));
+    assert_eq!(add(0, false), Added::Done, "what was discarded was never unlinked");
+    let kept = MOST_UNLINKED - 1;
+    for number in 0..2 * kept {
+        assert_eq!((add(number + 2, true), remove(number + 2)), (Added::Done, Removed::Done));
+        // a link that was never there is refused only if it could be one of those that were not remembered
+        let expected = if number < kept { Added::Done } else { Added::Refused };
+        assert_eq!(add(1_000, false), expected, "{number}");
+        if expected == Added::Done {
+            assert_eq!(block_on(table.discard_link(owner, &link(1_000))).unwrap(), Removed::Done);
+        }
+    }
+    assert!(serde_json::to_vec(&block_on(table.get(&acme, &ada)).unwrap().unwrap()).unwrap().len() < 4_096);
+    assert_eq!(add(2, true), Added::Done);
+    for number in [3, kept + 10, 1_000] {
+        assert_eq!(add(number, false), Added::Refused, "{number}");
     }
 }

@@ -19,10 +19,7 @@ use crate::{
         table::{Stored, Table},
     },
     tenant::Tenant,
-    util::{
-        clock::{Clock, UnixTime},
-        secret::Digest,
-    },
+    util::clock::{Clock, UnixTime},
 };
 
 /// Credentials don't expire: this is the latest time that a store supports.
@@ -60,7 +57,7 @@ impl Owners {
         tenant: &Tenant,
         id: CredentialId<'_>,
     ) -> Result<Option<Stored<Owner>>, StoreError> {
-        self.index.get(Some(tenant), &index_key(id)).wait().await
+        self.index.get(Some(tenant), &id.digest()).wait().await
     }
 
     /// Claims a credential for the user. Returns the index row, or `None` if another user has the credential.
@@ -69,7 +66,7 @@ impl Owners {
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
     ) -> Result<Option<Stored<Owner>>, StoreError> {
-        let (key, owner) = (index_key(id), Owner(user.clone()));
+        let (key, owner) = (id.digest(), Owner(user.clone()));
         let mut found = self.find(tenant, id).await?;
         for _ in 0..TRIES {
             let outcome = match &found {
@@ -98,7 +95,7 @@ impl Owners {
     ) -> Result<(), StoreError> {
         if let Some(read) = read.filter(|read| read.value.0 == *user) {
             let now = self.index.now();
-            let _released = self.index.swap(Some(tenant), &index_key(id), read, &read.value, now).await?;
+            let _released = self.index.swap(Some(tenant), &id.digest(), read, &read.value, now).await?;
         }
         Ok(())
     }
@@ -106,17 +103,4 @@ impl Owners {
     async fn holds(&self, tenant: &Tenant, user: &UserId, id: CredentialId<'_>) -> Result<bool, StoreError> {
         Ok(self.row(tenant, user).await?.is_some_and(|row| row.value.holds(id)))
     }
-}
-
-/// Returns the key of an index row. Ids of passkeys can be too long for a key.
-fn index_key(id: CredentialId<'_>) -> [u8; 32] {
-    let bytes = match id {
-        CredentialId::Passkey(id) => [b"passkey:", id].concat(),
-        // the lengths keep the parts apart
-        CredentialId::Link { provider, issuer, subject } => {
-            let lengths = [provider, issuer].map(|part| (part.len() as u64).to_be_bytes());
-            [b"link:", lengths.as_flattened(), provider.as_bytes(), issuer.as_bytes(), subject.as_bytes()].concat()
-        }
-    };
-    *Digest::of(bytes).as_bytes()
 }

@@ -4,13 +4,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{policy::Method, store::seal::Sealed, util::handle::Handle};
+use crate::{
+    policy::Method,
+    store::seal::Sealed,
+    util::{handle::Handle, secret::Digest},
+};
 
 /// The maximum number of passkeys of a user.
 pub(crate) const MOST_PASSKEYS: usize = 20;
 /// The maximum number of linked accounts of a user.
 #[cfg(any(feature = "sso", test))]
 pub(crate) const MOST_LINKS: usize = 10;
+/// The maximum number of removed links that are remembered.
+pub(super) const MOST_UNLINKED: usize = 50;
 
 /// Everything that a user has enrolled.
 ///
@@ -29,6 +35,9 @@ pub(crate) struct Credentials {
     pub(crate) recovery: Option<RecoveryCodes>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) links: Vec<SsoLink>,
+    /// The links that the user has removed. A hook can't make them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unlinked: Vec<UnlinkedId>,
 }
 
 /// A public key that signs challenges.
@@ -99,9 +108,17 @@ pub(crate) struct RecoveryCodes {
 #[serde(transparent)]
 pub(crate) struct CodeDigest(#[serde(with = "base64url")] pub(crate) [u8; 32]);
 
+/// The digest of the id of a link that the user has removed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+struct UnlinkedId(#[serde(with = "base64url")] [u8; 32]);
+
 /// An account at another identity provider.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SsoLink {
+    /// A random id, which marks the proofs by this link.
+    #[serde(with = "crate::util::text")]
+    pub(crate) enrolment: Handle,
     pub(crate) issuer: String,
     pub(crate) subject: String,
     /// The name of the provider in the settings of this service.
@@ -127,7 +144,7 @@ impl Credentials {
     pub(super) fn new() -> Self {
         let mut handle = [0; 32];
         getrandom::fill(&mut handle).expect("the operating system provides random bytes");
-        Self { handle, passkeys: Vec::new(), totp: None, recovery: None, links: Vec::new() }
+        Self { handle, passkeys: Vec::new(), totp: None, recovery: None, links: Vec::new(), unlinked: Vec::new() }
     }
 
     /// Returns whether the user has an authenticator for this method that counts in a login of this many steps. Links to
@@ -157,6 +174,45 @@ impl Credentials {
     pub(super) fn remove(&mut self, id: CredentialId<'_>) {
         self.passkeys.retain(|passkey| passkey.id() != id);
         self.links.retain(|link| link.id() != id);
+    }
+
+    /// Removes a link that the user no longer wants, and remembers that.
+    pub(super) fn unlink(&mut self, id: CredentialId<'_>) {
+        self.remove(id);
+        let digest = UnlinkedId(id.digest());
+        if self.unlinked.len() < MOST_UNLINKED && !self.unlinked.contains(&digest) {
+            self.unlinked.push(digest);
+        }
+    }
+
+    /// Returns whether the user may have removed this link: if too many were removed to remember them all, any may be among
+    /// them.
+    #[cfg(any(feature = "sso", test))]
+    pub(super) fn may_be_unlinked(&self, id: CredentialId<'_>) -> bool {
+        self.unlinked.len() >= MOST_UNLINKED || self.unlinked.contains(&UnlinkedId(id.digest()))
+    }
+
+    /// Forgets that the user has removed this link, unless there may be others that are not remembered.
+    #[cfg(any(feature = "sso", test))]
+    pub(super) fn relink(&mut self, id: CredentialId<'_>) {
+        if self.unlinked.len() < MOST_UNLINKED {
+            self.unlinked.retain(|unlinked| *unlinked != UnlinkedId(id.digest()));
+        }
+    }
+}
+
+impl CredentialId<'_> {
+    /// Returns a digest of constant length. Ids of passkeys can be too long for a key of the store.
+    pub(super) fn digest(self) -> [u8; 32] {
+        let bytes = match self {
+            CredentialId::Passkey(id) => [b"passkey:", id].concat(),
+            // the lengths keep the parts apart
+            CredentialId::Link { provider, issuer, subject } => {
+                let lengths = [provider, issuer].map(|part| (part.len() as u64).to_be_bytes());
+                [b"link:", lengths.as_flattened(), provider.as_bytes(), issuer.as_bytes(), subject.as_bytes()].concat()
+            }
+        };
+        *Digest::of(bytes).as_bytes()
     }
 }
 

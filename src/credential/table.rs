@@ -12,7 +12,7 @@ use crate::{
     session::UserId,
     store::{AnyStore, StoreError, WriteOutcome, table::Change},
     tenant::Tenant,
-    util::clock::Clock,
+    util::{clock::Clock, handle::Handle},
 };
 
 /// The credentials of all users.
@@ -29,8 +29,8 @@ pub(crate) enum Added {
     Done,
     /// A user has this credential already. It can be the same user.
     Taken,
-    /// The user has as many credentials of this kind as allowed.
-    Full,
+    /// The user has as many credentials of this kind as allowed, or has unlinked this one.
+    Refused,
 }
 
 /// The outcome of removing a credential.
@@ -127,17 +127,43 @@ impl CredentialTable {
         self.add((tenant, user), passkey.id(), add).await
     }
 
-    /// Links an account at another identity provider.
+    /// Links an account at another identity provider. If the user has unlinked it before, it is linked again only if the user
+    /// vouches for it.
     #[cfg(any(feature = "sso", test))]
-    pub(crate) async fn add_link(&self, tenant: &Tenant, user: &UserId, link: &SsoLink) -> Result<Added, StoreError> {
+    pub(crate) async fn add_link(
+        &self,
+        owner: (&Tenant, &UserId),
+        link: &SsoLink,
+        is_vouched: bool,
+    ) -> Result<Added, StoreError> {
         let add = |row: &mut Credentials| {
-            let has_room = row.links.len() < MOST_LINKS;
-            if has_room {
+            let may = row.links.len() < MOST_LINKS && (is_vouched || !row.may_be_unlinked(link.id()));
+            if may {
+                row.relink(link.id());
                 row.links.push(link.clone());
             }
-            has_room
+            may
         };
-        self.add((tenant, user), link.id(), add).await
+        self.add(owner, link.id(), add).await
+    }
+
+    /// Removes a link that was added a moment ago, as if it had never been there.
+    #[cfg(any(feature = "sso", test))]
+    pub(crate) async fn discard_link(&self, owner: (&Tenant, &UserId), link: &SsoLink) -> Result<Removed, StoreError> {
+        self.remove(owner, link.id(), Credentials::remove, |_, _| true).await
+    }
+
+    /// Removes the authenticator app or the recovery codes of this enrolment.
+    pub(crate) async fn discard_enrolment(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        enrolment: &Handle,
+    ) -> Result<(), StoreError> {
+        let discard = |row: &mut Credentials| {
+            row.totp.take_if(|key| key.enrolment == *enrolment);
+            row.recovery.take_if(|codes| codes.enrolment == *enrolment);
+        };
+        self.update(tenant, user, discard).await
     }
 
     /// Removes a passkey, if `may` allows it.
@@ -147,17 +173,17 @@ impl CredentialTable {
         id: &[u8],
         may: impl MayChange,
     ) -> Result<Removed, StoreError> {
-        self.remove(owner, CredentialId::Passkey(id), may).await
+        self.remove(owner, CredentialId::Passkey(id), Credentials::remove, may).await
     }
 
-    /// Removes a link, if `may` allows it.
+    /// Removes a link for its user, if `may` allows it. A hook of the operator can't make it again.
     pub(crate) async fn remove_link(
         &self,
         owner: (&Tenant, &UserId),
         link: &SsoLink,
         may: impl MayChange,
     ) -> Result<Removed, StoreError> {
-        self.remove(owner, link.id(), may).await
+        self.remove(owner, link.id(), Credentials::unlink, may).await
     }
 
     /// Removes the key of the authenticator app, if `may` allows it.
@@ -193,7 +219,7 @@ impl CredentialTable {
         Ok(row.filter(|row| row.holds(id)).map(|row| (owner, row)))
     }
 
-    /// Claims the credential, adds it to the row, and claims it again. `add` returns whether there was room.
+    /// Claims the credential, adds it to the row, and claims it again. `add` returns whether it did.
     ///
     /// Until the row holds the credential, another call can take the claim away. The second claim decides: it fails if
     /// another user has the credential by then, and afterwards no call can take it away.
@@ -207,10 +233,10 @@ impl CredentialTable {
         let add = |row: &mut Credentials| match row.holds(id) {
             true => Added::Taken,
             false if add(row) => Added::Done,
-            false => Added::Full,
+            false => Added::Refused,
         };
         let added = self.update(tenant, user, add).await?;
-        if added == Added::Full {
+        if added == Added::Refused {
             self.0.release((tenant, user), id, Some(&claimed)).await?;
             return Ok(added);
         }
@@ -227,12 +253,15 @@ impl CredentialTable {
         &self,
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
+        remove: impl Fn(&mut Credentials, CredentialId<'_>) + Send + Sync,
         may: impl MayChange,
     ) -> Result<Removed, StoreError> {
         let claimed = self.0.find(tenant, id).await?;
         let remove = |row: &mut Credentials| {
             let held = row.holds(id);
-            row.remove(id);
+            if held {
+                remove(row, id);
+            }
             held
         };
         let removed = self.update(tenant, user, |row| changed(row, remove, &may)).await?;

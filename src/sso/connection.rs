@@ -43,9 +43,11 @@ pub trait CreateAccount: Send + Sync + 'static {
     /// Returns the account of a user whom the provider has signed in, after creating it if necessary, or `None` to refuse
     /// the user. From then on the user is linked to this account.
     ///
-    /// Must return the same account if it is called twice for the same user, because a login can fail after this call. Do
-    /// not pick an existing account by its e-mail address alone: everyone who can write that address at the provider
-    /// would get into it.
+    /// Must return the same account if it is called twice for the same user, because a login can fail after this call. The
+    /// sign-in fails if the account has unlinked this user of the provider before.
+    ///
+    /// Do not pick an existing account by its e-mail address alone: everyone who can write that address at the provider would
+    /// get into it.
     fn account(
         &self,
         tenant: &Tenant,
@@ -111,6 +113,8 @@ impl SsoConnection {
     }
 
     /// Offers the provider to users of this tenant only. Can be called several times. Defaults to all tenants.
+    ///
+    /// Providers of different tenants need different names.
     pub fn tenant(mut self, tenant: &Tenant) -> Self {
         self.tenants.push(tenant.clone());
         self
@@ -122,11 +126,6 @@ impl SsoConnection {
 
     pub(crate) fn is_for(&self, tenant: &Tenant) -> bool {
         self.tenants.is_empty() || self.tenants.contains(tenant)
-    }
-
-    /// Returns whether both could be meant by the same name.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        self.tenants.is_empty() || other.tenants.is_empty() || self.tenants.iter().any(|tenant| other.is_for(tenant))
     }
 
     /// Returns the address that the provider vouches for, if the provider is trusted for its domain.

@@ -9,23 +9,26 @@ const LONGEST_NAME: usize = 32;
 pub(crate) struct SsoConnections(Vec<(String, SsoConnection)>);
 
 impl SsoConnections {
-    /// Adds a provider. Tenants may have different providers of the same name.
+    /// Adds a provider.
     pub(crate) fn with(mut self, name: &str, connection: SsoConnection) -> Self {
         self.0.push((name.to_owned(), connection));
         self
     }
 
     /// Checks the names, which are parts of URLs.
+    ///
+    /// A name belongs to one provider, even if no tenant has two of that name: both would have the same redirect URI, so a
+    /// hostile provider could have a code of the other one sent to it (mix-up, RFC 9700 §4.4).
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        for (at, (name, connection)) in self.0.iter().enumerate() {
+        for (at, (name, _)) in self.0.iter().enumerate() {
             let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
             if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(is_plain) {
                 let reason = "must be 1 to 32 lowercase letters, digits, dashes and underscores";
                 return Err(ConfigError::new("provider", name, reason));
             }
-            let is_same = |(other, earlier): &&(String, SsoConnection)| other == name && earlier.overlaps(connection);
-            if self.0.iter().take(at).any(|other| is_same(&other)) {
-                return Err(ConfigError::new("provider", name, "is the name of two providers"));
+            if self.0.iter().take(at).any(|(other, _)| other == name) {
+                let reason = "is the name of two providers, which would share a redirect URI";
+                return Err(ConfigError::new("provider", name, reason));
             }
         }
         Ok(())
@@ -68,16 +71,19 @@ mod tests {
     }
 
     #[test]
-    fn providers_have_plain_names_that_are_unique_in_each_tenant() {
+    fn providers_have_plain_names_and_each_name_belongs_to_one_provider() {
         let (acme, globex) = (Tenant::parse("acme").unwrap(), Tenant::parse("globex").unwrap());
         let add = |all: SsoConnections, name: &str, tenants: &[&Tenant]| {
             all.with(name, tenants.iter().fold(SsoConnection::new(Nobody), |own, tenant| own.tenant(tenant)))
         };
-        let apart = add(add(add(SsoConnections::default(), "a", &[&acme]), "a", &[&globex]), "b-1_", &[]);
-        assert_eq!(apart.check(), Ok(()));
-        assert_eq!(apart.of(&acme).map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b-1_"]);
-        assert!(apart.find(&globex, "b-1_").is_some() && apart.find(&acme, "c").is_none());
-        assert!(add(apart, "a", &[]).check().is_err());
+        let all = || add(add(SsoConnections::default(), "a", &[&acme]), "b-1_", &[]);
+        assert_eq!(all().check(), Ok(()));
+        assert_eq!(all().of(&acme).map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b-1_"]);
+        assert_eq!(all().of(&globex).map(|(name, _)| name).collect::<Vec<_>>(), ["b-1_"]);
+        assert!(all().find(&globex, "b-1_").is_some() && all().find(&acme, "c").is_none());
+        for tenants in [&[][..], &[&acme], &[&globex]] {
+            assert!(add(all(), "a", tenants).check().is_err(), "{tenants:?}");
+        }
         for bad in ["", "A", "a b", "a/b", "ä", "{provider}", &"a".repeat(33)] {
             assert!(add(SsoConnections::default(), bad, &[]).check().is_err(), "{bad}");
         }

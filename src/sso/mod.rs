@@ -18,7 +18,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Register `https://auth.example.com/authentication/sso/google/callback` as the redirect URI at the provider.
+//! Register `https://auth.example.com/authentication/sso/google/callback` as the redirect URI at the provider. Each provider has
+//! its own: two can't have the same name, even for different tenants.
 //!
 //! # Accounts
 //!
@@ -29,7 +30,8 @@
 //! - The user has already proved a step of the same login, the provider vouches for the user's e-mail address, the address
 //!   is a verified contact of the account, and the operator trusts the provider for its domain
 //!   ([`SsoConnection::trust_email_domain`]).
-//! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]).
+//! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]). It can't link again
+//!   what the user has unlinked.
 //!
 //! # Fresh sign-ins
 //!
@@ -46,7 +48,8 @@
 //! # Outages
 //!
 //! Nothing is fetched before the first user comes. A provider that is slow or down fails only its own sign-ins: the login
-//! stays open, and the user can try another method. Tokens of a provider are not stored.
+//! stays open, and the user can try another method. After 60 such failures in a minute, it is not called for the same client
+//! address until a minute later. Tokens of a provider are not stored.
 
 mod client_auth;
 mod connection;

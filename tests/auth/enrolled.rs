@@ -8,7 +8,10 @@ use tollgate::{
     testing::ManualClock,
 };
 
-use crate::{soft_passkey::bytes, world::World};
+use crate::{
+    soft_passkey::{bytes, text},
+    world::World,
+};
 
 /// The codes of the first steps for the secret `12345678901234567890` (RFC 4226, appendix D). Each step lasts 30 seconds.
 pub(crate) const CODES: [&str; 10] =
@@ -46,7 +49,10 @@ pub(crate) async fn enrol(world: &World, user: &str, mut credentials: Value) {
         let id = [b"passkey:", &bytes(&passkey["id"])[..]].concat();
         put(world, "credential_owners", Digest::of(id).as_bytes(), &json!(user)).await;
     }
-    for link in credentials["links"].as_array().into_iter().flatten() {
+    for link in credentials.get_mut("links").and_then(Value::as_array_mut).into_iter().flatten() {
+        if link["enrolment"].is_null() {
+            link["enrolment"] = json!(text(&Digest::of(link.to_string()).as_bytes()[..16]));
+        }
         let parts = ["provider", "issuer", "subject"].map(|name| link[name].as_str().unwrap().as_bytes());
         let lengths = [parts[0], parts[1]].map(|part| (part.len() as u64).to_be_bytes());
         let id = [b"link:", lengths.as_flattened(), &parts.concat()].concat();

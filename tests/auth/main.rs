@@ -32,6 +32,8 @@ mod faults;
 mod first_party;
 mod five_tenants;
 mod flow;
+#[cfg(feature = "sso")]
+mod forgotten_users;
 mod id_token;
 mod introspect;
 mod issued_tokens;
@@ -48,6 +50,7 @@ mod message_limits;
 mod metadata;
 #[cfg(feature = "sso")]
 mod method_matrix;
+mod notice_limits;
 mod oidc_parameters;
 mod openapi;
 mod otp;
@@ -99,9 +102,15 @@ mod sso_github;
 #[cfg(feature = "sso")]
 mod sso_links;
 #[cfg(feature = "sso")]
+mod sso_mix_up;
+#[cfg(feature = "sso")]
+mod sso_outage;
+#[cfg(feature = "sso")]
 mod sso_provider;
 #[cfg(feature = "sso")]
 mod sso_requests;
+#[cfg(feature = "sso")]
+mod sso_unlinked;
 mod start;
 mod status;
 mod store_calls;

@@ -14,7 +14,7 @@ use crate::{
             answer,
             problem::{Code, Problem},
         },
-        state::proofs::mark_of,
+        state::proofs::enrolment_mark,
     },
     credential::{PendingTotp, Removed, SsoLink},
     delivery::NoticeKind,
@@ -72,6 +72,7 @@ pub(super) async fn confirm_totp(
         return Err(nothing());
     }
     authenticators.enrol_totp(call.owner(), &key).await?;
+    call.keep(cx.core, cx.core.credentials.discard_enrolment(call.owner(), &key.enrolment)).await?;
     call.changed(cx, NoticeKind::TotpAdded).await;
     Ok(answer::json(StatusCode::CREATED, &Enrolled { created_at: key.created_at }))
 }
@@ -90,7 +91,9 @@ pub(super) async fn renew_codes(cx: &RequestContext<'_>, call: &AccountCall) -> 
     check_enabled(cx)?;
     call.require_fresh(cx.core)?;
     let keyed = cx.core.keyed().await?;
-    let codes = cx.core.authenticators.renew_recovery_codes(call.owner(), call.strength(), keyed).await?;
+    let authenticators = &cx.core.authenticators;
+    let (enrolment, codes) = authenticators.renew_recovery_codes(call.owner(), call.strength(), keyed).await?;
+    call.keep(cx.core, cx.core.credentials.discard_enrolment(call.owner(), &enrolment)).await?;
     call.changed(cx, NoticeKind::RecoveryCodesRenewed).await;
     Ok(answer::json(StatusCode::CREATED, &NewCodes { codes }))
 }
@@ -117,7 +120,7 @@ pub(super) async fn delete_link(
 
 /// Returns the id of a link, which reveals neither the issuer nor the subject.
 pub(super) fn link_id(link: &SsoLink, keyed: &Keyed) -> String {
-    Handle::of(&Digest::from_bytes(mark_of(link, keyed))).to_string()
+    Handle::of(&Digest::from_bytes(enrolment_mark(&link.enrolment, keyed))).to_string()
 }
 
 fn check_enabled(cx: &RequestContext<'_>) -> Result<(), Problem> {

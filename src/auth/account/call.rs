@@ -22,6 +22,7 @@ use crate::{
     delivery::NoticeKind,
     event::EventKind,
     session::{Session, UserId},
+    store::StoreError,
     tenant::Tenant,
     user::Account,
     util::{clock::UnixTime, form},
@@ -79,7 +80,7 @@ impl AccountCall {
             cx.check_origin(Some(&client))?;
         }
         let Some(who) = SignedIn::at(cx, tenant).await? else {
-            return Err(Problem::new(Code::LoginRequired, "no user is signed in to this site in this browser"));
+            return Err(not_signed_in());
         };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
         let fresh = FreshProofs::of(&who, cx.core.logins.now());
@@ -144,6 +145,26 @@ impl AccountCall {
         }
     }
 
+    /// Keeps a credential that was just stored. If the user was ended or forgotten since the call began, `discard` removes it
+    /// again. Otherwise it could survive [`forget_user`](crate::AuthService::forget_user).
+    ///
+    /// # Errors
+    ///
+    /// Returns `login_required` if the credential was removed.
+    pub(crate) async fn keep<T>(
+        &self,
+        core: &Core,
+        discard: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<(), Problem> {
+        let (tenant, user) = self.owner();
+        if core.sessions.generations().current(tenant, user).wait().await? <= self.session().authentication().generation
+        {
+            return Ok(());
+        }
+        discard.await?;
+        Err(not_signed_in())
+    }
+
     /// Announces a change of how the user signs in, and ends what the credentials before it alone carried. The change is
     /// made, so failures are only logged: sessions are checked again when their account is read next.
     pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
@@ -154,6 +175,10 @@ impl AccountCall {
             cx.log(&Problem::from(error));
         }
     }
+}
+
+fn not_signed_in() -> Problem {
+    Problem::new(Code::LoginRequired, "no user is signed in to this site in this browser")
 }
 
 /// Reports why a credential was not removed.

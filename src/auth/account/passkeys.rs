@@ -84,8 +84,10 @@ pub(super) async fn add(
     match cx.core.credentials.add_passkey(tenant, user, &passkey).await? {
         Added::Done => {}
         Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
-        Added::Full => return Err(Problem::invalid("this user has the maximum number of passkeys")),
+        Added::Refused => return Err(Problem::invalid("this user has the maximum number of passkeys")),
     }
+    let discard = cx.core.credentials.remove_passkey(call.owner(), &passkey.id, |_, _| true);
+    call.keep(cx.core, discard).await?;
     call.changed(cx, NoticeKind::PasskeyAdded).await;
     Ok(answer::json(StatusCode::CREATED, &PasskeyShown::from(&passkey)))
 }

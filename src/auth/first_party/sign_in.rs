@@ -33,7 +33,6 @@ pub(crate) async fn sign_in(cx: &mut RequestContext<'_>) -> Result<Response<Body
 
 /// Spends a completed login of this browser, sets the session cookie, and redirects to where the user wanted to go.
 pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    cx.refuse_prefetch()?;
     end(cx).await.or_else(|problem| page::shown(cx, problem))
 }
 
@@ -92,6 +91,7 @@ async fn is_signed_in(
 
 async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     let (site, client) = of_this_site(cx).await?;
+    cx.refuse_prefetch()?;
     if cx.parts.method == Method::GET {
         let carried = cx.core.cookies.carried(&cx.parts.headers);
         let signed_in = SignedIn::find(cx, &client, &OidcParameters::default()).await?;

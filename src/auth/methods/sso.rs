@@ -11,27 +11,30 @@ use serde::Serialize;
 use super::{method::LoginMethod, step::LoginStep};
 use crate::{
     auth::{
-        core::Core,
+        core::{Core, Limits},
         http::{
             answer::{self, Counters},
             problem::{Code, Problem},
             route::sso_callback,
         },
-        state::proofs::link_mark,
+        state::proofs::enrolment_mark,
     },
     credential::{Added, Credentials, SsoLink},
     delivery::NoticeKind,
     event::EventKind,
     http::{body::Body, outgoing::parse_url},
+    limit::{Decision, Spend},
     login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
     pkce::{CodeChallenge, CodeVerifier},
     policy::{FactorClass, Method},
     session::{Proof, UserId},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
+    tenant::Tenant,
     user::{Account, Contact},
     util::{
         clock::{UnixTime, saturating_nanos},
         form::{self, Form},
+        handle::Handle,
         secret::{Digest, Secret},
     },
 };
@@ -198,18 +201,9 @@ pub(crate) async fn settle(
     state: &SsoState,
     parameters: &[(&str, &str)],
 ) -> Result<SsoOutcome, Problem> {
-    // even a made-up answer costs a call to the provider, so failures count for the address
-    let failures = &step.cx.core.limits.failures;
-    let spend = match step.cx.known_address() {
-        None => None,
-        Some(address) => {
-            let decision = failures.check(&address, 1).await;
-            if !decision.is_admitted() {
-                step.tally(EventKind::LoginLocked, Some(METHOD));
-                return refused(step, SsoError::Unavailable("too many failures of this address")).await;
-            }
-            Some(decision.into_spend())
-        }
+    let Some(counted) = CountedCall::begin(step, name).await else {
+        step.tally(EventKind::LoginLocked, Some(METHOD));
+        return refused(step, SsoError::Unavailable("too many failures of this address")).await;
     };
     let redirect_uri = redirect_uri(step.cx.core, name);
     let (nonce, verifier) = (state.nonce(step.keyed), state.verifier(step.keyed));
@@ -217,9 +211,7 @@ pub(crate) async fn settle(
         Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
         Err(error) => Err(*error),
     };
-    if let (Ok(_) | Err(SsoError::Denied), Some(spend)) = (&user, spend) {
-        failures.refund(spend);
-    }
+    counted.settle(user.as_ref().err());
     let user = match user {
         Ok(user) => user,
         Err(error) => {
@@ -245,12 +237,57 @@ pub(crate) async fn settle(
             return Ok(SsoOutcome::Unavailable);
         }
     };
-    let mark = Some(link_mark((name, user.issuer(), user.subject()), step.keyed));
     let elsewhere = Some(auth_time.unwrap_or_default().as_nanos());
-    let proved = proved.as_ref().map(|user| Proved { user, mark, elsewhere });
+    let proved = proved.as_ref().map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere });
     let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
     let is_proved = proved.is_some() && step.conclude(&update, METHOD).is_ok();
     Ok(if is_proved { SsoOutcome::Proved } else { SsoOutcome::Failed })
+}
+
+/// A call to a provider, counted up front. Even a made-up answer costs a call, so a failure counts against the address.
+///
+/// Failures of the provider itself count apart, because they must not lock its users out of the other methods. A user who
+/// hangs up before the provider answers counts there, too.
+struct CountedCall<'a> {
+    limits: &'a Limits,
+    failure: Option<Spend>,
+    outage: Option<Spend>,
+}
+
+impl<'a> CountedCall<'a> {
+    /// Returns `None` after too many failures of this address, or of this provider for it.
+    async fn begin(step: &'a LoginStep<'_>, provider: &str) -> Option<Self> {
+        let limits = &step.cx.core.limits;
+        let mut counted = Self { limits, failure: None, outage: None };
+        if let Some(address) = step.cx.known_address() {
+            counted.failure = Some(admitted(limits.failures.check(&address, 1).await)?);
+            let of_provider = Tenant::parse_reserved(format!("{}/{provider}", address.as_str())).unwrap_or(address);
+            counted.outage = Some(admitted(limits.provider_outages.check(&of_provider, 1).await)?);
+        }
+        Some(counted)
+    }
+
+    /// Uncounts what did not happen.
+    fn settle(mut self, error: Option<&SsoError>) {
+        if let Some(SsoError::Failed(_)) = error {
+            self.failure = None;
+        }
+        if let Some(spend) = self.outage.take().filter(|_| !matches!(error, Some(SsoError::Unavailable(_)))) {
+            self.limits.provider_outages.refund(spend);
+        }
+    }
+}
+
+impl Drop for CountedCall<'_> {
+    fn drop(&mut self) {
+        if let Some(spend) = self.failure.take() {
+            self.limits.failures.refund(spend);
+        }
+    }
+}
+
+fn admitted(decision: Decision) -> Option<Spend> {
+    decision.is_admitted().then(|| decision.into_spend())
 }
 
 /// Returns since when the provider must have asked its user for credentials, if the login needs that.
@@ -280,43 +317,51 @@ async fn withdraw(step: &LoginStep<'_>) -> Result<(), Problem> {
     step.apply(&LoginCall::Withdraw).await.map(drop)
 }
 
-/// Returns the user whose account belongs to a provider's user, if it may prove this step.
+/// Returns the user whose account belongs to a provider's user, and the mark of the link, if it may prove this step.
 async fn account(
     step: &LoginStep<'_>,
     (name, connection): (&str, &SsoConnection),
     user: &ProviderUser,
-) -> Result<Option<BoundUser>, Problem> {
+) -> Result<Option<(BoundUser, [u8; 32])>, Problem> {
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     // another connection of this tenant can claim the same issuer, so links belong to one connection
     let linked = core.credentials.by_link(tenant, (name, user.issuer(), user.subject())).await?;
-    let linked = linked.map(|(id, link)| (id, link.strength));
     let is_new = linked.is_none();
     let found = match linked {
         Some(found) => Some(found),
-        None => first_link(step, connection, user).await?,
+        None => first_link(step, connection, user).await?.map(|(id, strength)| {
+            let link = SsoLink {
+                enrolment: Handle::random(),
+                issuer: user.issuer().to_owned(),
+                subject: user.subject().to_owned(),
+                provider: name.to_owned(),
+                name: shown_name(user),
+                created_at: step.now().as_secs(),
+                strength,
+            };
+            (id, link)
+        }),
     };
     // a link that is too weak for this login proves nothing, and is not made either
-    let Some((id, strength)) = found.filter(|(_, strength)| usize::from(*strength) >= step.login.required()) else {
+    let Some((id, link)) = found.filter(|(_, link)| usize::from(link.strength) >= step.login.required()) else {
         return Ok(None);
     };
-    if is_new {
-        let link = SsoLink {
-            issuer: user.issuer().to_owned(),
-            subject: user.subject().to_owned(),
-            provider: name.to_owned(),
-            name: shown_name(user),
-            created_at: step.now().as_secs(),
-            strength,
-        };
-        if core.credentials.add_link(tenant, &id, &link).await? != Added::Done {
-            return Ok(None);
-        }
+    let is_vouched = link.strength != DECIDED_BY_OPERATOR;
+    if is_new && core.credentials.add_link((tenant, &id), &link, is_vouched).await? != Added::Done {
+        return Ok(None);
     }
     let found = core.accounts.of_user(tenant, Some(&id)).await?;
+    // a user who was closed, ended or forgotten meanwhile keeps no new link
+    let is_ended = step.login.subject.user().is_some_and(|user| user.generation < found.generation());
+    if is_new && (is_ended || found.active().is_none()) {
+        let _removed = core.credentials.discard_link((tenant, &id), &link).await?;
+        return Ok(None);
+    }
     if let Some(account) = found.active().filter(|_| is_new) {
         core.announce(&step.login, (tenant, account), NoticeKind::LinkAdded).await?;
     }
-    Ok(found.active().and(found.user()))
+    let mark = enrolment_mark(&link.enrolment, step.keyed);
+    Ok(found.active().and(found.user()).map(|user| (user, mark)))
 }
 
 /// Returns the account that a provider's user without a link may be linked to, and the strength of that link.

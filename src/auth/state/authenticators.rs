@@ -148,19 +148,20 @@ impl Authenticators {
         self.credentials.update(tenant, user, |row| row.totp = Some(key.clone())).await
     }
 
-    /// Replaces the recovery codes of the user. They are shown once and stored as keyed digests.
+    /// Replaces the recovery codes of the user. They are shown once and stored as keyed digests. Returns the id of their
+    /// enrolment, too.
     pub(crate) async fn renew_recovery_codes(
         &self,
         (tenant, user): Owner<'_>,
         strength: u8,
         keyed: &Keyed,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<(Handle, Vec<String>), StoreError> {
         let enrolment = Handle::random();
         let codes: Vec<RecoveryCode> = (0..RECOVERY_CODES).map(|_| RecoveryCode::generate()).collect();
         let unused = codes.iter().map(|code| digest(&enrolment, code, keyed)).collect();
         let new = RecoveryCodes { enrolment, unused, created_at: self.now().as_secs(), strength };
         self.credentials.update(tenant, user, |row| row.recovery = Some(new.clone())).await?;
-        Ok(codes.iter().map(RecoveryCode::shown).collect())
+        Ok((enrolment, codes.iter().map(RecoveryCode::shown).collect()))
     }
 
     /// Uses up a code of the user's app with one compare-and-swap: of requests with the same code, one succeeds. Returns
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn c124_recovery_codes_are_used_once_and_stored_as_digests() {
         let world = World::new();
-        let renew = || block_on(world.authenticators.renew_recovery_codes(world.owner(), 2, &world.keyed)).unwrap();
+        let renew = || block_on(world.authenticators.renew_recovery_codes(world.owner(), 2, &world.keyed)).unwrap().1;
         let old = renew();
         let codes = renew();
         assert_eq!(codes.len(), 10);
@@ -321,7 +322,8 @@ mod tests {
         let code = shown_code(&pending, &world);
         let key = world.authenticators.confirm_totp(world.owner(), &pending, &code, 1).unwrap();
         block_on(world.authenticators.enrol_totp(world.owner(), &key)).unwrap();
-        let recovery = block_on(world.authenticators.renew_recovery_codes(world.owner(), 1, &world.keyed)).unwrap();
+        let renewed = world.authenticators.renew_recovery_codes(world.owner(), 1, &world.keyed);
+        let recovery = block_on(renewed).unwrap().1;
         for code_of_recovery in &recovery {
             world.clock.advance(Duration::from_secs(30));
             let code = shown_code(&pending, &world);

@@ -256,6 +256,27 @@ impl Guard {
             })
             .await
     }
+
+    /// Counts a notice to a verified contact. Returns whether it may be sent. As many may be sent as codes, but they count
+    /// apart, so that they don't use up the codes.
+    pub(crate) async fn count_notice(
+        &self,
+        tenant: &Tenant,
+        method: Method,
+        contact: &Contact,
+        keyed: &Keyed,
+    ) -> Result<bool, StoreError> {
+        let limit = SendLimit::of(method, &self.limits).without_interval();
+        let row = keyed.hash("notices", [submitted::address(contact, keyed).as_bytes()]);
+        self.sent_codes
+            .update(Some(tenant), row.as_bytes(), |row, now| {
+                match row.cloned().unwrap_or_default().one_more(method, limit, now) {
+                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), true),
+                    Err(_) => Change::Keep(false),
+                }
+            })
+            .await
+    }
 }
 
 impl AttemptKey<'_> {

@@ -2,7 +2,7 @@
 
 use crate::{
     auth::state::guard::submitted,
-    credential::{Credentials, SsoLink},
+    credential::Credentials,
     login::Keyed,
     password::PasswordMark,
     policy::Method,
@@ -26,20 +26,10 @@ pub(crate) fn passkey_mark(credential_id: &[u8], keyed: &Keyed) -> [u8; 32] {
     *keyed.hash("passkey mark", [credential_id]).as_bytes()
 }
 
-/// Returns the mark of a proof by an authenticator app or by recovery codes, which have a random id from their enrolment.
+/// Returns the mark of a proof by an authenticator app, by recovery codes or by a link to an account at another identity
+/// provider. They have a random id from their enrolment, so a proof does not count again if the same account is linked anew.
 pub(crate) fn enrolment_mark(enrolment: &Handle, keyed: &Keyed) -> [u8; 32] {
     *keyed.hash("enrolment mark", [enrolment.as_bytes()]).as_bytes()
-}
-
-/// Returns the mark of a proof by an account at another identity provider: this subject of this issuer, as this connection
-/// names them.
-pub(crate) fn link_mark((provider, issuer, subject): (&str, &str, &str), keyed: &Keyed) -> [u8; 32] {
-    *keyed.hash("link mark", [provider, issuer, subject].map(str::as_bytes)).as_bytes()
-}
-
-/// Returns the mark of a proof by this link.
-pub(crate) fn mark_of(link: &SsoLink, keyed: &Keyed) -> [u8; 32] {
-    link_mark((&link.provider, &link.issuer, &link.subject), keyed)
 }
 
 /// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
@@ -54,7 +44,7 @@ pub(crate) fn strength(credentials: Option<&Credentials>, proof: &Proof, keyed: 
         }
         Method::Sso => {
             let mut links = row.links.iter();
-            links.find(|link| mark_of(link, keyed) == mark).map(|link| link.strength)
+            links.find(|link| enrolment_mark(&link.enrolment, keyed) == mark).map(|link| link.strength)
         }
         Method::Totp => {
             let totp = row.totp.as_ref().filter(|totp| enrolment_mark(&totp.enrolment, keyed) == mark);
@@ -153,19 +143,20 @@ mod tests {
             "totp":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAA","secret":{"key":""},"kind":{"algorithm":"sha1","digits":6},"last_step":0,
                 "created_at":0,"strength":1},
             "recovery":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAQ","unused":[],"created_at":0,"strength":1},
-            "links":[{"issuer":"https://a","subject":"b","provider":"p","name":"","created_at":0,"strength":1}]}"#;
+            "links":[{"enrolment":"AAAAAAAAAAAAAAAAAAAAAg","issuer":"https://a","subject":"b","provider":"p","name":"",
+                "created_at":0,"strength":1}]}"#;
         let whole: Credentials = serde_json::from_str(row).unwrap();
-        let (totp, recovery) = (Handle::from_bytes([0; 16]), Handle::parse("AAAAAAAAAAAAAAAAAAAAAQ").unwrap());
+        let [totp, recovery, link] = ["A", "Q", "g"].map(|end| Handle::parse(format!("{:A<21}{end}", "")).unwrap());
         let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark: Some(mark), elsewhere: None };
         let proofs = [
             proof("passkey", passkey_mark(&[1, 2], &keyed)),
             proof("totp", enrolment_mark(&totp, &keyed)),
             proof("recovery_code", enrolment_mark(&recovery, &keyed)),
-            proof("sso", link_mark(("p", "https://a", "b"), &keyed)),
+            proof("sso", enrolment_mark(&link, &keyed)),
             proof("passkey", passkey_mark(&[1], &keyed)),
             proof("totp", enrolment_mark(&recovery, &keyed)),
-            proof("sso", link_mark(("p", "https://", "ab"), &keyed)),
-            proof("sso", link_mark(("q", "https://a", "b"), &keyed)),
+            proof("sso", enrolment_mark(&totp, &keyed)),
+            proof("totp", enrolment_mark(&link, &keyed)),
         ];
         assert!(proofs.iter().all(is_of_credential));
         let counting = |row: Option<&Credentials>| {

@@ -31,7 +31,6 @@ const LONGEST_QUERY: usize = 16 * 1024;
 
 /// Redeems the open challenge of a login of this browser once, and returns to the login page.
 pub(crate) async fn sso_callback(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    cx.refuse_prefetch()?;
     match returned(cx).await {
         Ok(location) => answer::see_other(&location).ok_or_else(unexpected),
         Err(problem) => page::shown(cx, problem),
@@ -52,6 +51,7 @@ async fn returned(cx: &mut RequestContext<'_>) -> Result<String, Problem> {
     let query = cx.or_charge(query).await?;
     let state = query.value("state").and_then(SsoState::parse);
     let found = cx.returning_login(state.as_ref().map(|state| state.login.as_str())).await?;
+    cx.refuse_prefetch()?;
     if query.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));
     }

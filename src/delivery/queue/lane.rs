@@ -36,8 +36,9 @@ impl Lane {
         settings: &Settings,
     ) -> Result<Option<WorkerSlot>, Option<Message>> {
         let mut state = self.lock();
-        // decoys use at most half of the room, so that they can't displace messages
-        let room = if job.is_some() { settings.capacity } else { settings.capacity.div_ceil(2) };
+        // decoys and notices use at most half of the room, so that they can't displace codes
+        let is_code = job.as_ref().is_some_and(|message| message.notice().is_none());
+        let room = if is_code { settings.capacity } else { settings.capacity.div_ceil(2) };
         if state.jobs.len() >= room {
             state.undelivered += u64::from(job.is_some());
             return Err(job);
@@ -137,7 +138,30 @@ impl Drop for Pending<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::outbox::Outbox;
+    use crate::{
+        delivery::{
+            channel::Channel,
+            notice::{Notice, NoticeKind},
+            outbox::Outbox,
+        },
+        util::clock::UnixTime,
+    };
+
+    #[test]
+    fn notices_and_decoys_leave_half_of_the_room_to_codes() {
+        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let settings = Settings { capacity: 4, ..Settings::default() };
+        let (tenant, late) = ("acme".parse().unwrap(), UnixTime::from_secs(1));
+        let notice = Notice::new(NoticeKind::PasskeyAdded, UnixTime::default());
+        let notice = Message::of_notice(Channel::Sms, tenant, "+15555550100", notice, late);
+        let code = Message::new(Channel::Sms, "acme".parse().unwrap(), "+15555550100", "123456", late);
+        let mut slots = Vec::new();
+        let mut push = |job: Option<&Message>| lane.push(job.cloned(), &settings).map(|slot| slots.push(slot)).is_ok();
+        assert!(push(Some(&notice)) && push(Some(&notice)));
+        assert!(!push(Some(&notice)) && !push(None));
+        assert!(push(Some(&code)) && push(Some(&code)) && !push(Some(&code)));
+        assert_eq!(lane.stats().undelivered, 2);
+    }
 
     #[test]
     fn a_push_after_a_worker_ran_dry_starts_another() {

@@ -120,8 +120,8 @@ impl Queue {
     /// Queues a message, or a decoy (`None`), without waiting. Returns whether it was queued.
     ///
     /// A decoy takes a place like a message and is discarded when its turn comes, so the duration
-    /// of the call does not reveal which of the two it was. Decoys use at most half of a queue, so
-    /// that they can't displace messages. Don't show the result to the caller who requested the
+    /// of the call does not reveal which of the two it was. Decoys and notices use at most half of a
+    /// queue, so that they can't displace codes. Don't show the result to the caller who requested the
     /// code.
     pub fn push(&self, channel: Channel, job: Option<Message>) -> bool {
         let Some(lane) = self.find(channel) else {

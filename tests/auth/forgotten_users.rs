@@ -1,0 +1,126 @@
+//! Users who are forgotten while they enrol something: nothing of it stays.
+
+use serde_json::{Value, json};
+use tollgate::{
+    AuthServiceBuilder, Secret, UserId,
+    auth::{Passkeys, Totp},
+    sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
+    testing::ManualClock,
+};
+
+use crate::{
+    controlled_store::{ControlledStore, Running, interleave},
+    enrolled::stored,
+    own_account::{acme, ada, call, totp},
+    soft_passkey::{RP_ID, SoftPasskey},
+    sso_provider::{Accounts, asked, begun},
+    world::{ADA, ADA_PASSWORD, Browser, World},
+};
+
+struct Fixed;
+
+impl SsoProvider for Fixed {
+    async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {
+        Ok(format!("https://idp.example/authorize?state={}", request.state()))
+    }
+
+    async fn user(&self, _: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
+        Ok(ProviderUser::new("https://idp.example", "ada-there").with_email(ADA, true))
+    }
+}
+
+async fn world(store: &ControlledStore) -> World {
+    let connection = SsoConnection::new(Fixed).create_account(Accounts(&[("ada-there", "u-ada")]));
+    let connection = connection.trust_email_domain("example.com").unwrap();
+    let more = |service: AuthServiceBuilder| {
+        service
+            .first_party(acme())
+            .totp(Totp::new().seal(&Secret::generate()))
+            .passkeys(Passkeys::new(RP_ID))
+            .sso("idp", connection)
+    };
+    World::on(store.clone().into(), ManualClock::new(), more).await
+}
+
+/// A call that enrols something for ada: its path and body, or the target of a redirect.
+enum Enrolment {
+    Call(&'static str, Value),
+    Visit(String),
+}
+
+/// Prepares an enrolment up to its last call.
+async fn prepared(world: &World, kind: &str) -> (Browser, Enrolment) {
+    if kind.starts_with("link") {
+        let mut browser = world.browser();
+        let (client, id) = match kind {
+            "link by hook" => ("web", begun(&mut browser, "web").await),
+            _ => ("mfa", browser.start("mfa", ADA).await),
+        };
+        if client == "mfa" {
+            assert_eq!(browser.password("mfa", &id, ADA, ADA_PASSWORD).await.status, 200);
+        }
+        let answer = browser.call("authenticate", client, &id, &[("method", "sso"), ("provider", "idp")]).await;
+        let state = asked(answer.json()["redirect_url"].as_str().unwrap())["state"].clone();
+        return (browser, Enrolment::Visit(format!("/authentication/sso/idp/callback?code=x&state={state}")));
+    }
+    let mut browser = ada(world).await;
+    let enrolment = match kind {
+        "app" => {
+            let begun = call(&mut browser, "totp/begin", json!({})).await.json();
+            let code = totp(begun["secret"].as_str().unwrap(), world.time());
+            Enrolment::Call("totp", json!({ "code": code }))
+        }
+        "passkey" => {
+            let options = call(&mut browser, "passkeys/options", json!({})).await.json();
+            Enrolment::Call("passkeys", json!({ "response": SoftPasskey::new().create(&options) }))
+        }
+        _ => Enrolment::Call("recovery-codes", json!({})),
+    };
+    (browser, enrolment)
+}
+
+/// Forgets ada after this many store operations of an enrolment. Returns the answer to the enrolment.
+async fn forgotten(kind: &str, operations: usize) -> (u16, String) {
+    let store = ControlledStore::default();
+    let world = world(&store).await;
+    let (mut browser, enrolment) = prepared(&world, kind).await;
+    let (service, users, ada) = (world.service.clone(), world.users.clone(), UserId::parse("u-ada").unwrap());
+    let is_by_hook = kind == "link by hook";
+    store.yields();
+    let forgetting: Running<Option<(u16, String)>> = Box::pin(async move {
+        // a login without a name has no user yet, so the account must be closed first
+        if is_by_hook {
+            users.disable(&acme(), &ada).await.unwrap();
+        }
+        service.forget_user(&acme(), &ada).await.unwrap();
+        None
+    });
+    let enrolling: Running<Option<(u16, String)>> = Box::pin(async move {
+        let answer = match enrolment {
+            Enrolment::Call(path, body) => call(&mut browser, path, body).await,
+            Enrolment::Visit(target) => browser.get(&target).await,
+        };
+        Some((answer.status.as_u16(), answer.header("location").to_owned()))
+    });
+    let order: Vec<usize> = [vec![0; operations], vec![1; 200]].concat();
+    let answers = interleave(vec![enrolling, forgetting], &order);
+    let row = stored(&world, "u-ada").await.unwrap_or_default();
+    for credential in ["passkeys", "totp", "recovery", "links"] {
+        assert_eq!(row[credential], Value::Null, "{kind}, forgotten after {operations} operations");
+    }
+    answers.into_iter().flatten().next().unwrap()
+}
+
+#[tokio::test]
+async fn c119_nothing_that_a_user_enrols_survives_that_the_user_is_forgotten_meanwhile() {
+    for kind in ["app", "recovery codes", "passkey", "link", "link by hook"] {
+        let mut answers = Vec::new();
+        for operations in 0..45 {
+            answers.push(forgotten(kind, operations).await);
+        }
+        // the first enrolments begin too late, and the last ones end in time
+        let is_done = |(status, location): &(u16, String)| *status == 201 || location.ends_with("#sso=ok");
+        assert!(!is_done(answers.first().unwrap()), "{kind}: {answers:?}");
+        assert!(is_done(answers.last().unwrap()), "{kind}: {answers:?}");
+    }
+}
