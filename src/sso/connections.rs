@@ -71,7 +71,7 @@ mod tests {
     fn providers_have_plain_names_that_are_unique_in_each_tenant() {
         let (acme, globex) = (Tenant::parse("acme").unwrap(), Tenant::parse("globex").unwrap());
         let add = |all: SsoConnections, name: &str, tenants: &[&Tenant]| {
-            all.with(name, tenants.iter().fold(SsoConnection::new(Nobody), |own, tenant| own.tenant(tenant)))
+            all.with(name, tenants.iter().fold(SsoConnection::new(Nobody), |own, tenant| own.only_tenant(tenant)))
         };
         let apart = add(add(add(SsoConnections::default(), "a", &[&acme]), "a", &[&globex]), "b-1_", &[]);
         assert_eq!(apart.check(), Ok(()));
