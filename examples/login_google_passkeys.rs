@@ -13,7 +13,7 @@ use std::{env, error::Error, net::SocketAddr};
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, ClientIp, Identifier, NewUser, OtpSender, Passkeys, Session, StoredUsers, Tenant, UserId,
+    AuthService, ClientIp, Identifier, NewUser, OtpSender, Passkeys, Session, StoredUsers, Tenant, UserId, Users,
     delivery::{Message, SendError},
     sso::{ClientSecret, CreateAccount, OidcProvider, ProviderUser, SsoConnection},
     store::{AnyStore, Memory},

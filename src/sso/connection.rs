@@ -41,7 +41,7 @@ pub struct SsoConnection {
 ///
 /// ```
 /// use tollgate::{
-///     Identifier, NewUser, StoredUsers, Tenant, UserId,
+///     Identifier, NewUser, StoredUsers, Tenant, UserId, Users,
 ///     sso::{CreateAccount, ProviderUser},
 ///     user::EmailAddress,
 /// };
