@@ -81,7 +81,7 @@ pub use crate::session::{NewSession, Session, SessionLayer, Sessions, UserId};
 pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]
 pub use crate::{
-    auth::{AuthService, AuthServiceBuilder},
+    auth::{AuthService, AuthServiceBuilder, Passkeys, Totp},
     client::{Client, ClientTable, Clients},
     delivery::OtpSender,
     password::{Password, PasswordHash, Passwords},

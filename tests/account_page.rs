@@ -14,6 +14,8 @@ mod world;
 
 use serde_json::json;
 use site::Site;
+use tollgate::{NewUser, Password, Passwords};
+use world::ADA_PASSWORD;
 
 #[tokio::test]
 async fn a_change_needs_a_fresh_sign_in_which_leads_back_to_the_button() {
@@ -109,6 +111,24 @@ async fn an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_seco
         site.enter(code).await;
         site.comes_back().await;
     }
+}
+
+#[tokio::test]
+async fn users_with_one_factor_learn_why_they_cannot_set_up_codes() {
+    let Some(mut site) = Site::new("account-one-factor").await else { return };
+    let hash = Passwords::insecure_fast().hash(Password::new(ADA_PASSWORD)).await.unwrap();
+    let lone = NewUser::new("u-lone".parse().unwrap(), "lone".parse().unwrap()).password(hash);
+    site.world.users.create(&"acme".parse().unwrap(), lone).await.unwrap();
+    site.browser.open(&format!("{}/account/security", site.origin)).await;
+    site.focus("identifier").await;
+    site.enter("lone").await;
+    site.press_button("password").await;
+    site.focus("secret").await;
+    site.enter(ADA_PASSWORD).await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    let [about] = &site.texts("#totp-state").await[..] else { panic!("the page says nothing about apps") };
+    assert!(about.starts_with("Codes are a second step. Your account has only one way to sign in"), "{about}");
+    site.until("!['totp-begin', 'totp-delete', 'recovery-create'].some(shown) && shown('add-passkey')").await;
 }
 
 #[tokio::test]

@@ -21,9 +21,9 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
-            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
-            guard::Guard, journal::LoginJournal, logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
-            unverified::UnverifiedWork,
+            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices,
+            enrolled_codes::EnrolledCodes, guard::Guard, journal::LoginJournal, logins::Logins, pushed::PushedRequests,
+            session_claims::SessionClaims, unverified::UnverifiedWork,
         },
     },
     credential::CredentialTable,
@@ -104,7 +104,7 @@ impl AuthServiceBuilder {
         let seal = crate::store::seal::Seal::default();
         let totp =
             self.totp.clone().map(|totp| totp.complete(issuer.host(), &seal, store.is_persistent())).transpose()?;
-        let authenticators = Authenticators::new(credentials.clone(), totp, Arc::clone(&clock));
+        let enrolled_codes = EnrolledCodes::new(credentials.clone(), totp, Arc::clone(&clock));
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, self.bodies()?);
@@ -116,10 +116,10 @@ impl AuthServiceBuilder {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
-            authenticators,
+            enrolled_codes,
             credentials,
             passkeys,
-            challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
+            redeemed_challenges: RedeemedChallenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
             devices: Devices { loopback: self.insecure_loopback, lifetime: self.login_limits.device_lifetime },

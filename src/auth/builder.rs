@@ -7,7 +7,7 @@ use crate::tokens::Tokens;
 use crate::{
     auth::{
         http::bodies::BodyLimits, pages::custom::Pages, passkeys::Passkeys, service::AuthService,
-        state::authenticators::Totp,
+        state::enrolled_codes::Totp,
     },
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
@@ -176,6 +176,9 @@ impl AuthServiceBuilder {
     }
 
     /// Lets users sign in with passkeys. See [`Passkeys`].
+    ///
+    /// Users add passkeys on the account page, which exists only with [`first_party`](Self::first_party). A service without it
+    /// accepts those that were added at another service on the same store.
     pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
         self.passkeys = Some(passkeys);
         self
@@ -194,6 +197,10 @@ impl AuthServiceBuilder {
     }
 
     /// Lets users enrol authenticator apps and recovery codes, and use them after another step. Off by default.
+    ///
+    /// Users need two other factors for that, such as a password and a verified contact. They enrol on the account
+    /// page, which exists only with [`first_party`](Self::first_party). A service without it accepts what was enrolled at another
+    /// service on the same store.
     pub fn totp(mut self, totp: Totp) -> Self {
         self.totp = Some(totp);
         self

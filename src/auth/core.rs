@@ -23,9 +23,9 @@ use crate::{
         pages::custom::Pages,
         passkeys::PasskeyRules,
         state::{
-            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
-            guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
-            unverified::UnverifiedWork,
+            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices,
+            enrolled_codes::EnrolledCodes, guard::Guard, journal::LoginJournal, key, logins::Logins,
+            pushed::PushedRequests, unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
@@ -76,11 +76,11 @@ pub(crate) struct Core {
     pub(crate) credentials: CredentialTable,
     /// Set if users can sign in with passkeys.
     pub(crate) passkeys: Option<PasskeyRules>,
-    pub(crate) authenticators: Authenticators,
+    pub(crate) enrolled_codes: EnrolledCodes,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,
-    pub(crate) challenges: Challenges,
+    pub(crate) redeemed_challenges: RedeemedChallenges,
     pub(crate) pushed: PushedRequests,
     pub(crate) guard: Guard,
     pub(crate) journal: LoginJournal,
@@ -158,7 +158,7 @@ impl Core {
 
     /// Returns the methods that users of this tenant can use here.
     pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
-        let (passkeys, totp) = (self.passkeys.is_some(), self.authenticators.has_totp());
+        let (passkeys, totp) = (self.passkeys.is_some(), self.enrolled_codes.has_totp());
         let enabled = enabled(&self.queue, self.without_passwords, passkeys, totp);
         if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
     }

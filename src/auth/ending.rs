@@ -1,6 +1,13 @@
 //! How an application or an operator ends sessions, and everything issued from them.
 
-use crate::{auth::service::AuthService, session::UserId, store::StoreError, tenant::Tenant, util::handle::Handle};
+use crate::{
+    auth::{service::AuthService, state::journal::EventSource},
+    event::EventKind,
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+    util::handle::Handle,
+};
 
 impl AuthService {
     /// Ends a session by its id, with the refresh and access tokens issued from it. Returns whether it was live.
@@ -23,15 +30,21 @@ impl AuthService {
         self.0.sessions.end_user(tenant, user).await
     }
 
-    /// Deletes everything that this service keeps of a user: passkeys, authenticator apps, recovery codes, linked accounts
-    /// at other identity providers, and all that [`end_user`](Self::end_user) ends. Returns how many sessions there were.
+    /// Deletes the credentials of a user, and ends everything that [`end_user`](Self::end_user) ends. Credentials are passkeys,
+    /// authenticator apps, recovery codes, and linked accounts at other identity providers. Returns how many sessions there
+    /// were.
+    ///
+    /// Ended logins and counts expire by themselves within a day. A generation number stays, without which old sessions
+    /// could count again. The account itself is yours to delete.
     ///
     /// Disable or delete the account first, so that the user can't sign in and enrol something in between. A credential
     /// that a session or a login adds at the same time is removed again. If the call fails, repeat it: it continues where
-    /// it stopped.
+    /// it stopped. The sessions are then ended already, so it returns 0.
     pub async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         let ended = self.end_user(tenant, user).await?;
         self.0.credentials.forget(tenant, user).await?;
+        let keyed = self.0.keyed().await?;
+        self.0.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
         Ok(ended)
     }
 

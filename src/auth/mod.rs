@@ -85,7 +85,8 @@
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
 //!   [visit to a provider](crate::sso#fresh-sign-ins) that still knew the user. Other calls get 403 `fresh_login_required`. Its
 //!   `login_url` leads to a sign-in that is enough, and back to the page.
-//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it.
+//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Codes of
+//!   apps and recovery codes are second steps, so users with one factor can't enrol them: 403 `second_factor_required`.
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
 //!   to which codes can be sent.
@@ -101,7 +102,7 @@
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
-//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
+//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey and the `challenge` of its options, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
 //! | `GET /authentication/status` | returns the state of the login |
 //! | `GET /authentication/choices` | after a proved step: returns what the user can use next, with masked contacts and their `contact_id`s |
@@ -230,7 +231,7 @@
 //!
 //! With [`totp`](AuthServiceBuilder::totp), users can enrol an authenticator app (`totp`, RFC 6238) and ten recovery codes
 //! (`recovery_code`). Both are of one kind and are never the first step, so they appear only among the choices after a
-//! step. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
+//! step. Users need two factors to enrol them. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
 //! was enrolled: a stolen password that is used to enrol an app is still one step.
 //!
 //! [`build`](AuthServiceBuilder::build) refuses policies that no
@@ -285,6 +286,10 @@
 //! | codes for a trusted browser and address; to its receivers | as for name and address; as for other receivers |
 //! | failures from one address | 60 a minute; then no login starts there either |
 //! | an authorization code | 60 seconds |
+//! | a challenge for a passkey | 5 minutes |
+//! | a trip to another identity provider | 10 minutes |
+//! | what proves a change of credentials | 5 minutes |
+//! | credentials of a user | 20 passkeys, 10 links |
 //! | a form at `/authorize` | 16 KiB |
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
 //! | `return_to`; `state`; `nonce`; `claims` | 2 KiB; 4 KiB; 512 bytes; 4 KiB |
@@ -329,7 +334,7 @@
 //! |---|---|
 //! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; for tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
 //! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `invalid_assertion`, `sso_failed`, `login_required`, `interaction_required`; `invalid_client` for a client secret; for tokens `invalid_token` |
-//! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `fresh_login_required`, `insufficient_scope` |
+//! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `fresh_login_required`, `second_factor_required`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
 //! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `step_required`, `session_failed`, `last_sign_in_method` |
 //! | 413, 415 | `content_too_large`, `unsupported_media_type` |
@@ -376,6 +381,6 @@ pub use self::{
     pages::custom::Pages,
     passkeys::Passkeys,
     service::{AuthFuture, AuthService},
-    state::authenticators::Totp,
+    state::enrolled_codes::Totp,
 };
 pub use crate::login::LoginLimits;

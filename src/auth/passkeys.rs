@@ -9,7 +9,7 @@ use crate::{
     login::PasskeyChallenge,
     tenant::Tenant,
     util::error::ConfigError,
-    webauthn::{AttestationPolicy, BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},
+    webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},
 };
 
 /// Lets users sign in with passkeys, for [`AuthServiceBuilder::passkeys`](crate::AuthServiceBuilder::passkeys).
@@ -31,7 +31,6 @@ pub struct Passkeys {
     counter: CounterPolicy,
     user_verification: UserVerification,
     backup: BackupPolicy,
-    attestation: AttestationPolicy,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +49,6 @@ impl Passkeys {
             counter: CounterPolicy::default(),
             user_verification: UserVerification::default(),
             backup: BackupPolicy::default(),
-            attestation: AttestationPolicy::default(),
         }
     }
 
@@ -99,12 +97,6 @@ impl Passkeys {
         self
     }
 
-    /// Sets which attestations are accepted. Defaults to [`AttestationPolicy::AcceptUnverified`].
-    pub fn attestation(mut self, attestation: AttestationPolicy) -> Self {
-        self.attestation = attestation;
-        self
-    }
-
     /// Checks the settings.
     pub(super) fn build(&self, issuer: &Issuer) -> Result<PasskeyRules, ConfigError> {
         let tenants = self.tenants.iter().map(|(tenant, domain)| Ok((tenant.clone(), self.party(domain, issuer)?)));
@@ -119,8 +111,7 @@ impl Passkeys {
             .name(self.name.as_ref().unwrap_or(&domain.id))
             .counter(self.counter)
             .user_verification(self.user_verification)
-            .backup(self.backup)
-            .attestation(self.attestation);
+            .backup(self.backup);
         if domain.origins.is_empty() {
             return party.origin(issuer.origin());
         }
@@ -137,7 +128,7 @@ pub(crate) struct PasskeyRules {
 
 /// The challenges that a browser can sign to prove the next step.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Challenges {
+pub(crate) struct PasskeyOptions {
     passkey: RequestOptions,
 }
 
@@ -154,8 +145,8 @@ impl PasskeyRules {
     }
 
     /// Returns the options for a challenge. They are the same for every user.
-    pub(crate) fn challenges(&self, tenant: &Tenant, steps: usize, challenge: &[u8]) -> Challenges {
+    pub(crate) fn login_options(&self, tenant: &Tenant, steps: usize, challenge: &[u8]) -> PasskeyOptions {
         let party = self.of_login(tenant, steps);
-        Challenges { passkey: party.request_options(challenge, &[], PasskeyChallenge::LIFETIME) }
+        PasskeyOptions { passkey: party.request_options(challenge, &[], PasskeyChallenge::LIFETIME) }
     }
 }

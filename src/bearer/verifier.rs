@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    jose::{KeySet, jws::Unverified},
+    jose::{
+        KeySet,
+        jws::{ClaimsError, Unverified},
+    },
     store::{AnyStore, BoxFuture},
     util::{
         clock::{Clock, SystemClock, UnixTime},
@@ -177,12 +180,14 @@ impl Verifier {
         let unverified = Unverified::parse_any(token).filter(|token| rules.profile.accepts_type(token));
         let Some(unverified) = unverified else { return SignatureCheck::Bad };
         match unverified.claims_with(keys, rules.profile.algorithms()) {
-            Some(claims) => {
+            Ok(claims) => {
                 let good = rules.profile.read(token, claims).and_then(|claims| rules.read(claims, source));
                 good.map_or(SignatureCheck::Bad, SignatureCheck::Good)
             }
-            None if unverified.kid().is_some_and(|kid| !keys.names(kid)) => SignatureCheck::UnknownKey,
-            None => SignatureCheck::Bad,
+            Err(ClaimsError::Signature) if unverified.kid().is_some_and(|kid| !keys.names(kid)) => {
+                SignatureCheck::UnknownKey
+            }
+            Err(_) => SignatureCheck::Bad,
         }
     }
 

@@ -137,12 +137,9 @@ fn passkey(number: usize) -> Passkey {
     Passkey {
         id: key_id(number),
         public_key: vec![1, 2, 3],
-        algorithm: -7,
         sign_count: 0,
         backup_eligible: true,
         backed_up: true,
-        user_verified: true,
-        transports: vec!["internal".to_owned()],
         name: "phone".to_owned(),
         created_at: 1,
         last_used_at: None,

@@ -8,12 +8,13 @@ use zeroize::Zeroizing;
 pub(crate) const RECOVERY_CODES: usize = 10;
 /// Letters and digits that are not confused with each other, as in Crockford's base32.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// The letters of a code: 60 bits. Guessing is hopeless even with a copy of the store that contains the key of the digests.
-const LEN: usize = 12;
+/// The letters of a code: 80 bits. A copy of the store can contain the key of the digests, and then guessing costs one hash for
+/// each try.
+const LEN: usize = 16;
 /// The letters that are shown together.
 const GROUP: usize = 4;
 
-/// A recovery code, in the form that is hashed: twelve letters.
+/// A recovery code, in the form that is hashed: 16 letters.
 pub(crate) struct RecoveryCode(Zeroizing<String>);
 
 impl RecoveryCode {
@@ -44,7 +45,7 @@ impl RecoveryCode {
         is_code.then_some(Self(code))
     }
 
-    /// Returns the code as the user sees it: three groups of four letters.
+    /// Returns the code as the user sees it: four groups of four letters.
     pub(crate) fn shown(&self) -> String {
         let mut shown = String::with_capacity(LEN + LEN / GROUP);
         for (place, letter) in self.0.chars().enumerate() {
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(letters.len(), 33, "all letters and the hyphen");
         for code in &codes {
             let shown = code.shown();
-            assert_eq!(shown.len(), 14);
+            assert_eq!(shown.len(), 19);
             let look_alike = shown.replace('0', "O").replace('1', "l");
             for typed in [&shown, &shown.to_uppercase(), &shown.replace('-', ""), &shown.replace('-', " "), &look_alike]
             {
@@ -91,11 +92,12 @@ mod tests {
         }
         for bad in [
             "",
-            "abcd-efgh-jkm",
-            "abcd-efgh-jkmnp",
-            "abcd-efgh-jkmu",
-            "abcd_efgh_jkmn",
-            "äbcd-efgh-jkm",
+            "abcd-efgh-jkmn",
+            "abcd-efgh-jkmn-pqr",
+            "abcd-efgh-jkmn-pqrst",
+            "abcd-efgh-jkmn-pqru",
+            "abcd_efgh_jkmn_pqrs",
+            "äbcd-efgh-jkmn-pqr",
             &" ".repeat(100),
         ] {
             assert!(RecoveryCode::parse(bad).is_none(), "{bad:?}");

@@ -8,6 +8,7 @@ use crate::{
     policy::Method,
     store::seal::Sealed,
     util::{handle::Handle, secret::Digest},
+    webauthn::{AssertionVerdict, RegistrationVerdict, StoredCredential},
 };
 
 /// The maximum number of passkeys of a user.
@@ -48,14 +49,9 @@ pub(crate) struct Passkey {
     /// As a COSE key.
     #[serde(with = "base64url")]
     pub(crate) public_key: Vec<u8>,
-    /// The number of the algorithm in COSE.
-    pub(crate) algorithm: i32,
     pub(crate) sign_count: u32,
     pub(crate) backup_eligible: bool,
     pub(crate) backed_up: bool,
-    /// Whether the authenticator verified the user at the enrolment.
-    pub(crate) user_verified: bool,
-    pub(crate) transports: Vec<String>,
     pub(crate) name: String,
     pub(crate) created_at: u64,
     pub(crate) last_used_at: Option<u64>,
@@ -217,6 +213,39 @@ impl CredentialId<'_> {
 }
 
 impl Passkey {
+    /// Creates the row of a passkey that was just registered.
+    pub(crate) fn new(verdict: RegistrationVerdict, name: &str, created_at: u64, strength: u8) -> Self {
+        Self {
+            id: verdict.id,
+            public_key: verdict.public_key,
+            sign_count: verdict.sign_count,
+            backup_eligible: verdict.backup_eligible,
+            backed_up: verdict.backed_up,
+            name: name.to_owned(),
+            created_at,
+            last_used_at: None,
+            strength,
+        }
+    }
+
+    /// Returns what the verifier needs to know. `user_handle` is the one of its user.
+    pub(crate) fn stored(&self, user_handle: &[u8]) -> StoredCredential {
+        StoredCredential {
+            id: self.id.clone(),
+            user_handle: user_handle.to_vec(),
+            public_key: self.public_key.clone(),
+            sign_count: self.sign_count,
+            backup_eligible: self.backup_eligible,
+            backed_up: self.backed_up,
+        }
+    }
+
+    /// Keeps what a use has changed.
+    pub(crate) fn apply(&mut self, verdict: &AssertionVerdict, now: u64) {
+        (self.sign_count, self.backed_up) = (verdict.sign_count, verdict.backed_up);
+        self.last_used_at = Some(now);
+    }
+
     pub(super) fn id(&self) -> CredentialId<'_> {
         CredentialId::Passkey(&self.id)
     }

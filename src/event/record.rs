@@ -85,6 +85,8 @@ pub enum EventKind {
     CredentialRemoved,
     /// A user renamed a passkey.
     CredentialRenamed,
+    /// The application deleted all credentials of a user, and ended everything that the user had begun.
+    UserForgotten,
     /// A request came out of order, or with other parameters than the login started with.
     SequenceFailed,
     /// A request came from a page of a foreign origin.
@@ -144,6 +146,7 @@ impl EventKind {
         Self::CredentialAdded,
         Self::CredentialRemoved,
         Self::CredentialRenamed,
+        Self::UserForgotten,
         Self::SequenceFailed,
         Self::ForeignOrigin,
         Self::CredentialUnknown,
@@ -193,6 +196,7 @@ impl EventKind {
             Self::CredentialAdded => "authn_credential_added",
             Self::CredentialRemoved => "authn_credential_removed",
             Self::CredentialRenamed => "authn_credential_renamed",
+            Self::UserForgotten => "authn_user_forgotten",
             Self::SequenceFailed => "sequence_fail",
             Self::ForeignOrigin => "malicious_csrf",
             Self::CredentialUnknown => "credential_unknown",

@@ -36,6 +36,15 @@ pub(crate) struct Unverified<'t> {
     signature: Vec<u8>,
 }
 
+/// Why the claims of a token can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimsError {
+    /// None of the keys has signed the token.
+    Signature,
+    /// A key has signed the token, but its claims are malformed.
+    Malformed,
+}
+
 /// Signs a token with these claims.
 #[cfg(any(feature = "tokens", feature = "sso"))]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
@@ -90,17 +99,23 @@ impl<'t> Unverified<'t> {
     /// Returns the claims if one of these keys has signed them with a common algorithm.
     #[cfg(feature = "tokens")]
     pub(crate) fn claims<T: DeserializeOwned>(&self, keys: &KeySet) -> Option<T> {
-        self.claims_with(keys, &[])
+        self.claims_with(keys, &[]).ok()
     }
 
     /// Returns the claims if one of these keys has signed them with a common algorithm or one of these.
     ///
     /// The key determines the algorithm; `alg` and `kid` only select keys. Only an RSA key whose set names no
     /// algorithm can have two. The claims are not parsed before the signature is verified.
-    pub(crate) fn claims_with<T: DeserializeOwned>(&self, keys: &KeySet, more: &[JwsAlgorithm]) -> Option<T> {
-        let algorithm = self.algorithm(more)?;
-        let is_signed = keys.verifies(self.kid(), algorithm, self.signed.as_bytes(), &self.signature);
-        is_signed.then(|| self.read())?
+    pub(crate) fn claims_with<T: DeserializeOwned>(
+        &self,
+        keys: &KeySet,
+        more: &[JwsAlgorithm],
+    ) -> Result<T, ClaimsError> {
+        let algorithm = self.algorithm(more).ok_or(ClaimsError::Signature)?;
+        if !keys.verifies(self.kid(), algorithm, self.signed.as_bytes(), &self.signature) {
+            return Err(ClaimsError::Signature);
+        }
+        self.read().ok_or(ClaimsError::Malformed)
     }
 
     /// Returns the key contained in the token, if it is accepted from strangers.

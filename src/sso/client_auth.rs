@@ -27,7 +27,7 @@ pub(super) enum ClientAuth {
     /// `client_secret_post`.
     Post(ClientSecret),
     /// `private_key_jwt`.
-    PrivateKey { signer: Box<Signer>, audience: Option<String> },
+    PrivateKey(Box<Signer>),
 }
 
 /// The authentication of one request: form fields, and a header.
@@ -58,11 +58,11 @@ impl ClientAuth {
             Some(kid) => signer.named(kid),
             None => signer,
         };
-        Ok(Self::PrivateKey { signer: Box::new(signer), audience: None })
+        Ok(Self::PrivateKey(Box::new(signer)))
     }
 
-    /// Returns the authentication of a request to the token endpoint of this issuer.
-    pub(super) fn credentials(&self, client_id: &str, issuer: &str, now: UnixTime) -> Result<Credentials, SsoError> {
+    /// Returns the authentication of a request to the token endpoint. Assertions are for this audience.
+    pub(super) fn credentials(&self, client_id: &str, audience: &str, now: UnixTime) -> Result<Credentials, SsoError> {
         let id = || ("client_id", Zeroizing::new(client_id.to_owned()));
         let field = |secret: &ClientSecret| Zeroizing::new(secret.expose().to_owned());
         match self {
@@ -75,12 +75,12 @@ impl ClientAuth {
             Self::Post(secret) => {
                 Ok(Credentials { fields: vec![id(), ("client_secret", field(secret))], header: None })
             }
-            Self::PrivateKey { signer, audience } => {
+            Self::PrivateKey(signer) => {
                 let iat = now.as_secs();
                 let claims = ClientAssertion {
                     iss: client_id,
                     sub: client_id,
-                    aud: audience.as_deref().unwrap_or(issuer),
+                    aud: audience,
                     iat,
                     exp: iat.saturating_add(ASSERTION_LIFETIME),
                     jti: Handle::random().to_string(),
@@ -100,7 +100,7 @@ impl fmt::Debug for ClientAuth {
             Self::None => "none",
             Self::Basic(_) => "client_secret_basic",
             Self::Post(_) => "client_secret_post",
-            Self::PrivateKey { .. } => "private_key_jwt",
+            Self::PrivateKey(_) => "private_key_jwt",
         })
     }
 }

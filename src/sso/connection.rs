@@ -36,6 +36,37 @@ pub struct SsoConnection {
 }
 
 /// Names the account of a provider's user who has none yet.
+///
+/// This one creates an account for everyone. Its id is made from the subject, which never changes:
+///
+/// ```
+/// use tollgate::{
+///     Identifier, NewUser, StoredUsers, Tenant, UserId, Users,
+///     sso::{CreateAccount, ProviderUser},
+///     user::EmailAddress,
+/// };
+///
+/// struct NewAccounts(StoredUsers);
+///
+/// impl CreateAccount for NewAccounts {
+///     type Error = Box<dyn std::error::Error + Send + Sync>;
+///
+///     async fn account(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, Self::Error> {
+///         let id = UserId::parse(format!("google-{}", user.subject()))?;
+///         if self.0.by_id(tenant, &id).await?.is_some() {
+///             return Ok(Some(id));
+///         }
+///         let Some(email) = user.email().filter(|_| user.email_verified()) else { return Ok(None) };
+///         let identifier = Identifier::parse(email)?;
+///         // an address is no proof: the owner of that account signs in to it by another method
+///         if self.0.find(tenant, &identifier).await?.is_some() {
+///             return Ok(None);
+///         }
+///         self.0.create(tenant, NewUser::new(id.clone(), identifier).contact(EmailAddress::parse(email)?)).await?;
+///         Ok(Some(id))
+///     }
+/// }
+/// ```
 pub trait CreateAccount: Send + Sync + 'static {
     /// The error of a failed call. The login stays open, and the user can try again.
     type Error: Into<Box<dyn std::error::Error + Send + Sync>>;
@@ -48,6 +79,8 @@ pub trait CreateAccount: Send + Sync + 'static {
     ///
     /// Do not pick an existing account by its e-mail address alone: everyone who can write that address at the provider would
     /// get into it.
+    ///
+    /// The call may take 15 seconds. Then it is dropped, and counts as failed.
     fn account(
         &self,
         tenant: &Tenant,
@@ -68,7 +101,7 @@ impl SsoConnection {
         }
     }
 
-    /// Sets the name that users see. Defaults to the name of the provider on the wire.
+    /// Sets the name that users see. Defaults to the name given to [`AuthServiceBuilder::sso`](crate::AuthServiceBuilder::sso).
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.chars().filter(|char| !char.is_control()).take(LONGEST_LABEL).collect());
         self
@@ -77,6 +110,9 @@ impl SsoConnection {
     /// Trusts the provider for e-mail addresses of this domain, without its subdomains. A user who has already proved a
     /// step of the same login is then linked to their account if the provider vouches for an address that is a verified
     /// contact of the account.
+    ///
+    /// This happens only in a login of two steps or more: set a policy, or link to `/sign-in?steps=2`. With one-step logins,
+    /// use [`create_account`](Self::create_account).
     ///
     /// Use it only for a domain whose mailboxes the provider manages itself, such as your company's.
     ///
@@ -115,7 +151,7 @@ impl SsoConnection {
     /// Offers the provider to users of this tenant only. Can be called several times. Defaults to all tenants.
     ///
     /// Providers of different tenants need different names.
-    pub fn tenant(mut self, tenant: &Tenant) -> Self {
+    pub fn only_tenant(mut self, tenant: &Tenant) -> Self {
         self.tenants.push(tenant.clone());
         self
     }

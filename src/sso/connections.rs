@@ -74,7 +74,7 @@ mod tests {
     fn providers_have_plain_names_and_each_name_belongs_to_one_provider() {
         let (acme, globex) = (Tenant::parse("acme").unwrap(), Tenant::parse("globex").unwrap());
         let add = |all: SsoConnections, name: &str, tenants: &[&Tenant]| {
-            all.with(name, tenants.iter().fold(SsoConnection::new(Nobody), |own, tenant| own.tenant(tenant)))
+            all.with(name, tenants.iter().fold(SsoConnection::new(Nobody), |own, tenant| own.only_tenant(tenant)))
         };
         let all = || add(add(SsoConnections::default(), "a", &[&acme]), "b-1_", &[]);
         assert_eq!(all().check(), Ok(()));

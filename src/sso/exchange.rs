@@ -13,11 +13,12 @@ use crate::{
         outgoing::{Failure, Outgoing},
     },
     sso::provider::SsoError,
-    util::{form, json},
+    util::{error::ConfigError, form, json},
 };
 
 /// The maximum length of a response in bytes.
 const MOST_BYTES: usize = 256 * 1024;
+const LONGEST_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Sends requests to a provider. Follows no redirects.
 #[derive(Clone)]
@@ -28,6 +29,21 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
+    /// Trusts the public certificate authorities, and waits at most 5 seconds for a response.
+    pub(super) fn new() -> Result<Self, ConfigError> {
+        Ok(Self { client: Outgoing::new()?, deadline: Duration::from_secs(5) })
+    }
+
+    /// Sets how long to wait for a response: at most 10 seconds.
+    pub(super) fn set_deadline(&mut self, deadline: Duration) -> Result<(), ConfigError> {
+        if deadline.is_zero() || deadline > LONGEST_DEADLINE {
+            let given = format_args!("{deadline:?}");
+            return Err(ConfigError::new("provider timeout", given, "must be greater than zero and at most 10 s"));
+        }
+        self.deadline = deadline;
+        Ok(())
+    }
+
     /// Posts a form. The response must be a JSON object.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,

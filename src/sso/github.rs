@@ -82,8 +82,28 @@ impl GitHub {
             api: api.to_owned(),
             client_id: client_id.to_owned(),
             secret,
-            exchange: Exchange { client: Outgoing::new()?, deadline: Duration::from_secs(5) },
+            exchange: Exchange::new()?,
         })
+    }
+
+    /// Sets the timeout of each request to GitHub. Defaults to 5 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `timeout` is zero or longer than 10 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+        self.exchange.set_deadline(timeout)?;
+        Ok(self)
+    }
+
+    /// Trusts the certificate authorities in this PEM instead of the public ones. A server of your own may need this.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the PEM contains no certificate or an invalid one.
+    pub fn root_pem(mut self, pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
+        self.exchange.client = Outgoing::trusting(pem.as_ref())?;
+        Ok(self)
     }
 
     fn api(&self, path: &str) -> Result<Uri, SsoError> {

@@ -7,7 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     bearer::Audience,
-    jose::{JwsAlgorithm, KeySet, date, jws::Unverified},
+    jose::{
+        JwsAlgorithm, KeySet, date,
+        jws::{ClaimsError, Unverified},
+    },
     sso::{provider::SsoError, user::ProviderUser},
     util::{clock::UnixTime, error::ConfigError},
 };
@@ -41,6 +44,8 @@ pub(super) struct IdTokenRules {
     pub(super) acr: Vec<String>,
     /// All of these are required.
     pub(super) amr: Vec<String>,
+    /// Claims that must have these values.
+    pub(super) claims: Vec<(String, String)>,
 }
 
 /// The result of a check with one set of keys.
@@ -90,6 +95,10 @@ pub(super) struct ProfileClaims {
 }
 
 impl ProfileClaims {
+    fn has(&self, (name, value): &(String, String)) -> bool {
+        self.more.get(name).and_then(Value::as_str) == Some(value)
+    }
+
     pub(super) fn of(self, user: ProviderUser, may_vouch: bool) -> ProviderUser {
         let user = user.with_claims(self.more);
         let user = match self.email {
@@ -164,10 +173,13 @@ impl IdTokenRules {
         if unverified.has_type() && !unverified.is_type("JWT") {
             return bad("the ID token has another type");
         }
-        let signed: Option<IdTokenClaims> = unverified.claims_with(keys, &[JwsAlgorithm::Es384, JwsAlgorithm::Ps256]);
-        let Some(claims) = signed else {
-            let is_known = unverified.kid().is_some_and(|kid| keys.names(kid));
-            return if is_known { bad("the ID token has a wrong signature") } else { IdTokenCheck::UnknownKey };
+        let claims: IdTokenClaims = match unverified.claims_with(keys, &[JwsAlgorithm::Es384, JwsAlgorithm::Ps256]) {
+            Ok(claims) => claims,
+            Err(ClaimsError::Malformed) => return bad("the claims of the ID token are malformed"),
+            Err(ClaimsError::Signature) if unverified.kid().is_some_and(|kid| keys.names(kid)) => {
+                return bad("the ID token has a wrong signature");
+            }
+            Err(ClaimsError::Signature) => return IdTokenCheck::UnknownKey,
         };
         match self.wrong(&claims, (nonce, issuer), now) {
             Some(reason) => bad(reason),
@@ -214,6 +226,7 @@ impl IdTokenRules {
             (self.max_age.is_some_and(is_old), "the user signed in at the provider too long ago"),
             (!self.acr.is_empty() && !has_acr, "the user signed in at the provider at another level"),
             (!self.amr.iter().all(|method| claims.amr.contains(method)), "the user lacks a method at the provider"),
+            (!self.claims.iter().all(|claim| claims.profile.has(claim)), "the ID token lacks a required claim"),
         ]
         .into_iter()
         .find_map(|(is_wrong, reason)| is_wrong.then_some(reason))
@@ -253,6 +266,7 @@ mod tests {
             max_age: None,
             acr: Vec::new(),
             amr: Vec::new(),
+            claims: Vec::new(),
         }
     }
 
@@ -285,6 +299,20 @@ mod tests {
             let token = jws::sign(&signer, "JWT", &claims(&more)).unwrap();
             let checked = rules().check(&token, &keys, ("n", None), UnixTime::from_secs(NOW));
             assert_eq!(is_good(&checked), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn signed_claims_that_are_malformed_are_reported_as_such_and_need_no_other_keys() {
+        let (signer, named) = keys();
+        let mut jwk = signer.public().jwk();
+        jwk.kid = None;
+        let unnamed = KeySet::parse(json!({ "keys": [jwk] }).to_string().as_bytes()).unwrap();
+        let token = jws::sign(&signer, "JWT", &claims(&json!({ "amr": "pwd" }))).unwrap();
+        for keys in [named, unnamed] {
+            let checked = rules().check(&token, &keys, ("n", None), UnixTime::from_secs(NOW));
+            let IdTokenCheck::Bad(error) = checked else { panic!("it is not bad") };
+            assert_eq!(error.to_string(), "the claims of the ID token are malformed");
         }
     }
 

@@ -6,15 +6,26 @@
 //!
 //! ```no_run
 //! use tollgate::{
-//!     AuthService, ClientIp,
+//!     AuthService, ClientIp, StoredUsers, Tenant,
 //!     sso::{ClientSecret, OidcProvider, SsoConnection},
-//!     store::Memory,
+//!     store::{AnyStore, Memory},
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let google = OidcProvider::new("https://accounts.google.com", "client-id")?.secret(ClientSecret::from_env("GOOGLE")?);
+//! let store = AnyStore::from(Memory::new());
+//! let google = OidcProvider::new("https://accounts.google.com", "client-id")?
+//!     .secret(ClientSecret::from_env("GOOGLE_CLIENT_SECRET")?)
+//!     .parameter("hd", "example.com")?                // suggests the accounts of this organization
+//!     .require_claim("hd", "example.com");            // admits no others
 //! let google = SsoConnection::new(google).label("Google").trust_email_domain("example.com")?;
-//! let service = AuthService::builder("https://auth.example.com", Memory::new()).sso("google", google);
+//!
+//! let service = AuthService::builder("https://auth.example.com", store.clone())
+//!     .users(StoredUsers::new(store))
+//!     .first_party(Tenant::parse("acme")?)
+//!     .client_ip(ClientIp::peer())
+//!     .sso("google", google)
+//!     .build()?;
+//! # let _ = service;
 //! # Ok(()) }
 //! ```
 //!
@@ -29,7 +40,8 @@
 //!
 //! - The user has already proved a step of the same login, the provider vouches for the user's e-mail address, the address
 //!   is a verified contact of the account, and the operator trusts the provider for its domain
-//!   ([`SsoConnection::trust_email_domain`]).
+//!   ([`SsoConnection::trust_email_domain`]). That takes a login of two steps: set a policy, or link to `/sign-in?steps=2`. With
+//!   one-step logins, use the hook.
 //! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]). It can't link again
 //!   what the user has unlinked.
 //!

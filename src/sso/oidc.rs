@@ -31,8 +31,7 @@ use crate::{
 /// How long known keys and endpoints are used while the provider's metadata can't be read.
 const OUTAGE: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_SKEW: Duration = Duration::from_secs(300);
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The parameters of a request that the provider itself sets.
+/// The parameters of a request that this service sets, and `request`, which could contradict them.
 const OWN_PARAMETERS: [&str; 12] = [
     "response_type",
     "response_mode",
@@ -62,6 +61,8 @@ pub struct OidcProvider {
     described: DescribedIssuer,
     rules: IdTokenRules,
     auth: ClientAuth,
+    /// Defaults to the issuer.
+    assertion_audience: Option<String>,
     scope: String,
     parameters: Vec<(String, String)>,
     has_userinfo: bool,
@@ -105,12 +106,14 @@ impl OidcProvider {
                 max_age: None,
                 acr: Vec::new(),
                 amr: Vec::new(),
+                claims: Vec::new(),
             },
             auth: ClientAuth::None,
+            assertion_audience: None,
             scope: "openid email profile".to_owned(),
             parameters: Vec::new(),
             has_userinfo: false,
-            exchange: Exchange { client: Outgoing::new()?, deadline: Duration::from_secs(5) },
+            exchange: Exchange::new()?,
             clock: Arc::new(SystemClock::new()),
             remote: OnceLock::new(),
         })
@@ -142,9 +145,7 @@ impl OidcProvider {
     /// Sets the audience of the assertions, for providers that want the URL of their token endpoint there. Has no effect
     /// without a private key.
     pub fn assertion_audience(mut self, audience: &str) -> Self {
-        if let ClientAuth::PrivateKey { audience: own, .. } = &mut self.auth {
-            *own = Some(audience.to_owned());
-        }
+        self.assertion_audience = Some(audience.to_owned());
         self
     }
 
@@ -159,12 +160,15 @@ impl OidcProvider {
     /// Adds a parameter to the requests, such as `hd` or `prompt`. If the user must sign in anew, `prompt` is `login`
     /// instead.
     ///
+    /// A parameter does not restrict who can sign in, because users can edit the URL. Check the claim as well: see
+    /// [`require_claim`](Self::require_claim).
+    ///
     /// # Errors
     ///
-    /// Returns an error if every request has this parameter already.
+    /// Returns an error if this service sets the parameter itself, and for `request`.
     pub fn parameter(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
         if OWN_PARAMETERS.contains(&name) {
-            return Err(ConfigError::new("parameter of a provider", name, "is set by the service"));
+            return Err(ConfigError::new("parameter of a provider", name, "can't be set here"));
         }
         self.parameters.push((name.to_owned(), value.to_owned()));
         Ok(self)
@@ -218,6 +222,14 @@ impl OidcProvider {
         self
     }
 
+    /// Refuses users whose ID token does not have this text as this claim, such as `hd` for the organization of a Google
+    /// account. Can be called several times. Claims that have a setting or a check of their own, such as `sub`, `acr` and
+    /// `email`, never match.
+    pub fn require_claim(mut self, name: &str, value: &str) -> Self {
+        self.rules.claims.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Sets how far the provider's clock may differ. Defaults to 60 seconds.
     ///
     /// # Errors
@@ -237,11 +249,7 @@ impl OidcProvider {
     ///
     /// Returns an error if `timeout` is zero or longer than 10 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
-            let given = format_args!("{timeout:?}");
-            return Err(ConfigError::new("provider timeout", given, "must be greater than zero and at most 10 s"));
-        }
-        self.exchange.deadline = timeout;
+        self.exchange.set_deadline(timeout)?;
         Ok(self)
     }
 
@@ -356,7 +364,8 @@ impl SsoProvider for OidcProvider {
         let code = callback.code()?;
         let url = endpoints.token.as_ref().ok_or(UNUSABLE)?;
         let now = self.clock.unix(self.clock.now());
-        let credentials = self.auth.credentials(&self.rules.client_id, &self.issuer, now)?;
+        let audience = self.assertion_audience.as_ref().unwrap_or(&self.issuer);
+        let credentials = self.auth.credentials(&self.rules.client_id, audience, now)?;
         let mut fields = vec![
             ("grant_type", "authorization_code"),
             ("code", code),

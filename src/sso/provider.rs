@@ -14,8 +14,8 @@ const LONGEST_CODE: usize = 4096;
 /// An identity provider that signs users in by the authorization code flow of OAuth 2.
 ///
 /// The login service creates and checks `state`, remembers which login a user left for the provider, and hands over the
-/// parameters with which the user comes back. Both methods may take time. They get 15 seconds together with everything
-/// that they fetch.
+/// parameters with which the user comes back. Both methods may take time: 15 seconds for
+/// each call, with everything that it fetches.
 ///
 /// [`GitHub`](super::GitHub) is an example without ID tokens.
 pub trait SsoProvider: Send + Sync + 'static {

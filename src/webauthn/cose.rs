@@ -91,7 +91,7 @@ impl CredentialKey {
 }
 
 /// Returns the identifier of an algorithm in the registry of COSE.
-pub(crate) const fn identifier(algorithm: Algorithm) -> i32 {
+pub(super) const fn identifier(algorithm: Algorithm) -> i32 {
     match algorithm {
         Algorithm::Es256 => -7,
         Algorithm::EdDsa => -8,

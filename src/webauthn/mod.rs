@@ -61,6 +61,8 @@ mod registration;
 mod relying_party;
 mod response;
 
+#[cfg(feature = "login")]
+pub(crate) use self::response::decode;
 pub use self::{
     assertion::{AssertionRequest, AssertionVerdict},
     attestation::Attestation,
@@ -72,5 +74,3 @@ pub use self::{
     relying_party::RelyingParty,
     response::{AssertionResponse, RegistrationResponse},
 };
-#[cfg(feature = "login")]
-pub(crate) use self::{cose::identifier as algorithm_number, response::decode};

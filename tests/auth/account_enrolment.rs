@@ -23,6 +23,9 @@ use crate::{
 /// The calls that change how a user signs in.
 const CHANGES: [&str; 5] = ["totp/begin", "totp", "totp/delete", "recovery-codes", "links/delete"];
 
+/// The secret of `enrolled::app` as an app shows it.
+const SECRET: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+
 async fn refused(browser: &mut Browser, path: &str, steps: usize) {
     let answer = call(browser, path, json!({ "id": "x", "code": "123456" })).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "fresh_login_required"), "{path}");
@@ -202,20 +205,18 @@ async fn c117_a_credential_enrolled_with_one_factor_never_satisfies_a_policy_of_
     // somebody has the only factor of this account, the password
     let mut thief = sign_in(&world, LONE, &["password"]).await;
     assert_eq!(credentials(&mut thief).await["required_proofs"], 1);
-    let secret = enrol_totp(&world, &mut thief).await;
-    let codes = call(&mut thief, "recovery-codes", json!({})).await.json();
-    let row = stored(&world, "u-lone").await.unwrap();
-    assert_eq!((&row["totp"]["strength"], &row["recovery"]["strength"]), (&json!(1), &json!(1)));
-    // neither is a second factor
+    for path in ["totp/begin", "recovery-codes"] {
+        assert_eq!(call(&mut thief, path, json!({})).await.error(), "second_factor_required", "{path}");
+    }
+    // an app that was enrolled with one factor is no second one
+    enrol(&world, "u-lone", json!({ "totp": crate::enrolled::app(1) })).await;
     world.advance(30);
     let mut browser = world.browser();
     let id = browser.start("strict", LONE).await;
     assert_eq!(browser.password("strict", &id, LONE, ADA_PASSWORD).await.status, 200);
-    let recovery = codes["codes"][0].as_str().unwrap();
-    for (method, code) in [("totp", &*totp(&secret, world.time())), ("recovery_code", recovery)] {
-        let answer = browser.call("authenticate", "strict", &id, &[("method", method), ("code", code)]).await;
-        assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_otp"), "{method}");
-    }
+    let code = totp(SECRET, world.time());
+    let answer = browser.call("authenticate", "strict", &id, &[("method", "totp"), ("code", &code)]).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_otp"));
     let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
     assert_eq!(choices["methods"], json!([]));
     // a key of the thief's own is no second method that the owner would need either
@@ -265,12 +266,13 @@ async fn c117_an_enrolled_credential_records_how_much_was_proved() {
     let mut browser = sign_in(&world, ADA, &["password", "email"]).await;
     assert_eq!(call(&mut browser, "recovery-codes", json!({})).await.status, 201);
     assert_eq!(stored(&world, "u-ada").await.unwrap()["recovery"]["strength"], 2);
-    // a proof of a weak credential adds nothing to the strength of a new one
+    // codes that no login would accept are not enrolled
     let mut lone = sign_in(&world, LONE, &["password"]).await;
-    enrol_totp(&world, &mut lone).await;
-    assert_eq!(call(&mut lone, "recovery-codes", json!({})).await.status, 201);
-    let row = stored(&world, "u-lone").await.unwrap();
-    assert_eq!((&row["totp"]["strength"], &row["recovery"]["strength"]), (&json!(1), &json!(1)));
+    for path in ["totp/begin", "recovery-codes"] {
+        let refused = call(&mut lone, path, json!({})).await;
+        assert_eq!((refused.status.as_u16(), &*refused.error()), (403, "second_factor_required"), "{path}");
+    }
+    assert_eq!(stored(&world, "u-lone").await, None);
 }
 
 #[tokio::test]
@@ -363,7 +365,9 @@ async fn c117_users_are_told_by_phone_if_there_is_no_mail_and_a_service_without_
     assert_eq!(notice.notice().unwrap().at(), world.time());
 
     let world = site(|service| service.delivery(Queue::builder().build())).await;
-    let mut browser = sign_in(&world, LONE, &["password"]).await;
+    enrol(&world, "u-lone", json!({ "totp": crate::enrolled::app(2) })).await;
+    let app = format!("totp:{}", totp(SECRET, world.time()));
+    let mut browser = sign_in(&world, LONE, &["password", &app]).await;
     assert_eq!(call(&mut browser, "recovery-codes", json!({})).await.status, 201);
     assert_eq!(events(&world, EventKind::CredentialAdded), ["recovery_code"]);
     assert!(events(&world, EventKind::NoticeSent).is_empty());

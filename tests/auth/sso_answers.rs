@@ -244,6 +244,29 @@ async fn c084_a_level_that_is_required_of_the_provider_is_verified() {
 }
 
 #[tokio::test]
+async fn c084_a_required_claim_must_be_in_the_id_token() {
+    let create = |connection: tollgate::sso::SsoConnection| {
+        connection.create_account(crate::sso_provider::Accounts(&[("ada-there", "u-ada")]))
+    };
+    let world = SsoWorld::with(|oidc| oidc.require_claim("hd", "example.com").userinfo(), create).await;
+    let mut browser = world.world.browser();
+    let id = begun(&mut browser, "web").await;
+    // the userinfo endpoint does not count
+    let userinfo = json!({ "sub": "ada-there", "hd": "example.com" });
+    for (hd, expected) in [
+        (json!(null), "failed"),
+        (json!("other.example"), "failed"),
+        (json!(["example.com"]), "failed"),
+        (json!("example.com"), "ok"),
+    ] {
+        let found = tried(&world, &mut browser, &id, |provider| {
+            (provider.claims["hd"], provider.userinfo) = (hd.clone(), userinfo.clone());
+        });
+        assert_eq!(found.await, expected, "{hd}");
+    }
+}
+
+#[tokio::test]
 async fn c083_userinfo_must_describe_the_same_user() {
     let create = |connection: tollgate::sso::SsoConnection| {
         connection.create_account(crate::sso_provider::Accounts(&[("ada-there", "u-ada")]))

@@ -70,6 +70,11 @@ async fn c084_github_users_are_known_by_their_number_and_their_verified_primary_
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
 
     let github = GitHub::enterprise(&url, "our-app", ClientSecret::new("s3cret")).unwrap();
+    for bad in [std::time::Duration::ZERO, std::time::Duration::from_millis(10_001)] {
+        let other = GitHub::new("our-app", ClientSecret::new("s3cret")).unwrap();
+        assert!(other.timeout(bad).is_err(), "{bad:?}");
+    }
+    let github = github.timeout(std::time::Duration::from_secs(10)).unwrap();
     let connection = SsoConnection::new(github)
         .trust_email_domain("example.com")
         .unwrap()

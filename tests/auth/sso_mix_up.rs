@@ -31,7 +31,7 @@ impl SsoProvider for Collector {
 
 impl Collector {
     fn of(&self, tenant: &str) -> SsoConnection {
-        SsoConnection::new(self.clone()).tenant(&tenant.parse::<Tenant>().unwrap())
+        SsoConnection::new(self.clone()).only_tenant(&tenant.parse::<Tenant>().unwrap())
     }
 }
 
@@ -84,6 +84,6 @@ fn c083_providers_of_different_tenants_need_different_names() {
         assert!(error.contains("corp") && error.contains("redirect URI"), "{error}");
     }
     // one provider can be shared by several tenants
-    let shared = one().of("acme").tenant(&"globex".parse().unwrap());
+    let shared = one().of("acme").only_tenant(&"globex".parse().unwrap());
     assert!(builder().sso("corp", shared).build().is_ok());
 }

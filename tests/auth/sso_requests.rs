@@ -83,7 +83,7 @@ async fn providers_are_offered_at_the_start_and_to_the_login_page() {
     assert_eq!(browser.send(request, "").await.json()["providers"], offered);
     // another tenant has no provider
     let acme = "acme".parse().unwrap();
-    let world = SsoWorld::on(Memory::new().into(), |oidc| oidc, |connection| connection.tenant(&acme)).await;
+    let world = SsoWorld::on(Memory::new().into(), |oidc| oidc, |connection| connection.only_tenant(&acme)).await;
     let mut browser = world.world.browser();
     let started = browser.post("/authentication/start", &parameters("other")).await.json();
     assert_eq!(started["providers"], json!(null));
@@ -189,6 +189,27 @@ async fn a_provider_that_never_answers_delays_only_its_own_sign_ins() {
     let (slow, _) = tokio::join!(slow, quick);
     assert_eq!(slow.error(), "provider_unavailable");
     assert_eq!(*order.lock().unwrap(), ["quick", "slow"]);
+}
+
+#[tokio::test]
+async fn the_audience_of_assertions_is_set_before_or_after_the_key() {
+    let before = SsoWorld::with(
+        |oidc| oidc.assertion_audience("https://idp.example/token").private_key(private_key(), None).unwrap(),
+        |connection| connection,
+    );
+    let after = SsoWorld::with(
+        |oidc| oidc.private_key(private_key(), None).unwrap().assertion_audience("https://idp.example/token"),
+        |connection| connection,
+    );
+    for world in [before.await, after.await] {
+        let mut browser = world.world.browser();
+        let id = begun(&mut browser, "web").await;
+        world.dance(&mut browser, "web", &id).await;
+        let (_, form) = &world.provider.calls("/token")[0];
+        let claims = BASE64URL.decode(form["client_assertion"].split('.').nth(1).unwrap()).unwrap();
+        let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
+        assert_eq!(claims["aud"], "https://idp.example/token");
+    }
 }
 
 #[tokio::test]

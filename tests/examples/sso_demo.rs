@@ -10,6 +10,23 @@ async fn a_server_without_single_sign_on_tells_how_to_get_it() {
     assert!(!output.status.success() && said.contains("cargo run --features sso --example server"), "{said}");
 }
 
+#[cfg(feature = "sso")]
+#[tokio::test]
+async fn login_google_passkeys_offers_google_codes_and_passkeys() {
+    let mut command = support::example::command("login_google_passkeys", &["127.0.0.1:0"]);
+    command.env("GOOGLE_CLIENT_ID", "our-client").env("GOOGLE_CLIENT_SECRET", "s3cret");
+    let example = Example::of(command).await;
+    let mut browser = Browser::new(&example.origin, "");
+    let sent = browser.send("GET", "/account", &[("sec-fetch-mode", "navigate")], "").await;
+    let page = browser.open(sent.header("location")).await.header("location").to_owned();
+    let page = browser.send("GET", &page, &[("accept", "application/json")], "").await.json();
+    assert_eq!(page["providers"], members!([{ "name": "google", "label": "Google" }]));
+    assert_eq!(page["available_methods"], members!(["email", "sso", "passkey"]));
+    let without = support::example::command("login_google_passkeys", &[]).env_clear().output().await.unwrap();
+    let said = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(!without.status.success() && said.contains("GOOGLE_CLIENT_ID"), "{said}");
+}
+
 /// Opens the page of a login and follows it to its code, by the calls that the page makes. Returns the URL at the end.
 #[cfg(feature = "sso")]
 async fn logged_in(

@@ -38,7 +38,12 @@ pub(crate) fn command(name: &str, arguments: &[&str]) -> Command {
 impl Example {
     /// Starts it, and waits until it prints its address.
     pub(crate) async fn start(name: &str, arguments: &[&str]) -> Self {
-        let mut child = command(name, arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::of(command(name, arguments)).await
+    }
+
+    /// Starts it by this command.
+    pub(crate) async fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next_line().await.unwrap().unwrap();
         let (_, rest) = first.split_once("http://").unwrap();

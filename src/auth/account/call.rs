@@ -35,7 +35,7 @@ pub(crate) struct AccountCall {
     /// The enrolled credentials of the user.
     pub(crate) credentials: Option<Credentials>,
     fresh: FreshProofs,
-    /// How many factor classes must be freshly proved: what a change of the account's sign-in methods needs.
+    /// How many factor classes must be freshly proved before a change.
     pub(crate) required: usize,
 }
 
@@ -129,6 +129,22 @@ impl AccountCall {
                 Err(problem.login_url(login_url(core, Some(self.required))))
             }
         }
+    }
+
+    /// Checks that the user has freshly proved two factors. Must come before the enrolment of codes that are only ever a second
+    /// step: with one factor, no login would accept them.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if the user has no second
+    /// factor.
+    pub(crate) fn require_second_factor(&self, core: &Core) -> Result<(), Problem> {
+        self.require_fresh(core)?;
+        if self.strength() > 1 {
+            return Ok(());
+        }
+        let detail = "prove a second factor first: codes that are enrolled with one factor would never be accepted";
+        Err(Problem::new(Code::SecondFactorRequired, detail))
     }
 
     /// Returns the strength of a credential that is enrolled now: how many distinct factor classes were proved within the

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{authenticators::link_id, call::AccountCall};
+use super::{call::AccountCall, links::link_id};
 use crate::{
     auth::{
         context::RequestContext,
@@ -125,7 +125,7 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
             .collect(),
         available: Available {
             passkey: cx.core.enabled(call.tenant()).contains(Method::Passkey),
-            totp: cx.core.authenticators.has_totp(),
+            totp: cx.core.enrolled_codes.has_totp(),
         },
         sessions: sessions.iter().map(shown).collect(),
     };

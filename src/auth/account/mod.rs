@@ -4,6 +4,7 @@ mod freshness;
 pub(crate) mod call;
 pub(crate) mod pending;
 mod authenticators;
+mod links;
 mod credentials;
 mod passkeys;
 mod sessions;
@@ -66,7 +67,7 @@ where
         AccountRoute::ConfirmTotp => authenticators::confirm_totp(cx, &call, &fields).await,
         AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
         AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
-        AccountRoute::DeleteLink => authenticators::delete_link(cx, &call, &fields).await,
+        AccountRoute::DeleteLink => links::delete(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,

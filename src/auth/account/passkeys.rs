@@ -23,7 +23,7 @@ use crate::{
     http::body::Body,
     login::PasskeyChallenge,
     policy::Method,
-    webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, RegistrationVerdict, WebauthnError},
+    webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, WebauthnError},
 };
 
 /// The table of challenges that no new passkey has signed yet.
@@ -80,7 +80,7 @@ pub(super) async fn add(
     }
     let (tenant, user) = call.owner();
     let verdict = rules.of(tenant).verify_registration(&pending.value.0, &response).map_err(refused)?;
-    let passkey = passkey(verdict, name.unwrap_or("Passkey"), cx.core.logins.now().as_secs(), call.strength());
+    let passkey = Passkey::new(verdict, name.unwrap_or("Passkey"), cx.core.logins.now().as_secs(), call.strength());
     match cx.core.credentials.add_passkey(tenant, user, &passkey).await? {
         Added::Done => {}
         Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
@@ -125,23 +125,6 @@ pub(super) async fn delete(
     call::removed(removed, NO_PASSKEY)?;
     call.changed(cx, NoticeKind::PasskeyRemoved).await;
     Ok(answer::no_content())
-}
-
-fn passkey(verdict: RegistrationVerdict, name: &str, now: u64, strength: u8) -> Passkey {
-    Passkey {
-        algorithm: webauthn::algorithm_number(verdict.algorithm),
-        id: verdict.id,
-        public_key: verdict.public_key,
-        sign_count: verdict.sign_count,
-        backup_eligible: verdict.backup_eligible,
-        backed_up: verdict.backed_up,
-        user_verified: verdict.user_verified,
-        transports: verdict.transports,
-        name: name.to_owned(),
-        created_at: now,
-        last_used_at: None,
-        strength,
-    }
 }
 
 fn rules<'a>(cx: &RequestContext<'a>) -> Result<&'a PasskeyRules, Problem> {

@@ -53,8 +53,8 @@ pub(super) async fn sign_out_everywhere(
     let (sessions, tenant) = (&cx.core.sessions, call.tenant());
     sessions.end_user(tenant, call.session().user()).await?;
     let mut response = answer::no_content();
-    let carried = cx.core.cookies.carried(&cx.parts.headers);
-    for removal in ProvedLogins::find(cx, &carried, Some(tenant)).await?.end(cx).await? {
+    let presented = cx.core.cookies.presented(&cx.parts.headers);
+    for removal in ProvedLogins::find(cx, &presented, Some(tenant)).await?.end(cx).await? {
         removal.append_to(response.headers_mut());
     }
     sessions.removal(tenant).append_to(response.headers_mut());

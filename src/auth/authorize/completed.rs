@@ -7,7 +7,7 @@ use crate::{
         authorize::signed_in::SignedIn,
         context::RequestContext,
         http::{
-            cookies::Carried,
+            cookies::PresentedLogin,
             problem::{Code, Problem},
         },
     },
@@ -24,9 +24,9 @@ use crate::{
 /// A completed login, and the cookie that it was found by.
 pub(crate) struct CompletedLogin<'c> {
     stored: Stored<Login>,
-    cookie: &'c Carried<'c>,
+    cookie: &'c PresentedLogin<'c>,
     /// All login cookies of the browser.
-    carried: &'c [Carried<'c>],
+    presented: &'c [PresentedLogin<'c>],
 }
 
 /// A session that another login of this browser began or updated.
@@ -43,12 +43,12 @@ impl<'c> CompletedLogin<'c> {
         cx: &RequestContext<'_>,
         client: &Client,
         plan: &LoginPlan,
-        (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
+        (presented, signed_in): (&'c [PresentedLogin<'c>], Option<&SignedIn>),
         wanted: impl Fn(&Login) -> bool,
     ) -> Result<Option<Self>, StoreError> {
         let logins = &cx.core.logins;
         let mut newest: Option<Self> = None;
-        for cookie in carried {
+        for cookie in presented {
             let Some(stored) = logins.find(&cookie.digest).await? else { continue };
             let login = &stored.value;
             let answers = login.is_completed(logins.now())
@@ -59,7 +59,7 @@ impl<'c> CompletedLogin<'c> {
                 && plan.is_met_by(login.proved())
                 && wanted(login);
             if answers && newest.as_ref().is_none_or(|other| other.login().began < login.began) {
-                newest = Some(Self { stored, cookie, carried });
+                newest = Some(Self { stored, cookie, presented });
             }
         }
         Ok(newest)
@@ -112,7 +112,7 @@ impl<'c> CompletedLogin<'c> {
         cx: &RequestContext<'_>,
     ) -> Result<Vec<SessionOfOtherTab>, StoreError> {
         let mut found = Vec::new();
-        for cookie in self.carried.iter().filter(|cookie| !cookie.digest.matches(&self.cookie.digest)) {
+        for cookie in self.presented.iter().filter(|cookie| !cookie.digest.matches(&self.cookie.digest)) {
             let Some(Stored { value: login, .. }) = cx.core.logins.find(&cookie.digest).await? else { continue };
             if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user())
                 && login.tenant == self.login().tenant

@@ -15,7 +15,7 @@ use crate::{
         context::{ClientReach, RequestContext},
         http::{
             answer,
-            cookies::Carried,
+            cookies::PresentedLogin,
             fields,
             problem::{Code, Problem},
         },
@@ -41,15 +41,15 @@ pub(crate) async fn authorize(cx: &mut RequestContext<'_>) -> Result<Response<Bo
         Err(error) => return asked.error(cx, &error),
     };
     cx.refuse_prefetch()?;
-    let carried = cx.core.cookies.carried(&cx.parts.headers);
+    let presented = cx.core.cookies.presented(&cx.parts.headers);
     let outcome = match cx.parts.method {
-        Method::GET => issue(cx, &asked, &checked, &carried).await,
+        Method::GET => issue(cx, &asked, &checked, &presented).await,
         _ => Ok(None),
     };
     match outcome {
         Ok(Some(response)) => Ok(response),
         Ok(None) if checked.oidc.is_silent => asked.error(cx, &login_required()),
-        Ok(None) if !carried.is_empty() || is_navigation(cx) => to_login(cx, &asked),
+        Ok(None) if !presented.is_empty() || is_navigation(cx) => to_login(cx, &asked),
         Ok(None) => Err(login_required()),
         Err(error) => asked.error(cx, &error),
     }
@@ -91,11 +91,11 @@ async fn issue(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
-    carried: &[Carried<'_>],
+    presented: &[PresentedLogin<'_>],
 ) -> Result<Option<Response<Body>>, Problem> {
     let (client, Some(plan)) = (&asked.to.client, &checked.plan) else { return Ok(None) };
     let expected = ExpectedUser::of(cx, &checked.oidc, client).await?;
-    if cx.core.challenges.is_redeemed(&checked.binding).await? {
+    if cx.core.redeemed_challenges.is_redeemed(&checked.binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let signed_in = SignedIn::find(cx, client, &checked.oidc).await?;
@@ -109,7 +109,7 @@ async fn issue(
             && (!is_shown || login.wanted.includes(&oidc.wanted))
             && oidc.age().is_none_or(|age| login.was_proved_within(age, now))
     };
-    match CompletedLogin::newest(cx, client, plan, (carried, signed_in.as_ref()), answers).await? {
+    match CompletedLogin::newest(cx, client, plan, (presented, signed_in.as_ref()), answers).await? {
         Some(completed) if !completed.login().subject.user().is_some_and(|user| expected.is(&user.id)) => {
             Err(Problem::new(Code::LoginRequired, "another user is logged in"))
         }

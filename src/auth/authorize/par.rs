@@ -41,7 +41,7 @@ where
     let body = cx.or_charge(body).await?;
     let asked = query::pushing(cx, Query::parse(&body)).await?;
     let checked = asked.checked(cx)?;
-    if cx.core.challenges.is_redeemed(&checked.binding).await? {
+    if cx.core.redeemed_challenges.is_redeemed(&checked.binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     // it was read as one

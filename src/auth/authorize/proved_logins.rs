@@ -1,7 +1,7 @@
 //! The logins of this browser in which something was proved, and how a sign-out ends them.
 
 use crate::{
-    auth::{context::RequestContext, http::cookies::Carried},
+    auth::{context::RequestContext, http::cookies::PresentedLogin},
     http::cookie::SetCookie,
     login::{Login, LoginCall},
     store::{StoreError, table::Stored},
@@ -10,7 +10,7 @@ use crate::{
 
 /// The logins of this browser in which something was proved: those of one tenant, or all.
 pub(crate) struct ProvedLogins<'c> {
-    open: Vec<(&'c Carried<'c>, Stored<Login>)>,
+    open: Vec<(&'c PresentedLogin<'c>, Stored<Login>)>,
     /// Spent logins. The response of the request that spent one can still be on its way.
     spent: Vec<Login>,
 }
@@ -18,11 +18,11 @@ pub(crate) struct ProvedLogins<'c> {
 impl<'c> ProvedLogins<'c> {
     pub(crate) async fn find(
         cx: &RequestContext<'_>,
-        carried: &'c [Carried<'c>],
+        presented: &'c [PresentedLogin<'c>],
         tenant: Option<&Tenant>,
     ) -> Result<Self, StoreError> {
         let (mut open, mut spent) = (Vec::new(), Vec::new());
-        for cookie in carried {
+        for cookie in presented {
             let Some(stored) = cx.core.logins.find(&cookie.digest).await? else { continue };
             let login = &stored.value;
             let is_named = cookie.name == cx.core.cookies.name_of(&login.id);

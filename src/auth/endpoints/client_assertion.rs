@@ -106,7 +106,7 @@ async fn check(
     // what is cheap comes before the signature
     let claims: Assertion = assertion.unverified_claims().ok_or_else(malformed)?;
     let expires = claims.fit(client, endpoints.service.issuer(), cx.core.clock.unix(cx.core.clock.now()))?;
-    if assertion.claims_with::<Assertion>(keys, &[JwsAlgorithm::Ps256]).is_none() {
+    if assertion.claims_with::<Assertion>(keys, &[JwsAlgorithm::Ps256]).is_err() {
         return Err(invalid("client_assertion is not signed by a key of this client"));
     }
     let id = Digest::of([Digest::of(client.id()).as_bytes(), claims.jti.as_bytes()].concat());

@@ -76,7 +76,7 @@ pub(crate) async fn redeem(
         keyed: cx.core.keyed().await?,
     };
     let is_bound = grant.jkt.is_some();
-    cx.core.challenges.note_redeemed(&grant.binding).await?;
+    cx.core.redeemed_challenges.note_redeemed(&grant.binding).await?;
     let family = tokens.new_family(&code, grant, !client.tokens.without_refresh);
     // signing comes before the code is redeemed, because it can fail
     let issued = tokens.first_tokens(&family, &request).await?;

@@ -97,8 +97,8 @@ where
     }
     let mut shown = sessions.held(&cx.parts.headers).await?;
     shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
-    let carried = cx.core.cookies.carried(&cx.parts.headers);
-    let logins = ProvedLogins::find(cx, &carried, tenant).await?;
+    let presented = cx.core.cookies.presented(&cx.parts.headers);
+    let logins = ProvedLogins::find(cx, &presented, tenant).await?;
     let is_hinted = |session: &Session| {
         hinted_sid == Some(session.sid())
             || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())

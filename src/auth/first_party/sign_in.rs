@@ -93,12 +93,12 @@ async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     let (site, client) = of_this_site(cx).await?;
     cx.refuse_prefetch()?;
     if cx.parts.method == Method::GET {
-        let carried = cx.core.cookies.carried(&cx.parts.headers);
+        let presented = cx.core.cookies.presented(&cx.parts.headers);
         let signed_in = SignedIn::find(cx, &client, &OidcParameters::default()).await?;
         let is_for_this_site = |login: &Login| login.binding.client_id == client.id();
         let Some(plan) = OidcParameters::default().plan(cx, &client)? else { return to_sign_in(cx) };
         if let Some(completed) =
-            CompletedLogin::newest(cx, &client, &plan, (&carried, signed_in.as_ref()), is_for_this_site).await?
+            CompletedLogin::newest(cx, &client, &plan, (&presented, signed_in.as_ref()), is_for_this_site).await?
             && let Some(response) = spend(cx, site, completed, signed_in.as_ref()).await?
         {
             return Ok(response);

@@ -46,8 +46,8 @@ async fn end(cx: &mut RequestContext<'_>, body: Result<Bytes, Problem>) -> Resul
             sessions.revoke_sid(&session.sid()).await?;
         }
     }
-    let carried = cx.core.cookies.carried(&cx.parts.headers);
-    for removal in ProvedLogins::find(cx, &carried, Some(tenant)).await?.end(cx).await? {
+    let presented = cx.core.cookies.presented(&cx.parts.headers);
+    for removal in ProvedLogins::find(cx, &presented, Some(tenant)).await?.end(cx).await? {
         removal.append_to(response.headers_mut());
     }
     sessions.removal(tenant).append_to(response.headers_mut());

@@ -25,8 +25,8 @@ pub(crate) struct LoginCookies {
     pub(crate) loopback: bool,
 }
 
-/// A login cookie that a request carries.
-pub(crate) struct Carried<'a> {
+/// A login cookie in a request.
+pub(crate) struct PresentedLogin<'a> {
     pub(crate) name: &'a str,
     pub(crate) digest: Digest,
 }
@@ -71,14 +71,14 @@ impl LoginCookies {
     }
 
     /// Returns all login cookies in the order of the request.
-    pub(crate) fn carried(self, headers: &HeaderMap) -> Vec<Carried<'_>> {
+    pub(crate) fn presented(self, headers: &HeaderMap) -> Vec<PresentedLogin<'_>> {
         let own = cookie::pairs(headers).filter(|(name, _)| name.starts_with(self.prefix())).take(MOST_COOKIES);
-        let mut found: Vec<Carried<'_>> = Vec::new();
+        let mut found: Vec<PresentedLogin<'_>> = Vec::new();
         for (name, value) in own {
             // an invalid value counts as a login that has ended
             let digest = Secret::parse(value).map_or_else(|| Digest::of(value), |secret| secret.digest());
             if !found.iter().any(|known| known.name == name && known.digest.matches(&digest)) {
-                found.push(Carried { name, digest });
+                found.push(PresentedLogin { name, digest });
             }
         }
         found
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn c107_every_cookie_named_like_a_login_counts_up_to_a_limit_of_16() {
         let line: String = (0..40).map(|n| format!("__Host-auth_session_{n:08}=x{n}; ")).collect();
-        assert_eq!(COOKIES.carried(&carrying(&line)).len(), MOST_COOKIES);
+        assert_eq!(COOKIES.presented(&carrying(&line)).len(), MOST_COOKIES);
         let same = "__Host-auth_session_a=x; __Host-auth_session_a=x; auth_session_b=x; __Host-auth_sessio=y";
-        assert_eq!(COOKIES.carried(&carrying(same)).len(), 1);
+        assert_eq!(COOKIES.presented(&carrying(same)).len(), 1);
     }
 }

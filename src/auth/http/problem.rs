@@ -68,6 +68,7 @@ error_codes! {
     AccessDenied: "access_denied", FORBIDDEN;
     OriginNotAllowed: "origin_not_allowed", FORBIDDEN;
     FreshLoginRequired: "fresh_login_required", FORBIDDEN;
+    SecondFactorRequired: "second_factor_required", FORBIDDEN;
     NotFound: "not_found", NOT_FOUND;
     MethodNotAllowedHere: "method_not_allowed", METHOD_NOT_ALLOWED;
     NoPendingChallenge: "no_pending_challenge", CONFLICT;

@@ -1,7 +1,7 @@
 use http::Response;
 
 use super::step::LoginStep;
-use crate::{auth::http::problem::Problem, http::body::Body, login::LoginError};
+use crate::{auth::http::problem::Problem, http::body::Body};
 
 /// One way to prove a login step.
 ///
@@ -9,9 +9,4 @@ use crate::{auth::http::problem::Problem, http::body::Body, login::LoginError};
 pub(super) trait LoginMethod {
     /// Handles `authenticate`: checks the secret in the request, or opens a challenge.
     async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem>;
-
-    /// Checks the answer to the open challenge. Methods that need no challenge refuse it.
-    async fn verify(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-        Err(step.problem(Problem::denied(LoginError::NoPendingChallenge)))
-    }
 }

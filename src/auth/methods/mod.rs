@@ -1,8 +1,8 @@
 //! The ways to prove a login step. Each method implements [`LoginMethod`](method::LoginMethod) in a file with its name.
 
 mod attempt;
-mod authenticator;
 pub(crate) mod contacts;
+mod enrolled_code;
 mod method;
 mod otp;
 mod passkey;
@@ -14,11 +14,11 @@ mod step;
 use http::Response;
 use serde::Serialize;
 
-pub(crate) use self::step::LoginStep;
 use self::{
-    authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, passkey::PasskeyMethod,
+    enrolled_code::EnrolledCodeMethod, method::LoginMethod, otp::OtpMethod, passkey::PasskeyMethod,
     password::PasswordMethod,
 };
+pub(crate) use self::{otp::verify as verify_otp, step::LoginStep};
 #[cfg(feature = "sso")]
 use crate::{auth::methods::sso::SsoMethod, sso::SsoConnection};
 use crate::{
@@ -26,11 +26,13 @@ use crate::{
     credential::Credentials,
     delivery::Channel,
     http::body::Body,
-    login::{Challenge, Login, LoginCall, LoginError},
+    login::{Login, LoginCall, LoginError},
     policy::{Method, MethodSet},
     tenant::Tenant,
     user::Account,
 };
+
+const UNSUPPORTED: &str = "this method is not supported";
 
 /// Handles a step by this method.
 pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
@@ -44,22 +46,25 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     let passkeys = step.cx.core.passkeys.as_ref();
     let has_providers = step.cx.core.has_providers(&step.login.tenant);
     if (method == Method::Sso && !has_providers) || (method == Method::Passkey && passkeys.is_none()) {
-        return Err(step.unsupported("this method is not supported"));
+        return Err(step.unsupported(UNSUPPORTED));
     }
     expected?;
     if !step.cx.core.enabled(&step.login.tenant).contains(method) {
         // it was available when the login began
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }
-    #[cfg(feature = "sso")]
-    if method == Method::Sso {
-        return SsoMethod.begin(step).await;
-    }
-    match (method, otp(method), passkeys) {
-        (_, Some(otp), _) => otp.begin(step).await,
-        (Method::Totp | Method::RecoveryCode, ..) => AuthenticatorMethod(method).begin(step).await,
-        (Method::Passkey, _, Some(passkeys)) => PasskeyMethod { passkeys }.begin(step).await,
-        _ => PasswordMethod.begin(step).await,
+    match (method, passkeys) {
+        (Method::Password, _) => PasswordMethod.begin(step).await,
+        (Method::Sms, _) => OtpMethod { method, channel: Channel::Sms }.begin(step).await,
+        (Method::Email, _) => OtpMethod { method, channel: Channel::Email }.begin(step).await,
+        (Method::Whatsapp, _) => OtpMethod { method, channel: Channel::Whatsapp }.begin(step).await,
+        (Method::Totp | Method::RecoveryCode, _) => EnrolledCodeMethod(method).begin(step).await,
+        (Method::Passkey, Some(passkeys)) => PasskeyMethod { passkeys }.begin(step).await,
+        #[cfg(feature = "sso")]
+        (Method::Sso, _) => SsoMethod.begin(step).await,
+        #[cfg(not(feature = "sso"))]
+        (Method::Sso, _) => Err(step.unsupported(UNSUPPORTED)),
+        (Method::Passkey, None) => Err(step.unsupported(UNSUPPORTED)),
     }
 }
 
@@ -118,21 +123,4 @@ pub(crate) fn provider_label<'c>(core: &'c Core, tenant: &Tenant, name: &str) ->
         let _ = (core, tenant, name);
         None
     }
-}
-
-/// Handles the code that was typed for the open challenge.
-pub(crate) async fn verify_otp(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-    let method = step.login.open.as_ref().map(Challenge::method).and_then(otp);
-    // without a challenge, any of them gives the same answer
-    method.unwrap_or(OtpMethod { method: Method::Sms, channel: Channel::Sms }).verify(step).await
-}
-
-fn otp(method: Method) -> Option<OtpMethod> {
-    let channel = match method {
-        Method::Sms => Channel::Sms,
-        Method::Email => Channel::Email,
-        Method::Whatsapp => Channel::Whatsapp,
-        Method::Password | Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode => return None,
-    };
-    Some(OtpMethod { method, channel })
 }

@@ -107,36 +107,36 @@ impl LoginMethod for OtpMethod {
         };
         Ok(answer::json(StatusCode::OK, &CodeSent { login: Counters::from(view), challenge }))
     }
+}
 
-    /// Compares a typed code with the open one.
-    async fn verify(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-        let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
-        if guess.is_empty() {
-            return Err(Problem::invalid("otp is missing"));
-        }
-        let (step, keyed) = (&step, step.keyed);
-        let of = step.login.open.as_ref().and_then(Challenge::code);
-        step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
-        let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
-        let pair = step.pair(&Digest::from_bytes(open.contact));
-        let mut attempt = Attempt::begin(step, open.method, pair).await?;
-        let owner = match owner(step, open, &mut attempt).await {
-            Ok(owner) => owner,
-            Err(problem) => {
-                attempt.withdraw().await;
-                return Err(problem);
-            }
-        };
-        let update = step.apply(&LoginCall::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
-        match update.answer {
-            Ok(_) => attempt.succeeded().await,
-            // the guess was compared, and counts
-            Err(LoginError::WrongSecret(_)) => {}
-            Err(_) if update.changed => {}
-            Err(_) => attempt.withdraw().await,
-        }
-        step.conclude(&update, open.method)
+/// Compares a typed code with the open one.
+pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
+    if guess.is_empty() {
+        return Err(Problem::invalid("otp is missing"));
     }
+    let (step, keyed) = (&step, step.keyed);
+    let of = step.login.open.as_ref().and_then(Challenge::code);
+    step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
+    let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
+    let pair = step.pair(&Digest::from_bytes(open.contact));
+    let mut attempt = Attempt::begin(step, open.method, pair).await?;
+    let owner = match owner(step, open, &mut attempt).await {
+        Ok(owner) => owner,
+        Err(problem) => {
+            attempt.withdraw().await;
+            return Err(problem);
+        }
+    };
+    let update = step.apply(&LoginCall::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
+    match update.answer {
+        Ok(_) => attempt.succeeded().await,
+        // the guess was compared, and counts
+        Err(LoginError::WrongSecret(_)) => {}
+        Err(_) if update.changed => {}
+        Err(_) => attempt.withdraw().await,
+    }
+    step.conclude(&update, open.method)
 }
 
 /// Returns the user that the code was sent to, if the account is still active and may prove a step.

@@ -11,7 +11,7 @@ use crate::{
             answer::{self, Counters},
             problem::{Code, Problem},
         },
-        passkeys::{Challenges, PasskeyRules},
+        passkeys::{PasskeyOptions, PasskeyRules},
         state::{guard::submitted, proofs::passkey_mark},
     },
     credential::{Credentials, Passkey},
@@ -32,7 +32,7 @@ pub(super) struct PasskeyMethod<'r> {
 struct Opened {
     #[serde(flatten)]
     login: Counters,
-    challenges: Challenges,
+    challenges: PasskeyOptions,
 }
 
 /// The answer of a browser to the open challenge.
@@ -59,7 +59,7 @@ impl PasskeyMethod<'_> {
         let (challenge, bytes) = PasskeyChallenge::generate(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
         let login = Counters::from(update.view(now)?);
-        let challenges = self.passkeys.challenges(&step.login.tenant, step.login.required(), &bytes);
+        let challenges = self.passkeys.login_options(&step.login.tenant, step.login.required(), &bytes);
         Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
     }
 
@@ -145,13 +145,16 @@ impl PasskeyMethod<'_> {
         stored: Option<&StoredCredential>,
     ) -> Result<AssertionVerdict, WebauthnError> {
         let login = &step.login;
+        // the login keeps only a digest, so the caller repeats the challenge; `is` below ties it to this login
         let request = AssertionRequest::new(&answered.challenge);
+        // `check` has compared the owner; this only admits responses without a user handle
         let request = match (login.subject.user(), stored) {
             (Some(_), Some(stored)) => request.user_handle(&stored.user_handle),
             _ => request,
         };
         let party = self.passkeys.of_login(&login.tenant, login.required());
         let verdict = party.verify_assertion(&request, stored, &answered.response)?;
+        // compared last, so that an unknown passkey costs the same
         if answered.open.is(&answered.challenge) { Ok(verdict) } else { Err(WebauthnError::Challenge) }
     }
 }
@@ -167,17 +170,8 @@ fn use_passkey(
     let handle = row.handle;
     let strong_enough = |passkey: &&mut Passkey| passkey.id == id && usize::from(passkey.strength) >= steps;
     let Some(passkey) = row.passkeys.iter_mut().find(strong_enough) else { return verify(None) };
-    let stored = StoredCredential {
-        id: passkey.id.clone(),
-        user_handle: handle.to_vec(),
-        public_key: passkey.public_key.clone(),
-        sign_count: passkey.sign_count,
-        backup_eligible: passkey.backup_eligible,
-        backed_up: passkey.backed_up,
-    };
-    let verdict = verify(Some(&stored))?;
-    (passkey.sign_count, passkey.backed_up) = (verdict.sign_count, verdict.backed_up);
-    passkey.last_used_at = Some(now);
+    let verdict = verify(Some(&passkey.stored(&handle)))?;
+    passkey.apply(&verdict, now);
     Ok(verdict)
 }
 

@@ -3,6 +3,8 @@ const here = new URL(".", import.meta.url);
 const KEY = `account ${here.pathname}`;
 const at = (id) => document.getElementById(id);
 
+const NEEDS_SECOND_FACTOR = "Codes are a second step. Your account has only one way to sign in, so it cannot use them yet. Please contact your administrator.";
+
 // Every other error is shown with its code.
 const WORDS = {
   invalid_otp: "The code is wrong. Enter the code that the app shows now.",
@@ -11,6 +13,7 @@ const WORDS = {
   exists: "This device already has a passkey for your account.",
   no_passkey: "No passkey was added. Please try again.",
   not_found: "It does not exist any more.",
+  second_factor_required: NEEDS_SECOND_FACTOR,
   last_sign_in_method: "This is your last way to sign in. Add another one before you remove it.",
   access_denied: "This is not possible right now. Please contact your administrator.",
   rate_limit_exceeded: "The service is busy right now. Please try again.",
@@ -107,6 +110,7 @@ function linkItem({ id, label, name, created_at: created }) {
 async function show() {
   account = await call("credentials");
   const { passkeys, totp, recovery_codes: codes, links, sessions, available } = account;
+  const hasTwoFactors = account.required_proofs > 1;
   const name = account.display_name || account.user;
   at("user").textContent = `Signed in as ${name}`;
   at("passkeys").replaceChildren(...passkeys.map(passkeyItem));
@@ -116,11 +120,12 @@ async function show() {
   at("totp-setup").hidden = true;
   at("totp-state").textContent = totp
     ? `Set up ${date(totp.created_at)}. You can sign in with the codes of your app as a second step.`
-    : "An app on your phone shows codes that you enter as a second step.";
-  at("totp-begin").hidden = false;
+    : hasTwoFactors ? "An app on your phone shows codes that you enter as a second step." : NEEDS_SECOND_FACTOR;
+  at("totp-begin").hidden = !hasTwoFactors;
   at("totp-begin").textContent = totp ? "Replace" : "Set up";
   at("totp-delete").hidden = !totp;
-  at("recovery").hidden = !available.totp;
+  at("recovery").hidden = !available.totp || (!codes && !hasTwoFactors);
+  at("recovery-create").hidden = !hasTwoFactors || !at("recovery-new").hidden;
   at("recovery-state").textContent = codes
     ? `${codes.remaining} of 10 codes are left. They were created ${date(codes.created_at)}.`
     : "Recovery codes help you to sign in if you lose your phone. You have none.";

@@ -18,9 +18,9 @@ use crate::{
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Challenges(Table<()>);
+pub(crate) struct RedeemedChallenges(Table<()>);
 
-impl Challenges {
+impl RedeemedChallenges {
     pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self(Table::new(store, "redeemed_challenges", clock))
     }
@@ -118,7 +118,7 @@ mod tests {
             scope: Scopes::parse("openid").unwrap(),
             code_challenge: CodeChallenge::parse(CHALLENGE).unwrap(),
         };
-        service.0.challenges.note_redeemed(&binding).await.unwrap();
+        service.0.redeemed_challenges.note_redeemed(&binding).await.unwrap();
         assert!(refused("web").await && !refused("shop").await);
         clock.advance(Duration::from_secs(24 * 3600 - 1));
         assert!(refused("web").await);

@@ -46,7 +46,7 @@ pub(crate) mod submitted {
         keyed.hash("submitted passkey", [id])
     }
 
-    /// Takes the place of a name in logins that began with a session.
+    /// Takes the place of a name where the login knows its user: in logins that began with a session, and for codes of apps.
     pub(crate) fn user(user: &UserId, keyed: &Keyed) -> Digest {
         keyed.hash("submitted user", [user.as_str().as_bytes()])
     }
@@ -78,7 +78,7 @@ const DECOY_LIFETIME: Duration = Duration::from_secs(60);
 pub(crate) struct AttemptKey<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) method: Method,
-    /// Digest of the submitted name or address.
+    /// Digest of what was submitted: a name, an address, a passkey, or the user that the login knows.
     pub(crate) submitted: &'a Digest,
     pub(crate) account: Option<&'a UserId>,
     /// Set if the browser is trusted for the account.

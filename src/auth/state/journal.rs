@@ -6,7 +6,7 @@ use crate::{
     event::{Event, EventKind, EventLog},
     login::{Keyed, Login, LoginId},
     policy::Method,
-    session::Authentication,
+    session::{Authentication, UserId},
     tenant::Tenant,
     user::Identifier,
     util::{clock::Clock, handle::Handle},
@@ -38,6 +38,11 @@ impl<'a> From<&'a Login> for EventSource<'a> {
 }
 
 impl<'a> EventSource<'a> {
+    /// Returns the user of a tenant, without a login.
+    pub(crate) fn of_user(tenant: &'a Tenant, user: &'a UserId) -> Self {
+        Self { tenant, login: None, subject: Some(("logged user", user.as_str())) }
+    }
+
     /// Uses the name that was given, if nothing else is known.
     pub(crate) fn or_named(self, name: Option<&'a Identifier>) -> Self {
         let named = name.map(|name| ("logged subject", name.as_str()));
@@ -47,8 +52,7 @@ impl<'a> EventSource<'a> {
 
 impl<'a> From<&'a Authentication> for EventSource<'a> {
     fn from(authentication: &'a Authentication) -> Self {
-        let subject = Some(("logged user", authentication.user.as_str()));
-        Self { tenant: &authentication.tenant, login: None, subject }
+        Self::of_user(&authentication.tenant, &authentication.user)
     }
 }
 

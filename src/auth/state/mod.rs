@@ -3,7 +3,7 @@
 pub(crate) mod guard;
 pub(crate) mod proofs;
 pub(crate) mod accounts;
-pub(crate) mod authenticators;
+pub(crate) mod enrolled_codes;
 pub(crate) mod challenges;
 pub(crate) mod codes;
 pub(crate) mod devices;

@@ -1,4 +1,7 @@
 //! Which proofs still count: a proof ends when the password, contact or credential behind it changes.
+//!
+//! Each proof has a *mark*: the version of what was proved ([`Proof::mark`]). It is made of the password, the contact or the
+//! credential, so it changes with them.
 
 use crate::{
     auth::state::guard::submitted,

@@ -14,12 +14,12 @@ use crate::{
         context::{ClientReach, RequestContext},
         http::{
             answer,
-            cookies::{Carried, MOST_LOGINS},
+            cookies::{MOST_LOGINS, PresentedLogin},
             fields::Fields,
             problem::{Code, Problem},
         },
         methods::{self, OfferedProvider},
-        passkeys::Challenges,
+        passkeys::PasskeyOptions,
     },
     event::EventKind,
     http::body::Body,
@@ -39,7 +39,7 @@ struct Started {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     providers: Vec<OfferedProvider>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    challenges: Option<Challenges>,
+    challenges: Option<PasskeyOptions>,
 }
 
 pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
@@ -53,7 +53,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {
         oidc.wanted.return_to = site.return_to(fields.return_to.as_deref())?;
     }
-    if cx.core.challenges.is_redeemed(&binding).await? {
+    if cx.core.redeemed_challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
@@ -86,7 +86,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
         _ => login,
     };
     let (login, challenges) = with_challenge(cx, login);
-    let cookies = core.cookies.carried(&cx.parts.headers);
+    let cookies = core.cookies.presented(&cx.parts.headers);
     let surplus = surplus(cx, &cookies).await?;
     core.logins.begin(&secret.digest(), &login).await?;
     cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
@@ -130,11 +130,11 @@ async fn carried(
 }
 
 /// Opens a challenge for a passkey if the next step can use one. It does not depend on the user.
-fn with_challenge(cx: &RequestContext<'_>, mut login: Login) -> (Login, Option<Challenges>) {
+fn with_challenge(cx: &RequestContext<'_>, mut login: Login) -> (Login, Option<PasskeyOptions>) {
     let can_use_one = login.plan.allows(login.proved(), Method::Passkey);
     let Some(passkeys) = cx.core.passkeys.as_ref().filter(|_| can_use_one) else { return (login, None) };
     let (open, bytes) = PasskeyChallenge::generate(cx.core.logins.now());
-    let challenges = passkeys.challenges(&login.tenant, login.required(), &bytes);
+    let challenges = passkeys.login_options(&login.tenant, login.required(), &bytes);
     login.passkey = Some(open);
     (login, Some(challenges))
 }
@@ -151,13 +151,16 @@ async fn refuse_failing_address(cx: &RequestContext<'_>) -> Result<(), Problem> 
 }
 
 /// Returns the cookies to remove so that there is room for one more login: first those without a login, then the oldest.
-async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
-    let Some(too_many) = (carried.len() + 1).checked_sub(MOST_LOGINS).filter(|surplus| *surplus > 0) else {
+async fn surplus<'c>(
+    cx: &RequestContext<'_>,
+    presented: &'c [PresentedLogin<'c>],
+) -> Result<Vec<&'c PresentedLogin<'c>>, StoreError> {
+    let Some(too_many) = (presented.len() + 1).checked_sub(MOST_LOGINS).filter(|surplus| *surplus > 0) else {
         return Ok(Vec::new());
     };
     let logins = &cx.core.logins;
-    let mut aged = Vec::with_capacity(carried.len());
-    for cookie in carried {
+    let mut aged = Vec::with_capacity(presented.len());
+    for cookie in presented {
         let began = logins.find(&cookie.digest).await?.filter(|login| !login.value.has_ended(logins.now()));
         aged.push((began.map(|login| login.value.began), cookie));
     }

@@ -243,7 +243,8 @@ impl StoredUsers {
     /// Disables the account: its user can no longer sign in or use a refresh token.
     ///
     /// Sessions continue, and so do access tokens until they expire. To end both, call
-    /// [`AuthService::end_user`](crate::AuthService::end_user) afterwards.
+    /// [`AuthService::end_user`](crate::AuthService::end_user) afterwards. Passkeys, authenticator apps and links stay. They count
+    /// again once the account is enabled.
     ///
     /// # Errors
     ///
@@ -270,6 +271,10 @@ impl StoredUsers {
     }
 
     /// Removes the account. Others can then have its identifiers and its id.
+    ///
+    /// Call [`AuthService::forget_user`](crate::AuthService::forget_user) afterwards. It ends the sessions and tokens of the
+    /// user, and deletes what the user has enrolled. Passkeys, authenticator apps and links of this id otherwise sign in
+    /// to the next account with it.
     ///
     /// # Errors
     ///

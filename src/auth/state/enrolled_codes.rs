@@ -22,14 +22,21 @@ use crate::{
 
 /// The settings of authenticator apps (TOTP, RFC 6238).
 ///
+/// Codes of apps are second steps. A user enrols an app after two other factors are proved, such as a password and a verified
+/// contact. Users with one factor can't enrol any.
+///
 /// Defaults to codes of six digits and SHA-1, which every app supports. Keys that exist already keep the settings that
 /// they were made with.
 ///
-/// ```
+/// ```no_run
 /// use tollgate::{Secret, auth::Totp};
 ///
-/// let totp = Totp::new().name("Example").seal(&Secret::generate());
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // keep it: changing it makes all enrolled apps unusable
+/// let secret = Secret::parse(std::env::var("TOTP_SECRET")?).ok_or("TOTP_SECRET is not 32 bytes of base64url")?;
+/// let totp = Totp::new().name("Example").seal(&secret);
 /// # let _ = totp;
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
@@ -66,7 +73,7 @@ impl Totp {
     }
 
     /// Encrypts the secrets in the store with this secret, which all nodes must share. Without it, a copy of the store can
-    /// make codes. Defaults to the seal of the signing keys (`Tokens::seal`). One of the two is required if the
+    /// make codes. Keep it: changing it makes all enrolled apps unusable. Defaults to the seal of the signing keys (`Tokens::seal`). One of the two is required if the
     /// store is persistent.
     pub fn seal(self, secret: &Secret) -> Self {
         Self { seal: Some(Seal::new(secret)), ..self }
@@ -106,7 +113,7 @@ pub(crate) struct TotpSettings {
 
 /// Enrols authenticator apps and recovery codes, and checks their codes.
 #[derive(Debug)]
-pub(crate) struct Authenticators {
+pub(crate) struct EnrolledCodes {
     credentials: CredentialTable,
     totp: Option<TotpSettings>,
     clock: Arc<dyn Clock>,
@@ -115,7 +122,7 @@ pub(crate) struct Authenticators {
 /// A user of a tenant.
 type Owner<'a> = (&'a Tenant, &'a UserId);
 
-impl Authenticators {
+impl EnrolledCodes {
     pub(crate) fn new(credentials: CredentialTable, totp: Option<TotpSettings>, clock: Arc<dyn Clock>) -> Self {
         Self { credentials, totp, clock }
     }
@@ -224,7 +231,7 @@ mod tests {
     };
 
     struct World {
-        authenticators: Authenticators,
+        enrolled_codes: EnrolledCodes,
         credentials: CredentialTable,
         clock: ManualClock,
         keyed: Keyed,
@@ -239,9 +246,9 @@ mod tests {
             let shared: Arc<dyn Clock> = Arc::new(clock.clone());
             let credentials = CredentialTable::new(&AnyStore::from(Memory::new()), &shared);
             let totp = Totp::new().seal(&Secret::generate()).complete("example.com", &Seal::default(), true).unwrap();
-            let authenticators = Authenticators::new(credentials.clone(), Some(totp), shared);
+            let enrolled_codes = EnrolledCodes::new(credentials.clone(), Some(totp), shared);
             let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
-            Self { authenticators, credentials, clock, keyed: Keyed::new(&Secret::generate()), tenant, user }
+            Self { enrolled_codes, credentials, clock, keyed: Keyed::new(&Secret::generate()), tenant, user }
         }
 
         fn owner(&self) -> Owner<'_> {
@@ -258,29 +265,29 @@ mod tests {
         }
 
         fn use_totp(&self, typed: &str, steps: usize) -> Option<[u8; 32]> {
-            block_on(self.authenticators.use_totp(self.owner(), typed, steps, &self.keyed)).unwrap()
+            block_on(self.enrolled_codes.use_totp(self.owner(), typed, steps, &self.keyed)).unwrap()
         }
 
         fn use_recovery_code(&self, typed: &str, steps: usize) -> Option<[u8; 32]> {
-            block_on(self.authenticators.use_recovery_code(self.owner(), typed, steps, &self.keyed)).unwrap()
+            block_on(self.enrolled_codes.use_recovery_code(self.owner(), typed, steps, &self.keyed)).unwrap()
         }
     }
 
     /// The code that the app shows now.
     fn shown_code(pending: &PendingTotp, world: &World) -> String {
-        let settings = world.authenticators.totp.as_ref().unwrap();
-        pending.current_code(world.owner(), &settings.seal, world.authenticators.now())
+        let settings = world.enrolled_codes.totp.as_ref().unwrap();
+        pending.current_code(world.owner(), &settings.seal, world.enrolled_codes.now())
     }
 
     #[test]
     fn c124_an_app_is_enrolled_by_a_right_code_and_each_code_is_accepted_once() {
         let world = World::new();
-        let (new, pending) = world.authenticators.new_totp(world.owner(), "ada").unwrap();
+        let (new, pending) = world.enrolled_codes.new_totp(world.owner(), "ada").unwrap();
         assert!(new.uri.starts_with("otpauth://totp/example.com:ada?secret="));
         let app = || shown_code(&pending, &world);
         let enrol = |code: &str| {
-            let confirmed = world.authenticators.confirm_totp(world.owner(), &pending, code, 1);
-            confirmed.map(|key| block_on(world.authenticators.enrol_totp(world.owner(), &key)).unwrap()).is_some()
+            let confirmed = world.enrolled_codes.confirm_totp(world.owner(), &pending, code, 1);
+            confirmed.map(|key| block_on(world.enrolled_codes.enrol_totp(world.owner(), &key)).unwrap()).is_some()
         };
         assert!(!enrol("000000") || app() == "000000");
         assert!(enrol(&app()));
@@ -301,7 +308,7 @@ mod tests {
     #[test]
     fn c124_recovery_codes_are_used_once_and_stored_as_digests() {
         let world = World::new();
-        let renew = || block_on(world.authenticators.renew_recovery_codes(world.owner(), 2, &world.keyed)).unwrap().1;
+        let renew = || block_on(world.enrolled_codes.renew_recovery_codes(world.owner(), 2, &world.keyed)).unwrap().1;
         let old = renew();
         let codes = renew();
         assert_eq!(codes.len(), 10);
@@ -318,11 +325,11 @@ mod tests {
     #[test]
     fn c124_of_many_requests_with_the_same_code_one_succeeds() {
         let world = World::new();
-        let (_, pending) = world.authenticators.new_totp(world.owner(), "ada").unwrap();
+        let (_, pending) = world.enrolled_codes.new_totp(world.owner(), "ada").unwrap();
         let code = shown_code(&pending, &world);
-        let key = world.authenticators.confirm_totp(world.owner(), &pending, &code, 1).unwrap();
-        block_on(world.authenticators.enrol_totp(world.owner(), &key)).unwrap();
-        let renewed = world.authenticators.renew_recovery_codes(world.owner(), 1, &world.keyed);
+        let key = world.enrolled_codes.confirm_totp(world.owner(), &pending, &code, 1).unwrap();
+        block_on(world.enrolled_codes.enrol_totp(world.owner(), &key)).unwrap();
+        let renewed = world.enrolled_codes.renew_recovery_codes(world.owner(), 1, &world.keyed);
         let recovery = block_on(renewed).unwrap().1;
         for code_of_recovery in &recovery {
             world.clock.advance(Duration::from_secs(30));

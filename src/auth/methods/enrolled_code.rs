@@ -12,9 +12,9 @@ use crate::{
 
 /// A method that checks a code of something that the user has enrolled here. Never the first step, so the user is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AuthenticatorMethod(pub(super) Method);
+pub(super) struct EnrolledCodeMethod(pub(super) Method);
 
-impl LoginMethod for AuthenticatorMethod {
+impl LoginMethod for EnrolledCodeMethod {
     async fn begin(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
         let Self(method) = *self;
         let typed = step.fields.code.take().map(|typed| typed.0).unwrap_or_default();
@@ -52,11 +52,11 @@ async fn check(
     let below_ceiling = attempt.count_for(step.device_owner(&found, account)).await?;
     attempt.count_in_login().await?;
     let (Some(_), Some(user), true) = (account, found.user(), below_ceiling) else { return Ok(None) };
-    let (authenticators, keyed) = (&step.cx.core.authenticators, step.keyed);
+    let (enrolled_codes, keyed) = (&step.cx.core.enrolled_codes, step.keyed);
     let (owner, steps) = ((&step.login.tenant, &user.id), step.login.required());
     let mark = match method {
-        Method::Totp => authenticators.use_totp(owner, typed, steps, keyed).await?,
-        _ => authenticators.use_recovery_code(owner, typed, steps, keyed).await?,
+        Method::Totp => enrolled_codes.use_totp(owner, typed, steps, keyed).await?,
+        _ => enrolled_codes.use_recovery_code(owner, typed, steps, keyed).await?,
     };
     Ok(mark.map(|mark| (user, mark)))
 }

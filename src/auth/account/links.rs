@@ -1,0 +1,42 @@
+//! Removes accounts at other identity providers from the account of the user who calls.
+
+use http::Response;
+
+use super::call::{self, AccountCall, AccountFields};
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{answer, problem::Problem},
+        state::proofs::enrolment_mark,
+    },
+    credential::{Removed, SsoLink},
+    delivery::NoticeKind,
+    http::body::Body,
+    login::Keyed,
+    util::{handle::Handle, secret::Digest},
+};
+
+/// Unlinks an account at another identity provider.
+pub(super) async fn delete(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
+    call.require_fresh(cx.core)?;
+    let keyed = cx.core.keyed().await?;
+    let mut links = call.credentials.iter().flat_map(|row| &row.links);
+    let link = links.find(|link| link_id(link, keyed) == id);
+    let removed = match link {
+        Some(link) => cx.core.credentials.remove_link(call.owner(), link, call.may_change(cx.core)).await?,
+        None => Removed::Unknown,
+    };
+    call::removed(removed, "this user has no link with this id")?;
+    call.changed(cx, NoticeKind::LinkRemoved).await;
+    Ok(answer::no_content())
+}
+
+/// Returns the id of a link, which reveals neither the issuer nor the subject.
+pub(super) fn link_id(link: &SsoLink, keyed: &Keyed) -> String {
+    Handle::of(&Digest::from_bytes(enrolment_mark(&link.enrolment, keyed))).to_string()
+}
