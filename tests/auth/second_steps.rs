@@ -2,12 +2,17 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    Tenant, UserId,
+    Client, ClientTable, Tenant, Tokens, UserId,
+    auth::{Passkeys, Totp},
+    store::Memory,
+    testing::ManualClock,
     user::{Contact, EmailAddress, PhoneNumber},
 };
 
 use crate::{
     enrolled::{CODES, app, enrol, world},
+    own_account::{LONE, call, credentials, enrol_totp, sessions, sign_in, site, totp},
+    soft_passkey::{self, RP_ID, SoftPasskey, begin},
     world::{ADA, ADA_PASSWORD, Answer, Browser, World},
 };
 
@@ -74,4 +79,63 @@ async fn c115_choices_show_only_contacts_that_the_user_has_verified() {
         world.users.verify_contact(&acme, &ada, contact).await.unwrap();
         assert!(masked(&mut browser, &id).await.contains(&json!(shown)), "{shown}");
     }
+}
+
+#[tokio::test]
+async fn c116_credentials_of_a_disabled_account_prove_nothing() {
+    let world = world(|service| service.passkeys(Passkeys::new(RP_ID))).await;
+    let passkey = SoftPasskey::new();
+    let handle = soft_passkey::text(&passkey.handle);
+    enrol(&world, "u-ada", json!({ "handle": handle, "passkeys": [passkey.stored(2)], "totp": app(2) })).await;
+    let (mut browser, id) = half(&world).await;
+    let mut other = world.browser();
+    let begun = begin(&mut other, "web", None).await;
+    let (acme, ada) = ada();
+    world.users.disable(&acme, &ada).await.unwrap();
+    let answer = browser.call("authenticate", "mfa", &id, &[("method", "totp"), ("code", CODES[1])]).await;
+    assert_eq!(answer.error(), "invalid_otp");
+    assert_eq!(soft_passkey::prove(&mut other, &begun, &passkey).await.error(), "invalid_assertion");
+    assert_eq!(other.status(&begun.id).await.json()["completed_steps"], 0);
+}
+
+#[tokio::test]
+async fn c117_an_account_with_two_methods_needs_two_even_if_every_client_needs_one() {
+    let acme: Tenant = "acme".parse().unwrap();
+    let client = Client::new("web", acme.clone()).unwrap().redirect_uri(crate::world::CALLBACK).unwrap();
+    let more = |service: tollgate::AuthServiceBuilder| service.first_party(acme).totp(Totp::new());
+    let clients = ClientTable::new([client]).unwrap();
+    let world = World::made(Memory::new().into(), ManualClock::new(), clients, Tokens::new(), more).await;
+    for (methods, status) in [(&["password"][..], 403), (&["password", "email"], 200)] {
+        let mut browser = sign_in(&world, ADA, methods).await;
+        assert_eq!(credentials(&mut browser).await["required_proofs"], 2);
+        assert_eq!(call(&mut browser, "totp/begin", json!({})).await.status, status, "{methods:?}");
+    }
+}
+
+#[tokio::test]
+async fn c120_another_app_ends_what_the_one_before_has_proved() {
+    let world = site(|service| service).await;
+    let mut owner = sign_in(&world, ADA, &["password", "email"]).await;
+    let secret = enrol_totp(&world, &mut owner).await;
+    world.advance(30);
+    sign_in(&world, ADA, &["password", &format!("totp:{}", totp(&secret, world.time()))]).await;
+    let amr = async || {
+        let all = sessions(&world, "u-ada").await;
+        all.iter().map(|session| session.amr().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(amr().await, ["pwd otp mfa", "pwd otp mfa"]);
+    enrol_totp(&world, &mut owner).await;
+    assert_eq!(amr().await, ["pwd otp mfa", "pwd"]);
+}
+
+#[tokio::test]
+async fn c117_no_notice_goes_to_a_contact_that_was_never_verified() {
+    let world = site(|service| service).await;
+    let (acme, lone) = ("acme".parse().unwrap(), UserId::parse("u-lone").unwrap());
+    let mailbox = Contact::Email(EmailAddress::parse("stranger@example.com").unwrap());
+    world.users.add_contact(&acme, &lone, mailbox).await.unwrap();
+    let mut browser = sign_in(&world, LONE, &["password"]).await;
+    enrol_totp(&world, &mut browser).await;
+    world.settle().await;
+    assert!(world.outbox.messages().is_empty());
 }

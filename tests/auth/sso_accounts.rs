@@ -285,8 +285,10 @@ async fn c124_a_link_never_counts_in_a_login_of_more_steps_than_were_proved_for_
             (browser, id)
         }
     };
-    // one proved step and the provider make two
+    // one proved step and the provider make two, so the provider is not offered
     let (mut browser, id) = three_steps(&world.world.browser()).await;
+    let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    assert_eq!(choices["providers"], json!([]));
     assert_eq!(outcome(&world.dance(&mut browser, "web", &id).await), "failed");
     assert_eq!(second_step(&world, "mfa").await, "ok");
     let (mut browser, id) = three_steps(&world.world.browser()).await;

@@ -263,6 +263,43 @@ async fn c083_long_answers_and_answers_with_another_status_do_not_count() {
         world.provider.set(|provider| provider.trouble = [("/userinfo", trouble)].into());
         assert_eq!(first_step(&world, None).await, expected, "{status} {padding}");
     }
+    // nobody can replace a member by adding another of the same name
+    let twice = r#"{"sub":"ada-there","groups":["a"],"groups":["b"]}"#.to_owned();
+    world.provider.set(|provider| provider.trouble = [("/userinfo", Trouble::Says(twice))].into());
+    assert_eq!(first_step(&world, None).await, "failed");
+}
+
+#[tokio::test]
+async fn c082_long_callbacks_are_refused_before_anything_is_sent() {
+    let world = SsoWorld::new().await;
+    let mut browser = world.world.browser();
+    let id = begun(&mut browser, "web").await;
+    let target = world.provider.signs_in(&crate::sso_provider::sent(&mut browser, "web", &id).await);
+    let answer = browser.get(&format!("{target}&padding={}", "x".repeat(16 * 1024))).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_request"));
+    assert!(is_open(&mut browser, &id).await);
+    assert_eq!(outcome(&browser.get(&target).await), "ok", "the challenge is still open");
+
+    let id = begun(&mut browser, "web").await;
+    let target = world.provider.signs_in(&crate::sso_provider::sent(&mut browser, "web", &id).await);
+    let calls = world.provider.calls("/token").len();
+    let target = crate::sso_provider::with_parameter(&target, "code", &"x".repeat(4097));
+    assert_eq!(outcome(&browser.get(&target).await), "failed");
+    assert_eq!(world.provider.calls("/token").len(), calls);
+}
+
+#[tokio::test]
+async fn c084_a_user_with_ten_links_gets_no_other() {
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    let link = |number: usize| {
+        json!({ "issuer": "https://idp.example", "subject": number.to_string(), "provider": "idp", "name": "",
+            "created_at": 0, "strength": 2 })
+    };
+    let links = |most: usize| json!({ "links": (0..most).map(link).collect::<Vec<_>>() });
+    for (count, expected) in [(10, "failed"), (9, "ok")] {
+        enrol(&world.world, "u-ada", links(count)).await;
+        assert_eq!(second_step(&world, "mfa").await, expected, "{count}");
+    }
 }
 
 /// A provider with this URL.

@@ -40,10 +40,14 @@ impl FreshProofs {
             let at = if is_known { proof.authenticated_at() } else { UnixTime::from_nanos(proof.at) };
             Some(FreshProof { class, at, is_known, strength })
         };
-        let mut young: Vec<_> = who.strengths().filter_map(proof).filter(|proof| now < proof.at + FRESH).collect();
-        young.sort_by_key(|proof| Reverse(proof.at));
+        Self::among(who.strengths().filter_map(proof).collect(), now)
+    }
+
+    fn among(mut proofs: Vec<FreshProof>, now: UnixTime) -> Self {
+        proofs.retain(|proof| now < proof.at + FRESH);
+        proofs.sort_by_key(|proof| Reverse(proof.at));
         let mut fresh: Vec<FreshProof> = Vec::new();
-        for proof in young {
+        for proof in proofs {
             if fresh.iter().all(|known| known.class != proof.class) {
                 fresh.push(proof);
             }
@@ -108,4 +112,37 @@ fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps:
         }),
     };
     core.enabled(who.session.tenant()).iter().filter(can_use).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use FactorClass::{Authenticator, Key, Knowledge, Mailbox, Phone};
+
+    #[test]
+    fn c117_each_class_counts_once_with_its_newest_proof_and_only_if_it_is_strong_enough() {
+        let time = UnixTime::from_secs;
+        let fresh = |proofs: &[(FactorClass, u64, u8)]| {
+            let proof = |(class, at, strength)| {
+                let at = time(at);
+                FreshProof { class, at, authenticated_at: at, strength }
+            };
+            let found = FreshProofs::among(proofs.iter().copied().map(proof).collect(), time(1000));
+            let until = [1, 2, 3].map(|classes| found.until(classes).map(UnixTime::as_secs));
+            (until, found.strength())
+        };
+        let any = u8::MAX;
+        assert_eq!(fresh(&[]), ([None; 3], 0));
+        assert_eq!(fresh(&[(Knowledge, 700, any)]), ([None; 3], 0));
+        assert_eq!(fresh(&[(Knowledge, 701, any)]), ([Some(1001), None, None], 1));
+        // two proofs of one class are one
+        assert_eq!(fresh(&[(Phone, 900, any), (Phone, 950, any)]), ([Some(1250), None, None], 1));
+        assert_eq!(fresh(&[(Phone, 900, any), (Mailbox, 950, any), (Phone, 990, any)]).0[1], Some(1250));
+        assert_eq!(fresh(&[(Phone, 900, any), (Mailbox, 600, any)]), ([Some(1200), None, None], 1));
+        // a credential that was enrolled with one class does not make two
+        assert_eq!(fresh(&[(Knowledge, 900, any), (Key, 950, 1)]), ([Some(1250), None, None], 1));
+        assert_eq!(fresh(&[(Knowledge, 900, any), (Key, 950, 2)]), ([Some(1250), Some(1200), None], 2));
+        let three = [(Knowledge, 900, any), (Key, 950, 2), (Authenticator, 990, 3)];
+        assert_eq!(fresh(&three), ([Some(1290), Some(1250), None], 2));
+    }
 }
