@@ -228,7 +228,6 @@ impl Leasing {
     fn shard(&self, holder: &Holder) -> MutexGuard<'_, Slots> {
         let hash = self.hasher.hash_one(holder);
         #[expect(clippy::indexing_slicing, reason = "there are as many shards")]
-        #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let shard = &self.shards[hash as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }

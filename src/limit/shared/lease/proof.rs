@@ -211,12 +211,6 @@ struct World {
 impl World {
     fn reading(&self, node: usize) -> ClockReading {
         let own = &self.nodes[node];
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a test"
-        )]
         let wall = (self.micros as f64 * own.rate) as u64 + 1_000 * SECOND;
         let steady = Moment::from_nanos(wall - own.suspended * 1_000);
         ClockReading { steady, wall: UnixTime::from_nanos((1 << 60) + wall).add_millis(own.set_by) }

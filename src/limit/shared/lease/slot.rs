@@ -41,7 +41,7 @@ pub enum LeaseStep<T> {
     Admitted(Admission<T>),
     /// The request is refused, because the server has refused as many units a moment ago.
     Refused(T),
-    /// This call must be sent. [`LeaseSlots::replied`](super::slots::LeaseSlots::replied) takes the reply.
+    /// This call must be sent. `LeaseSlots::replied` takes the reply.
     Call(LeaseCall),
     /// Another request has sent a call. This one asks again after its end.
     Wait(CallEnd),
