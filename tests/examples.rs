@@ -6,6 +6,8 @@ mod support;
 
 #[path = "examples/budgets.rs"]
 mod budgets;
+#[path = "examples/leases.rs"]
+mod leases;
 #[path = "examples/sso_demo.rs"]
 mod sso_demo;
 #[path = "examples/two_servers.rs"]

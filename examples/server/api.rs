@@ -26,7 +26,7 @@ pub(crate) async fn router(origin: &str, facts: Facts, state: &State, log: &Even
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
     // each tenant has one budget, which the API and its logins share
-    let limiter = state.limiter(facts.quotas.clone(), log).await?;
+    let limiter = state.limiter(facts.quotas.clone(), facts.leases, log).await?;
     let store = &state.store;
     let (settings, client_ip, operator_key) =
         (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());

@@ -70,6 +70,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         quotas,
         // by the letter of the interface, any request spends the tenant's budget
         per_address: None,
+        leases: false,
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),

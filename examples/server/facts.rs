@@ -24,6 +24,8 @@ pub(crate) struct Facts {
     pub(crate) quotas: Quotas,
     /// How many requests of the login one address may send without a key or a token.
     pub(crate) per_address: Option<Quota>,
+    /// With `--redis`, takes several requests of a tenant with one call.
+    pub(crate) leases: bool,
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,

@@ -24,6 +24,8 @@ struct File {
     insecure_print_codes: bool,
     per_address: Option<u32>,
     #[serde(default)]
+    leases: bool,
+    #[serde(default)]
     tokens: tokens::Written,
     tenants: Vec<WrittenTenant>,
     clients: Value,
@@ -67,6 +69,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         operator_key: file.operator_key,
         quotas,
         per_address: Some(per_address),
+        leases: file.leases,
         policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
         clients,
         people,

@@ -103,6 +103,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     #[cfg(feature = "sso")]
     print!("{}", if config.sso_demo { sso_demo::WELCOME } else { "" });
     serve::until_stopped(listeners, app, is_behind_proxies, &log).await;
+    state.close().await;
     if config.event_log.is_some() && !log.flush() {
         eprintln!("some events could not be written to the log");
     }

@@ -1,10 +1,10 @@
 //! The state of the server: its store, and the budgets of the tenants.
 
-use std::{error::Error, fs, path::Path};
+use std::{error::Error, fs, path::Path, sync::OnceLock};
 
 use tollgate::{
     EventLog, Limiter, Quotas, RedisConfig,
-    limit::AnyLimiter,
+    limit::{AnyLimiter, Leases, SharedLimiter},
     store::{AnyStore, Disk, Memory, Redis},
 };
 
@@ -14,15 +14,16 @@ pub(crate) struct State {
     pub(crate) store: AnyStore,
     /// The server that the store is on, which several of these servers can share.
     redis: Option<RedisConfig>,
+    limiter: OnceLock<SharedLimiter>,
 }
 
 impl State {
     pub(crate) async fn open(kept: &Storage) -> Result<Self, Box<dyn Error>> {
         Ok(match kept {
-            Storage::Memory => Self { store: Memory::new().into(), redis: None },
+            Storage::Memory => Self::local(Memory::new().into()),
             Storage::Directory(path) => {
                 let store = open(path).map_err(|error| format!("--data {}: {error}", path.display()))?;
-                Self { store, redis: None }
+                Self::local(store)
             }
             Storage::Redis(url) => {
                 let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
@@ -34,18 +35,34 @@ impl State {
                     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
                     format!("--redis: {error}{cause}")
                 })?;
-                Self { store: store.into(), redis: Some(config) }
+                Self { redis: Some(config), ..Self::local(store.into()) }
             }
         })
     }
 
+    fn local(store: AnyStore) -> Self {
+        Self { store, redis: None, limiter: OnceLock::new() }
+    }
+
     /// Creates the limiter of the tenants. Servers that share a store share the budgets, too.
-    pub(crate) async fn limiter(&self, quotas: Quotas, log: &EventLog) -> Result<AnyLimiter, Box<dyn Error>> {
+    pub(crate) async fn limiter(
+        &self,
+        quotas: Quotas,
+        leases: bool,
+        log: &EventLog,
+    ) -> Result<AnyLimiter, Box<dyn Error>> {
         let limiter = Limiter::builder(quotas).events(log.clone());
-        Ok(match &self.redis {
-            Some(config) => limiter.redis(config.clone()).connect().await?.into(),
-            None => limiter.build()?.into(),
-        })
+        let Some(config) = &self.redis else { return Ok(limiter.build()?.into()) };
+        let limiter = limiter.redis(config.clone());
+        let limiter = if leases { limiter.leases(Leases::new()) } else { limiter }.connect().await?;
+        Ok(self.limiter.get_or_init(|| limiter).clone().into())
+    }
+
+    /// Returns the units that the limiter holds, so that other servers can use them.
+    pub(crate) async fn close(&self) {
+        if let Some(limiter) = self.limiter.get() {
+            limiter.close().await;
+        }
     }
 }
 

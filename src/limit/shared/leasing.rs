@@ -41,14 +41,14 @@ pub(super) struct Leasing {
 
 type Slots = LeaseSlots<Holder, Arc<Terms>>;
 
-/// Who shares a lease: the requests of a tenant that have proved to be from it, or the others.
+/// The key of a lease. Requests that have proved their tenant and others have different ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holder {
     pub(super) tenant: Tenant,
     pub(super) is_anonymous: bool,
 }
 
-/// What comes with a reply of the server.
+/// The terms of a reply of the server.
 #[derive(Debug)]
 pub(super) struct Terms {
     plan: Plan,
@@ -178,7 +178,7 @@ impl Leasing {
         self.shard(holder).ask_again(holder);
     }
 
-    /// Gives up the leases of a tenant.
+    /// Drops the leases of a tenant.
     pub(super) fn forget(self: &Arc<Self>, tenant: &Tenant) {
         for is_anonymous in [false, true] {
             let holder = Holder { tenant: tenant.clone(), is_anonymous };

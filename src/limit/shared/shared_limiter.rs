@@ -23,7 +23,7 @@ use crate::{
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
 /// everything.
 ///
-/// Each check is one script call, by the time of the server: all quotas of the plan are charged, or none. Never more than
+/// Each check is one script call, by the time of the server, unless it has a [lease](#leases): all quotas of the plan are charged, or none. Never more than
 /// the limit is admitted in any window, by all processes together, as long as the server is up and loses no acknowledged
 /// write. Quotas, refunds, weights, shadow quotas and live changes work as with a [`Limiter`] in memory. Times have a
 /// resolution of a microsecond.
@@ -31,12 +31,39 @@ use crate::{
 /// A tenant takes about 200 bytes on the server while it has spent units, and at most 17 more for each
 /// [slice](crate::Quota::slices) of a window in which it spends.
 ///
+/// # Leases
+///
+/// A limiter from [`Limiter::leased`] takes several units of a busy tenant with one call, a *lease*, and admits the next
+/// requests without a call. The number adapts: it doubles if the units are used up early, and falls to what was used if they are
+/// not. A tenant with few requests costs one call for each, and nothing is held back. A refused tenant is refused without a call
+/// until units come back, at most for the [lifetime](Leases::lifetime) of a lease.
+///
+/// Leases are strict: never more than the limit is admitted in any window, also if nodes crash or are paused, or replies are
+/// lost. The server counts a lease from its end, and a node stops using it before, by its monotonic clock and its wall clock. This
+/// holds as long as a node's clock is not slower than the server's by more than a hundredth.
+///
+/// The price:
+///
+/// - Units that one node holds can't be used by others. A tenant may be refused while nodes hold units, at most a quarter of what
+///   is left for each lease. They come back when the lease ends, or with the window if the node crashes.
+/// - Leased units come back up to a lifetime late. For a short window, a lease lasts an eighth of the window at most, so a busy
+///   tenant gets at least 8/9 of its limit.
+/// - A [`reset`](Self::reset), a change of a plan and units that come back reach every node within a lifetime. After a
+///   reset, other nodes may still admit what they hold.
+/// - The [standing](Decision::standing) shows what this node knows: others may have spent more since the last call.
+///
+/// Plans with a [shadow](crate::Quota::shadow) quota are checked with one call for each request. So are tenants beyond the first
+/// 65,536 that a node serves at the same time. Call [`close`](Self::close) when a node stops.
+///
+/// # Refunds
+///
 /// A layer with [`charge_if`](crate::RateLimitLayer::charge_if) gives units back in the background, so a request that
 /// follows at once may not have them yet.
 ///
 /// # When the server does not answer
 ///
-/// No check waits longer than the [deadline](RedisConfig::deadline), 20 ms by default. Then the [`Fallback`] decides.
+/// No check waits longer than the [deadline](RedisConfig::deadline), 20 ms by default. Then the [`Fallback`] decides. Units
+/// of a lease in hand are used first.
 /// After three failures in a row it decides at once, and one check a second finds out whether the server answers again.
 /// The changes are events ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
 /// [`LimiterFallbackEnded`](crate::event::EventKind::LimiterFallbackEnded)), and counted in

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
+use proptest::{bool::weighted, collection::vec, prelude::*, sample::select, test_runner::Config};
 use tokio::runtime::Runtime;
 
 use super::{ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish};
@@ -32,10 +32,13 @@ const BEGIN: u64 = 1_800_000_000 * SECOND;
 
 #[derive(Clone, Debug)]
 enum Step {
+    /// Several requests. The calls of a quick one are run and answered at once.
     Request {
         node: usize,
         units: u32,
+        times: u32,
         is_anonymous: bool,
+        is_quick: bool,
     },
     /// The server runs a call.
     Run {
@@ -88,19 +91,28 @@ enum Step {
 
 impl Step {
     fn is_fault(&self) -> bool {
-        matches!(self, Self::LoseCall { .. } | Self::LoseReturn { .. } | Self::Crash { .. } | Self::Plan { .. })
+        // a node that is closed gets no more replies
+        matches!(
+            self,
+            Self::LoseCall { .. }
+                | Self::LoseReturn { .. }
+                | Self::Close { .. }
+                | Self::Crash { .. }
+                | Self::Plan { .. }
+        )
     }
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let micros = [1, 999, 10_000, 49_501, 50_000, 99_999, 125_000, 250_000, 297_001, 500_000, SECOND, 2_500_000];
+    let micros = [1, 999, 10_000, 20_000, 49_501, 50_000, 99_999, 125_000, 250_000, 297_001, 500_000, SECOND];
     let (node, which) = (0..NODES, 0..100_usize);
+    let requests = (node.clone(), 1..4_u32, 1..12_u32, weighted(0.1), weighted(0.8));
     let step = prop_oneof![
-        24 => (node.clone(), 1..4_u32, any::<bool>())
-            .prop_map(|(node, units, is_anonymous)| Step::Request { node, units, is_anonymous }),
-        1 => node.clone().prop_map(|node| Step::Request { node, units: 30, is_anonymous: false }),
-        14 => which.clone().prop_map(|which| Step::Run { which }),
-        14 => which.clone().prop_map(|which| Step::Reply { which }),
+        40 => requests.prop_map(|(node, units, times, is_anonymous, is_quick)| {
+            Step::Request { node, units, times, is_anonymous, is_quick }
+        }),
+        6 => which.clone().prop_map(|which| Step::Run { which }),
+        6 => which.clone().prop_map(|which| Step::Reply { which }),
         1 => which.clone().prop_map(|which| Step::LoseCall { which }),
         6 => which.clone().prop_map(|which| Step::Return { which }),
         1 => which.clone().prop_map(|which| Step::LoseReturn { which }),
@@ -109,7 +121,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => node.clone().prop_map(|node| Step::Close { node }),
         1 => node.clone().prop_map(|node| Step::Crash { node }),
         16 => select(micros.to_vec()).prop_map(|micros| Step::Advance { micros }),
-        2 => (node.clone(), select(micros.to_vec())).prop_map(|(node, micros)| Step::Suspend { node, micros }),
+        3 => (node.clone(), select(micros.to_vec())).prop_map(|(node, micros)| Step::Suspend { node, micros }),
         1 => (node.clone(), -500..500_i64).prop_map(|(node, millis)| Step::SetWall { node, millis }),
         1 => node.prop_map(|node| Step::Plan { node }),
     ];
@@ -138,7 +150,7 @@ fn plans() -> Vec<Plan> {
     plans.into_iter().collect()
 }
 
-/// What came with a lease, or with a request that was charged alone.
+/// The terms of a lease, or of a request that was charged alone.
 #[derive(Clone, Debug)]
 struct Terms {
     plan: usize,
@@ -191,8 +203,8 @@ struct World {
     returns: Vec<LeaseReturn<bool, Terms>>,
     log: Vec<Admission>,
     micros: u64,
-    /// The second plan has reached the server.
-    has_switched: bool,
+    /// When the second plan has reached the server. It does not go back.
+    switched_at: Option<u64>,
 }
 
 impl World {
@@ -233,36 +245,50 @@ impl World {
         self.server.call_at(&time, operation, &self.tenant, &self.plans[plan], ask, &more).await.unwrap()
     }
 
-    async fn send_back(&self, operation: &str, is_anonymous: bool, units: u32, terms: &Terms) {
+    async fn send_back(&self, operation: &str, plan: usize, is_anonymous: bool, units: u32, terms: &Terms) {
         let quotas = script::quotas(&self.plans[terms.plan]);
         let more = identity(terms.generation, &quotas, &terms.marks);
-        _ = self.ask(operation, terms.plan, units, is_anonymous, &more).await;
+        _ = self.ask(operation, plan, units, is_anonymous, &more).await;
+    }
+
+    /// Returns whether a call was made.
+    fn request(&mut self, node: usize, units: u32, is_anonymous: bool) -> bool {
+        let plan = self.nodes[node].plan;
+        let wish = LeaseWish { units, plan: self.plans[plan].id(), lifetime: self.lifetime };
+        let now = self.reading(node);
+        let decided = self.nodes[node].slots.request(&is_anonymous, wish, now);
+        self.collect(node);
+        match decided {
+            LeaseStep::Admitted(admission) => self.admit(node, is_anonymous, units, self.micros, admission),
+            LeaseStep::Call(call) => {
+                self.calls.push(Call { node, life: self.lives[node], is_anonymous, call, plan, reply: None });
+                return true;
+            }
+            LeaseStep::Refused(_) | LeaseStep::Wait(_) | LeaseStep::Plain => {}
+        }
+        false
     }
 
     async fn step(&mut self, step: &Step) {
         match *step {
-            Step::Request { node, units, is_anonymous } => {
-                let plan = self.nodes[node].plan;
-                let wish = LeaseWish { units, plan: self.plans[plan].id(), lifetime: self.lifetime };
-                let now = self.reading(node);
-                let decided = self.nodes[node].slots.request(&is_anonymous, wish, now);
-                self.collect(node);
-                match decided {
-                    LeaseStep::Admitted(admission) => self.admit(node, is_anonymous, units, self.micros, admission),
-                    LeaseStep::Call(call) => {
-                        self.calls.push(Call { node, life: self.lives[node], is_anonymous, call, plan, reply: None });
+            Step::Request { node, units, times, is_anonymous, is_quick } => {
+                for _ in 0..times {
+                    if self.request(node, units, is_anonymous) && is_quick {
+                        let which = self.calls.len() - 1;
+                        Box::pin(self.step(&Step::Run { which })).await;
+                        Box::pin(self.step(&Step::Reply { which })).await;
                     }
-                    LeaseStep::Refused(_) | LeaseStep::Wait(_) | LeaseStep::Plain => {}
                 }
             }
             Step::Run { which } if !self.calls.is_empty() => {
                 let which = which % self.calls.len();
                 let Call { plan, is_anonymous, ref call, ref reply, .. } = self.calls[which];
-                // the plan of a server does not go back
-                if reply.is_some() || (plan == 0 && self.has_switched) {
+                if reply.is_some() || (plan == 0 && self.switched_at.is_some()) {
                     return;
                 }
-                self.has_switched |= plan == 1;
+                if plan == 1 {
+                    self.switched_at.get_or_insert(self.micros);
+                }
                 let more = [call.most.to_string(), call.lifetime.as_micros().to_string()];
                 let answer = self.ask("lease", plan, call.needed, is_anonymous, &more).await.unwrap();
                 let terms = Terms { plan, generation: answer.generation, marks: answer.marks };
@@ -285,7 +311,7 @@ impl World {
             }
             Step::Return { which } if !self.returns.is_empty() => {
                 let LeaseReturn { key, units, terms } = self.returns.swap_remove(which % self.returns.len());
-                self.send_back("return", key, units, &terms).await;
+                self.send_back("return", terms.plan, key, units, &terms).await;
             }
             Step::LoseReturn { which } if !self.returns.is_empty() => {
                 self.returns.swap_remove(which % self.returns.len());
@@ -300,8 +326,16 @@ impl World {
                 if is_alive && self.nodes[node].slots.refund(&is_anonymous, lease, units).is_some() {
                     return;
                 }
+                // a refund comes with the plan that the node has now
+                let plan = self.nodes[node].plan;
+                if plan == 0 && self.switched_at.is_some() {
+                    return;
+                }
+                if plan == 1 {
+                    self.switched_at.get_or_insert(self.micros);
+                }
                 let operation = if lease == 0 { "refund" } else { "return" };
-                self.send_back(operation, is_anonymous, units, &terms).await;
+                self.send_back(operation, plan, is_anonymous, units, &terms).await;
             }
             Step::Sweep { node } => {
                 let now = self.reading(node);
@@ -349,7 +383,13 @@ impl World {
     fn check(&self) {
         for (number, plan) in self.plans.iter().enumerate() {
             for limited in plan.limits() {
-                let counts = |own: &&Admission| !own.is_refunded && (own.is_anonymous || !limited.is_for_anonymous);
+                // units that were spent before the change may have been forgotten by the first plan
+                let is_known = |own: &Admission| {
+                    number == 0 || own.terms.plan == 1 || self.switched_at.is_some_and(|at| own.at >= at)
+                };
+                let counts = |own: &&Admission| {
+                    !own.is_refunded && is_known(own) && (own.is_anonymous || !limited.is_for_anonymous)
+                };
                 let mut log: Vec<&Admission> = self.log.iter().filter(counts).collect();
                 log.sort_by_key(|own| own.at);
                 let window = u64::try_from(limited.quota.window().as_micros()).unwrap();
@@ -430,7 +470,7 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: impl AsyncFn(&mut
             returns: Vec::new(),
             log: Vec::new(),
             micros: 0,
-            has_switched: false,
+            switched_at: None,
         };
         runtime.block_on(async {
             for step in steps.iter().filter(|step| has_faults || !step.is_fault()) {

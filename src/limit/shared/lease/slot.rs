@@ -56,7 +56,7 @@ pub struct Admission<T> {
     pub lease: u64,
     /// The units that are left of the lease.
     pub left: u32,
-    /// What came with the reply.
+    /// The terms of the reply.
     pub terms: T,
 }
 
@@ -88,14 +88,14 @@ pub enum LeaseReply<T> {
         granted: u32,
         /// How long the lease lasts from the time of the call.
         lifetime: Duration,
-        /// What an admission and a return come with.
+        /// The terms of admissions and of a return.
         terms: T,
     },
     /// The server has refused the units needed, and will do so for this time.
     Refused {
         /// How long.
         wait: Duration,
-        /// What a refusal comes with.
+        /// The terms of the refusal.
         terms: T,
     },
     /// There is no reply.
@@ -266,7 +266,7 @@ impl<T: Clone> Slot<T> {
         unused
     }
 
-    /// Gives up the lease, and that of a call under way.
+    /// Drops the lease, and that of a call under way.
     pub(super) fn clear(&mut self) -> Unused<T> {
         (self.call, self.refusal, self.waiting) = (None, None, 0);
         self.lease.take().and_then(Lease::rest)

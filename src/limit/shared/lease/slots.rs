@@ -36,7 +36,7 @@ pub struct LeaseReturn<K, T> {
     pub key: K,
     /// How many units.
     pub units: u32,
-    /// What came with the lease.
+    /// The terms of the lease.
     pub terms: T,
 }
 
@@ -98,7 +98,7 @@ impl<K: Clone + Eq + Hash, T: Clone> LeaseSlots<K, T> {
         }
     }
 
-    /// Gives up what is known of a tenant.
+    /// Forgets a tenant.
     pub fn forget(&mut self, key: &K) {
         let unused = self.slots.get_mut(key).and_then(Slot::clear);
         self.give_back(key, unused);
@@ -130,7 +130,7 @@ impl<K: Clone + Eq + Hash, T: Clone> LeaseSlots<K, T> {
         });
     }
 
-    /// Gives up all leases. Later requests are checked without one.
+    /// Drops all leases. Later requests are checked without one.
     pub fn close(&mut self) {
         self.is_closed = true;
         for (key, mut slot) in self.slots.drain() {
