@@ -246,8 +246,7 @@ impl AuthServiceBuilder {
             messages: tenants.beside("address-messages", messages),
             per_address,
             #[cfg(feature = "sso")]
-            provider_outages: tenants
-                .beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
+            provider_outages: tenants.beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
             tenants: RateLimitGate::new(no_tenant, tenants),
             addresses: core::Addresses::default(),
         })

@@ -123,10 +123,7 @@ mod tests {
     fn c117_each_class_counts_once_with_its_newest_proof_and_only_if_it_is_strong_enough() {
         let time = UnixTime::from_secs;
         let fresh = |proofs: &[(FactorClass, u64, u8)]| {
-            let proof = |(class, at, strength)| {
-                let at = time(at);
-                FreshProof { class, at, authenticated_at: at, strength }
-            };
+            let proof = |(class, at, strength)| FreshProof { class, at: time(at), is_known: true, strength };
             let found = FreshProofs::among(proofs.iter().copied().map(proof).collect(), time(1000));
             let until = [1, 2, 3].map(|classes| found.until(classes).map(UnixTime::as_secs));
             (until, found.strength())
