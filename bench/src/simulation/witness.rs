@@ -58,13 +58,16 @@ impl Witness {
     }
 }
 
+/// The sum of the units that count, and when each were spent.
+type UnitsInWindow = (u32, VecDeque<(Micros, u32)>);
+
 /// The units of each tenant that an ideal limiter admits.
 #[derive(Debug, Default)]
 pub struct Ideal(HashMap<u32, u64, RandomState>);
 
 impl Ideal {
     pub fn new(arrivals: &[Arrival], window: &Window) -> Self {
-        let mut logs: HashMap<u32, (u32, VecDeque<(Micros, u32)>), RandomState> = HashMap::default();
+        let mut logs: HashMap<u32, UnitsInWindow, RandomState> = HashMap::default();
         let mut ideal = Self::default();
         for arrival in arrivals {
             let (used, log) = logs.entry(arrival.tenant).or_default();
