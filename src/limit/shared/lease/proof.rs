@@ -434,7 +434,7 @@ fn slots(lifetime: Duration) -> LeaseSlots<bool, Terms> {
 }
 
 /// Runs worlds with these steps.
-fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: impl AsyncFn(&mut World)) {
+fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: &impl AsyncFn(&mut World)) {
     let Some(server) = RedisServer::start(&[]) else { return };
     let runtime = Runtime::new().unwrap();
     let numbers = std::cell::Cell::new(0);
@@ -479,13 +479,13 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: impl AsyncFn(&mut
 
 #[test]
 fn nodes_with_leases_never_exceed_a_quota_whatever_fails() {
-    run(600, plans(), true, async |_| {});
+    run(600, plans(), true, &async |_| {});
 }
 
 #[test]
 fn without_faults_all_units_that_were_not_used_come_back() {
     let hour = Quota::new(200, Duration::from_secs(3_600)).unwrap();
-    run(200, vec![Plan::from(hour)], false, async |world| {
+    run(200, vec![Plan::from(hour)], false, &async |world| {
         while !world.calls.is_empty() {
             world.step(&Step::Run { which: 0 }).await;
             world.step(&Step::Reply { which: 0 }).await;

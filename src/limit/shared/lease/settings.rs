@@ -57,11 +57,11 @@ impl Leases {
         Ok(self)
     }
 
-    pub(in crate::limit::shared) fn longest(&self) -> Duration {
+    pub(crate) fn longest(&self) -> Duration {
         self.lifetime
     }
 
-    pub(in crate::limit::shared) fn most_units(&self) -> u32 {
+    pub(crate) fn most_units(&self) -> u32 {
         self.largest
     }
 }

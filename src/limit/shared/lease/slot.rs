@@ -108,7 +108,7 @@ pub struct CallEnd(Arc<Semaphore>);
 
 impl CallEnd {
     /// Waits until the call has ended.
-    pub(in crate::limit::shared) async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         // an error means that it was closed
         _ = self.0.acquire().await;
     }
