@@ -332,7 +332,7 @@ impl AuthServiceBuilder {
     /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
     /// order in which they were added.
     ///
-    /// A name belongs to one provider, also if two are for [different tenants](crate::sso::SsoConnection::tenant). Links of users
+    /// A name belongs to one provider, also if two are for [different tenants](crate::sso::SsoConnection::only_tenant). Links of users
     /// belong to the name, so another name unlinks them all. Use
     /// [`SsoConnection::label`](crate::sso::SsoConnection::label) to change what users see.
     #[cfg(feature = "sso")]
