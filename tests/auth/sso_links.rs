@@ -263,7 +263,7 @@ async fn c083_long_answers_and_answers_with_another_status_do_not_count() {
         world.provider.set(|provider| provider.trouble = [("/userinfo", trouble)].into());
         assert_eq!(first_step(&world, None).await, expected, "{status} {padding}");
     }
-    // nobody can replace a member by adding another of the same name
+    // a second member of the same name does not replace the first
     let twice = r#"{"sub":"ada-there","groups":["a"],"groups":["b"]}"#.to_owned();
     world.provider.set(|provider| provider.trouble = [("/userinfo", Trouble::Says(twice))].into());
     assert_eq!(first_step(&world, None).await, "failed");
