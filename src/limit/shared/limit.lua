@@ -435,13 +435,7 @@ end
 if operation == 'return' and stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #ARGV[7]) ~= ARGV[7] then
   return false
 end
-if is_new_plan then
-  convert()
-  -- a refund from before finds nothing, also if the plan changes back
-  generation = math.max(now, generation + 1)
-elseif stored then
-  read_meters(quotas, stored)
-end
+if is_new_plan then convert() elseif stored then read_meters(quotas, stored) end
 if operation == 'spend' then return decide(units, 0) end
 if operation == 'lease' then return decide(units, tonumber(ARGV[6]), tonumber(ARGV[7])) end
 
