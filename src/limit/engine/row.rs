@@ -70,6 +70,11 @@ impl Row {
         self.epoch
     }
 
+    /// Lets the next request check the age of the plan.
+    pub(super) fn outdate(&mut self) {
+        self.epoch = self.epoch.wrapping_sub(1);
+    }
+
     pub(super) fn place(&self) -> Place {
         match self.bits & PLACE {
             0 => Place::Named,

@@ -226,6 +226,9 @@ impl Engine {
         context: Context<'_>,
         request: Request,
     ) -> Decision {
+        if self.has_stale_plan(&tenant, context) {
+            row.outdate();
+        }
         let decision = self.decide(key, &mut row, context, request);
         self.bytes.force(row_bytes(&tenant, &row));
         let (map, shard) = place_of(key.hash);
