@@ -238,7 +238,8 @@ impl PlanCache {
         self.answers.len() < most && (found == Found::Plan || self.without_plan.load(Relaxed) < most.div_ceil(2))
     }
 
-    /// Removes answers that are not fresh any more, at most once per tick.
+    /// Removes answers that are not fresh any more, at most once per tick. Plans stay as long as there is room for one more, so
+    /// that made-up names can't drive out those that [`PlanFailure::Keep`] needs.
     fn purge(&self, quotas: &Quotas, now: Moment) {
         let due = self.purge_at.load(Relaxed);
         let next = (now + TICK).as_nanos();
@@ -246,8 +247,9 @@ impl PlanCache {
             return;
         }
         let mut forgotten = Vec::new();
+        let is_full = self.answers.len() >= self.settings.max_tenants;
         self.answers.retain(|tenant, answer| {
-            if now < answer.until {
+            if now < answer.until || (answer.found == Found::Plan && !is_full) {
                 return true;
             }
             if answer.found != Found::Plan {

@@ -326,6 +326,18 @@ async fn a13_a_flood_of_unknown_tenants_displaces_no_plan_and_stays_bounded() {
 }
 
 #[tokio::test]
+async fn a13_a_flood_of_unknown_tenants_and_an_outage_lift_no_plan() {
+    let world = World::new(&[("acme", 1)], |plans| plans.max_tenants(10));
+    assert_eq!(world.ask("acme").await, answer(200, 1, 0));
+    world.clock.advance(Duration::from_secs(61));
+    for stranger in 0..20 {
+        assert_eq!(world.ask(&format!("stranger-{stranger}")).await, answer(200, DEFAULT, 2));
+    }
+    world.database.mode(Mode::Fails);
+    assert_eq!(world.ask("acme").await, answer(200, 1, 0));
+}
+
+#[tokio::test]
 async fn a13_old_answers_make_room_for_new_ones() {
     let plans: Vec<_> = (0..8).map(|number| format!("customer-{number}")).collect();
     let plans: Vec<_> = plans.iter().map(|name| (name.as_str(), 10)).collect();
