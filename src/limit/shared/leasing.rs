@@ -119,7 +119,9 @@ impl Leasing {
                     }
                 }
                 LeaseStep::Wait(end) => {
-                    end.wait().await;
+                    if !end.wait().await {
+                        return Leased::Unanswered;
+                    }
                     self.step(holder, wish)
                 }
                 decided => return self.leased(decided),

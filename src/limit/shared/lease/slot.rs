@@ -102,15 +102,14 @@ pub enum LeaseReply<T> {
     Failed,
 }
 
-/// The end of a call that other requests wait for.
+/// The end of a call that other requests wait for. It is closed after a reply, and open to all if there is none.
 #[derive(Clone, Debug)]
 pub struct CallEnd(Arc<Semaphore>);
 
 impl CallEnd {
-    /// Waits until the call has ended.
-    pub(crate) async fn wait(&self) {
-        // an error means that it was closed
-        _ = self.0.acquire().await;
+    /// Waits until the call has ended. Returns whether there was a reply.
+    pub(crate) async fn wait(&self) -> bool {
+        self.0.acquire().await.is_err()
     }
 }
 
@@ -238,7 +237,11 @@ impl<T: Clone> Slot<T> {
             }
             LeaseReply::Failed => (None, None),
         };
-        call.end.0.close();
+        match step {
+            Some(_) => call.end.0.close(),
+            // each of those who wait passes the unit on
+            None => call.end.0.add_permits(1),
+        }
         (step, unused)
     }
 

@@ -151,3 +151,25 @@ impl<K: Clone + Eq + Hash, T: Clone> LeaseSlots<K, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_wait_learn_whether_there_was_a_reply() {
+        let lifetime = Duration::from_secs(1);
+        let (wish, now) = (LeaseWish { units: 1, plan: 1, lifetime }, ClockReading::default());
+        let granted = LeaseReply::Granted { granted: 9, lifetime, terms: () };
+        for (reply, has_reply) in [(LeaseReply::Failed, false), (granted, true)] {
+            let mut slots = LeaseSlots::new(100, lifetime, 1);
+            let LeaseStep::Call(call) = slots.request(&"acme", wish, now) else { panic!("nothing is held") };
+            let waiting = [(); 3].map(|()| slots.request(&"acme", wish, now));
+            assert_eq!(slots.replied(&"acme", &call, reply).is_some(), has_reply);
+            for step in waiting {
+                let LeaseStep::Wait(end) = step else { panic!("a call is under way") };
+                assert_eq!(end.wait().await, has_reply);
+            }
+        }
+    }
+}
