@@ -10,7 +10,7 @@ use std::{
 };
 
 use redis::Cmd;
-use tokio::{runtime::Handle, sync::watch, task::JoinHandle};
+use tokio::{runtime::Handle, sync::watch, task::JoinHandle, time::Instant};
 
 use super::{
     config::RedisConfig,
@@ -78,6 +78,21 @@ impl Link {
     /// Sends a command and returns the reply within the deadline. After a failure of the kind
     /// [`Unavailable`](FailureKind::Unavailable), the command may have been executed.
     pub(super) async fn call(&self, command: &Cmd, delivery: Delivery) -> Result<redis::Value, CallError> {
+        self.call_until(self.deadline(), command, delivery).await
+    }
+
+    /// Returns the deadline of a call that begins now.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.0.deadline
+    }
+
+    /// Like [`call`](Self::call), for several commands that have one deadline together.
+    pub(super) async fn call_until(
+        &self,
+        deadline: Instant,
+        command: &Cmd,
+        delivery: Delivery,
+    ) -> Result<redis::Value, CallError> {
         let inner = &self.0;
         let mut sent_on = None;
         let call = async {
@@ -90,7 +105,7 @@ impl Link {
                 CallError::Replied(error)
             })
         };
-        match self.within_deadline(call).await {
+        match self.until(deadline, call).await {
             Some(reply) => {
                 // this line of memory is shared by all callers
                 if inner.unanswered_since.load(Relaxed) != 0 {
@@ -114,10 +129,14 @@ impl Link {
 
     /// Waits for work at most as long as for a call.
     pub(crate) async fn within_deadline<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.until(self.deadline(), work).await
+    }
+
+    async fn until<T>(&self, deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
         let work = {
             // the caller may run elsewhere
             let _runtime = self.0.runtime.enter();
-            tokio::time::timeout(self.0.deadline, work)
+            tokio::time::timeout_at(deadline, work)
         };
         work.await.ok()
     }

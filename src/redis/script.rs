@@ -66,10 +66,11 @@ impl Link {
         arguments: &[&[u8]],
         delivery: Delivery,
     ) -> Result<Reply, RedisFailure> {
-        match self.call(&command("EVALSHA", script.hash(), keys, arguments), delivery).await {
+        let until = self.deadline();
+        match self.call_until(until, &command("EVALSHA", script.hash(), keys, arguments), delivery).await {
             // it was not executed
             Err(CallError::Replied(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Reply::read(self.call(&command("EVAL", script.text, keys, arguments), delivery).await?)
+                Reply::read(self.call_until(until, &command("EVAL", script.text, keys, arguments), delivery).await?)
             }
             reply => Reply::read(reply?),
         }
@@ -107,7 +108,8 @@ impl Link {
     /// Removes a key.
     pub(crate) async fn remove(&self, key: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("DEL");
-        self.call(command.arg(key), Delivery::Resent).await?;
+        // one that arrives late must not remove what was written since
+        self.call(command.arg(key), Delivery::Once).await?;
         Ok(())
     }
 
