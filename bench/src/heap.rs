@@ -35,6 +35,16 @@ pub fn count<T>(work: impl FnOnce() -> T) -> (T, Counts) {
     (result, counts)
 }
 
+/// Counts from now on.
+pub fn watch() {
+    ON.store(true, Relaxed);
+}
+
+/// Returns the bytes of this thread that are still allocated, of those allocated since [`watch`].
+pub fn live() -> i64 {
+    LIVE.get()
+}
+
 fn counts() -> Counts {
     Counts { allocations: ALLOCATIONS.get(), live: LIVE.get() }
 }
