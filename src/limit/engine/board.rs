@@ -26,7 +26,16 @@ use crate::{
 /// The number of slots, of one cache line each.
 const SLOTS: usize = 512;
 
-pub(super) struct Board(Box<[Slot]>);
+pub(super) struct Board {
+    slots: Box<[Slot]>,
+    /// A bit for each slot that may hold a refusal. It fits in one cache line, so that a request of a tenant that is not
+    /// refused reads no slot. A bit may be missing for a moment, and then the refusal is decided under the lock.
+    in_use: InUse,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct InUse([AtomicU64; SLOTS / 64]);
 
 /// One refusal. The version is odd while the slot is being written, and rises with each change.
 #[derive(Default)]
@@ -65,7 +74,7 @@ pub(super) struct Terms {
 
 impl Board {
     pub(super) fn new() -> Self {
-        Self((0..SLOTS).map(|_| Slot::default()).collect())
+        Self { slots: (0..SLOTS).map(|_| Slot::default()).collect(), in_use: InUse::default() }
     }
 
     /// Returns the refusal of this tenant that still holds, if it is on the board.
@@ -76,6 +85,9 @@ impl Board {
         terms: Terms,
         time: (Moment, UnixTime),
     ) -> Option<Standing> {
+        if !self.in_use.has(tenant.first) {
+            return None;
+        }
         let slot = self.slot(tenant.first)?;
         if slot.hash.load(Relaxed) != tenant.first || time.0.as_nanos() >= slot.holds_until.load(Relaxed) {
             return None;
@@ -111,7 +123,7 @@ impl Board {
         if !self.has_room(tenant.first, terms.epoch, now) {
             return false;
         }
-        slot.write(|| {
+        let is_posted = slot.write(|| {
             slot.hash.store(tenant.first, Relaxed);
             slot.second_hash.store(tenant.second, Relaxed);
             slot.holds_until.store(holds_until.as_nanos(), Relaxed);
@@ -119,7 +131,9 @@ impl Board {
             slot.units.store(pair(terms.units, standing.remaining()), Relaxed);
             slot.policy.store(pair(standing.limit(), with_audience(policy, terms.is_anonymous)), Relaxed);
             slot.plan.store(pair(terms.plan.unwrap_or_default(), terms.epoch), Relaxed);
-        })
+        });
+        self.in_use.set(tenant.first);
+        is_posted
     }
 
     /// Clears the refusal of this tenant. Call it while the row of the tenant is locked.
@@ -132,12 +146,49 @@ impl Board {
             {
                 std::hint::spin_loop();
             }
+            if slot.holds_until.load(Relaxed) == 0 {
+                self.in_use.unset(first_hash);
+            }
         }
     }
 
     #[inline]
     fn slot(&self, hash: u64) -> Option<&Slot> {
-        self.0.get((hash >> 43) as usize % SLOTS)
+        self.slots.get(place_of(hash))
+    }
+}
+
+/// Returns the slot of a tenant.
+#[inline]
+fn place_of(hash: u64) -> usize {
+    (hash >> 43) as usize % SLOTS
+}
+
+impl InUse {
+    #[inline]
+    fn has(&self, hash: u64) -> bool {
+        let (word, bit) = self.bit(hash);
+        word.is_some_and(|word| word.load(Relaxed) & bit != 0)
+    }
+
+    fn set(&self, hash: u64) {
+        if let (Some(word), bit) = self.bit(hash)
+            && word.load(Relaxed) & bit == 0
+        {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    fn unset(&self, hash: u64) {
+        if let (Some(word), bit) = self.bit(hash) {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn bit(&self, hash: u64) -> (Option<&AtomicU64>, u64) {
+        let place = place_of(hash);
+        (self.0.get(place / 64), 1 << (place % 64))
     }
 }
 
