@@ -21,6 +21,7 @@ mod schedule;
 mod smooth;
 mod suite;
 mod table;
+mod there_and_back;
 mod threads;
 mod twin;
 mod window;
