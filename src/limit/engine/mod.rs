@@ -4,6 +4,8 @@
 //! lock. Plans are looked up before it is taken.
 
 mod board;
+#[cfg(test)]
+mod lock_tests;
 pub(super) mod meter;
 mod overflow;
 mod row;
