@@ -11,11 +11,13 @@ mod change;
 mod engine;
 mod fixed;
 mod idle;
+mod names;
 mod oracle;
 mod plan_text;
 #[cfg(feature = "plans")]
 mod plans;
 mod promises;
+mod reentrant;
 mod reserve;
 mod schedule;
 mod smooth;
