@@ -4,6 +4,8 @@
 //! lock. Plans are looked up before it is taken.
 
 mod board;
+#[cfg(test)]
+mod lock_tests;
 pub(super) mod meter;
 mod overflow;
 mod row;
@@ -218,10 +220,12 @@ impl Engine {
             let mut row = match &unnamed {
                 Some(unnamed) => self.new_row(&mut buckets, &found, (Place::Named, named_since), unnamed, context),
                 None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context),
-                None => match buckets.peek(&found, context, |row| row.peek(context, false)) {
-                    Some(standing) => return standing,
-                    None => Row::new(found.plan.clone(), Place::Bucket, found.epoch, 0),
-                },
+                None => {
+                    match buckets.peek(&found, || self.next_generation(), context, |row| row.peek(context, false)) {
+                        Some(standing) => return standing,
+                        None => Row::new(found.plan.clone(), Place::Bucket, found.epoch, 0),
+                    }
+                }
             };
             let standing = row.peek(context, false);
             row.release(context);
@@ -269,7 +273,7 @@ impl Engine {
                     return Err(use_row);
                 }
                 let was = row.place();
-                if row.adopt(&plan_found.plan, place, plan_found.epoch, context) {
+                if row.adopt(&plan_found.plan, place, plan_found.epoch, || self.next_generation(), context) {
                     self.clear_board(key, row);
                     match (was, place) {
                         (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),

@@ -200,7 +200,7 @@ impl Engine {
         began: &Cell<bool>,
     ) -> Option<Decision> {
         let mut marks = NO_MARKS;
-        let shared = buckets.spend(found, self.next_generation(), context, request.ask(), &mut marks)?;
+        let shared = buckets.spend(found, || self.next_generation(), context, request.ask(), &mut marks)?;
         let mut decision = shared.decision;
         self.keep_spend(&mut decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
         if shared.began {
