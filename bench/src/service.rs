@@ -24,7 +24,7 @@ pub trait Limited: Service<Req, Response = Res, Error = Infallible, Future: Send
 
 impl<S> Limited for S where S: Service<Req, Response = Res, Error = Infallible, Future: Send> + Clone + Send + 'static {}
 
-/// What a call looks like besides the limiter.
+/// The request and the response around a limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// The number of headers in the response of the inner service.

@@ -71,10 +71,10 @@ fn the_summary_is_short_and_needs_all_figures() {
 
 #[test]
 fn the_chart_shows_every_value_as_text_within_its_frame() {
-    let mut figures = alike(500.0);
+    let mut figures = alike(600.0);
     figures.set("layer/empty/1M/Ample/AxumGcra/nanos", 1234.0);
     let svg = chart::svg(&figures).unwrap();
-    assert_eq!(svg.matches(">500</text>").count(), 24, "one of 25 bars is higher: {svg}");
+    assert_eq!(svg.matches(">600</text>").count(), 24, "one of 25 bars is higher: {svg}");
     assert!(svg.contains(">1234</text>"), "{svg}");
     let lowest = svg.match_indices(" y=\"").map(|(at, _)| svg[at + 4..].split('"').next().unwrap());
     assert!(lowest.map(|y| y.parse::<f64>().unwrap()).all(|y| (0.0..400.0).contains(&y)), "{svg}");

@@ -30,11 +30,12 @@ impl Budget {
             value if self.is_met(value) => format!("{value:.*}", self.decimals),
             value => format!("**{value:.*}**", self.decimals),
         };
-        let verdict = match measured.iter().filter(|value| !value.is_nan()) {
-            known if known.clone().count() == 0 => "not measured",
-            mut known if known.any(|value| !self.is_met(*value)) => "**missed**",
-            _ if measured.iter().any(|value| value.is_nan()) => "met, as far as measured",
-            _ => "met",
+        let (known, missing): (Vec<f64>, Vec<f64>) = measured.iter().partition(|value| !value.is_nan());
+        let verdict = match (known.iter().all(|value| self.is_met(*value)), missing.is_empty()) {
+            _ if known.is_empty() => "not measured",
+            (false, _) => "**missed**",
+            (true, false) => "met, as far as measured",
+            (true, true) => "met",
         };
         let sign = if self.is_least { "≥" } else { "≤" };
         [

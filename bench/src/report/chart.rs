@@ -9,8 +9,8 @@ const SERIES: [(&str, &str, &str); 5] = [
     ("Tollgate", "tollgate (4 headers)", "a"),
     ("TollgateNoExtensions", "tollgate, without extensions (4 headers)", "b"),
     ("TowerGovernor", "tower_governor (2 headers)", "c"),
-    ("AxumGcra", "axum_gcra (none)", "d"),
-    ("Governor", "governor by hand (none)", "e"),
+    ("AxumGcra", "axum_gcra (no headers)", "d"),
+    ("Governor", "governor by hand (no headers)", "e"),
 ];
 
 /// The groups of bars: name, and the figure of a series.

@@ -58,7 +58,7 @@ impl Figures {
 /// A section that has run.
 pub struct Section {
     pub name: &'static str,
-    /// What it printed, in Markdown.
+    /// The printed text, in Markdown.
     pub text: String,
     pub is_complete: bool,
 }

@@ -9,7 +9,7 @@ use tollgate::{AccessToken, Algorithm, AuthService, BearerLayer, Passwords, stor
 use tower::service_fn;
 use tower_layer::Layer;
 
-use super::{Run, calls_in, driven, rounds};
+use super::{Run, calls_in, driven};
 use crate::{
     heap,
     login::{Answer, Ask, Local, PASSWORD, Setup, address, identifier, runtime, username},
@@ -45,7 +45,7 @@ fn signing(runtime: &Runtime, apps: &mut [App]) {
          differences and ratios are medians of per-round values.\n"
     );
     let mut rounds = vec![[Vec::new(), Vec::new()]; apps.len()];
-    for _ in 0..rounds(ROUNDS) {
+    for _ in 0..super::rounds(ROUNDS) {
         for (app, micros) in apps.iter_mut().zip(&mut rounds) {
             for (micros, scope) in micros.iter_mut().zip(["", "email"]) {
                 let began = Instant::now();
@@ -167,7 +167,7 @@ fn checking(runtime: &Runtime, apps: &mut [App]) {
             }
         }
     }
-    for _ in 0..rounds(ROUNDS) {
+    for _ in 0..super::rounds(ROUNDS) {
         for one in &mut all {
             one.nanos.push((one.run)(one.calls).as_nanos() as f64 / one.calls as f64);
         }
