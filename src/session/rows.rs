@@ -267,7 +267,11 @@ fn read_row(bytes: &[u8]) -> Option<SessionRow> {
 pub(super) enum RowParts<'a> {
     Ended(Tenant),
     /// The rest is not checked yet.
-    Live { head: SessionHead, rest: &'a [u8], has_device: bool },
+    Live {
+        head: SessionHead,
+        rest: &'a [u8],
+        has_device: bool,
+    },
 }
 
 impl<'a> RowParts<'a> {
