@@ -1,7 +1,7 @@
 //! A session as a look-up finds it. Only the part of its row that every request needs is decoded; the rest waits until
 //! somebody asks for it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::rows::{LiveSession, RowParts, SessionDetails, SessionHead, SessionRow, corrupt};
 use crate::{
@@ -10,9 +10,10 @@ use crate::{
     util::clock::UnixTime,
 };
 
-/// A row of the table of sessions, for looking at it.
+/// A row of the table of sessions, for looking at it. The session is behind a pointer at once, because moving it would
+/// take longer than decoding it.
 pub(super) enum FoundRow {
-    Live(FoundSession),
+    Live(Arc<FoundSession>),
     Ended(Tenant),
 }
 
@@ -56,7 +57,7 @@ impl From<LiveSession> for FoundSession {
 impl From<SessionRow> for FoundRow {
     fn from(row: SessionRow) -> Self {
         match row {
-            SessionRow::Live(row) => Self::Live(row.into()),
+            SessionRow::Live(row) => Self::Live(Arc::new(row.into())),
             SessionRow::Ended(tenant) => Self::Ended(tenant),
         }
     }
@@ -79,7 +80,7 @@ impl Value for FoundRow {
                     rest if RowParts::is_rest(rest, has_device) => rest.into(),
                     _ => return Err(corrupt()),
                 };
-                Ok(Self::Live(FoundSession { head, rest, has_device, row: OnceLock::new() }))
+                Ok(Self::Live(Arc::new(FoundSession { head, rest, has_device, row: OnceLock::new() })))
             }
         }
     }

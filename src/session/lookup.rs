@@ -1,11 +1,13 @@
 //! From the cookies of a request to its session.
 
+use std::sync::Arc;
+
 #[cfg(any(feature = "login", test))]
 use http::HeaderMap;
 
 use super::{
     cookies::{PresentedCookies, SessionCookie},
-    found::{FoundRow, FoundSession},
+    found::FoundRow,
     rows::{SessionRow, SessionTimes},
     session::Session,
     sessions::Sessions,
@@ -149,24 +151,26 @@ impl Sessions {
     fn check(&self, cookie: &SessionCookie, found: Option<Stored<FoundRow>>, now: UnixTime) -> CookieCheck {
         let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
         let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
-        match value {
-            FoundRow::Ended(tenant) => refused(EventKind::SessionUseAfterExpire, tenant),
-            // check the secret first: the sid is public, and callers without the secret must learn nothing
-            FoundRow::Live(FoundSession { head, .. }) if !head.secret.matches(&cookie.secret) => {
-                refused(EventKind::SessionWrongSecret, head.tenant)
-            }
-            FoundRow::Live(FoundSession { head, .. }) if now >= self.lifetimes().end_of(head.times) => {
-                refused(EventKind::SessionUseAfterExpire, head.tenant)
-            }
-            FoundRow::Live(mut session) => match is_due(&session.head.times, now) {
-                false => CookieCheck::Accepted(Session::new(cookie.sid, session)),
-                true => {
-                    session.use_at(now);
-                    let read = Stored { value: (), version, expires_at };
-                    CookieCheck::UseIsDue(read, Session::new(cookie.sid, session))
-                }
-            },
+        let mut session = match value {
+            FoundRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, tenant),
+            FoundRow::Live(session) => session,
+        };
+        let head = &session.head;
+        // check the secret first: the sid is public, and callers without the secret must learn nothing
+        if !head.secret.matches(&cookie.secret) {
+            return refused(EventKind::SessionWrongSecret, head.tenant.clone());
         }
+        if now >= self.lifetimes().end_of(head.times) {
+            return refused(EventKind::SessionUseAfterExpire, head.tenant.clone());
+        }
+        if !is_due(&head.times, now) {
+            return CookieCheck::Accepted(Session::found(cookie.sid, session));
+        }
+        // it was just read, so nobody else has it
+        if let Some(session) = Arc::get_mut(&mut session) {
+            session.use_at(now);
+        }
+        CookieCheck::UseIsDue(Stored { value: (), version, expires_at }, Session::found(cookie.sid, session))
     }
 
     /// Returns the session unless the cookie was refused.

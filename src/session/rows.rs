@@ -83,7 +83,7 @@ impl SessionLifetimes {
     }
 }
 
-/// What decides when a session ends.
+/// The times that end a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionTimes {
     pub(super) created: UnixTime,
@@ -275,6 +275,7 @@ pub(super) enum RowParts<'a> {
 }
 
 impl<'a> RowParts<'a> {
+    #[inline]
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         let mut reader = RowReader(rest);

@@ -32,18 +32,18 @@ const SHORTEST_REMEMBERED: Duration = Duration::from_secs(120);
 /// [`SessionLayer`](super::SessionLayer) protects the route.
 #[derive(Clone)]
 pub struct Session {
-    inner: Arc<Inner>,
+    sid: Handle,
+    found: Arc<FoundSession>,
     claims: Option<Arc<Map<String, Value>>>,
 }
 
-struct Inner {
-    sid: Handle,
-    found: FoundSession,
-}
-
 impl Session {
-    pub(super) fn new(sid: Handle, found: impl Into<FoundSession>) -> Self {
-        Self { inner: Arc::new(Inner { sid, found: found.into() }), claims: None }
+    pub(super) fn new(sid: Handle, row: LiveSession) -> Self {
+        Self::found(sid, Arc::new(row.into()))
+    }
+
+    pub(super) fn found(sid: Handle, found: Arc<FoundSession>) -> Self {
+        Self { sid, found, claims: None }
     }
 
     /// Returns the session of a request that passed a
@@ -59,7 +59,7 @@ impl Session {
     /// Returns the id of the session. It stays the same until the session ends, and it is
     /// not a secret: logs, tokens and pages may show it.
     pub fn sid(&self) -> Handle {
-        self.inner.sid
+        self.sid
     }
 
     /// Returns the user.
@@ -129,11 +129,11 @@ impl Session {
     }
 
     pub(super) fn head(&self) -> &SessionHead {
-        &self.inner.found.head
+        &self.found.head
     }
 
     pub(super) fn row(&self) -> &LiveSession {
-        self.inner.found.row()
+        self.found.row()
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {

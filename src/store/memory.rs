@@ -353,6 +353,7 @@ fn write(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::any::AnyStore;
 
     fn key(number: usize) -> Key {
         Key::new("t", None, number.to_string()).unwrap()
@@ -381,6 +382,43 @@ mod tests {
                 matches!(insert(&memory, fits, 1000, 10, 20), Ok(WriteOutcome::Done(_))),
                 "expired entries make room"
             );
+        }
+    }
+
+    #[test]
+    fn a_type_erased_memory_is_read_in_place() {
+        let memory = Memory::new();
+        assert!(insert(&memory, 0, 7, 0, 10).is_ok());
+        let store = AnyStore::from(memory);
+        let place =
+            |number| store.view(&key(number), |entry| entry.map(|entry| (entry.value.as_ptr(), entry.value.len())));
+        assert!(matches!(place(0), Some(Some((_, 7)))));
+        assert_eq!(place(0), place(0));
+        assert_eq!(place(1), Some(None));
+        // a store around it may change what is read
+        assert_eq!(AnyStore::from(Around(store)).view(&key(0), |_| ()), None);
+    }
+
+    struct Around(AnyStore);
+
+    impl Store for Around {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, record).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
         }
     }
 

@@ -171,8 +171,8 @@ impl<T: Value> Table<T> {
         Ok(self.change(&key, (occupant, found), change).await?.0)
     }
 
-    /// Like [`update`](Self::update), for a value that was read before. Also returns the version
-    /// that the value has afterwards.
+    /// Updates a value that was read before, as [`update`](Self::update) does. Also returns its new
+    /// version.
     #[cfg(feature = "login")]
     pub(crate) async fn update_from<R: Send>(
         &self,

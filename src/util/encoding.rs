@@ -56,7 +56,7 @@ pub(crate) fn base64url_to_16(text: &[u8]) -> Option<[u8; 16]> {
     valid.then(|| (u128::from(first) << 68 | u128::from(second) << 8 | u128::from(last)).to_be_bytes())
 }
 
-/// Returns the number that ten characters stand for, and whether they are all valid.
+/// Decodes ten characters to a number. Also returns whether they are all valid.
 fn number_of_10(text: &[u8; 10]) -> (u64, bool) {
     let append = |(number, seen), byte: &u8| {
         let sextet = sextet(*byte);

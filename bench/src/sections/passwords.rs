@@ -1,4 +1,4 @@
-//! What a hash costs, and the memory that a burst of them leaves behind.
+//! The cost of a hash, and the memory that stays in use after a burst of them.
 
 use std::{path::Path, process::Command, sync::Arc, time::Instant};
 
