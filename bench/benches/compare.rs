@@ -13,7 +13,7 @@ fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
-    let sections: [(&str, &dyn Fn()); 16] = [
+    let sections: [(&str, &dyn Fn()); 17] = [
         ("layer", &sections::layer::run),
         ("threads", &sections::threads::run),
         ("memory", &|| sections::memory::run(one)),
@@ -26,6 +26,7 @@ fn main() {
         ("store", &sections::store::run),
         ("logins", &|| sections::logins::run(one)),
         ("steps", &|| sections::steps::run(one)),
+        ("passwords", &|| sections::passwords::run(one)),
         ("timing", &sections::timing::run),
         ("bearer", &sections::bearer::run),
         ("tokens", &|| sections::tokens::run(one)),

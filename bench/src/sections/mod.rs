@@ -8,6 +8,7 @@ pub mod layer;
 pub mod logins;
 pub mod maps;
 pub mod memory;
+pub mod passwords;
 pub mod redis;
 pub mod server;
 pub mod sessions;
