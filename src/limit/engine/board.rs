@@ -12,7 +12,7 @@
 //!   quotas, the plan where a function chooses plans, and the time. A change of any plan raises the epoch.
 //! - A slot with a valid refusal is not taken over by another tenant. Requests of that tenant are decided under its lock.
 //! - A refusal outside the home of its tenant, the first slot of its group, is only read while the tenant has its home. So a
-//!   request of a tenant that is not refused looks at one slot.
+//!   request of a tenant that is not refused looks at one bit, and rarely at one slot.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -32,7 +32,16 @@ const SLOTS: usize = 512;
 /// The number of slots that form a group. Each of them is the home of some tenants.
 const GROUP: usize = 4;
 
-pub(super) struct Board(Box<[Slot]>);
+pub(super) struct Board {
+    slots: Box<[Slot]>,
+    /// A bit for each home in use. It fits in one cache line, so that a request of a tenant that is not refused reads no
+    /// slot. A bit may be missing for a moment, and then the refusal is decided under the lock.
+    in_use: InUse,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct InUse([AtomicU64; SLOTS / 64]);
 
 /// One refusal. The version is odd while the slot is being written, and rises with each change.
 #[derive(Default)]
@@ -71,7 +80,7 @@ pub(super) struct Terms {
 
 impl Board {
     pub(super) fn new() -> Self {
-        Self((0..SLOTS).map(|_| Slot::default()).collect())
+        Self { slots: (0..SLOTS).map(|_| Slot::default()).collect(), in_use: InUse::default() }
     }
 
     /// Returns the refusal of this tenant that still holds, if it is on the board.
@@ -82,7 +91,7 @@ impl Board {
         terms: Terms,
         time: (Moment, UnixTime),
     ) -> Option<Standing> {
-        if !self.slot(tenant.first, 0)?.is_of(tenant.first) {
+        if !self.in_use.has(tenant.first) || !self.slot(tenant.first, 0)?.is_of(tenant.first) {
             return None;
         }
         self.group(tenant.first).find_map(|slot| slot.refusal(&tenant, terms, time))
@@ -107,7 +116,7 @@ impl Board {
         let (Some(slot), Some(policy)) = (self.place(tenant.first, terms, now), quota.name_number()) else {
             return false;
         };
-        slot.write(|| {
+        let is_posted = slot.write(|| {
             slot.hash.store(tenant.first, Relaxed);
             slot.second_hash.store(tenant.second, Relaxed);
             slot.holds_until.store(holds_until.as_nanos(), Relaxed);
@@ -115,7 +124,9 @@ impl Board {
             slot.units.store(pair(terms.units, standing.remaining()), Relaxed);
             slot.policy.store(pair(standing.limit(), with_audience(policy, terms.is_anonymous)), Relaxed);
             slot.plan.store(pair(terms.plan.unwrap_or_default(), terms.epoch), Relaxed);
-        })
+        });
+        self.in_use.set(tenant.first);
+        is_posted
     }
 
     /// Clears the refusal of this tenant. Call it while the row of the tenant is locked.
@@ -128,6 +139,9 @@ impl Board {
             {
                 std::hint::spin_loop();
             }
+        }
+        if self.slot(first_hash, 0).is_some_and(|home| home.holds_until.load(Relaxed) == 0) {
+            self.in_use.unset(first_hash);
         }
     }
 
@@ -150,7 +164,41 @@ impl Board {
 
     #[inline]
     fn slot(&self, hash: u64, place: usize) -> Option<&Slot> {
-        self.0.get((hash >> 43) as usize % SLOTS ^ place)
+        self.slots.get(home_of(hash) ^ place)
+    }
+}
+
+/// Returns the number of the slot that is the home of a tenant.
+#[inline]
+fn home_of(hash: u64) -> usize {
+    (hash >> 43) as usize % SLOTS
+}
+
+impl InUse {
+    #[inline]
+    fn has(&self, hash: u64) -> bool {
+        let (word, bit) = self.bit(hash);
+        word.is_some_and(|word| word.load(Relaxed) & bit != 0)
+    }
+
+    fn set(&self, hash: u64) {
+        if let (Some(word), bit) = self.bit(hash)
+            && word.load(Relaxed) & bit == 0
+        {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    fn unset(&self, hash: u64) {
+        if let (Some(word), bit) = self.bit(hash) {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn bit(&self, hash: u64) -> (Option<&AtomicU64>, u64) {
+        let home = home_of(hash);
+        (self.0.get(home / 64), 1 << (home % 64))
     }
 }
 

@@ -8,11 +8,14 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, MAPS, Request, SHARDS_OF_A_MAP, meter::Context, place_of};
+use super::{Engine, Request, SHARDS, meter::Context};
 use crate::{
     limit::{plan::Plan, quota::Quota, quotas::Quotas},
     tenant::Tenant,
-    util::clock::{Moment, UnixTime},
+    util::{
+        clock::{Moment, UnixTime},
+        lock::lock,
+    },
 };
 
 fn engine(quotas: Quotas) -> Arc<Engine> {
@@ -37,7 +40,7 @@ fn ends_while_all_is_locked(
     patience: Duration,
     work: impl FnOnce(&Engine) + Send + 'static,
 ) -> bool {
-    let shards: Vec<_> = engine.maps.iter().flat_map(|map| map.shards()).map(|shard| shard.write()).collect();
+    let shards: Vec<_> = engine.shards.iter().map(|shard| lock(&shard.0)).collect();
     let buckets: Vec<_> = (0..64).map(|number| engine.overflow.lock(number)).collect();
     let (done, ended) = mpsc::channel();
     let own = Arc::clone(engine);
@@ -79,7 +82,6 @@ fn a_refused_tenant_takes_no_lock_also_with_costs_that_differ() {
 #[test]
 fn rows_spread_over_all_shards() {
     let engine = engine(Quotas::new(Quota::per_hour(1).unwrap()));
-    let all = (0..40_000).map(|number| place_of(engine.lookup(&tenant(number)).hash));
-    assert_eq!(all.collect::<HashSet<_>>().len(), MAPS * SHARDS_OF_A_MAP);
-    assert!(engine.maps.iter().map(|map| map.shards().len()).sum::<usize>() >= 1_024);
+    let place = |number| engine.shard(engine.lookup(&tenant(number)).hash).unwrap() as *const _ as usize;
+    assert_eq!((0..40_000).map(place).collect::<HashSet<_>>().len(), SHARDS);
 }

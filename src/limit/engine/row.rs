@@ -2,7 +2,10 @@
 
 use std::{cmp::Reverse, iter::zip, mem, ptr, slice};
 
-use super::meter::{Context, Gauge, Meter};
+use super::{
+    meter::{Context, Gauge, Meter},
+    window::over,
+};
 use crate::{
     limit::{
         decision::{Decision, Marks, NO_MARKS, Past, UNCHARGED},
@@ -242,18 +245,23 @@ impl From<Vec<Meter>> for Meters {
 #[inline]
 fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
     let units = ask.units;
-    // by far the most common plan, which needs no comparison
-    if let ([limited], [meter], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
+    // by far the most common plan: one sliding window, which needs no comparison
+    if let ([limited], [Meter::Window(log)], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
+        && let Gauge::Window(lengths) = limited.gauge
+        && units <= limited.most
         && !limited.quota.is_shadow()
     {
-        meter.refresh(limited.gauge, context);
-        if let Some(refusal) = limited.refusal(meter, context, units) {
-            return Decision::refused_by(refusal);
+        log.expire(lengths, context.now, context.bytes);
+        let over = over(log.used(), units, limited.most);
+        if over > 0 && units > 0 {
+            let reset = log.freed_at(lengths, over);
+            return Decision::refused_by(limited.standing_with(log.used(), reset, context));
         }
         if units > 0 {
-            *mark = meter.charge(limited.gauge, context, units);
+            *mark = log.add(lengths, context.now, units, context.bytes);
         }
-        return Decision::admitted(Some(limited.standing(meter, context)), None);
+        let reset = log.rises_at(lengths, limited.most, context.now);
+        return Decision::admitted(Some(limited.standing_with(log.used(), reset, context)), None);
     }
     let (mut refused, mut shadow, mut would_refuse) = (None::<Standing>, None, 0);
     for (meter, limited) in zip(&mut *meters, quotas).filter(|(_, limited)| limited.charges(ask)) {
@@ -305,10 +313,14 @@ impl Limited {
 
     #[inline]
     fn standing(&self, meter: &Meter, context: Context<'_>) -> Standing {
-        let now = context.now;
-        let remaining = self.most.saturating_sub(meter.used(self.gauge, now));
-        let reset = meter.rises_at(self.gauge, self.most, now);
-        Standing::new(self.quota.name(), self.quota.limit(), remaining, reset, (now, context.unix_now))
+        let reset = meter.rises_at(self.gauge, self.most, context.now);
+        self.standing_with(meter.used(self.gauge, context.now), reset, context)
+    }
+
+    #[inline]
+    fn standing_with(&self, used: u32, reset: Moment, context: Context<'_>) -> Standing {
+        let remaining = self.most.saturating_sub(used);
+        Standing::new(self.quota.name(), self.quota.limit(), remaining, reset, (context.now, context.unix_now))
     }
 
     /// Orders quotas by how little they leave. With as much left, one that is whole comes first, because `remaining`
