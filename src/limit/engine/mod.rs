@@ -5,6 +5,8 @@
 
 mod board;
 #[cfg(test)]
+mod board_tests;
+#[cfg(test)]
 mod lock_tests;
 pub(super) mod meter;
 mod overflow;
