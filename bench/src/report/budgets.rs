@@ -126,7 +126,7 @@ fn all() -> Vec<Budget> {
         tokens("… a refresh", refresh),
         most("store calls of a login by code", 18.0, 0, one("steps/calls")),
         most("instructions of a login by code", 478_500.0, 0, one("steps/instructions")),
-        most("MB resident after a burst of logins by password", 60.0, 0, one("burst/resident")),
+        most("MB resident after a burst of checks of passwords, 64 at once", 60.0, 0, one("passwords/64/resident")),
     ]
 }
 

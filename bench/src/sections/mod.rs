@@ -8,6 +8,7 @@ pub mod layer;
 pub mod logins;
 pub mod maps;
 pub mod memory;
+pub mod passwords;
 pub mod redis;
 pub mod server;
 pub mod sessions;
@@ -37,7 +38,7 @@ pub struct Programs<'a> {
 }
 
 /// All sections by their names, which are also those of their markers in `BENCHMARKS.md`.
-pub const ALL: [(&str, fn(&Programs<'_>)); 16] = [
+pub const ALL: [(&str, fn(&Programs<'_>)); 17] = [
     ("layer", |_| layer::run()),
     ("threads", |_| threads::run()),
     ("server", |programs| server::run(programs.one)),
@@ -48,6 +49,7 @@ pub const ALL: [(&str, fn(&Programs<'_>)); 16] = [
     ("maps", |_| maps::run()),
     ("sessions", |_| sessions::run()),
     ("store", |_| store::run()),
+    ("passwords", |programs| passwords::run(programs.one)),
     ("logins", |programs| logins::run(programs.one)),
     ("steps", |programs| steps::run(programs.one)),
     ("timing", |_| timing::run()),
