@@ -1,6 +1,8 @@
 //! All benchmarks: `cargo bench -p tollgate-bench`. Names such as `-- layer threads` select some of the sections. `-- --write`
 //! writes the tables into the documents, and `-- --quick` tries everything out with few rounds.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the machine's clock")]
+
 use std::{
     env, fs, io, panic,
     path::Path,
