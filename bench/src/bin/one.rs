@@ -9,7 +9,7 @@ use std::{env, process::ExitCode};
 use tollgate_bench::{
     issuers,
     sections::{bearer, logins, memory, passwords, server, sessions, steps},
-    service::Inner,
+    service::Workload,
     subject::{BudgetState, LimiterKind, subject},
 };
 
@@ -29,7 +29,7 @@ fn run(arguments: &[&str]) -> Option<()> {
     match *arguments {
         ["calls", kind, budget, tenants, calls] => {
             let tenants = tenants.parse().ok()?;
-            let mut subject = subject(LimiterKind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
+            let mut subject = subject(LimiterKind::by_tag(kind)?, budget_of(budget)?, tenants, Workload::default());
             subject.run(calls.parse().ok()?);
             Some(())
         }

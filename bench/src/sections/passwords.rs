@@ -8,6 +8,7 @@ use tollgate::{Password, Passwords};
 
 use crate::{
     machine,
+    report::figure,
     stats::{Table, by_round, median, ratio},
 };
 
@@ -51,8 +52,9 @@ pub fn run(one: &Path) {
         let output = Command::new(one).args(["passwords", at_once]).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         let mut figures = text.split_whitespace();
-        let mut figure = || figures.next().unwrap_or("failed").to_owned();
-        table.row([at_once.to_owned(), figure(), figure()]);
+        let [before, after] = [(); 2].map(|()| figures.next().unwrap_or("failed").to_owned());
+        figure(format!("passwords/{at_once}/resident"), after.parse().unwrap_or(f64::NAN));
+        table.row([at_once.to_owned(), before, after]);
     }
     table.print();
 }
