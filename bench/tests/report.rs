@@ -45,11 +45,11 @@ fn a_section_replaces_only_its_own_table() {
 
 #[test]
 fn a_budget_that_is_missed_or_not_measured_is_shown_as_such() {
-    let name = |count| format!("layer/empty/{count}/Spent/Tollgate/own");
+    let name = |count: &str| format!("layer/empty/{count}/Spent/Tollgate/own");
     let verdict = |values: &[(&str, f64)]| {
         let mut figures = Figures::default();
         for (count, value) in values {
-            figures.set(&name(*count), *value);
+            figures.set(&name(count), *value);
         }
         let table = budgets::table(&figures);
         let line = table.lines().find(|line| line.contains("refused ÷ own admitted")).unwrap();
