@@ -12,6 +12,7 @@ fn main() {
     }));
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
+    let server = Path::new(env!("CARGO_BIN_EXE_server"));
     println!("{}\n", machine::describe());
     let sections: [(&str, &dyn Fn()); 16] = [
         ("layer", &sections::layer::run),
@@ -28,7 +29,7 @@ fn main() {
         ("steps", &|| sections::steps::run(one)),
         ("timing", &sections::timing::run),
         ("bearer", &sections::bearer::run),
-        ("tokens", &|| sections::tokens::run(one)),
+        ("tokens", &|| sections::tokens::run(server)),
         ("redis", &sections::redis::run),
     ];
     for (name, section) in sections {

@@ -1,6 +1,6 @@
 //! Starts and stops the server. It accepts connections itself, because slow or many clients must not hold it up.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use axum::{Router, extract::Request};
 use hyper::body::Incoming;
@@ -9,13 +9,13 @@ use hyper_util::{
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
 };
-use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tokio::{net::TcpListener, time::sleep};
 use tollgate::{EventLog, PeerAddr};
 use tower::{ServiceExt, service_fn};
 
 use crate::{
     connections::Connections,
-    idle::{HEAD_TIME, OpenRequest, idle},
+    idle::{HEAD_TIME, OpenRequests},
 };
 
 /// How long open requests may take after the signal to stop.
@@ -36,12 +36,11 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: Router, is_b
             accepted = connections.accept(&listeners) => accepted,
             () = &mut stop => break,
         };
-        let (open, opened) = watch::channel(0_usize);
-        let open = Arc::new(open);
-        let routes = app.clone();
+        let (requests, routes) = (OpenRequests::new(), app.clone());
+        let idle = requests.clone().idle();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(PeerAddr(peer));
-            let (answer, open) = (routes.clone().oneshot(request), OpenRequest::count(&open));
+            let (answer, open) = (routes.clone().oneshot(request), requests.begin());
             async move { answer.await.map(|response| response.map(|body| open.until_sent(body))) }
         });
         let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
@@ -51,7 +50,7 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: Router, is_b
             tokio::select! {
                 _ = connection => {}
                 // the timeouts of HTTP/1 begin when its version is known, and HTTP/2 has none
-                () = idle(opened) => {}
+                () = idle => {}
             }
         });
     }

@@ -2,12 +2,11 @@
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
 //! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
-//! `one steps <calls> <logins>`, `one tokens <users>`, `one refreshes <algorithm> <scope> <refreshes>`
+//! `one steps <calls> <logins>`, `one refreshes <algorithm> <scope> <refreshes>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
-    issuers,
     sections::{bearer, logins, memory, server, sessions, steps},
     service::Inner,
     subject::{BudgetState, LimiterKind, subject},
@@ -51,10 +50,6 @@ fn run(arguments: &[&str]) -> Option<()> {
         }
         ["logins", users] => {
             logins::serve(users.parse().ok()?);
-            Some(())
-        }
-        ["tokens", users] => {
-            issuers::serve(users.parse().ok()?);
             Some(())
         }
         ["refreshes", algorithm, scope, count] => bearer::refreshes(algorithm, scope, count.parse().ok()?),
