@@ -170,7 +170,7 @@ impl<'a> RequestContext<'a> {
         let charged = self.charge_payer(tenant, address.as_ref(), false).await;
         if let (Err(_), Some(tenant)) = (&charged, tenant)
             && self.core.limits.tenants.has_reserve(tenant)
-            && self.is_of_a_user(tenant).await
+            && Box::pin(self.is_of_a_user(tenant)).await
         {
             return self.charge_payer(Some(tenant), None, true).await;
         }
@@ -403,7 +403,7 @@ impl<'a> RequestContext<'a> {
     #[cfg(feature = "tokens")]
     pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
         match self.read_proof(path, access_token)? {
-            Some(proof) => Ok(Some(self.spend_proof(proof.verify()?).await?)),
+            Some(proof) => Ok(Some(Box::pin(self.spend_proof(proof.verify()?)).await?)),
             None => Ok(None),
         }
     }

@@ -366,7 +366,7 @@ impl TokenService {
             }
         }
         let again = |row: Option<&Family>, now| row.map_or(Change::Keep(Refreshed::Unknown), |row| next(row, now));
-        self.0.families.update(None, id, again).await
+        Box::pin(self.0.families.update(None, id, again)).await
     }
 
     // ---- revocation
