@@ -248,7 +248,10 @@ mod tests {
             client.after_logout("https://app.example/bye").unwrap().after_logout("https://app.example/").unwrap();
         let client = client.insecure_localhost_after_logout("http://localhost:3000/bye").unwrap();
         assert_eq!(written, Ok(vec![client]));
-        assert_eq!(with(r#""refresh_tokens":true,"id_token_on_refresh":true,"require_dpop":false,"after_logout":[]"#), Ok(vec![expected()]));
+        assert_eq!(
+            with(r#""refresh_tokens":true,"id_token_on_refresh":true,"require_dpop":false,"after_logout":[]"#),
+            Ok(vec![expected()])
+        );
 
         let refused = with(r#""id_token_algorithm":"none""#).unwrap_err().to_string();
         let message = "id_token_algorithm: clients[0] \"demo-web\": none is not usable: unknown algorithm: use ES256, EdDSA or RS256";

@@ -34,7 +34,7 @@ pub(super) struct Used {
     pub(super) at: u64,
 }
 
-/// What presenting a refresh token means.
+/// The standing of a presented refresh token.
 enum Standing<'a> {
     /// It can be used for the first time.
     Current(&'a Current),

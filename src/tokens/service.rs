@@ -284,9 +284,11 @@ impl TokenService {
 
     /// Returns the family that a code began, if the code was redeemed and the family lives. Also returns whether the code
     /// was redeemed long enough ago for another redemption to be a replay.
-    pub(crate) async fn family_of_redeemed(&self, code: &Digest) -> Result<Option<(Handle, Arc<Grant>, bool)>, StoreError> {
-        let id = family_of_code(code);
-        let now = self.now();
+    pub(crate) async fn family_of_redeemed(
+        &self,
+        code: &Digest,
+    ) -> Result<Option<(Handle, Arc<Grant>, bool)>, StoreError> {
+        let (id, now) = (family_of_code(code), self.now());
         Ok(self.family(&id).await?.map(|family| (id, Arc::clone(&family.grant), family.is_replay(now))))
     }
 
@@ -425,8 +427,7 @@ impl TokenService {
 
     /// Reads an id_token of any age that was issued here. It is a hint and proves nothing.
     pub(crate) async fn hint(&self, token: &str) -> Result<Option<IdClaims>, StoreError> {
-        let claims = self.claims::<IdClaims>(token, ID_TOKEN).await?;
-        Ok(claims.filter(|claims| claims.iss == self.issuer()))
+        Ok(self.claims::<IdClaims>(token, ID_TOKEN).await?.filter(|claims| claims.iss == self.issuer()))
     }
 
     async fn claims<T: serde::de::DeserializeOwned>(&self, token: &str, typ: &str) -> Result<Option<T>, StoreError> {
@@ -476,8 +477,7 @@ impl TokenService {
         let signer = keys.signer(algorithm, self.now()).ok_or_else(broken)?;
         let mut more = of_target(&request.extra_claims, ClaimTarget::IdToken);
         more.extend(request.account_claims.clone());
-        let nonce = request.nonce;
-        let token = IdTokenParts { issuer, nonce, access_token: &access_token, algorithm, span, more };
+        let token = IdTokenParts { issuer, nonce: request.nonce, access_token: &access_token, algorithm, span, more };
         let id_token =
             jws::sign(&signer, ID_TOKEN, &issued_claims::id(grant, request.who, token)).ok_or_else(broken)?;
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: Some(id_token), scope })

@@ -12,7 +12,7 @@ use crate::{
     machine,
     remote::RemoteBrowser,
     stats::{Table, median, ratio},
-    wire::Server,
+    wire::{Connection, Server},
 };
 
 const ROUNDS: usize = 7;
@@ -20,7 +20,7 @@ const ROUNDS: usize = 7;
 const EXCHANGES: usize = 2_000;
 const CONNECTIONS: usize = 16;
 const PEERS: [Issuer; 2] = [Issuer::PeerSigned, Issuer::PeerOpaque];
-/// What is exchanged.
+/// The kinds of exchanges.
 const WAYS: [&str; 3] = ["code", "refresh token", "refresh token, no new id_token"];
 
 pub fn run(server: &Path) {
@@ -59,7 +59,8 @@ pub fn run(server: &Path) {
     }
     machine::unpin();
     for (pick, what) in WAYS.into_iter().enumerate() {
-        let head = [what, "exchanges a second", "processor, µs an exchange", "processor ÷ tollgate", "bytes of an answer"];
+        let head =
+            [what, "exchanges a second", "processor, µs an exchange", "processor ÷ tollgate", "bytes of an answer"];
         let (mut table, mut ours) = (Table::new(head), None);
         for subject in subjects.iter().filter(|subject| pick < subject.ways()) {
             let seen = &subject.seen[pick];
@@ -113,6 +114,10 @@ impl Subject {
     }
 
     fn round(&mut self, counts: bool) -> io::Result<()> {
+        // servers close connections that are idle while the others have their turn
+        for worker in &mut self.workers {
+            worker.remote.connection = Connection::new(&self.server.address)?;
+        }
         self.codes(EXCHANGES, "web")?;
         let ways: [fn(&mut Worker) -> Option<Ask>; WAYS.len()] = [
             |worker| worker.codes.pop(),
