@@ -116,6 +116,7 @@
 // Each file uses only files that are listed above it.
 mod identity;
 mod rows;
+mod found;
 mod generations;
 #[expect(clippy::module_inception, reason = "the type that the module is named after")]
 mod session;

@@ -11,6 +11,7 @@ use crate::{
     login::Ask,
     machine,
     remote::RemoteBrowser,
+    report::figure,
     stats::{Table, median, ratio},
     wire::{Connection, Server},
 };
@@ -20,8 +21,9 @@ const ROUNDS: usize = 7;
 const EXCHANGES: usize = 2_000;
 const CONNECTIONS: usize = 16;
 const PEERS: [Issuer; 2] = [Issuer::PeerSigned, Issuer::PeerOpaque];
-/// The kinds of exchanges.
-const WAYS: [&str; 3] = ["code", "refresh token", "refresh token, no new id_token"];
+/// The kinds of exchanges, and their names in figures.
+const WAYS: [(&str, &str); 3] =
+    [("code", "code"), ("refresh token", "refresh"), ("refresh token, no new id_token", "refresh-lean")];
 
 pub fn run(server: &Path) {
     println!("### Exchanges per second at the token endpoint, one core\n");
@@ -50,7 +52,7 @@ pub fn run(server: &Path) {
         .map(|issuer| Subject::start(server, issuer).unwrap_or_else(|error| panic!("{}: {error}", issuer.name())))
         .collect();
     machine::pin(machine::cores() - 1);
-    for round in 0..=ROUNDS {
+    for round in 0..=super::rounds(ROUNDS) {
         for subject in &mut subjects {
             // the first round warms up caches and compilers
             let name = subject.issuer.name();
@@ -58,13 +60,14 @@ pub fn run(server: &Path) {
         }
     }
     machine::unpin();
-    for (pick, what) in WAYS.into_iter().enumerate() {
+    for (pick, (what, name)) in WAYS.into_iter().enumerate() {
         let head =
             [what, "exchanges a second", "processor, µs an exchange", "processor ÷ tollgate", "bytes of an answer"];
         let (mut table, mut ours) = (Table::new(head), None);
         for subject in subjects.iter().filter(|subject| pick < subject.ways()) {
             let seen = &subject.seen[pick];
-            let cost = seen.ran.as_secs_f64() * 1e6 / (ROUNDS * EXCHANGES) as f64;
+            let cost = seen.ran.as_secs_f64() * 1e6 / (seen.rates.len() * EXCHANGES) as f64;
+            figure(format!("tokens/{name}/{:?}/cost", subject.issuer), cost);
             table.row([
                 subject.issuer.name().to_owned(),
                 format!("{:.0}", median(&seen.rates)),
