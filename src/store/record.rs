@@ -2,7 +2,10 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 
-use super::error::{StoreError, StoreErrorKind};
+use super::{
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+};
 use crate::util::clock::UnixTime;
 
 /// A value to write, with its expiry.
@@ -99,6 +102,36 @@ impl Version {
     /// Returns the number of the version.
     pub const fn as_u128(self) -> u128 {
         self.0
+    }
+}
+
+/// One of several operations that a store executes in one call: see [`Store::run`](super::Store::run).
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Reads the entry of a key.
+    Read(Key),
+    /// Writes an entry if the key has this version, or none.
+    Write(Key, Option<Version>, Record),
+}
+
+/// The outcome of an [`Operation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum OperationOutcome {
+    /// The entry of a key, if there is one.
+    Read(Option<Entry>),
+    /// Whether an entry was written.
+    Write(WriteOutcome),
+}
+
+impl OperationOutcome {
+    /// Returns the version of a write that was done.
+    #[cfg(feature = "login")]
+    pub(crate) fn version(&self) -> Option<Version> {
+        match self {
+            Self::Write(WriteOutcome::Done(version)) => Some(*version),
+            Self::Write(WriteOutcome::Lost(_)) | Self::Read(_) => None,
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, Transition, transition},
     policy::Method,
-    store::{StoreError, table::Stored},
+    store::{Operation, OperationOutcome, StoreError, table::Stored},
     user::{Account, Identifier},
     util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
@@ -50,11 +50,46 @@ impl LoginStep<'_> {
 
     /// Applies a call to the stored login.
     pub(crate) async fn apply(&self, call: &LoginCall<'_>) -> Result<LoginUpdate, Problem> {
-        let read = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let update = self.cx.core.logins.apply(&self.digest, read, call).await?;
-        let update = update.ok_or_else(|| Problem::denied(LoginError::Expired))?;
+        let update = self.cx.core.logins.apply(&self.digest, self.latest(), call).await?;
+        Ok(self.applied(update.ok_or_else(|| Problem::denied(LoginError::Expired))?))
+    }
+
+    /// Applies a call to the stored login, and reads something before it in the same call of the store.
+    pub(crate) async fn apply_after(
+        &self,
+        read: Operation,
+        call: &LoginCall<'_>,
+    ) -> Result<(Option<OperationOutcome>, LoginUpdate), Problem> {
+        let latest = self.latest();
+        let prepared = self.cx.core.logins.prepare(&self.digest, &latest, call)?;
+        let operations = std::iter::once(read).chain(prepared.write.clone()).collect();
+        let mut outcomes = self.cx.core.store.run(operations).await?.into_iter();
+        let read = outcomes.next();
+        let version = outcomes.next().and_then(|written| written.version());
+        let update = match prepared.write.is_some() && version.is_none() {
+            true => self.apply(call).await?,
+            false => self.applied(prepared.written(version, latest)),
+        };
+        Ok((read, update))
+    }
+
+    /// Returns the login as it was read or written last.
+    pub(crate) fn latest(&self) -> Stored<Login> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes how a call has changed the login.
+    pub(crate) fn applied(&self, update: LoginUpdate) -> LoginUpdate {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = update.stored.clone();
-        Ok(update)
+        update
+    }
+
+    /// Reads the login again after another call has changed it.
+    pub(crate) async fn refresh(&self) -> Result<(), Problem> {
+        let found = self.cx.core.logins.find(&self.digest).await?;
+        let found = found.ok_or_else(|| Problem::denied(LoginError::Expired))?;
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
     }
 
     /// Returns an error if the login would refuse a call. Counts and changes nothing.
@@ -101,11 +136,31 @@ impl LoginStep<'_> {
             (Subject::Unbound, Some(typed)) => accounts.named(tenant, typed).await?,
             (subject, _) => accounts.of_user(tenant, subject.user().map(|user| &user.id)).await?,
         };
+        self.check_generation(&found).await?;
+        Ok(found)
+    }
+
+    /// Ends a login in which the user proved a step before their generation was raised.
+    pub(crate) async fn check_generation(&self, found: &FoundAccount) -> Result<(), Problem> {
         let is_older = |user: &BoundUser| user.generation < found.generation();
         if !self.login.proofs.is_empty() && self.login.subject.user().is_some_and(is_older) {
             return Err(self.end().await?);
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// Finds the account that a code is sent for, like [`account`](Self::account). If the login knows its user and nothing
+    /// else depends on the generation, the one of the login takes its place: it is older, so a code for it counts no longer
+    /// than one for the current generation.
+    pub(crate) async fn addressee(&self, typed: Option<&Identifier>) -> Result<FoundAccount, Problem> {
+        let (tenant, core) = (&self.login.tenant, self.cx.core);
+        let may_differ = self.login.subject == Subject::Unbound || !self.login.proofs.is_empty();
+        if may_differ || core.devices.are_presented(&self.cx.parts.headers) {
+            return self.account(typed).await;
+        }
+        let user = self.login.subject.user();
+        let account = core.accounts.without_generation(tenant, user.map(|user| &user.id)).await?;
+        Ok(FoundAccount::new(account, user.map_or(0, |user| user.generation)))
     }
 
     /// Ends the login, and returns what the caller sees.

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     login::{Binding, Wanted},
     session::Authentication,
-    store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Table},
+    store::{
+        AnyStore, Operation, StoreError, StoreErrorKind, WriteOutcome,
+        table::{ReadRow, Table},
+    },
     util::{clock::Clock, handle::Handle, secret::Digest},
 };
 
@@ -33,6 +36,12 @@ pub(crate) struct Codes(Table<AuthorizationCode>);
 impl Codes {
     pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self(Table::new(store, "codes", clock))
+    }
+
+    /// Returns the operation that issues a code.
+    pub(crate) fn issuing(&self, code: &Digest, row: &AuthorizationCode) -> Result<Operation, StoreError> {
+        let over = ReadRow::<AuthorizationCode>::ABSENT;
+        self.0.writing(None, code.as_bytes(), &over, row, self.0.now() + CODE_LIVES)
     }
 
     pub(crate) async fn issue(&self, code: &Digest, row: &AuthorizationCode) -> Result<(), StoreError> {
