@@ -10,6 +10,7 @@ mod one_time_code;
 mod open_sso;
 mod parameters;
 mod passkey_challenge;
+pub(crate) mod rows;
 mod sent_codes;
 mod state;
 mod subject;

@@ -64,6 +64,8 @@
 //! ```
 
 mod any;
+#[cfg(feature = "login")]
+pub(crate) mod compact;
 mod contract;
 #[cfg(feature = "store-disk")]
 mod disk;

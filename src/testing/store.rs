@@ -122,7 +122,8 @@ async fn several_operations_are_executed_in_order(store: AnyStore) {
     for (over, lost) in [(None, Some(second.clone())), (Some(stale), Some(second.clone()))] {
         let before = get(&store, &one).await.expect("it exists");
         let swap = write(&one, Some(before.version), "c");
-        let mut outcomes = run(vec![read(&one), swap, write(&two, over, "d"), write(&three, None, "e"), read(&one)]).await;
+        let mut outcomes =
+            run(vec![read(&one), swap, write(&two, over, "d"), write(&three, None, "e"), read(&one)]).await;
         assert_eq!(outcomes.len(), 3, "the operations stop after a write that loses");
         assert_eq!(outcomes.pop(), Some(OperationOutcome::Write(WriteOutcome::Lost(lost))));
         assert_eq!(outcomes.first(), Some(&OperationOutcome::Read(Some(before))));

@@ -7,9 +7,7 @@ use std::{
 
 use tollgate::{
     MaybeReady,
-    store::{
-        Entry, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome,
-    },
+    store::{Entry, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome},
 };
 
 use crate::world::{ADA, ADA_PHONE, World};
@@ -157,7 +155,9 @@ async fn a_login_by_code_takes_18_store_calls() {
 async fn the_next_login_of_a_user_takes_one_store_call_more() {
     let store = CallStore::default();
     let world = World::with(store.clone(), |service| service).await;
-    world.browser().log_in("web", ADA).await;
+    let mut elsewhere = world.browser();
+    elsewhere.log_in("web", ADA).await;
+    assert!(elsewhere.authorize("web").await.redirected("code").is_some());
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     browser.password("web", &id, ADA, crate::world::ADA_PASSWORD).await;

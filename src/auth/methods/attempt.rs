@@ -6,7 +6,7 @@ use crate::{
         methods::step::LoginStep,
         state::{
             devices::DeviceOwner,
-            guard::{AttemptKey, AttemptPlan, AttemptRows, Counted},
+            guard::{AttemptIds, AttemptKey, AttemptPlan, AttemptRows, Counted},
         },
     },
     event::EventKind,
@@ -69,7 +69,9 @@ impl<'a> Attempt<'a> {
         self.belongs_to(owner);
         let core = self.step.cx.core;
         for _ in 0..ROUNDS {
-            let rows = self.rows(core.store.run(self.reads()?).await?)?;
+            let ids = self.ids();
+            let read = core.store.run(self.reads(&ids)?).await?;
+            let rows = self.rows(ids, read)?;
             let mut plan = self.plan(&rows)?;
             let counts = std::mem::take(&mut plan.counts);
             let mut outcomes = core.store.run(counts).await?.into_iter();
@@ -87,13 +89,22 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the operations that read the rows of the attempt.
-    pub(super) fn reads(&self) -> Result<Vec<Operation>, StoreError> {
-        self.step.cx.core.guard.reading(self.key(), self.step.keyed)
+    pub(super) fn reads(&self, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
+        self.step.cx.core.guard.reading(&self.step.login.tenant, ids)
+    }
+
+    /// Returns the ids of the rows of the attempt.
+    pub(super) fn ids(&self) -> AttemptIds {
+        self.key().ids(self.step.keyed)
     }
 
     /// Returns the rows that these operations read.
-    pub(super) fn rows(&self, outcomes: impl IntoIterator<Item = OperationOutcome>) -> Result<AttemptRows, StoreError> {
-        self.step.cx.core.guard.rows(self.key(), self.step.keyed, &mut outcomes.into_iter())
+    pub(super) fn rows(
+        &self,
+        ids: AttemptIds,
+        outcomes: impl IntoIterator<Item = OperationOutcome>,
+    ) -> Result<AttemptRows, StoreError> {
+        self.step.cx.core.guard.rows(ids, &mut outcomes.into_iter())
     }
 
     /// Decides on the attempt.
@@ -102,13 +113,13 @@ impl<'a> Attempt<'a> {
     ///
     /// Returns a problem with the time to wait after too many failures.
     pub(super) fn plan<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptPlan<'r>, Problem> {
-        let plan = self.step.cx.core.guard.plan(self.key(), (rows, self.counted), self.step.keyed)?;
+        let plan = self.step.cx.core.guard.plan(self.key(), (rows, self.counted))?;
         plan.map_err(|wait| self.step.locked(self.method, wait))
     }
 
     /// Returns the writes that remove the failures in a row instead of counting the attempt.
     pub(super) fn clearing(&self, plan: &AttemptPlan<'_>) -> Result<[Operation; 2], StoreError> {
-        self.step.cx.core.guard.clearing(self.key(), plan, self.step.keyed)
+        self.step.cx.core.guard.clearing(&self.step.login.tenant, plan)
     }
 
     /// Notes which counts of a plan were written. Returns whether all were.

@@ -102,11 +102,12 @@ impl LoginMethod for OtpMethod {
         // the same work without an owner: a message is created, and dropped by the queue
         let expires = now + limits.code_lifetime;
         let message = Message::new(self.channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
-        let sent = step.cx.core.journal.event(EventKind::OtpSent, login, Some(self.method), keyed);
+        let journal = &core.journal;
+        let sent = journal.log.is_some().then(|| journal.event(EventKind::OtpSent, login, Some(self.method), keyed));
         // the queue reports a message that it has no room for; the caller sees no difference
         let taken = core.queue.push(self.channel, owner.is_some().then_some(message));
-        if owner.is_some() && taken {
-            step.cx.core.journal.tally_event(&sent);
+        if let (Some(sent), true) = (sent, owner.is_some() && taken) {
+            journal.tally_event(&sent);
         }
         let challenge = ChallengeShown {
             r#type: "otp",
@@ -129,9 +130,10 @@ async fn opened(
 ) -> Result<Result<(LoginUpdate, bool), SendRefused>, Problem> {
     let (core, keyed) = (step.cx.core, step.keyed);
     let mut counted = CountedCode::default();
+    let ids = [*pair, key.messages(keyed)];
     for _ in 0..ROUNDS {
-        let rows = core.guard.code_rows(core.store.run(core.guard.reading_codes(key, pair, keyed)?).await?)?;
-        let plan = core.guard.plan_code(key, (pair, keyed), (rows, counted))?;
+        let read = core.store.run(core.guard.reading_codes(key.tenant, &ids)?).await?;
+        let plan = core.guard.plan_code(key, (core.guard.code_rows(ids, read)?, counted))?;
         let CodePlan { below_limit, counts } = match plan {
             Ok(plan) => plan,
             Err(refused) => return Ok(Err(refused)),
@@ -215,7 +217,8 @@ async fn settled(
     for _ in 0..ROUNDS {
         let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
         attempt.belongs_to(step.device_owner(&found, found.active().filter(may_prove)));
-        let mut reads = attempt.reads()?;
+        let ids = attempt.ids();
+        let mut reads = attempt.reads(&ids)?;
         if !is_complete {
             reads.insert(0, reading_generation.clone());
         }
@@ -225,7 +228,7 @@ async fn settled(
             is_complete = true;
         }
         step.check_generation(&found).await?;
-        let rows = attempt.rows(outcomes)?;
+        let rows = attempt.rows(ids, outcomes)?;
         let mut plan = attempt.plan(&rows)?;
         let owner = found.active().filter(may_prove).and(found.user()).filter(|_| plan.below_ceiling);
         let latest = step.latest();

@@ -94,17 +94,24 @@ pub(crate) struct Counted {
     pub(crate) below_ceiling: Option<bool>,
 }
 
+/// The ids of the rows that count an attempt.
+pub(crate) struct AttemptIds {
+    /// Those of the trusted browser, if it is one, and of what was submitted.
+    shown: Vec<Digest>,
+    /// That of the account.
+    hidden: Digest,
+}
+
 /// The rows that count an attempt, as they were read.
 pub(crate) struct AttemptRows {
-    /// Those of the trusted browser, if it is one, and of what was submitted.
     shown: Vec<(Digest, ReadRow<Throttle>)>,
-    hidden: ReadRow<Throttle>,
+    hidden: (Digest, ReadRow<Throttle>),
 }
 
 /// The decision on an attempt.
 pub(crate) struct AttemptPlan<'r> {
     row: (Digest, &'r ReadRow<Throttle>),
-    hidden: &'r ReadRow<Throttle>,
+    hidden: &'r (Digest, ReadRow<Throttle>),
     pub(crate) below_ceiling: bool,
     /// The writes that count the attempt, as far as it is not counted yet.
     pub(crate) counts: Vec<Operation>,
@@ -120,8 +127,8 @@ pub(crate) struct CountedCode {
 
 /// The rows that count a request for a code, as they were read.
 pub(crate) struct CodeRows {
-    request: ReadRow<SentCodes>,
-    message: ReadRow<SentCodes>,
+    request: (Digest, ReadRow<SentCodes>),
+    message: (Digest, ReadRow<SentCodes>),
 }
 
 /// The decision on a request for a code.
@@ -176,11 +183,7 @@ impl Counted {
 
 impl CountedCode {
     /// Notes which writes of a plan were done. Returns whether all were.
-    pub(crate) fn note(
-        &mut self,
-        below_limit: bool,
-        outcomes: &mut impl Iterator<Item = OperationOutcome>,
-    ) -> bool {
+    pub(crate) fn note(&mut self, below_limit: bool, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
         let mut is_done = || outcomes.next().is_some_and(|written| written.version().is_some());
         self.request = self.request || is_done();
         if self.request && self.below_limit.is_none() && is_done() {
@@ -200,22 +203,20 @@ impl Guard {
     }
 
     /// Returns the operations that read the rows of an attempt.
-    pub(crate) fn reading(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<Vec<Operation>, StoreError> {
-        let rows = attempt.of_device(keyed).into_iter().chain([attempt.visible(keyed), attempt.hidden(keyed)]);
-        rows.map(|row| self.throttles.reading(Some(attempt.tenant), row.as_bytes())).collect()
+    pub(crate) fn reading(&self, tenant: &Tenant, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
+        let rows = ids.shown.iter().chain([&ids.hidden]);
+        rows.map(|row| self.throttles.reading(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Returns the rows that these operations read.
     pub(crate) fn rows(
         &self,
-        attempt: AttemptKey<'_>,
-        keyed: &Keyed,
+        ids: AttemptIds,
         outcomes: &mut impl Iterator<Item = OperationOutcome>,
     ) -> Result<AttemptRows, StoreError> {
-        let shown = attempt.of_device(keyed).into_iter().chain([attempt.visible(keyed)]);
-        let shown = shown.map(|row| self.throttles.row(outcomes.next()).map(|read| (row, read)));
+        let shown = ids.shown.into_iter().map(|row| self.throttles.row(outcomes.next()).map(|read| (row, read)));
         let shown = shown.collect::<Result<_, _>>()?;
-        Ok(AttemptRows { shown, hidden: self.throttles.row(outcomes.next())? })
+        Ok(AttemptRows { shown, hidden: (ids.hidden, self.throttles.row(outcomes.next())?) })
     }
 
     /// Decides on an attempt: it counts under the trusted browser or under what was submitted, and against the account.
@@ -227,7 +228,6 @@ impl Guard {
         &self,
         attempt: AttemptKey<'_>,
         (rows, counted): (&'r AttemptRows, Counted),
-        keyed: &Keyed,
     ) -> Result<Result<AttemptPlan<'r>, Duration>, StoreError> {
         let (now, tenant) = (self.throttles.now(), Some(attempt.tenant));
         let (mut counts, mut shortest, mut counted_in) = (Vec::with_capacity(3), Duration::MAX, None);
@@ -249,12 +249,12 @@ impl Guard {
             }
         }
         let Some(row) = counted_in else { return Ok(Err(shortest)) };
-        let hidden = rows.hidden.value().copied().unwrap_or_default();
-        let (next, kept_until, is_below) = hidden.count_hidden(&self.limits, now, attempt.device.is_some());
+        let (id, hidden) = &rows.hidden;
+        let before = hidden.value().copied().unwrap_or_default();
+        let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
         if counted.below_ceiling.is_none() {
             let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
-            let id = attempt.hidden(keyed);
-            counts.push(self.throttles.writing(tenant, id.as_bytes(), &rows.hidden, &next, kept_until)?);
+            counts.push(self.throttles.writing(tenant, id.as_bytes(), hidden, &next, kept_until)?);
         }
         let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
         Ok(Ok(AttemptPlan { row, hidden: &rows.hidden, below_ceiling, counts }))
@@ -263,17 +263,12 @@ impl Guard {
     /// Returns the writes that remove the failures instead of counting an attempt: they write rows that have expired. Each
     /// of them needs the row to be as it was read, so that of several attempts at the same time one is decided after the
     /// other.
-    pub(crate) fn clearing(
-        &self,
-        attempt: AttemptKey<'_>,
-        plan: &AttemptPlan<'_>,
-        keyed: &Keyed,
-    ) -> Result<[Operation; 2], StoreError> {
-        let (now, tenant, none) = (self.throttles.now(), Some(attempt.tenant), Throttle::default());
-        let (id, row) = plan.row;
+    pub(crate) fn clearing(&self, tenant: &Tenant, plan: &AttemptPlan<'_>) -> Result<[Operation; 2], StoreError> {
+        let (now, tenant, none) = (self.throttles.now(), Some(tenant), Throttle::default());
+        let ((id, row), (hidden_id, hidden)) = (plan.row, plan.hidden);
         Ok([
             self.throttles.writing(tenant, id.as_bytes(), row, &none, now)?,
-            self.throttles.writing(tenant, attempt.hidden(keyed).as_bytes(), plan.hidden, &none, now)?,
+            self.throttles.writing(tenant, hidden_id.as_bytes(), hidden, &none, now)?,
         ])
     }
 
@@ -357,23 +352,20 @@ impl Guard {
         Ok(())
     }
 
-    /// Returns the operations that read the rows of a request for a code: that of this pair of name and address, or of
-    /// trusted browser and address, and that of the address.
-    pub(crate) fn reading_codes(
-        &self,
-        attempt: AttemptKey<'_>,
-        pair: &Digest,
-        keyed: &Keyed,
-    ) -> Result<Vec<Operation>, StoreError> {
-        let rows = [*pair, attempt.messages(keyed)];
-        rows.iter().map(|row| self.sent_codes.reading(Some(attempt.tenant), row.as_bytes())).collect()
+    /// Returns the operations that read the rows of a request for a code.
+    pub(crate) fn reading_codes(&self, tenant: &Tenant, ids: &[Digest; 2]) -> Result<Vec<Operation>, StoreError> {
+        ids.iter().map(|row| self.sent_codes.reading(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Returns the rows that these operations read.
-    pub(crate) fn code_rows(&self, outcomes: Vec<OperationOutcome>) -> Result<CodeRows, StoreError> {
+    pub(crate) fn code_rows(
+        &self,
+        [request, message]: [Digest; 2],
+        outcomes: Vec<OperationOutcome>,
+    ) -> Result<CodeRows, StoreError> {
         let mut outcomes = outcomes.into_iter();
         let mut next = || self.sent_codes.row(outcomes.next());
-        Ok(CodeRows { request: next()?, message: next()? })
+        Ok(CodeRows { request: (request, next()?), message: (message, next()?) })
     }
 
     /// Decides on a request for a code. Returns why it is refused, if it is, which the caller sees. Whether a code is
@@ -381,7 +373,6 @@ impl Guard {
     pub(crate) fn plan_code(
         &self,
         attempt: AttemptKey<'_>,
-        (pair, keyed): (&Digest, &Keyed),
         (rows, counted): (CodeRows, CountedCode),
     ) -> Result<Result<CodePlan, SendRefused>, StoreError> {
         let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
@@ -389,24 +380,24 @@ impl Guard {
         let kept_until = SentCodes::forgotten_at(limit, now);
         let mut counts = Vec::with_capacity(3);
         if !counted.request {
-            match rows.request.value().unwrap_or(&SentCodes::default()).one_more(attempt.method, limit, now) {
-                Ok(next) => {
-                    counts.push(self.sent_codes.writing(tenant, pair.as_bytes(), &rows.request, &next, kept_until)?);
-                }
+            let (id, row) = &rows.request;
+            match row.value().unwrap_or(&SentCodes::default()).one_more(attempt.method, limit, now) {
+                Ok(next) => counts.push(self.sent_codes.writing(tenant, id.as_bytes(), row, &next, kept_until)?),
                 Err(refused) => return Ok(Err(refused)),
             }
         }
         let below_limit = match counted.below_limit {
             Some(below_limit) => below_limit,
             None => {
-                let sent = rows.message.value().cloned().unwrap_or_default();
+                let (id, row) = &rows.message;
+                let sent = row.value().cloned().unwrap_or_default();
                 // several names of one account may ask at almost the same time
                 let more = sent.one_more(attempt.method, limit.without_interval(), now);
                 let is_below = more.is_ok();
                 // also written at the limit, because a missing write could be timed
                 let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
-                let (id, next) = (attempt.messages(keyed), more.unwrap_or(sent));
-                counts.push(self.sent_codes.writing(tenant, id.as_bytes(), &rows.message, &next, kept_until)?);
+                let next = more.unwrap_or(sent);
+                counts.push(self.sent_codes.writing(tenant, id.as_bytes(), row, &next, kept_until)?);
                 is_below
             }
         };
@@ -436,6 +427,12 @@ impl Guard {
 }
 
 impl AttemptKey<'_> {
+    /// Returns the ids of the rows that count the attempt.
+    pub(crate) fn ids(&self, keyed: &Keyed) -> AttemptIds {
+        let shown = self.of_device(keyed).into_iter().chain([self.visible(keyed)]).collect();
+        AttemptIds { shown, hidden: self.hidden(keyed) }
+    }
+
     fn visible(&self, keyed: &Keyed) -> Digest {
         keyed.hash("submitted", [self.method.as_str().as_bytes(), self.submitted.as_bytes()])
     }
@@ -445,8 +442,8 @@ impl AttemptKey<'_> {
         Some(keyed.hash("attempts of device", [self.method.as_str().as_bytes(), device.as_bytes()]))
     }
 
-    /// The row that counts the codes that are really sent to the submitted address.
-    fn messages(&self, keyed: &Keyed) -> Digest {
+    /// Returns the id of the row that counts the codes that are really sent to the submitted address.
+    pub(crate) fn messages(&self, keyed: &Keyed) -> Digest {
         let row = match (self.account, self.device) {
             (Some(_), None) => "sent",
             (Some(_), Some(_)) => "sent to a trusted browser",
