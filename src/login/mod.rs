@@ -21,7 +21,7 @@ pub use self::limits::LoginLimits;
 pub(crate) use self::open_sso::OpenSso;
 pub(crate) use self::{
     keyed::Keyed,
-    machine::{LoginCall, LoginError, Proved, Transition, transition},
+    machine::{LoginCall, LoginError, Proved, Transition, refusal, transition},
     one_time_code::{DIGITS, OneTimeCode, OpenCode},
     parameters::{Binding, ClientParameters, Wanted},
     passkey_challenge::PasskeyChallenge,

@@ -287,3 +287,100 @@ fn read_option<'a, T>(reader: &mut Reader<'a>, read: impl FnOnce(&mut Reader<'a>
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::{
+        login::{Keyed, LoginLimits, OneTimeCode},
+        policy::{Policies, Policy},
+        util::{clock::UnixTime, secret::Secret},
+    };
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000_000);
+
+    /// Returns logins that together use every part of the row.
+    fn logins() -> Vec<Login> {
+        let (limits, secret) = (LoginLimits::new(), Secret::generate());
+        let binding = Binding {
+            client_id: "web".to_owned(),
+            redirect_uri: "https://app.example/callback".to_owned(),
+            scope: Scopes::parse("openid email").unwrap(),
+            code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
+        };
+        let wanted = Wanted {
+            nonce: Some(String::new()),
+            dpop_jkt: Some("jkt".to_owned()),
+            id_token: vec!["email".to_owned(), String::new()],
+            userinfo: vec!["name".to_owned()],
+            is_confirmed: true,
+            remember: false,
+            return_to: Some("/x".to_owned()),
+        };
+        let user = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: u64::MAX };
+        let plan = Policies::new(Policy::any(2).unwrap());
+        let plan = plan.plan(&"acme".parse().unwrap(), None, None, Method::Password | Method::Sms).unwrap();
+        let begun = Login::begin(&secret, "acme".parse().unwrap(), (binding, wanted), plan, (&limits, NOW));
+        let named = begun.clone().identified(Identifier::parse("Ada@Example.com").unwrap(), Subject::Unknown);
+        let mut bound = Login { subject: Subject::User(user.clone()), wanted: Wanted::default(), ..named.clone() };
+        bound.proofs = vec![
+            Proof { method: "password".into(), at: 7, mark: Some([9; 32]), elsewhere: None },
+            Proof { method: "sso".into(), at: 8, mark: None, elsewhere: Some(0) },
+        ];
+        (bound.carried, bound.session, bound.max_age) = (1, Some(Handle::random()), Some(0));
+        let code = |owner| {
+            let keyed = Keyed::new(&secret);
+            let to = (Method::Sms, &Digest::of("an address"));
+            Challenge::Code(OpenCode::new(to, owner, &begun.id, &OneTimeCode::generate(), &keyed, (&limits, NOW)))
+        };
+        let sso = OpenSso { provider: "idp".to_owned(), state: Digest::of("x"), expires: 5, query: "a=b".to_owned() };
+        let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Sso(sso))];
+        let phases = [
+            LoginPhase::Pending,
+            LoginPhase::Success,
+            LoginPhase::Failed,
+            LoginPhase::Ended,
+            LoginPhase::Completed(3),
+            LoginPhase::Consumed(Handle::random()),
+        ];
+        let passkey = Some(PasskeyChallenge::generate(NOW).0);
+        let mut all = vec![begun, named, bound.clone()];
+        all.extend(open.into_iter().map(|open| Login { open, ..bound.clone() }));
+        all.extend(phases.map(|phase| Login {
+            phase,
+            passkey: passkey.clone(),
+            failures: 3,
+            sends: 2,
+            ..bound.clone()
+        }));
+        all
+    }
+
+    #[test]
+    fn every_login_is_read_as_it_was_written_and_a_cut_row_is_corrupt() {
+        for login in logins() {
+            let bytes = login.write().unwrap();
+            let read = Login::read(&bytes).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{login:?}"));
+            assert_eq!(read.write().unwrap(), bytes);
+            for len in 0..bytes.len() {
+                assert_eq!(Login::read(&bytes[..len]).unwrap_err().kind(), StoreErrorKind::Corrupt, "{len}");
+            }
+            assert!(Login::read(&[&bytes[..], &[0]].concat()).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_row_causes_a_panic(noise in vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), byte: u8) {
+            let _ = Login::read(&noise);
+            for login in logins() {
+                let mut bytes = login.write().unwrap();
+                *at.get_mut(&mut bytes) = byte;
+                let _ = Login::read(&bytes);
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::{future::Future, pin::Pin};
 use super::{
     error::StoreError,
     key::Key,
-    record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{gate::MaybeReady, util::clock::UnixTime};
 
@@ -97,8 +97,14 @@ pub(super) async fn one_by_one<S: Store + ?Sized>(
                 outcomes.push(OperationOutcome::Read(store.get(&key).wait().await?));
                 continue;
             }
-            Operation::Write(key, None, record) => store.insert(&key, record).await?,
-            Operation::Write(key, Some(expected), record) => store.swap(&key, expected, record).await?,
+            Operation::Write(key, Expected::Absent, record) => store.insert(&key, record).await?,
+            Operation::Write(key, Expected::Version(own), record) => store.swap(&key, own, record).await?,
+            Operation::Write(key, Expected::Expired(own), record) => {
+                match store.swap(&key, own, record.clone()).await? {
+                    WriteOutcome::Lost(None) => store.insert(&key, record).await?,
+                    written => written,
+                }
+            }
         };
         let is_lost = matches!(written, WriteOutcome::Lost(_));
         outcomes.push(OperationOutcome::Write(written));

@@ -16,7 +16,7 @@ use super::{
     contract::Store,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -103,7 +103,7 @@ impl Memory {
         read(self.shard(key)?).map.get(key.as_bytes()).map(MemoryEntry::entry)
     }
 
-    fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, StoreError> {
+    fn write(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
         let now = record.written_at();
         loop {
             let Some(shard) = self.shard(key) else {
@@ -111,7 +111,7 @@ impl Memory {
             };
             let mut shard = write(shard);
             let found = shard.map.get(key.as_bytes());
-            if found.map(|slot| slot.version) != expected {
+            if !expected.is_met_by(found.map(|slot| slot.version)) {
                 return Ok(WriteOutcome::Lost(found.map(MemoryEntry::entry)));
             }
             let replaced = found.map_or(0, |slot| cost(key.as_bytes(), &slot.value));
@@ -167,7 +167,7 @@ impl Store for Memory {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, None, &record)
+        self.write(key, Expected::Absent, &record)
     }
 
     fn is_persistent(&self) -> bool {
@@ -175,11 +175,30 @@ impl Store for Memory {
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, Some(expected), &record)
+        self.write(key, Expected::Version(expected), &record)
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         Ok(self.remove(key))
+    }
+
+    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        let mut outcomes = Vec::with_capacity(operations.len());
+        for operation in &operations {
+            let written = match operation {
+                Operation::Read(key) => {
+                    outcomes.push(OperationOutcome::Read(self.find(key)));
+                    continue;
+                }
+                Operation::Write(key, expected, record) => self.write(key, *expected, record)?,
+            };
+            let is_lost = matches!(written, WriteOutcome::Lost(_));
+            outcomes.push(OperationOutcome::Write(written));
+            if is_lost {
+                break;
+            }
+        }
+        Ok(outcomes)
     }
 }
 

@@ -91,5 +91,5 @@ pub use self::{
     error::{StoreError, StoreErrorKind},
     key::Key,
     memory::Memory,
-    record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };

@@ -110,8 +110,36 @@ impl Version {
 pub enum Operation {
     /// Reads the entry of a key.
     Read(Key),
-    /// Writes an entry if the key has this version, or none.
-    Write(Key, Option<Version>, Record),
+    /// Writes an entry if the key is in this state.
+    Write(Key, Expected, Record),
+}
+
+/// The state of a key that a write of an [`Operation`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// It has no entry.
+    Absent,
+    /// It has an entry of this version.
+    Version(Version),
+    /// It has an expired entry of this version, or none, because the store may remove the entry at any time.
+    Expired(Version),
+}
+
+impl Expected {
+    /// Returns whether a key is in this state, given the version of its entry.
+    pub fn is_met_by(self, found: Option<Version>) -> bool {
+        match (self, found) {
+            (Self::Absent, found) => found.is_none(),
+            (Self::Expired(_), None) => true,
+            (Self::Version(own) | Self::Expired(own), found) => found == Some(own),
+        }
+    }
+}
+
+impl From<Option<Version>> for Expected {
+    fn from(version: Option<Version>) -> Self {
+        version.map_or(Self::Absent, Self::Version)
+    }
 }
 
 /// The outcome of an [`Operation`].

@@ -10,7 +10,7 @@ use super::{
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -59,22 +59,22 @@ pub(crate) struct Stored<T> {
     pub(crate) expires_at: UnixTime,
 }
 
-/// A row as it was read: the version of its entry, live or expired, and the value if it lives.
+/// A row as it was read: the state that it must still have to be replaced, and the value if it lives.
 #[derive(Debug)]
 pub(crate) struct ReadRow<T> {
-    occupant: Option<Version>,
+    expected: Expected,
     pub(crate) live: Option<Stored<T>>,
 }
 
 impl<T> ReadRow<T> {
     /// A row that does not exist, as far as is known.
     #[cfg(feature = "login")]
-    pub(crate) const ABSENT: Self = Self { occupant: None, live: None };
+    pub(crate) const ABSENT: Self = Self { expected: Expected::Absent, live: None };
 
     /// A row whose value is not needed any more.
     #[cfg(feature = "login")]
     pub(crate) fn found<R>(read: &Stored<R>) -> Self {
-        Self { occupant: Some(read.version), live: None }
+        Self { expected: Expected::Version(read.version), live: None }
     }
 
     pub(crate) fn value(&self) -> Option<&T> {
@@ -180,8 +180,8 @@ impl<T: Value> Table<T> {
         Ok(self.change(&key, (occupant, found), change).await?.0)
     }
 
-    /// Like [`update`](Self::update), for a value that was read before. Also returns the version
-    /// that the value has afterwards.
+    /// Changes and writes a value that was read before. Also returns the version that it has
+    /// afterwards.
     #[cfg(feature = "login")]
     pub(crate) async fn update_from<R: Send>(
         &self,
@@ -262,7 +262,7 @@ impl<T: Value> Table<T> {
         value: &T,
         expires_at: UnixTime,
     ) -> Result<Operation, StoreError> {
-        Ok(Operation::Write(self.key(tenant, id)?, over.occupant, self.record(value, expires_at)?))
+        Ok(Operation::Write(self.key(tenant, id)?, over.expected, self.record(value, expires_at)?))
     }
 
     /// Returns the row that an operation read, or that it found instead of the one to replace.
@@ -270,8 +270,13 @@ impl<T: Value> Table<T> {
     pub(crate) fn row(&self, outcome: Option<OperationOutcome>) -> Result<ReadRow<T>, StoreError> {
         match outcome {
             Some(OperationOutcome::Read(entry) | OperationOutcome::Write(WriteOutcome::Lost(entry))) => {
-                let occupant = entry.as_ref().map(|entry| entry.version);
-                Ok(ReadRow { occupant, live: self.read(entry)? })
+                let version = entry.as_ref().map(|entry| entry.version);
+                let live = self.read(entry)?;
+                let expected = match version {
+                    Some(version) if live.is_none() => Expected::Expired(version),
+                    version => version.into(),
+                };
+                Ok(ReadRow { expected, live })
             }
             // a store has to return the outcomes of all operations up to the first that loses
             _ => Err(StoreErrorKind::Corrupt.into()),

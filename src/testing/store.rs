@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     store::{
-        AnyStore, BoxFuture, Entry, Key, Operation, OperationOutcome, Record, Store, StoreErrorKind, Version,
+        AnyStore, BoxFuture, Entry, Expected, Key, Operation, OperationOutcome, Record, Store, StoreErrorKind, Version,
         WriteOutcome,
         table::{Change, Stored, Table},
     },
@@ -103,7 +103,9 @@ async fn each_operation_answers_what_it_should(store: AnyStore) {
 
 async fn several_operations_are_executed_in_order(store: AnyStore) {
     let [one, two, three] = [b"1", b"2", b"3"].map(|id| key("table", None, id));
-    let write = |key: &Key, over, value: &str| Operation::Write(key.clone(), over, record(value.as_bytes()));
+    let write = |key: &Key, over: Option<Version>, value: &str| {
+        Operation::Write(key.clone(), over.into(), record(value.as_bytes()))
+    };
     let read = |key: &Key| Operation::Read(key.clone());
     let run = async |operations: Vec<Operation>| store.run(operations).await.expect("operations");
 
@@ -133,6 +135,16 @@ async fn several_operations_are_executed_in_order(store: AnyStore) {
     }
     let missing = run(vec![write(&three, Some(stale), "f")]).await;
     assert_eq!(missing, [OperationOutcome::Write(WriteOutcome::Lost(None))], "a swap of nothing");
+
+    // an expired entry may be removed at any time
+    let expired = |key: &Key, version| vec![Operation::Write(key.clone(), Expected::Expired(version), record(b"g"))];
+    let first = get(&store, &one).await.expect("it exists");
+    let lost = run(expired(&one, stale)).await;
+    assert_eq!(lost, [OperationOutcome::Write(WriteOutcome::Lost(Some(first.clone())))], "another entry has come");
+    for (key, version) in [(&one, first.version), (&three, stale)] {
+        run(expired(key, version)).await;
+        assert_eq!(get(&store, key).await.map(|entry| entry.value), Some("g".into()), "the old entry or none is there");
+    }
 }
 
 async fn versions_never_come_back(store: AnyStore) {
@@ -342,7 +354,7 @@ fn of_many_runs_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + S
     for round in 0..20_u32 {
         let [first, second] = ["first", "second"].map(|name| key(name, None, round.to_be_bytes()));
         let winners = race(run, |me| {
-            let write = |key: &Key| Operation::Write(key.clone(), None, record(&[me as u8]));
+            let write = |key: &Key| Operation::Write(key.clone(), Expected::Absent, record(&[me as u8]));
             let keys = if me % 2 == 0 { [&first, &second] } else { [&second, &first] };
             let operations = keys.map(write).into();
             Box::pin(async move {

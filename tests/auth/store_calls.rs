@@ -7,7 +7,9 @@ use std::{
 
 use tollgate::{
     MaybeReady,
-    store::{Entry, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome},
+    store::{
+        Entry, Expected, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome,
+    },
 };
 
 use crate::world::{ADA, ADA_PHONE, World};
@@ -54,8 +56,8 @@ impl Store for CallStore {
     async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
         let named = operations.iter().map(|operation| match operation {
             Operation::Read(key) => format!("get {}", key.table()),
-            Operation::Write(key, None, _) => format!("insert {}", key.table()),
-            Operation::Write(key, Some(_), _) => format!("swap {}", key.table()),
+            Operation::Write(key, Expected::Absent, _) => format!("insert {}", key.table()),
+            Operation::Write(key, _, _) => format!("swap {}", key.table()),
         });
         self.calls.lock().unwrap().push(named.collect());
         self.memory.run(operations).await
@@ -84,7 +86,7 @@ const LOGIN: [(&str, &[&str]); 5] = [
             // whether the address is a verified contact
             "get users",
             // what was sent for this name and address, and to the address
-            "get sends, get sends",
+            "get generations, get sends, get sends",
             // counts first, and then opens the challenge
             "insert sends, insert sends, swap logins",
         ],

@@ -9,7 +9,7 @@ use super::{
     attempt::{Attempt, ROUNDS},
     contacts,
     method::LoginMethod,
-    step::LoginStep,
+    step::{LoginStep, Ungenerated},
 };
 use crate::{
     auth::{
@@ -20,7 +20,6 @@ use crate::{
             problem::{Code, Problem},
         },
         state::{
-            accounts::FoundAccount,
             guard::{AttemptKey, CodePlan, CountedCode, submitted},
             logins::LoginUpdate,
         },
@@ -29,7 +28,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     limit::Spend,
-    login::{Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
+    login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::Method,
     store::{StoreError, StoreErrorKind},
     user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
@@ -74,11 +73,12 @@ impl LoginMethod for OtpMethod {
 
         let spend = spend(step.cx).await.map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
         let name = Identifier::parse(contact.as_str()).ok();
-        let found = step.addressee(name.as_ref()).await?;
-        let device = step.device(step.device_owner(&found, found.active()));
-        let user = found.active().filter(|account| account.has_verified(&contact)).and(found.user());
-        let account = user.as_ref().map(|user| &user.id);
-        let key = AttemptKey { tenant: &login.tenant, method: self.method, submitted: &address, account, device };
+        let mut account = step.account_without_generation(name.as_ref()).await?;
+        let found = &account.found;
+        let device = step.device(step.device_owner(found, found.active()));
+        let owner = found.active().filter(|account| account.has_verified(&contact)).map(|account| account.id().clone());
+        let (tenant, method) = (&login.tenant, self.method);
+        let key = AttemptKey { tenant, method, submitted: &address, account: owner.as_ref(), device };
         let pair = match &device {
             Some(device) => submitted::by_device(device, &address, keyed),
             None => step.pair(&address),
@@ -87,8 +87,7 @@ impl LoginMethod for OtpMethod {
             let to = (self.method, &address);
             Challenge::Code(OpenCode::new(to, owner, &login.id, &code, keyed, (limits, now)))
         };
-        let opened = opened(&step, key, &pair, |below| open(user.clone().filter(|_| below))).await?;
-        let (update, below_limit) = match opened {
+        let (update, below_limit) = match opened(&step, &mut account, key, &pair, open).await? {
             Ok(opened) => opened,
             Err(error) => {
                 if let Some(spend) = spend {
@@ -98,15 +97,15 @@ impl LoginMethod for OtpMethod {
             }
         };
         let view = update.view(now)?;
-        let owner = user.filter(|_| below_limit);
+        let is_sent = owner.is_some() && below_limit;
         // the same work without an owner: a message is created, and dropped by the queue
         let expires = now + limits.code_lifetime;
         let message = Message::new(self.channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
         let journal = &core.journal;
         let sent = journal.log.is_some().then(|| journal.event(EventKind::OtpSent, login, Some(self.method), keyed));
         // the queue reports a message that it has no room for; the caller sees no difference
-        let taken = core.queue.push(self.channel, owner.is_some().then_some(message));
-        if let (Some(sent), true) = (sent, owner.is_some() && taken) {
+        let taken = core.queue.push(self.channel, is_sent.then_some(message));
+        if let (Some(sent), true) = (sent, is_sent && taken) {
             journal.tally_event(&sent);
         }
         let challenge = ChallengeShown {
@@ -124,22 +123,25 @@ impl LoginMethod for OtpMethod {
 /// address was below its limit, or why the request is refused.
 async fn opened(
     step: &LoginStep<'_>,
+    account: &mut Ungenerated,
     key: AttemptKey<'_>,
     pair: &Digest,
-    challenge: impl Fn(bool) -> Challenge,
+    challenge: impl Fn(Option<BoundUser>) -> Challenge,
 ) -> Result<Result<(LoginUpdate, bool), SendRefused>, Problem> {
     let (core, keyed) = (step.cx.core, step.keyed);
     let mut counted = CountedCode::default();
     let ids = [*pair, key.messages(keyed)];
     for _ in 0..ROUNDS {
-        let read = core.store.run(core.guard.reading_codes(key.tenant, &ids)?).await?;
+        let read = step.read_with(account, core.guard.reading_codes(key.tenant, &ids)?).await?;
         let plan = core.guard.plan_code(key, (core.guard.code_rows(ids, read)?, counted))?;
         let CodePlan { below_limit, counts } = match plan {
             Ok(plan) => plan,
             Err(refused) => return Ok(Err(refused)),
         };
         let latest = step.latest();
-        let challenge = challenge(below_limit);
+        let generation = account.found.generation();
+        let owner = key.account.filter(|_| below_limit).map(|id| BoundUser { id: id.clone(), generation });
+        let challenge = challenge(owner);
         let prepared = core.logins.prepare(&step.digest, &latest, &LoginCall::Open(&challenge))?;
         let Some(write) = prepared.write.clone() else { return Ok(Ok((prepared.written(None, latest), below_limit))) };
         let operations = counts.into_iter().chain([write]).collect();
@@ -205,29 +207,14 @@ async fn settled(
         subject => subject.user().map(|user| &user.id),
     };
     let account = core.accounts.without_generation(&login.tenant, user).await?;
-    let reading_generation = core.accounts.reading_generation(&login.tenant, account.as_ref().map(Account::id))?;
-    let mut found = FoundAccount::new(account, 0);
-    let mut is_complete = false;
-    if core.devices.are_presented(&step.cx.parts.headers) {
-        // the signature of a device covers the generation
-        let read = core.store.run(vec![reading_generation.clone()]).await?.pop();
-        found = found.in_generation(core.accounts.generation(read)?);
-        is_complete = true;
-    }
+    let mut account = step.ungenerated(account).await?;
+    let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
     for _ in 0..ROUNDS {
-        let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
-        attempt.belongs_to(step.device_owner(&found, found.active().filter(may_prove)));
+        let found = &account.found;
+        attempt.belongs_to(step.device_owner(found, found.active().filter(may_prove)));
         let ids = attempt.ids();
-        let mut reads = attempt.reads(&ids)?;
-        if !is_complete {
-            reads.insert(0, reading_generation.clone());
-        }
-        let mut outcomes = core.store.run(reads).await?.into_iter();
-        if !is_complete {
-            found = found.in_generation(core.accounts.generation(outcomes.next())?);
-            is_complete = true;
-        }
-        step.check_generation(&found).await?;
+        let outcomes = step.read_with(&mut account, attempt.reads(&ids)?).await?;
+        let found = &account.found;
         let rows = attempt.rows(ids, outcomes)?;
         let mut plan = attempt.plan(&rows)?;
         let owner = found.active().filter(may_prove).and(found.user()).filter(|_| plan.below_ceiling);

@@ -21,7 +21,7 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, Transition, transition},
+    login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, refusal},
     policy::Method,
     store::{Operation, OperationOutcome, StoreError, table::Stored},
     user::{Account, Identifier},
@@ -41,6 +41,12 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) fields: Fields,
     /// The name that was typed in this step. Events of a login without a user show its hash.
     pub(crate) typed: Option<Identifier>,
+}
+
+/// An account whose generation is read together with other rows.
+pub(crate) struct Ungenerated {
+    pub(crate) found: FoundAccount,
+    read: Option<Operation>,
 }
 
 impl LoginStep<'_> {
@@ -94,9 +100,9 @@ impl LoginStep<'_> {
 
     /// Returns an error if the login would refuse a call. Counts and changes nothing.
     pub(crate) fn preview(&self, call: &LoginCall<'_>) -> Result<(), Problem> {
-        match transition(&self.login, call, self.now()) {
-            Transition { next: None, answer: Err(error) } => Err(self.problem(Problem::denied(error))),
-            _ => Ok(()),
+        match refusal(&self.login, call, self.now()) {
+            Some(error) => Err(self.problem(Problem::denied(error))),
+            None => Ok(()),
         }
     }
 
@@ -149,18 +155,52 @@ impl LoginStep<'_> {
         Ok(())
     }
 
-    /// Finds the account that a code is sent for, like [`account`](Self::account). If the login knows its user and nothing
-    /// else depends on the generation, the one of the login takes its place: it is older, so a code for it counts no longer
-    /// than one for the current generation.
-    pub(crate) async fn addressee(&self, typed: Option<&Identifier>) -> Result<FoundAccount, Problem> {
-        let (tenant, core) = (&self.login.tenant, self.cx.core);
-        let may_differ = self.login.subject == Subject::Unbound || !self.login.proofs.is_empty();
-        if may_differ || core.devices.are_presented(&self.cx.parts.headers) {
-            return self.account(typed).await;
+    /// Finds the account of the login like [`account`](Self::account), without the generation of its user.
+    pub(crate) async fn account_without_generation(
+        &self,
+        typed: Option<&Identifier>,
+    ) -> Result<Ungenerated, StoreError> {
+        let (tenant, accounts) = (&self.login.tenant, &self.cx.core.accounts);
+        let account = match (&self.login.subject, typed) {
+            (Subject::Unbound, Some(typed)) => accounts.named_without_generation(tenant, typed).await?,
+            (subject, _) => accounts.without_generation(tenant, subject.user().map(|user| &user.id)).await?,
+        };
+        self.ungenerated(account).await
+    }
+
+    /// Prepares to read the generation of an account together with other rows. Reads it at once if the request has a
+    /// device cookie, whose signature covers it.
+    pub(crate) async fn ungenerated(&self, account: Option<Account>) -> Result<Ungenerated, StoreError> {
+        let core = self.cx.core;
+        let read = core.accounts.reading_generation(&self.login.tenant, account.as_ref().map(Account::id))?;
+        if !core.devices.are_presented(&self.cx.parts.headers) {
+            return Ok(Ungenerated { found: FoundAccount::new(account, 0), read: Some(read) });
         }
-        let user = self.login.subject.user();
-        let account = core.accounts.without_generation(tenant, user.map(|user| &user.id)).await?;
-        Ok(FoundAccount::new(account, user.map_or(0, |user| user.generation)))
+        let outcome = core.store.run(vec![read]).await?.pop();
+        let found = FoundAccount::new(account, core.accounts.generation(outcome)?);
+        Ok(Ungenerated { found, read: None })
+    }
+
+    /// Executes these reads, and reads the generation of the account before them if that was not done yet. Returns the
+    /// other outcomes.
+    ///
+    /// # Errors
+    ///
+    /// Ends a login like [`account`](Self::account).
+    pub(crate) async fn read_with(
+        &self,
+        account: &mut Ungenerated,
+        reads: Vec<Operation>,
+    ) -> Result<Vec<OperationOutcome>, Problem> {
+        let core = self.cx.core;
+        let generation = account.read.take();
+        let has_generation = generation.is_some();
+        let mut outcomes = core.store.run(generation.into_iter().chain(reads).collect()).await?;
+        if has_generation && !outcomes.is_empty() {
+            account.found.generate(core.accounts.generation(Some(outcomes.remove(0)))?);
+        }
+        self.check_generation(&account.found).await?;
+        Ok(outcomes)
     }
 
     /// Ends the login, and returns what the caller sees.

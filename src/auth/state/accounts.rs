@@ -44,7 +44,7 @@ impl Accounts {
 
     /// Finds the account behind a name.
     pub(crate) async fn named(&self, tenant: &Tenant, name: &Identifier) -> Result<FoundAccount, StoreError> {
-        let account = self.users.find(tenant, name).await?;
+        let account = self.named_without_generation(tenant, name).await?;
         self.found(tenant, account).await
     }
 
@@ -52,6 +52,15 @@ impl Accounts {
     pub(crate) async fn of_user(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<FoundAccount, StoreError> {
         let account = self.without_generation(tenant, user).await?;
         self.found(tenant, account).await
+    }
+
+    /// Finds the account behind a name without the generation.
+    pub(crate) async fn named_without_generation(
+        &self,
+        tenant: &Tenant,
+        name: &Identifier,
+    ) -> Result<Option<Account>, StoreError> {
+        self.users.find(tenant, name).await
     }
 
     /// Finds the account of a user without the generation. Without a user it looks up an id that does not exist.
@@ -155,8 +164,9 @@ impl FoundAccount {
         Self { account, generation }
     }
 
-    pub(crate) fn in_generation(self, generation: u64) -> Self {
-        Self { generation, ..self }
+    /// Sets the generation, once it is read.
+    pub(crate) fn generate(&mut self, generation: u64) {
+        self.generation = generation;
     }
 
     /// Returns the user with the current generation, even if the account is disabled.

@@ -153,7 +153,7 @@ impl Disk {
     }
 
     async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<WriteOutcome, StoreError> {
-        let key = key.clone();
+        let (key, expected) = (key.clone(), expected.into());
         self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
     }
 }

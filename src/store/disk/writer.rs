@@ -18,7 +18,7 @@ use crate::{
     store::{
         error::{StoreError, StoreErrorKind},
         key::Key,
-        record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+        record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
     },
     util::clock::UnixTime,
 };
@@ -32,7 +32,7 @@ const SWEPT_PER_COMMIT: usize = 32;
 
 /// A waiting write.
 pub(super) enum Job {
-    Write { key: Key, expected: Option<Version>, record: Record, sender: Sender<WriteOutcome> },
+    Write { key: Key, expected: Expected, record: Record, sender: Sender<WriteOutcome> },
     Take { key: Key, sender: Sender<Option<Entry>> },
     Run { operations: Vec<Operation>, sender: Sender<Vec<OperationOutcome>> },
 }
@@ -269,10 +269,10 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Returns `None` if there is no room.
-    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Option<WriteOutcome>, Failed> {
+    fn write(&mut self, key: &Key, expected: Expected, record: &Record) -> Result<Option<WriteOutcome>, Failed> {
         self.now = self.now.max(record.written_at());
         let found = self.find(key)?;
-        if found.as_ref().map(|entry| entry.version) != expected {
+        if !expected.is_met_by(found.as_ref().map(|entry| entry.version)) {
             return Ok(Some(WriteOutcome::Lost(found)));
         }
         // without its expiry, the sweep below leaves it alone

@@ -13,7 +13,7 @@ use super::{
     contract::{Store, one_by_one},
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -74,22 +74,25 @@ return found",
 );
 
 /// Executes operations up to the first write that loses. Keys: the epoch and the entry of each. Arguments of each: the
-/// epoch, the expected version or nothing, the entry or nothing to read it, and its lifetime. Returns 0 if an epoch is
+/// epoch, the expected version or nothing, whether the entry may be missing, the entry or nothing to read it, and its
+/// lifetime. Returns 0 if an epoch is
 /// another one, or else a list with the entry that was read, 1 for a write, or the entry that a write lost against.
 static RUN: Script = Script::new(
     "local count, done = #KEYS / 2, {}
 for i = 1, count do
-if redis.call('GET', KEYS[2 * i - 1]) ~= ARGV[4 * i - 3] then return 0 end
+if redis.call('GET', KEYS[2 * i - 1]) ~= ARGV[5 * i - 4] then return 0 end
 end
 for i = 1, count do
-local key, at = KEYS[2 * i], 4 * i - 3
-if ARGV[at + 2] == '' then
+local key, at = KEYS[2 * i], 5 * i - 4
+if ARGV[at + 3] == '' then
 done[i] = redis.call('GET', key)
-elseif redis.call('GETRANGE', key, 0, 15) ~= ARGV[at + 1] then
+else
+local own = redis.call('GETRANGE', key, 0, 15)
+if own ~= ARGV[at + 1] and not (own == '' and ARGV[at + 2] == '1') then
 done[i] = redis.call('GET', key)
 return done
-else
-redis.call('SET', key, ARGV[at + 2], 'PX', ARGV[at + 3])
+end
+redis.call('SET', key, ARGV[at + 3], 'PX', ARGV[at + 4])
 done[i] = 1
 end
 end
@@ -184,7 +187,10 @@ impl Shared {
             let keys: Vec<&[u8]> = calls.iter().flat_map(|call| [self.epochs.key(call.part), &call.key]).collect();
             let arguments = calls.iter().zip(&epochs);
             let arguments: Vec<&[u8]> = arguments
-                .flat_map(|(call, epoch)| [&epoch[..], &call.expected, &call.entry, call.lives.as_bytes()])
+                .flat_map(|(call, epoch)| {
+                    let may_be_missing = if call.may_be_missing { &b"1"[..] } else { b"" };
+                    [&epoch[..], &call.expected, may_be_missing, &call.entry, call.lives.as_bytes()]
+                })
                 .collect();
             match self.link.run(&RUN, &keys, &arguments).await {
                 Ok(Reply::Number(0)) => calls.iter().for_each(|call| self.epochs.forget(call.part)),
@@ -231,6 +237,7 @@ struct ScriptedCall {
     /// The version that is written, or `None` to read.
     version: Option<Version>,
     expected: Vec<u8>,
+    may_be_missing: bool,
     entry: Vec<u8>,
     lives: String,
 }
@@ -240,14 +247,20 @@ impl ScriptedCall {
         match operation {
             Operation::Read(key) => {
                 let (part, key) = shared.place(key);
-                Self { part, key, version: None, expected: Vec::new(), entry: Vec::new(), lives: String::new() }
+                let (expected, entry, lives) = (Vec::new(), Vec::new(), String::new());
+                Self { part, key, version: None, expected, may_be_missing: false, entry, lives }
             }
             Operation::Write(key, expected, record) => {
                 let (part, key) = shared.place(key);
                 let version = entry::new_version();
-                let expected = expected.map(|version| version.as_u128().to_le_bytes().to_vec()).unwrap_or_default();
+                let may_be_missing = matches!(expected, Expected::Expired(_));
+                let expected = match expected {
+                    Expected::Absent => Vec::new(),
+                    Expected::Version(own) | Expected::Expired(own) => own.as_u128().to_le_bytes().to_vec(),
+                };
                 let entry = encode(version, record.expires_at(), record.value());
-                Self { part, key, version: Some(version), expected, entry, lives: milliseconds(record) }
+                let lives = milliseconds(record);
+                Self { part, key, version: Some(version), expected, may_be_missing, entry, lives }
             }
         }
     }
