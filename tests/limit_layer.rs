@@ -7,8 +7,8 @@ use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, PeerAddr, Plan, Quota, Quotas, RateLimit, RateLimitLayer, Rejection,
-    Tenant, TenantSource,
+    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, PeerAddr, Plan, ProblemJson, Quota, Quotas, RateLimit,
+    RateLimitLayer, Rejection, Tenant, TenantSource,
     limit::MissingTenant,
     tenant::{HeaderTenant, HostTenant, PathTenant, QueryTenant},
 };
@@ -76,6 +76,37 @@ async fn the_style_without_headers_sends_no_headers() {
     let only_ietf = by_header(limiter(plan())).headers(HeaderStyle::none().ietf_draft_10()).cost(|_| 2);
     call(&only_ietf, request(Some("acme"))).await;
     assert!(call(&only_ietf, request(Some("acme"))).await.headers().contains_key("retry-after"));
+}
+
+/// Sends a request of each kind of refusal, and returns the status and the names of the headers.
+async fn refusals(style: HeaderStyle) -> Vec<(u16, Vec<String>)> {
+    let limiter = limiter(Quota::per_hour(2).unwrap());
+    limiter.quotas().set(Tenant::parse("denied").unwrap(), Plan::denied());
+    assert!(limiter.check(&Tenant::parse("spent").unwrap(), 2).is_admitted());
+    let cost = |head: Head<'_>| if head.headers()["x-tenant"] == "greedy" { 3 } else { 1 };
+    let mut answers = Vec::new();
+    for name in ["spent", "greedy", "denied", "~anonymous"] {
+        let layer = by_header(limiter.clone()).headers(style).cost(cost).respond_with(ProblemJson);
+        let served = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+        let response = layer.layer(served).oneshot(request(Some(name))).await.unwrap();
+        let mut names: Vec<_> = response.headers().keys().map(ToString::to_string).collect();
+        names.sort();
+        answers.push((response.status().as_u16(), names));
+    }
+    answers
+}
+
+#[tokio::test]
+async fn without_headers_a_problem_document_has_only_its_content_type() {
+    let content_type = || vec![String::from("content-type")];
+    let statuses = [429, 429, 403, 400];
+    let expected: Vec<_> = statuses.map(|status| (status, content_type())).into();
+    assert_eq!(refusals(HeaderStyle::none()).await, expected);
+    assert_eq!(refusals(HeaderStyle::none().delta_seconds()).await, expected);
+    let shown = refusals(HeaderStyle::new().ietf_draft_10()).await;
+    assert_eq!(shown.iter().map(|(status, _)| *status).collect::<Vec<_>>(), statuses);
+    let count = shown.iter().map(|(_, names)| names.len()).collect::<Vec<_>>();
+    assert_eq!(count, [8, 6, 1, 1], "{shown:?}");
 }
 
 #[tokio::test]

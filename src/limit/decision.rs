@@ -162,7 +162,8 @@ pub(super) const UNCHARGED: Moment = Moment::from_nanos(u64::MAX);
 
 pub(super) const NO_MARKS: Marks = [UNCHARGED; Plan::MAX_QUOTAS];
 
-/// The state that a spend belongs to: a plan, and a generation of the row. A refund affects no other state.
+/// The state that a spend belongs to: a plan, and a generation of the row, which a reset and other quotas end. A refund affects
+/// no other state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) plan: u32,

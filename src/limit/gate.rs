@@ -24,7 +24,9 @@ use crate::{
     gate::{Gate, MaybeReady},
     http::head::Head,
     reject::{Rejection, RejectionKind},
-    tenant::{ClientIp, RateLimit, Standing, Tenant, TenantError, TenantErrorKind, TenantName, TenantSource},
+    tenant::{
+        ClientIp, LimiterCharge, RateLimit, Standing, Tenant, TenantError, TenantErrorKind, TenantName, TenantSource,
+    },
 };
 
 type Cost = dyn Fn(Head<'_>) -> u32 + Send + Sync;
@@ -94,32 +96,31 @@ impl RateLimitGate {
         if self.exempt_preflight && head.is_preflight() {
             return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
         }
-        let name = match self.name(head) {
+        let (found, mut fallback) = (self.source.find_name(head), None);
+        let name = match &found {
             Ok(Some(name)) => name,
-            Ok(None) => {
-                return MaybeReady::Ready(Err(self.unusable(match &self.missing_tenant {
-                    MissingTenant::ByIp(address) => address.missing(head),
-                    _ => self.source.missing(head),
-                })));
-            }
-            Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
+            Ok(None) => match self.fallback_name(head) {
+                Ok(name) => &*fallback.insert(name),
+                Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
+            },
+            Err(error) => return MaybeReady::Ready(Err(self.unusable(*error))),
         };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
-        let Some(units) = self.unpaid(&name, cost, head.extensions().get()) else {
+        let Some(units) = self.unpaid(name, cost, head.extensions().get()) else {
             return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
         };
         #[cfg(feature = "redis")]
         if self.shared.is_some() {
             return match name.to_tenant() {
-                Ok(_) => MaybeReady::Pending(self.charge_later(&name, units)),
+                Ok(_) => MaybeReady::Pending(self.charge_later(name, units)),
                 Err(error) => MaybeReady::Ready(Err(self.unusable(error))),
             };
         }
-        match self.charge_units(&name, units, true) {
+        match self.charge_units(name, units, true) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
             #[cfg(feature = "plans")]
-            Err(Unadmitted::NeedsPlan) => MaybeReady::Pending(self.charge_later(&name, units)),
+            Err(Unadmitted::NeedsPlan) => MaybeReady::Pending(self.charge_later(name, units)),
         }
     }
 
@@ -168,12 +169,13 @@ impl RateLimitGate {
         RateLimitFuture(Mutex::new(Box::pin(decided)))
     }
 
-    #[inline]
-    fn name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        match (self.source.find_name(head)?, &self.missing_tenant) {
-            (None, MissingTenant::Shared) => Ok(Some(TenantName::from(Tenant::anonymous()).claimed())),
-            (None, MissingTenant::ByIp(address)) => address.find_name(head),
-            (found, _) => Ok(found),
+    /// Returns the tenant to charge for a request in which the source has found none.
+    #[cold]
+    fn fallback_name<'a>(&self, head: Head<'a>) -> Result<TenantName<'a>, TenantError> {
+        match &self.missing_tenant {
+            MissingTenant::Reject => Err(self.source.missing(head)),
+            MissingTenant::Shared => Ok(TenantName::from(Tenant::anonymous()).claimed()),
+            MissingTenant::ByIp(address) => address.find_name(head)?.ok_or_else(|| address.missing(head)),
         }
     }
 
@@ -259,8 +261,7 @@ impl RateLimitGate {
         let charge = self.extensions.then(|| KeyCharge {
             tenant: name.to_known_tenant(),
             is_claimed: name.is_claimed(),
-            mark,
-            units,
+            charge: LimiterCharge { mark, units },
         });
         let standing = decision.standing;
         let extra = match refundable || decision.shadow.is_some() || self.style.wants_policy() {

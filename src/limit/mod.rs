@@ -39,7 +39,7 @@
 //! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
 //! | a request that costs more than the quota | refused without `retry-after` |
-//! | a request that passes two layers of one limiter | the larger cost is charged, once (the charges of four limiters are remembered) |
+//! | a request that passes two layers of one limiter | the larger cost is charged, once |
 //! | the same with [`without_extensions`](RateLimitLayer::without_extensions) | both layers charge |
 //! | the process ends | everything is forgotten |
 //!

@@ -9,7 +9,7 @@ use super::shared::SharedLimiter;
 use super::{decision::Spend, headers::HeaderStyle, limiter::Limiter};
 use crate::{
     gate::Pass,
-    tenant::{RateLimit, Standing, Tenant},
+    tenant::{LimiterCharge, RateLimit, Standing, Tenant},
 };
 
 /// Decides by the response whether a request is charged.
@@ -28,8 +28,7 @@ pub struct RateLimitPass {
 pub(super) struct KeyCharge {
     pub(super) tenant: Tenant,
     pub(super) is_claimed: bool,
-    pub(super) mark: u64,
-    pub(super) units: u32,
+    pub(super) charge: LimiterCharge,
 }
 
 pub(super) struct Extra {
@@ -71,17 +70,15 @@ impl RateLimitPass {
 impl Pass for RateLimitPass {
     #[inline]
     fn admit(&mut self, extensions: &mut Extensions) {
-        let Some(KeyCharge { tenant, is_claimed, mark, units }) = self.charge.take() else { return };
+        let Some(KeyCharge { tenant, is_claimed, charge }) = self.charge.take() else { return };
         let standing = self.standing.unwrap_or(Standing::UNLIMITED);
         let would_refuse = self.extra.as_ref().and_then(|extra| extra.would_refuse);
         if let Some(outer) = extensions.get_mut::<RateLimit>() {
             outer.narrow(tenant, is_claimed, standing);
-            outer.add_charge(mark, units, would_refuse);
+            outer.add_charge(charge, would_refuse);
             return;
         }
-        let mut limit = RateLimit::new(tenant, is_claimed, standing);
-        limit.add_charge(mark, units, would_refuse);
-        extensions.insert(limit);
+        extensions.insert(RateLimit::new(tenant, is_claimed, standing, charge, would_refuse));
     }
 
     #[inline]

@@ -161,14 +161,14 @@ impl Plan {
     }
 
     /// Returns this plan as the successor of another. A plan without quotas keeps those of the other, so that what was
-    /// spent still counts when they come back.
+    /// spent still counts when they come back. If the quotas are equal, the plan with them stays.
     pub(super) fn after(self, other: &Self) -> Self {
         let kept = match other.terms() {
             Terms::Limited { .. } => Some(other.clone()),
             Terms::Unlimited { kept } | Terms::Denied { kept } => kept.clone(),
         };
         match self.terms() {
-            Terms::Limited { .. } => self,
+            Terms::Limited { .. } => kept.filter(|kept| *kept == self).unwrap_or(self),
             Terms::Unlimited { .. } => Self(Arc::new(Terms::Unlimited { kept })),
             Terms::Denied { .. } => Self(Arc::new(Terms::Denied { kept })),
         }

@@ -89,7 +89,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::tenant::Standing;
+    use crate::tenant::{LimiterCharge, Standing};
 
     #[derive(Clone)]
     struct User(Option<Tenant>);
@@ -108,7 +108,9 @@ mod tests {
             |request: &Request<()>| ExtensionTenant::new().find_name(Head::of(request)).unwrap().unwrap().is_claimed();
         for is_claimed in [false, true] {
             let mut request = Request::new(());
-            request.extensions_mut().insert(RateLimit::new(Tenant::anonymous(), is_claimed, Standing::UNLIMITED));
+            let charge = LimiterCharge { mark: 1, units: 1 };
+            let outer = RateLimit::new(Tenant::anonymous(), is_claimed, Standing::UNLIMITED, charge, None);
+            request.extensions_mut().insert(outer);
             assert_eq!(claimed(&request), is_claimed);
             request.extensions_mut().insert(Tenant::anonymous());
             assert!(!claimed(&request), "an outer layer has proved it");

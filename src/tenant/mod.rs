@@ -43,6 +43,7 @@ mod source;
 mod standing;
 
 pub(crate) use self::error::TenantErrorKind;
+pub(crate) use self::standing::LimiterCharge;
 pub use self::{
     api_keys::ApiKeys,
     cidr::Cidr,

@@ -114,33 +114,17 @@ pub struct RateLimit {
     is_claimed: bool,
     standing: Standing,
     would_refuse: Option<&'static str>,
-    charges: Charges,
+    /// What each limiter has charged, so that a second layer of one limiter charges only what the first did not.
+    charge: LimiterCharge,
+    /// Allocated only if a request passes several limiters.
+    more_charges: Vec<LimiterCharge>,
 }
 
-/// The limiters that have charged a request, each with the units, so that the second layer of one limiter charges only
-/// what the first one did not. The four latest are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Charges {
-    marks: [u64; 4],
-    units: [u32; 4],
-}
-
-impl Charges {
-    fn units(&self, mark: u64) -> Option<u32> {
-        self.marks.iter().zip(self.units).find(|(charged, _)| **charged == mark).map(|(_, units)| units)
-    }
-
-    fn add(&mut self, mark: u64, units: u32) {
-        for (charged, so_far) in self.marks.iter().zip(&mut self.units) {
-            if *charged == mark {
-                *so_far = so_far.saturating_add(units);
-                return;
-            }
-        }
-        self.marks.rotate_right(1);
-        self.units.rotate_right(1);
-        (self.marks[0], self.units[0]) = (mark, units);
-    }
+/// What the limiter with this mark has charged a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimiterCharge {
+    pub(crate) mark: u64,
+    pub(crate) units: u32,
 }
 
 impl Tenant {
@@ -153,8 +137,15 @@ impl Tenant {
 }
 
 impl RateLimit {
-    pub(crate) fn new(tenant: Tenant, is_claimed: bool, standing: Standing) -> Self {
-        Self { tenant, is_claimed, standing, would_refuse: None, charges: Charges::default() }
+    #[inline]
+    pub(crate) fn new(
+        tenant: Tenant,
+        is_claimed: bool,
+        standing: Standing,
+        charge: LimiterCharge,
+        would_refuse: Option<&'static str>,
+    ) -> Self {
+        Self { tenant, is_claimed, standing, would_refuse, charge, more_charges: Vec::new() }
     }
 
     /// Returns the value that the layers in front of this service have put into the request.
@@ -212,11 +203,16 @@ impl RateLimit {
 
     /// Returns the units that the limiter with this mark has charged, or `None` if it has not seen the request.
     pub(crate) fn charged(&self, mark: u64) -> Option<u32> {
-        self.charges.units(mark)
+        let charge = [self.charge].into_iter().chain(self.more_charges.iter().copied()).find(|it| it.mark == mark);
+        charge.map(|charge| charge.units)
     }
 
-    pub(crate) fn add_charge(&mut self, mark: u64, units: u32, would_refuse: Option<&'static str>) {
-        self.charges.add(mark, units);
+    pub(crate) fn add_charge(&mut self, charge: LimiterCharge, would_refuse: Option<&'static str>) {
+        let earlier = [&mut self.charge].into_iter().chain(&mut self.more_charges).find(|it| it.mark == charge.mark);
+        match earlier {
+            Some(earlier) => earlier.units = earlier.units.saturating_add(charge.units),
+            None => self.more_charges.push(charge),
+        }
         self.would_refuse = would_refuse.or(self.would_refuse);
     }
 

@@ -184,7 +184,10 @@ const ANCHOR_LASTS: u64 = NANOS_PER_SECOND / 4;
 impl SystemClock {
     /// Creates a clock that begins now.
     pub fn new() -> Self {
-        let counter = quanta::Clock::new();
+        Self::of(quanta::Clock::new())
+    }
+
+    fn of(counter: quanta::Clock) -> Self {
         let began = counter.raw();
         Self {
             counter,
@@ -256,6 +259,58 @@ mod tests {
         let hour = Duration::from_secs(3_600);
         assert_eq!(clock.unix(now + hour), unix_now + hour);
         assert_eq!(clock.anchor_again_at.load(Relaxed), anchor);
+    }
+
+    #[test]
+    fn the_wall_clock_is_read_again_after_250_ms() {
+        let (counter, mock) = quanta::Clock::mock();
+        mock.increment(7_000_u64);
+        let clock = SystemClock::of(counter);
+        assert_eq!(clock.now(), Moment(0), "a clock begins when it is created");
+        let minute = 60 * NANOS_PER_SECOND;
+        // the wall clock jumps forward
+        clock.unix_at_start.fetch_sub(60 * minute, Relaxed);
+        mock.increment(ANCHOR_LASTS - 1);
+        assert!(clock.read().1.0 < wall_nanos() - 59 * minute);
+        assert!(clock.read_fresh().1.0.abs_diff(wall_nanos()) < minute);
+        mock.increment(1_u64);
+        let (now, unix_now) = clock.read();
+        assert_eq!(now, Moment(ANCHOR_LASTS), "moments do not jump");
+        assert!(unix_now.0.abs_diff(wall_nanos()) < minute);
+        // and back
+        clock.unix_at_start.fetch_add(60 * minute, Relaxed);
+        mock.increment(ANCHOR_LASTS);
+        assert!(clock.read().1.0.abs_diff(wall_nanos()) < minute);
+        assert_eq!(clock.now(), Moment(2 * ANCHOR_LASTS));
+    }
+
+    /// The counter of a processor without an invariant time stamp counter is the clock of the operating system, in nanoseconds.
+    #[test]
+    fn a_counter_of_nanoseconds_is_used_as_it_is() {
+        let (counter, mock) = quanta::Clock::mock();
+        mock.increment(NANOS_PER_SECOND);
+        let clock = SystemClock::of(counter);
+        mock.increment(123_456_789_u64);
+        assert_eq!(clock.now(), Moment(123_456_789));
+        mock.decrement(NANOS_PER_SECOND);
+        assert_eq!(clock.now(), Moment(0), "another core may be behind");
+    }
+
+    /// An uncalibrated counter would run as fast as the processor.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn a_new_clock_is_calibrated() {
+        let clock = SystemClock::new();
+        let outer = std::time::Instant::now();
+        let began = clock.now();
+        let inner = std::time::Instant::now();
+        while inner.elapsed() < Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        let least = inner.elapsed();
+        let passed = clock.now().since(began);
+        let most = outer.elapsed();
+        assert!(passed * 100 > least * 99 && passed * 100 < most * 101, "{least:?} {passed:?} {most:?}");
     }
 
     #[test]

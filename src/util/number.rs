@@ -1,23 +1,39 @@
 //! Fast conversion of numbers to header values.
 
-use std::{cell::RefCell, sync::LazyLock};
+use std::cell::RefCell;
 
 use http::HeaderValue;
 
-/// Numbers below this are precomputed.
+/// Numbers below this are written at compile time.
 const READY: usize = 10_000;
 
 /// The number of other values that each thread caches.
 const RECENT: u64 = 64;
 
-/// Static header values, so that cloning neither allocates nor counts references: a reference count
-/// shared by all threads would be the most expensive part of a response. The table takes 440 kB
-/// once it is first used.
-static SMALL: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
-    let texts: String = (0..READY).map(|number| format!("{number} ")).collect();
-    let texts: &'static str = texts.leak();
-    texts.split_ascii_whitespace().map(HeaderValue::from_static).collect()
-});
+/// The digits of all numbers below [`READY`], four for each. Header values that point to them neither allocate nor count
+/// references: a reference count shared by all threads would be the most expensive part of a response.
+static TEXT: &str = match str::from_utf8(&DIGITS) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+static DIGITS: [u8; 4 * READY] = {
+    let mut digits = [0; 4 * READY];
+    let mut place = 0;
+    while place < digits.len() {
+        let number = place / 4;
+        let digit = match place % 4 {
+            0 => number / 1_000,
+            1 => number / 100 % 10,
+            2 => number / 10 % 10,
+            _ => number % 10,
+        };
+        digits[place] = b'0' + digit as u8;
+        place += 1;
+    }
+    digits
+};
 
 thread_local! {
     /// Cached numbers, indexed by their low bits.
@@ -28,10 +44,22 @@ thread_local! {
 /// Returns a number as a header value. Small numbers, and numbers that this thread converted
 /// recently, such as a limit or a time in seconds, are not formatted again.
 pub(crate) fn number(value: u64) -> HeaderValue {
-    match usize::try_from(value).ok().and_then(|place| SMALL.get(place)) {
-        Some(ready) => ready.clone(),
+    match ready(value) {
+        Some(digits) => HeaderValue::from_static(digits),
         None => kept(value),
     }
+}
+
+/// Returns the digits of a small number.
+fn ready(value: u64) -> Option<&'static str> {
+    let zeros = match value {
+        0..10 => 3,
+        10..100 => 2,
+        100..1_000 => 1,
+        _ => 0,
+    };
+    let place = usize::try_from(value).ok()?.checked_mul(4)?;
+    TEXT.get(place + zeros..place.checked_add(4)?)
 }
 
 fn kept(value: u64) -> HeaderValue {

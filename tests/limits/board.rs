@@ -168,14 +168,14 @@ fn tenants_that_share_a_slot_do_not_affect_each_other() {
 /// One thread posts refusals all the time. The other makes room and must not be refused afterwards.
 #[test]
 fn a_refusal_posted_by_another_thread_ends_when_it_no_longer_holds() {
-    let engine = InMemory::new(ManualClock::new(), hourly(10));
+    let engine = InMemory::new(ManualClock::new(), hourly(15));
     let (acme, is_done) = (tenant("acme"), AtomicBool::new(false));
-    // once this unit is spent, the other thread's ten never fit
-    assert!(engine.check(&acme, 1).is_admitted());
+    // once these units are spent, the other thread's ten and more never fit
+    assert!(engine.check(&acme, 6).is_admitted());
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_done.load(SeqCst) {
-                assert!(!engine.check(&acme, 10).is_admitted());
+            for units in (10..=15).cycle().take_while(|_| !is_done.load(SeqCst)) {
+                assert!(!engine.check(&acme, units).is_admitted());
                 _ = engine.check(&tenant("other"), 7);
             }
         });

@@ -1,6 +1,7 @@
 //! Maps that could store the rows of tenants.
 
 use std::{
+    hash::BuildHasher,
     hint::black_box,
     sync::{
         Arc, Barrier, Mutex,
@@ -11,6 +12,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use papaya::ResizeMode;
 
 use crate::{
@@ -124,6 +126,48 @@ impl Candidate for Dash {
     }
 }
 
+/// As in the limiter: small tables of rows, each behind a mutex.
+struct Tables {
+    shards: Vec<LockedTable>,
+    hasher: RandomState,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct LockedTable(Mutex<HashTable<([u8; 16], (u64, [u64; 8]))>>);
+
+impl Tables {
+    fn new() -> Self {
+        Self { shards: (0..1024).map(|_| LockedTable::default()).collect(), hasher: RandomState::default() }
+    }
+
+    fn row<T>(&self, key: &[u8; 16], use_row: impl FnOnce(&mut (u64, [u64; 8])) -> T) -> Option<T> {
+        let hash = self.hasher.hash_one(key);
+        let mut rows = self.shards[(hash >> 32) as usize % 1024].0.lock().expect("no thread panics");
+        rows.find_mut(hash, |(known, _)| known == key).map(|(_, row)| use_row(row))
+    }
+}
+
+impl Candidate for Tables {
+    fn insert(&self, key: [u8; 16]) {
+        let hash = self.hasher.hash_one(key);
+        let mut rows = self.shards[(hash >> 32) as usize % 1024].0.lock().expect("no thread panics");
+        rows.insert_unique(hash, (key, (0, [0; 8])), |(known, _)| self.hasher.hash_one(known));
+    }
+
+    fn spend(&self, key: &[u8; 16]) -> u64 {
+        let spend = |row: &mut (u64, [u64; 8])| {
+            row.1[0] += 1;
+            row.1[0]
+        };
+        self.row(key, spend).unwrap_or(0)
+    }
+
+    fn look(&self, key: &[u8; 16]) -> u64 {
+        self.row(key, |row| row.0).unwrap_or(0)
+    }
+}
+
 pub fn run() {
     println!("### The map of tenants: processor time of a lookup in nanoseconds\n");
     println!(
@@ -134,13 +178,18 @@ pub fn run() {
         Table::new(["map", "tenants", "spend, 1 thread", "spend, 2 threads", "look, 1 thread", "look, 2 threads"]);
     for count in [1, 10_000, 1_000_000] {
         let blocking = papaya::HashMap::builder().hasher(RandomState::default());
-        let maps: [(&str, Box<dyn Candidate>); 4] = [
+        let maps: [(&str, Box<dyn Candidate>); 6] = [
+            ("hashbrown × 1024, a mutex each", Box::new(Tables::new())),
             ("papaya, a mutex a row", Box::new(Papaya(blocking.resize_mode(ResizeMode::Blocking).build()))),
             ("papaya × 256, a mutex a row", Box::new(Shards::new())),
             ("dashmap", Box::new(Dash(dashmap::DashMap::with_hasher(RandomState::default())))),
             (
                 "dashmap, 256 shards",
                 Box::new(Dash(dashmap::DashMap::with_hasher_and_shard_amount(RandomState::default(), 256))),
+            ),
+            (
+                "dashmap, 1024 shards",
+                Box::new(Dash(dashmap::DashMap::with_hasher_and_shard_amount(RandomState::default(), 1024))),
             ),
         ];
         for (_, map) in &maps {

@@ -1,7 +1,8 @@
 //! The refusal board: recent refusals, readable without a lock.
 //!
 //! A tenant that has used up its quota is refused again and again. The board repeats such a refusal without a lock, so that
-//! a flood costs little and does not slow down with more threads.
+//! a flood costs little and does not slow down with more threads. A refusal is only repeated for as many units, because more
+//! units fit later: a tenant whose requests have different costs has several refusals on the board.
 //!
 //! Invariants:
 //!
@@ -10,6 +11,8 @@
 //! - A reader believes a slot only if everything in it matches: 128 bits of keyed hash, the units, the epoch of the
 //!   quotas, the plan where a function chooses plans, and the time. A change of any plan raises the epoch.
 //! - A slot with a valid refusal is not taken over by another tenant. Requests of that tenant are decided under its lock.
+//! - A refusal outside the home of its tenant, the first slot of its group, is only read while the tenant has its home. So a
+//!   request of a tenant that is not refused looks at one bit, and rarely at one slot.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -26,7 +29,19 @@ use crate::{
 /// The number of slots, of one cache line each.
 const SLOTS: usize = 512;
 
-pub(super) struct Board(Box<[Slot]>);
+/// The number of slots that form a group. Each of them is the home of some tenants.
+const GROUP: usize = 4;
+
+pub(super) struct Board {
+    slots: Box<[Slot]>,
+    /// A bit for each home in use. It fits in one cache line, so that a request of a tenant that is not refused reads no
+    /// slot. A bit may be missing for a moment, and then the refusal is decided under the lock.
+    in_use: InUse,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct InUse([AtomicU64; SLOTS / 64]);
 
 /// One refusal. The version is odd while the slot is being written, and rises with each change.
 #[derive(Default)]
@@ -65,36 +80,27 @@ pub(super) struct Terms {
 
 impl Board {
     pub(super) fn new() -> Self {
-        Self((0..SLOTS).map(|_| Slot::default()).collect())
+        Self { slots: (0..SLOTS).map(|_| Slot::default()).collect(), in_use: InUse::default() }
     }
 
     /// Returns the refusal of this tenant that still holds, if it is on the board.
     #[inline]
     pub(super) fn find(
         &self,
-        tenant: TenantHash<impl FnOnce() -> u64>,
+        tenant: TenantHash<impl Fn() -> u64>,
         terms: Terms,
         time: (Moment, UnixTime),
     ) -> Option<Standing> {
-        let slot = self.slot(tenant.first)?;
-        if slot.hash.load(Relaxed) != tenant.first || time.0.as_nanos() >= slot.holds_until.load(Relaxed) {
+        if !self.in_use.has(tenant.first) || !self.slot(tenant.first, 0)?.is_of(tenant.first) {
             return None;
         }
-        let (posted, posted_terms, second_hash) = slot.read(time)?;
-        let is_same_plan = terms.plan.is_none_or(|plan| Some(plan) == posted_terms.plan);
-        let is_for_it = posted_terms.is_anonymous.is_none_or(|posted| Some(posted) == terms.is_anonymous);
-        let matches = posted_terms.units == terms.units && posted_terms.epoch == terms.epoch && is_same_plan;
-        (matches && is_for_it && (tenant.second)() == second_hash).then_some(posted)
+        self.group(tenant.first).find_map(|slot| slot.refusal(&tenant, terms, time))
     }
 
     /// Returns whether a refusal of this tenant can be posted: no other tenant has its slot.
     #[inline]
     pub(super) fn has_room(&self, first_hash: u64, epoch: u32, now: Moment) -> bool {
-        self.slot(first_hash).is_some_and(|slot| {
-            slot.hash.load(Relaxed) == first_hash
-                || slot.holds_until.load(Relaxed) <= now.as_nanos()
-                || slot.epoch() != epoch
-        })
+        self.slot(first_hash, 0).is_some_and(|home| home.is_of(first_hash) || home.is_free(epoch, now))
     }
 
     /// Posts a refusal that holds until `holds_until` unless it is cleared. Returns whether there was room for it.
@@ -107,11 +113,10 @@ impl Board {
         quota: &Quota,
         (now, holds_until): (Moment, Moment),
     ) -> bool {
-        let (Some(slot), Some(policy)) = (self.slot(tenant.first), quota.name_number()) else { return false };
-        if !self.has_room(tenant.first, terms.epoch, now) {
+        let (Some(slot), Some(policy)) = (self.place(tenant.first, terms, now), quota.name_number()) else {
             return false;
-        }
-        slot.write(|| {
+        };
+        let is_posted = slot.write(|| {
             slot.hash.store(tenant.first, Relaxed);
             slot.second_hash.store(tenant.second, Relaxed);
             slot.holds_until.store(holds_until.as_nanos(), Relaxed);
@@ -119,29 +124,118 @@ impl Board {
             slot.units.store(pair(terms.units, standing.remaining()), Relaxed);
             slot.policy.store(pair(standing.limit(), with_audience(policy, terms.is_anonymous)), Relaxed);
             slot.plan.store(pair(terms.plan.unwrap_or_default(), terms.epoch), Relaxed);
-        })
+        });
+        self.in_use.set(tenant.first);
+        is_posted
     }
 
     /// Clears the refusal of this tenant. Call it while the row of the tenant is locked.
     pub(super) fn clear(&self, first_hash: u64) {
-        if let Some(slot) = self.slot(first_hash) {
+        for slot in self.group(first_hash) {
             // If another tenant is writing the slot right now, it overwrites this refusal.
-            while slot.hash.load(Relaxed) == first_hash
+            while slot.is_of(first_hash)
                 && slot.holds_until.load(Relaxed) != 0
                 && !slot.write(|| slot.holds_until.store(0, Relaxed))
             {
                 std::hint::spin_loop();
             }
         }
+        if self.slot(first_hash, 0).is_some_and(|home| home.holds_until.load(Relaxed) == 0) {
+            self.in_use.unset(first_hash);
+        }
+    }
+
+    /// Returns the slot for a refusal, or `None` if another tenant has the home. Does not overwrite refusals of other costs
+    /// if a slot of the group is free.
+    fn place(&self, hash: u64, terms: Terms, now: Moment) -> Option<&Slot> {
+        let home = self.slot(hash, 0)?;
+        if !home.is_of(hash) {
+            return home.is_free(terms.epoch, now).then_some(home);
+        }
+        let same = self.group(hash).find(|slot| slot.is_of(hash) && slot.is_for(terms));
+        let free = || self.group(hash).find(|slot| slot.is_free(terms.epoch, now));
+        same.or_else(free).or(Some(home))
+    }
+
+    /// Returns the slots of a tenant, with its home first.
+    fn group(&self, hash: u64) -> impl Iterator<Item = &Slot> {
+        (0..GROUP).filter_map(move |place| self.slot(hash, place))
     }
 
     #[inline]
-    fn slot(&self, hash: u64) -> Option<&Slot> {
-        self.0.get((hash >> 43) as usize % SLOTS)
+    fn slot(&self, hash: u64, place: usize) -> Option<&Slot> {
+        self.slots.get(home_of(hash) ^ place)
+    }
+}
+
+/// Returns the number of the slot that is the home of a tenant.
+#[inline]
+fn home_of(hash: u64) -> usize {
+    (hash >> 43) as usize % SLOTS
+}
+
+impl InUse {
+    #[inline]
+    fn has(&self, hash: u64) -> bool {
+        let (word, bit) = self.bit(hash);
+        word.is_some_and(|word| word.load(Relaxed) & bit != 0)
+    }
+
+    fn set(&self, hash: u64) {
+        if let (Some(word), bit) = self.bit(hash)
+            && word.load(Relaxed) & bit == 0
+        {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    fn unset(&self, hash: u64) {
+        if let (Some(word), bit) = self.bit(hash) {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn bit(&self, hash: u64) -> (Option<&AtomicU64>, u64) {
+        let home = home_of(hash);
+        (self.0.get(home / 64), 1 << (home % 64))
     }
 }
 
 impl Slot {
+    #[inline]
+    fn is_of(&self, hash: u64) -> bool {
+        self.hash.load(Relaxed) == hash
+    }
+
+    /// Returns whether no valid refusal is here.
+    fn is_free(&self, epoch: u32, now: Moment) -> bool {
+        self.holds_until.load(Relaxed) <= now.as_nanos() || halves(self.plan.load(Relaxed)).1 != epoch
+    }
+
+    /// Returns whether the refusal is for requests of as many units and of the same audience.
+    fn is_for(&self, terms: Terms) -> bool {
+        let units = halves(self.units.load(Relaxed)).0;
+        units == terms.units && audience(halves(self.policy.load(Relaxed)).1).1 == terms.is_anonymous
+    }
+
+    /// Returns the refusal of this tenant that still holds, if it is here.
+    fn refusal(
+        &self,
+        tenant: &TenantHash<impl Fn() -> u64>,
+        terms: Terms,
+        time: (Moment, UnixTime),
+    ) -> Option<Standing> {
+        if !self.is_of(tenant.first) || time.0.as_nanos() >= self.holds_until.load(Relaxed) {
+            return None;
+        }
+        let (posted, posted_terms, second_hash) = self.read(time)?;
+        let is_same_plan = terms.plan.is_none_or(|plan| Some(plan) == posted_terms.plan);
+        let is_for_it = posted_terms.is_anonymous.is_none_or(|posted| Some(posted) == terms.is_anonymous);
+        let matches = posted_terms.units == terms.units && posted_terms.epoch == terms.epoch && is_same_plan;
+        (matches && is_for_it && (tenant.second)() == second_hash).then_some(posted)
+    }
+
     /// Reads all of the slot, or nothing if it changes meanwhile.
     fn read(&self, time: (Moment, UnixTime)) -> Option<(Standing, Terms, u64)> {
         let before = self.version.load(Acquire);
@@ -173,10 +267,6 @@ impl Slot {
         store();
         self.version.store(version + 2, Release);
         true
-    }
-
-    fn epoch(&self) -> u32 {
-        halves(self.plan.load(Relaxed)).1
     }
 }
 
@@ -265,6 +355,43 @@ mod tests {
         board.clear(0);
         assert_eq!(find(&board, (0, 2), terms(), 15), None);
         assert!(find(&board, (other, 2), terms(), 15).is_some());
+    }
+
+    #[test]
+    fn a_tenant_has_refusals_of_several_costs_and_clears_them_together() {
+        let (board, neighbor) = (Board::new(), (3 << 43, 2));
+        let of = |units: usize| Terms { units: units as u32, ..terms() };
+        let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), at(10));
+        let period = (Moment::from_nanos(10), Moment::from_nanos(20));
+        let post_of = |units| board.post(TenantHash { first: 1, second: 2 }, of(units), &standing, &quota(), period);
+        let found = || (1..=GROUP + 1).map(|units| find(&board, (1, 2), of(units), 15).is_some()).collect::<Vec<_>>();
+        assert!((1..=GROUP).chain(1..=GROUP).all(post_of));
+        assert_eq!(found(), [true, true, true, true, false]);
+        assert!(!post(&board, neighbor, 10, 20), "a valid refusal keeps its slot");
+        assert!(post_of(GROUP + 1));
+        assert_eq!(found(), [false, true, true, true, true], "more costs take turns in the home");
+        board.clear(1);
+        assert_eq!(found(), [false; 5]);
+        assert!(post(&board, neighbor, 10, 20) && post_of(1) && post_of(2));
+        assert!(find(&board, neighbor, terms(), 15).is_some());
+        assert_eq!(found(), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_refusal_that_is_not_at_home_is_not_read_without_its_home_and_cleared_all_the_same() {
+        let board = Board::new();
+        let of = |units| Terms { units, ..terms() };
+        let post_of = |first, units, until| {
+            let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(until), at(10));
+            let period = (Moment::from_nanos(10), Moment::from_nanos(until));
+            board.post(TenantHash { first, second: 2 }, of(units), &standing, &quota(), period)
+        };
+        assert!(post_of(1, 1, 20) && post_of(1, 5, 40));
+        assert!(post(&board, (2, 2), 20, 30), "the home is free again");
+        assert_eq!(find(&board, (1, 2), of(5), 25), None);
+        board.clear(1);
+        assert!(post(&board, (1, 2), 30, 35));
+        assert_eq!(find(&board, (1, 2), of(5), 31), None);
     }
 
     #[test]

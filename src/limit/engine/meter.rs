@@ -2,7 +2,7 @@
 
 #[cfg(feature = "smooth")]
 use super::smooth::{Pace, Smooth};
-use super::window::{ByteBudget, Lengths, Log};
+use super::window::{ByteBudget, Lengths, Log, over};
 use crate::{
     limit::quota::{Quota, Rule},
     util::clock::{Moment, UnixTime, saturating_nanos},
@@ -119,9 +119,7 @@ impl Meter {
     #[inline]
     pub(super) fn rises_at(&self, gauge: Gauge, limit: u32, now: Moment) -> Moment {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(lengths)) if log.used() > 0 => {
-                log.freed_at(lengths, over(log.used(), 1, limit).max(1))
-            }
+            (Self::Window(log), Gauge::Window(lengths)) => log.rises_at(lengths, limit, now),
             #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.next_rise(pace, now),
             (Self::Fixed(fixed), Gauge::Fixed { .. }) if fixed.used() > 0 => fixed.ends(),
@@ -218,13 +216,6 @@ impl Meter {
             Self::Fixed(_) => 0,
         }
     }
-}
-
-/// Returns the number of units beyond the limit.
-#[inline]
-fn over(used: u32, units: u32, limit: u32) -> u32 {
-    let wanted = u64::from(used) + u64::from(units);
-    u32::try_from(wanted.saturating_sub(u64::from(limit))).unwrap_or(u32::MAX)
 }
 
 /// The calendar window: a count that restarts at fixed boundaries.

@@ -4,6 +4,8 @@
 //! lock. Plans are looked up before it is taken.
 
 mod board;
+#[cfg(test)]
+mod lock_tests;
 pub(super) mod meter;
 mod overflow;
 mod row;
@@ -15,11 +17,14 @@ mod window;
 
 use std::{
     hash::{BuildHasher, RandomState as StdRandomState},
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
 };
 
-use dashmap::DashMap;
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use self::{
     board::{Board, TenantHash, Terms as BoardTerms},
@@ -35,13 +40,13 @@ use super::{
     plan::{Plan, Terms},
     quotas::Quotas,
 };
-use crate::tenant::{Standing, Tenant, TenantError, TenantName};
+use crate::{
+    tenant::{Standing, Tenant, TenantError, TenantName},
+    util::lock::lock,
+};
 
-/// The number of maps, each with [`SHARDS_OF_A_MAP`] shards. Small maps keep the pauses for growing and sweeping short.
-const MAPS: usize = 512;
-
-/// The minimum number of shards in a map.
-const SHARDS_OF_A_MAP: usize = 2;
+/// The number of shards. Small ones keep the pauses for growing and sweeping short.
+const SHARDS: usize = 1024;
 
 pub(super) struct Engine {
     pub(super) quotas: Quotas,
@@ -49,7 +54,7 @@ pub(super) struct Engine {
     pub(super) plans: Option<PlanCache>,
     pub(super) bytes: ByteBudget,
     max_tenants: usize,
-    maps: Box<[Rows]>,
+    shards: Box<[Shard]>,
     board: Board,
     overflow: Overflow,
     strangers: AtomicUsize,
@@ -61,7 +66,10 @@ pub(super) struct Engine {
     second_hasher: StdRandomState,
 }
 
-type Rows = DashMap<Tenant, Row, RandomState>;
+/// A part of the rows, behind a lock of its own. It has a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard(Mutex<HashTable<(Tenant, Row)>>);
 
 /// A tenant to look up. Hashed once in a request.
 #[derive(Clone, Copy)]
@@ -127,14 +135,13 @@ impl Request {
 
 impl Engine {
     pub(super) fn new(quotas: Quotas, max_tenants: usize, max_bytes: usize) -> Self {
-        let map = |_| DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), SHARDS_OF_A_MAP);
         Self {
             quotas,
             #[cfg(feature = "plans")]
             plans: None,
             bytes: ByteBudget::new(max_bytes),
             max_tenants,
-            maps: (0..MAPS).map(map).collect(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             board: Board::new(),
             overflow: Overflow::new(),
             strangers: AtomicUsize::new(0),
@@ -148,7 +155,7 @@ impl Engine {
 
     /// Returns the number of rows, buckets included.
     pub(super) fn tenants(&self) -> usize {
-        self.maps.iter().map(DashMap::len).sum::<usize>() + self.overflow.len()
+        self.shards.iter().map(|shard| lock(&shard.0).len()).sum::<usize>() + self.overflow.len()
     }
 
     pub(super) fn lookup<'a>(&self, tenant: &'a Tenant) -> Lookup<'a> {
@@ -213,10 +220,12 @@ impl Engine {
             let mut row = match &unnamed {
                 Some(unnamed) => self.new_row(&mut buckets, &found, (Place::Named, named_since), unnamed, context),
                 None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context),
-                None => match buckets.peek(&found, context, |row| row.peek(context, false)) {
-                    Some(standing) => return standing,
-                    None => Row::new(found.plan.clone(), Place::Bucket, found.epoch, 0),
-                },
+                None => {
+                    match buckets.peek(&found, || self.next_generation(), context, |row| row.peek(context, false)) {
+                        Some(standing) => return standing,
+                        None => Row::new(found.plan.clone(), Place::Bucket, found.epoch, 0),
+                    }
+                }
             };
             let standing = row.peek(context, false);
             row.release(context);
@@ -264,7 +273,7 @@ impl Engine {
                     return Err(use_row);
                 }
                 let was = row.place();
-                if row.adopt(&plan_found.plan, place, plan_found.epoch, context) {
+                if row.adopt(&plan_found.plan, place, plan_found.epoch, || self.next_generation(), context) {
                     self.clear_board(key, row);
                     match (was, place) {
                         (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),
@@ -301,10 +310,15 @@ impl Engine {
     /// Locks the row of a tenant and uses it, if there is one.
     #[inline]
     fn with_row<T>(&self, key: Lookup<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
-        let (map, shard) = place_of(key.hash);
-        let mut rows = self.maps.get(map)?.shards().get(shard)?.write();
-        let (_, row) = rows.get_mut(key.hash, |(tenant, _)| tenant.as_bytes() == key.name)?;
-        Some(use_row(row.get_mut()))
+        let mut rows = lock(&self.shard(key.hash)?.0);
+        let (_, row) = rows.find_mut(key.hash, |(tenant, _)| tenant.as_bytes() == key.name)?;
+        Some(use_row(row))
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> Option<&Shard> {
+        // the table itself uses the lowest and the highest bits
+        self.shards.get((hash >> 32) as usize % SHARDS)
     }
 
     /// Looks up the plan of a tenant. No lock may be held, because this can run user code.
@@ -379,12 +393,6 @@ impl Engine {
     fn next_generation(&self) -> u32 {
         self.generations.fetch_add(1, Relaxed)
     }
-}
-
-/// Returns the map of a row, and the shard in it. The tables themselves use the lowest and the highest bits.
-#[inline]
-fn place_of(hash: u64) -> (usize, usize) {
-    ((hash >> 32) as usize % MAPS, (hash >> 42) as usize % SHARDS_OF_A_MAP)
 }
 
 /// Returns the bytes of a row: itself, the slack of the map and of the allocator, and a long name.

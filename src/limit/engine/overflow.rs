@@ -146,7 +146,7 @@ impl Buckets<'_> {
     pub(super) fn spend(
         &mut self,
         found: &PlanFound,
-        generation: u32,
+        generation: impl Fn() -> u32,
         context: Context<'_>,
         ask: Ask,
         marks: &mut Marks,
@@ -156,12 +156,12 @@ impl Buckets<'_> {
         let overflow = self.overflow;
         let row = self.rows.entry(id).or_insert_with(|| {
             began = overflow.one_more(found.epoch);
-            let row = Row::new(found.plan.clone(), Place::Bucket, found.epoch, generation);
+            let row = Row::new(found.plan.clone(), Place::Bucket, found.epoch, generation());
             context.bytes.force(bucket_bytes(&row));
             row
         });
         let is_late = overflow.began().is_some_and(|began| is_before(found.epoch, began));
-        if is_late || !adopt(row, found, context) {
+        if is_late || !adopt(row, found, generation, context) {
             return None;
         }
         let past = row.past();
@@ -186,12 +186,13 @@ impl Buckets<'_> {
     pub(super) fn peek<T>(
         &mut self,
         found: &PlanFound,
+        generation: impl FnOnce() -> u32,
         context: Context<'_>,
         use_row: impl FnOnce(&mut Row) -> T,
     ) -> Option<T> {
         let id = self.id(&found.plan, found.is_default);
         let row = self.rows.get_mut(&id)?;
-        (!row.is_idle(context.now) && adopt(row, found, context)).then(|| use_row(row))
+        (!row.is_idle(context.now) && adopt(row, found, generation, context)).then(|| use_row(row))
     }
 
     fn id(&self, plan: &Plan, is_default: bool) -> BucketId {
@@ -201,10 +202,10 @@ impl Buckets<'_> {
 }
 
 /// Sets the plan of a bucket. Returns `false` if the bucket has a newer one.
-fn adopt(row: &mut Row, found: &PlanFound, context: Context<'_>) -> bool {
+fn adopt(row: &mut Row, found: &PlanFound, generation: impl FnOnce() -> u32, context: Context<'_>) -> bool {
     let is_current = !is_before(found.epoch, row.epoch());
     if is_current {
-        row.adopt(&found.plan, Place::Bucket, found.epoch, context);
+        row.adopt(&found.plan, Place::Bucket, found.epoch, generation, context);
     }
     is_current
 }

@@ -1,8 +1,11 @@
 //! The state of one tenant, and the decision on it.
 
-use std::{cmp::Reverse, iter::zip, mem, slice};
+use std::{cmp::Reverse, iter::zip, mem, ptr, slice};
 
-use super::meter::{Context, Gauge, Meter};
+use super::{
+    meter::{Context, Gauge, Meter},
+    window::over,
+};
 use crate::{
     limit::{
         decision::{Decision, Marks, NO_MARKS, Past, UNCHARGED},
@@ -52,7 +55,8 @@ const ON_BOARD: u32 = 0b100;
 const GENERATION_SHIFT: u32 = 3;
 
 impl Row {
-    /// Creates an empty row. No two rows of a tenant, and no row before and after a reset, may have the same generation.
+    /// Creates an empty row. No two rows of a tenant, and no row before and after a reset or a change of its quotas, may
+    /// have the same generation.
     pub(super) fn new(plan: Plan, place: Place, epoch: u32, generation: u32) -> Self {
         let meters = match plan.limits() {
             [only] => Meters::One(Meter::new(only.gauge)),
@@ -156,19 +160,29 @@ impl Row {
         zip(self.meters.as_slice(), self.plan.limits()).all(|(meter, limited)| meter.is_idle(limited.gauge, now))
     }
 
-    /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed.
-    pub(super) fn adopt(&mut self, plan: &Plan, place: Place, epoch: u32, context: Context<'_>) -> bool {
+    /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed. Other
+    /// quotas begin a new generation, also if the plan changes back later.
+    pub(super) fn adopt(
+        &mut self,
+        plan: &Plan,
+        place: Place,
+        epoch: u32,
+        generation: impl FnOnce() -> u32,
+        context: Context<'_>,
+    ) -> bool {
         self.epoch = epoch;
         let is_new = *plan != self.plan || place != self.place();
         if is_new {
             let plan = plan.clone().after(&self.plan);
-            context.bytes.give_back(self.boxed_bytes());
-            let old = mem::replace(&mut self.meters, Meters::Many(Box::default())).into_vec();
-            let converted = convert(self.plan.limits(), old, plan.limits(), context);
-            self.meters = Meters::from(converted);
-            self.plan = plan;
+            let was = mem::replace(&mut self.plan, plan);
+            if !ptr::eq(was.limits(), self.plan.limits()) {
+                context.bytes.give_back(self.boxed_bytes());
+                let old = mem::replace(&mut self.meters, Meters::Many(Box::default())).into_vec();
+                self.meters = Meters::from(convert(was.limits(), old, self.plan.limits(), context));
+                context.bytes.force(self.boxed_bytes());
+                self.bits = generation() << GENERATION_SHIFT | self.bits & (PLACE | ON_BOARD);
+            }
             self.bits = self.bits & !PLACE | place as u32;
-            context.bytes.force(self.boxed_bytes());
         }
         is_new
     }
@@ -191,9 +205,9 @@ impl Row {
 
     /// Returns the bytes that the meters take outside the row, without those of their logs.
     pub(super) fn boxed_bytes(&self) -> usize {
-        match self.plan.limits() {
-            [_] => 0,
-            several => several.len() * size_of::<Meter>(),
+        match &self.meters {
+            Meters::One(_) => 0,
+            Meters::Many(meters) => size_of_val::<[Meter]>(meters),
         }
     }
 }
@@ -231,18 +245,23 @@ impl From<Vec<Meter>> for Meters {
 #[inline]
 fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
     let units = ask.units;
-    // by far the most common plan, which needs no comparison
-    if let ([limited], [meter], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
+    // by far the most common plan: one sliding window, which needs no comparison
+    if let ([limited], [Meter::Window(log)], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
+        && let Gauge::Window(lengths) = limited.gauge
+        && units <= limited.most
         && !limited.quota.is_shadow()
     {
-        meter.refresh(limited.gauge, context);
-        if let Some(refusal) = limited.refusal(meter, context, units) {
-            return Decision::refused_by(refusal);
+        log.expire(lengths, context.now, context.bytes);
+        let over = over(log.used(), units, limited.most);
+        if over > 0 && units > 0 {
+            let reset = log.freed_at(lengths, over);
+            return Decision::refused_by(limited.standing_with(log.used(), reset, context));
         }
         if units > 0 {
-            *mark = meter.charge(limited.gauge, context, units);
+            *mark = log.add(lengths, context.now, units, context.bytes);
         }
-        return Decision::admitted(Some(limited.standing(meter, context)), None);
+        let reset = log.rises_at(lengths, limited.most, context.now);
+        return Decision::admitted(Some(limited.standing_with(log.used(), reset, context)), None);
     }
     let (mut refused, mut shadow, mut would_refuse) = (None::<Standing>, None, 0);
     for (meter, limited) in zip(&mut *meters, quotas).filter(|(_, limited)| limited.charges(ask)) {
@@ -294,10 +313,14 @@ impl Limited {
 
     #[inline]
     fn standing(&self, meter: &Meter, context: Context<'_>) -> Standing {
-        let now = context.now;
-        let remaining = self.most.saturating_sub(meter.used(self.gauge, now));
-        let reset = meter.rises_at(self.gauge, self.most, now);
-        Standing::new(self.quota.name(), self.quota.limit(), remaining, reset, (now, context.unix_now))
+        let reset = meter.rises_at(self.gauge, self.most, context.now);
+        self.standing_with(meter.used(self.gauge, context.now), reset, context)
+    }
+
+    #[inline]
+    fn standing_with(&self, used: u32, reset: Moment, context: Context<'_>) -> Standing {
+        let remaining = self.most.saturating_sub(used);
+        Standing::new(self.quota.name(), self.quota.limit(), remaining, reset, (context.now, context.unix_now))
     }
 
     /// Orders quotas by how little they leave. With as much left, one that is whole comes first, because `remaining`
@@ -378,9 +401,12 @@ mod tests {
             assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 77));
             row.reset(context, 78);
             assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 78));
-            row.adopt(&plan, Place::Stranger, 2, context);
+            row.adopt(&plan, Place::Stranger, 2, || 79, context);
             row.set_on_board(false);
             assert_eq!((row.place(), row.is_on_board(), row.past().generation), (Place::Stranger, false, 78));
+            row.set_on_board(true);
+            row.adopt(&Plan::from(Quota::per_minute(2).unwrap()), place, 3, || 79, context);
+            assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 79));
         }
     }
 }

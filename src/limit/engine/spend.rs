@@ -2,14 +2,11 @@
 
 use std::{cell::Cell, hash::BuildHasher};
 
-use dashmap::SharedValue;
-
 use super::{
     Engine, Lookup, Request, Undecided,
     board::Terms as BoardTerms,
     meter::Context,
     overflow::{Buckets, PlanFound, is_before},
-    place_of,
     row::{Place, Row},
     row_bytes,
 };
@@ -21,6 +18,7 @@ use crate::{
         plan::{Plan, Terms},
     },
     tenant::{Tenant, TenantError},
+    util::lock::lock,
 };
 
 impl Engine {
@@ -49,14 +47,25 @@ impl Engine {
         if let Some(standing) = self.known_refusal(key, terms, context) {
             return Ok(Decision::refused_by(standing));
         }
+        let is_current = |row: &Row| row.epoch() == terms.epoch;
+        match self.with_row(key, |row| is_current(row).then(|| self.decide(key, row, context, request))) {
+            Some(Some(decision)) => Ok(decision),
+            _ => self.spend_anew(key, context, request, began),
+        }
+    }
+
+    /// Decides on a request of a tenant that has no row, or whose row has an outdated plan.
+    #[cold]
+    fn spend_anew(
+        &self,
+        key: Lookup<'_>,
+        context: Context<'_>,
+        request: Request,
+        began: &Cell<bool>,
+    ) -> Result<Decision, Undecided> {
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plans {
-            let is_current = |row: &Row| row.epoch() == terms.epoch;
-            let decided = self.with_row(key, |row| is_current(row).then(|| self.decide(key, row, context, request)));
-            match decided {
-                Some(Some(decision)) => return Ok(decision),
-                _ => self.require_plan(plans, key, context, request)?,
-            }
+            self.require_plan(plans, key, context, request)?;
         }
         match self.on_row(key, context, |row| self.decide(key, row, context, request)) {
             Some(decision) => Ok(decision),
@@ -191,7 +200,7 @@ impl Engine {
         began: &Cell<bool>,
     ) -> Option<Decision> {
         let mut marks = NO_MARKS;
-        let shared = buckets.spend(found, self.next_generation(), context, request.ask(), &mut marks)?;
+        let shared = buckets.spend(found, || self.next_generation(), context, request.ask(), &mut marks)?;
         let mut decision = shared.decision;
         self.keep_spend(&mut decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
         if shared.began {
@@ -231,10 +240,9 @@ impl Engine {
         }
         let decision = self.decide(key, &mut row, context, request);
         self.bytes.force(row_bytes(&tenant, &row));
-        let (map, shard) = place_of(key.hash);
-        if let Some(rows) = self.maps.get(map).and_then(|map| map.shards().get(shard)) {
-            let row = (tenant, SharedValue::new(row));
-            rows.write().insert(key.hash, row, |(tenant, _)| self.hasher.hash_one(tenant.as_bytes()));
+        if let Some(shard) = self.shard(key.hash) {
+            let hash = |(tenant, _): &(Tenant, Row)| self.hasher.hash_one(tenant.as_bytes());
+            lock(&shard.0).insert_unique(key.hash, (tenant, row), hash);
         }
         decision
     }

@@ -2,20 +2,20 @@
 
 use std::{hash::BuildHasher, sync::atomic::Ordering::Relaxed, time::Duration};
 
-use super::{Engine, MAPS, Rows, meter::Context, row::Place, row_bytes};
-use crate::util::clock::saturating_nanos;
+use super::{Engine, SHARDS, Shard, meter::Context, row::Place, row_bytes};
+use crate::util::{clock::saturating_nanos, lock::lock};
 
-/// How long a sweep takes to go through all maps.
+/// How long a sweep takes to go through all shards.
 const SWEEP_ROUND: Duration = Duration::from_secs(30);
 
-/// After a lull, a request sweeps at most this many maps …
-const MOST_MAPS_A_SWEEP: u64 = 15;
+/// After a lull, a request sweeps at most this many shards …
+const MOST_SHARDS_A_SWEEP: u64 = 31;
 
 /// … and stops early after looking at this many rows.
 const ENOUGH_ROWS_A_SWEEP: usize = 256;
 
 impl Engine {
-    /// Removes idle rows of the next maps, if it is time: of all maps that are due, or until a few hundred rows were
+    /// Removes idle rows of the next shards, if it is time: of all shards that are due, or until a few hundred rows were
     /// checked. Requests thus free memory a little at a time. Returns whether the last bucket is gone.
     #[inline]
     pub(in crate::limit) fn sweep(&self, context: Context<'_>) -> bool {
@@ -25,29 +25,29 @@ impl Engine {
 
     #[cold]
     fn sweep_due(&self, now: u64, due: u64, context: Context<'_>) -> bool {
-        let interval = saturating_nanos(SWEEP_ROUND) / MAPS as u64;
+        let interval = saturating_nanos(SWEEP_ROUND) / SHARDS as u64;
         if self.sweep_at.compare_exchange(due, now.saturating_add(interval), Relaxed, Relaxed).is_err() {
             return false;
         }
         let (mut rows_seen, mut ended) = (0, false);
-        for _ in 0..=((now - due) / interval).min(MOST_MAPS_A_SWEEP) {
+        for _ in 0..=((now - due) / interval).min(MOST_SHARDS_A_SWEEP) {
             if rows_seen >= ENOUGH_ROWS_A_SWEEP {
                 break;
             }
             let turn = self.sweep_next.fetch_add(1, Relaxed);
-            rows_seen += self.maps.get(turn % MAPS).map_or(0, |rows| self.sweep_map(rows, context));
+            rows_seen += self.shards.get(turn % SHARDS).map_or(0, |shard| self.sweep_shard(shard, context));
             ended |= self.overflow.sweep(turn, context);
         }
         ended
     }
 
-    /// Removes the idle rows of one map, and returns how many rows there were.
-    fn sweep_map(&self, rows: &Rows, context: Context<'_>) -> usize {
+    /// Removes the idle rows of one shard, and returns how many rows there were.
+    fn sweep_shard(&self, shard: &Shard, context: Context<'_>) -> usize {
         // A named tenant's next row would count what others have spent in its bucket since.
         let keeps_named = self.overflow.began().is_some();
-        let mut rows_seen = 0;
-        rows.retain(|tenant, row| {
-            rows_seen += 1;
+        let mut rows = lock(&shard.0);
+        let rows_seen = rows.len();
+        rows.retain(|(tenant, row)| {
             let place = row.place();
             if keeps_named && place == Place::Named || !row.is_idle(context.now) {
                 return true;

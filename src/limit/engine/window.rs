@@ -90,6 +90,13 @@ pub(super) struct Log {
 /// Boxed, because a quiet tenant has none and its row must be small: 8 bytes instead of 32.
 type Between = Box<VecDeque<Entry>>;
 
+/// Returns the number of units beyond the limit.
+#[inline]
+pub(super) fn over(used: u32, units: u32, limit: u32) -> u32 {
+    let wanted = u64::from(used) + u64::from(units);
+    u32::try_from(wanted.saturating_sub(u64::from(limit))).unwrap_or(u32::MAX)
+}
+
 /// Which entries of a log are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filled {
@@ -133,6 +140,15 @@ impl Log {
             }
         }
         Moment::from_nanos(u64::MAX)
+    }
+
+    /// Returns when one more unit than now will be left, or now if nothing is spent.
+    #[inline]
+    pub(super) fn rises_at(&self, lengths: Lengths, limit: u32, now: Moment) -> Moment {
+        match self.used {
+            0 => now,
+            used => self.freed_at(lengths, over(used, 1, limit).max(1)),
+        }
     }
 
     /// Adds units that were found to fit. Returns when they count as spent: now, or with the newest entry if the clock

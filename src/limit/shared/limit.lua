@@ -13,7 +13,8 @@
 -- begin and checked before its end, and their sum fits. A node uses its units only before the expiry. A lease of no
 -- more than the units needed is a spend: it is charged now, and its lifetime is zero.
 --
--- The stored value is the generation, when the last lease expires, the plan, and one meter per quota. The meter of a
+-- The stored value is the generation, when the last lease expires, the plan, and one meter per quota. The generation is
+-- when the value was created or its plan changed, or later, so that no two are equal. The meter of a
 -- window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
 -- units. Replies are packed as in REFUSED and ADMITTED.
@@ -435,7 +436,13 @@ end
 if operation == 'return' and stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #ARGV[7]) ~= ARGV[7] then
   return false
 end
-if is_new_plan then convert() elseif stored then read_meters(quotas, stored) end
+if is_new_plan then
+  convert()
+  -- a refund from before finds nothing, also if the plan changes back
+  generation = max(now, generation + 1)
+elseif stored then
+  read_meters(quotas, stored)
+end
 if operation == 'spend' then return decide(units, 0) end
 if operation == 'lease' then return decide(units, tonumber(ARGV[6]), tonumber(ARGV[7])) end
 

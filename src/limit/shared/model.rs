@@ -29,11 +29,22 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Step {
-    Spend { units: u32, is_anonymous: bool },
-    Refund { which: usize },
+    Spend {
+        units: u32,
+        is_anonymous: bool,
+    },
+    Refund {
+        which: usize,
+    },
     Reset,
-    Advance { micros: u64 },
-    Plan { which: usize },
+    Advance {
+        micros: u64,
+    },
+    Plan {
+        which: usize,
+    },
+    /// The plan before comes back.
+    PlanBack,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -46,6 +57,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Reset),
         6 => select(micros.to_vec()).prop_map(|micros| Step::Advance { micros }),
         1 => (0..100_usize).prop_map(|which| Step::Plan { which }),
+        1 => Just(Step::PlanBack),
     ];
     vec(step, 1..80)
 }
@@ -121,7 +133,8 @@ impl Both {
         }
     }
 
-    async fn agree(&self, steps: Vec<Step>, plans: &[Plan]) {
+    async fn agree(&self, first: usize, steps: Vec<Step>, plans: &[Plan]) {
+        let (mut now, mut before) = (first, first);
         let mut spends: Vec<(Spend, Spend)> = Vec::new();
         for step in steps {
             match step {
@@ -148,12 +161,17 @@ impl Both {
                     self.memory.reset(&self.tenant);
                     let server = &self.shared.0.server;
                     server.link.remove(&server.key(&self.tenant)).await.unwrap();
-                    // no state begins in the same microsecond as another one
-                    self.clock.advance(Duration::from_micros(1));
+                    // no state begins in a microsecond in which another one began or changed its plan
+                    self.clock.advance(Duration::from_micros(100));
                 }
                 Step::Advance { micros } => self.clock.advance(Duration::from_micros(micros)),
                 Step::Plan { which } => {
-                    self.shared.quotas().set(self.tenant.clone(), plans[which % plans.len()].clone());
+                    (before, now) = (now, which % plans.len());
+                    self.shared.quotas().set(self.tenant.clone(), plans[now].clone());
+                }
+                Step::PlanBack => {
+                    (before, now) = (now, before);
+                    self.shared.quotas().set(self.tenant.clone(), plans[now].clone());
                 }
             }
             let peeked = self.spend(0, false).await;
@@ -187,7 +205,7 @@ fn compare(server: &redis_server::RedisServer, cases: u32) {
             let builder = || Limiter::builder(quotas.clone()).clock(clock.clone());
             let shared = builder().redis(config).connect().await.unwrap();
             let memory = builder().build().unwrap();
-            Both { memory, shared, clock: clock.clone(), tenant }.agree(steps.clone(), &plans).await;
+            Both { memory, shared, clock: clock.clone(), tenant }.agree(first, steps.clone(), &plans).await;
         });
     });
 }

@@ -57,7 +57,7 @@ fn pack(limits: &[Limited]) -> Bytes {
 /// A decision of the script, and what identifies the spend.
 pub(super) struct Answer {
     pub(super) decision: Decision,
-    /// When the state of the tenant began, in microseconds of the server.
+    /// When the state of the tenant began or got another plan, in microseconds of the server.
     pub(super) generation: u64,
     /// In microseconds of the server.
     pub(super) marks: Marks,

@@ -1,0 +1,87 @@
+//! Which locks a request takes. The tests hold locks while another thread works.
+
+use std::{
+    cell::Cell,
+    collections::HashSet,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use super::{Engine, Request, SHARDS, meter::Context};
+use crate::{
+    limit::{plan::Plan, quota::Quota, quotas::Quotas},
+    tenant::Tenant,
+    util::{
+        clock::{Moment, UnixTime},
+        lock::lock,
+    },
+};
+
+fn engine(quotas: Quotas) -> Arc<Engine> {
+    Arc::new(Engine::new(quotas, 1_000, usize::MAX))
+}
+
+fn tenant(number: u32) -> Tenant {
+    Tenant::parse(format!("tenant-{number}")).unwrap()
+}
+
+/// Returns whether a request of this tenant is admitted.
+fn spend(engine: &Engine, tenant: &Tenant, units: u32, is_anonymous: bool) -> bool {
+    let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
+    let context = Context { now, unix_now, unix_at_zero: 0, bytes: &engine.bytes };
+    let request = Request { units, is_anonymous, refundable: true, can_wait: false, limiter: 1 };
+    engine.spend(engine.lookup(tenant), context, request, &Cell::new(false)).unwrap().is_admitted()
+}
+
+/// Returns whether the work ends within this time while every row, and every bucket, is locked.
+fn ends_while_all_is_locked(
+    engine: &Arc<Engine>,
+    patience: Duration,
+    work: impl FnOnce(&Engine) + Send + 'static,
+) -> bool {
+    let shards: Vec<_> = engine.shards.iter().map(|shard| lock(&shard.0)).collect();
+    let buckets: Vec<_> = (0..64).map(|number| engine.overflow.lock(number)).collect();
+    let (done, ended) = mpsc::channel();
+    let own = Arc::clone(engine);
+    let thread = thread::spawn(move || {
+        work(&own);
+        _ = done.send(());
+    });
+    let has_ended = ended.recv_timeout(patience).is_ok();
+    drop((shards, buckets));
+    thread.join().unwrap();
+    has_ended
+}
+
+/// Returns whether requests of several costs are refused, authenticated and anonymous ones.
+fn is_refused(engine: &Engine) -> bool {
+    let mut all = [(1, false), (5, false), (1, true), (3, true)].into_iter().cycle().take(100);
+    all.all(|(units, is_anonymous)| !spend(engine, &tenant(1), units, is_anonymous))
+}
+
+#[test]
+fn a_refused_tenant_takes_no_lock_also_with_costs_that_differ() {
+    let hourly = || Quota::per_hour(9).unwrap();
+    let plan = Plan::from(hourly());
+    for quotas in [
+        Quotas::new(hourly()),
+        Quotas::by(hourly(), move |_| Some(plan.clone())),
+        Quotas::new(hourly().reserve(0.5).unwrap()),
+    ] {
+        let (engine, acme) = (engine(quotas), tenant(1));
+        assert!(spend(&engine, &acme, 9, false));
+        assert!(is_refused(&engine));
+        assert!(ends_while_all_is_locked(&engine, Duration::from_secs(20), |engine| assert!(is_refused(engine))));
+    }
+    let engine = engine(Quotas::new(hourly()));
+    let admitted = |engine: &Engine| assert!(spend(engine, &tenant(1), 1, false));
+    assert!(!ends_while_all_is_locked(&engine, Duration::from_millis(50), admitted), "the locks are held");
+}
+
+#[test]
+fn rows_spread_over_all_shards() {
+    let engine = engine(Quotas::new(Quota::per_hour(1).unwrap()));
+    let place = |number| engine.shard(engine.lookup(&tenant(number)).hash).unwrap() as *const _ as usize;
+    assert_eq!((0..40_000).map(place).collect::<HashSet<_>>().len(), SHARDS);
+}
