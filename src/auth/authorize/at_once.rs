@@ -10,7 +10,7 @@ use crate::{
         state::codes::AuthorizationCode,
     },
     session::Authentication,
-    store::{StoreError, StoreErrorKind},
+    store::{OperationOutcome, StoreError, StoreErrorKind},
     util::secret::Digest,
 };
 
@@ -66,7 +66,7 @@ pub(crate) async fn begin(
             is_spent = true;
         }
         let listed = outcomes.next();
-        if listed.as_ref().and_then(|written| written.version()).is_none() {
+        if listed.as_ref().and_then(OperationOutcome::version).is_none() {
             core.sessions.relist(&mut opening, listed)?;
             continue;
         }

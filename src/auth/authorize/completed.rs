@@ -30,6 +30,9 @@ pub(crate) struct CompletedLogin<'c> {
     presented: &'c [PresentedLogin<'c>],
 }
 
+/// The logins of a browser, in the order of their cookies.
+pub(crate) type FoundLogins = Vec<Option<Stored<Login>>>;
+
 /// A session that another login of this browser began or updated.
 pub(crate) struct SessionOfOtherTab {
     pub(crate) sid: Handle,
@@ -44,7 +47,7 @@ impl<'c> CompletedLogin<'c> {
         cx: &RequestContext<'_>,
         first: Option<Operation>,
         presented: &[PresentedLogin<'_>],
-    ) -> Result<(Option<OperationOutcome>, Vec<Option<Stored<Login>>>), StoreError> {
+    ) -> Result<(Option<OperationOutcome>, FoundLogins), StoreError> {
         let (core, has_first) = (cx.core, first.is_some());
         let logins = presented.iter().map(|cookie| core.logins.reading(&cookie.digest));
         let reads = first.map(Ok).into_iter().chain(logins).collect::<Result<_, _>>()?;
@@ -59,7 +62,7 @@ impl<'c> CompletedLogin<'c> {
         cx: &RequestContext<'_>,
         client: &Client,
         plan: &LoginPlan,
-        (presented, logins, signed_in): (&'c [PresentedLogin<'c>], Vec<Option<Stored<Login>>>, Option<&SignedIn>),
+        (presented, logins, signed_in): (&'c [PresentedLogin<'c>], FoundLogins, Option<&SignedIn>),
         wanted: impl Fn(&Login) -> bool,
     ) -> Option<Self> {
         let mut newest: Option<Self> = None;

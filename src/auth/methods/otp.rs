@@ -229,15 +229,14 @@ async fn settled(
         }
         operations.push(write);
         let mut outcomes = core.store.run(operations).await?.into_iter();
-        let version = match is_right {
-            true if attempt.note_cleared(&mut outcomes) => outcomes.next(),
-            true => None,
-            false if attempt.note(&plan, &mut outcomes) => {
-                attempt.is_below_ceiling();
-                outcomes.next()
-            }
-            false => None,
+        let is_noted = match is_right {
+            true => attempt.note_cleared(&mut outcomes),
+            false => attempt.note(&plan, &mut outcomes),
         };
+        if is_noted && !is_right {
+            attempt.is_below_ceiling();
+        }
+        let version = if is_noted { outcomes.next() } else { None };
         match version.and_then(|written| written.version()) {
             Some(version) => return Ok(step.applied(prepared.written(Some(version), latest))),
             None => step.refresh().await?,
