@@ -327,7 +327,7 @@ mod tests {
 
     fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<WriteOutcome, StoreError> {
         let (now, until) = (UnixTime::from_secs(now), UnixTime::from_secs(until));
-        memory.write(&key(number), None, &Record::new(vec![0; len], now, until).unwrap())
+        memory.write(&key(number), Expected::Absent, &Record::new(vec![0; len], now, until).unwrap())
     }
 
     #[test]
@@ -357,9 +357,12 @@ mod tests {
         let WriteOutcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
         assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(WriteOutcome::Done(_))));
         let larger = Record::new(vec![1; Record::MAX_VALUE], UnixTime::default(), UnixTime::from_secs(10)).unwrap();
-        assert!(matches!(memory.write(&key(0), Some(version), &larger), Ok(WriteOutcome::Done(_))));
+        assert!(matches!(memory.write(&key(0), Expected::Version(version), &larger), Ok(WriteOutcome::Done(_))));
         let WriteOutcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
-        assert_eq!(memory.write(&key(1), Some(second.version), &larger).unwrap_err().kind(), StoreErrorKind::Full);
+        assert_eq!(
+            memory.write(&key(1), Expected::Version(second.version), &larger).unwrap_err().kind(),
+            StoreErrorKind::Full
+        );
         assert_eq!(memory.find(&key(1)), Some(second));
     }
 
