@@ -129,8 +129,8 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
     }
 }
 
-/// Returns why a call is refused in this state, if it is.
-fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginError> {
+/// Returns why a call is refused in this state, if it is, without comparing secrets.
+pub(crate) fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginError> {
     if login.has_ended(now) {
         return Some(LoginError::Expired);
     }

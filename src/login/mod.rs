@@ -10,6 +10,7 @@ mod one_time_code;
 mod open_sso;
 mod parameters;
 mod passkey_challenge;
+pub(crate) mod rows;
 mod sent_codes;
 mod state;
 mod subject;
@@ -20,7 +21,7 @@ pub use self::limits::LoginLimits;
 pub(crate) use self::open_sso::OpenSso;
 pub(crate) use self::{
     keyed::Keyed,
-    machine::{LoginCall, LoginError, Proved, Transition, transition},
+    machine::{LoginCall, LoginError, Proved, Transition, refusal, transition},
     one_time_code::{DIGITS, OneTimeCode, OpenCode},
     parameters::{Binding, ClientParameters, Wanted},
     passkey_challenge::PasskeyChallenge,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{
@@ -49,16 +48,16 @@ impl fmt::Debug for OneTimeCode {
 }
 
 /// A one-time code that a login waits for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenCode {
     pub(crate) method: Method,
     /// Keyed digest of the address that was typed.
     pub(crate) contact: [u8; 32],
-    code: [u8; 32],
+    pub(super) code: [u8; 32],
     /// The user with this verified contact. `None` means that nothing was sent and that every guess is wrong.
     pub(crate) owner: Option<BoundUser>,
-    attempts_left: u8,
-    expires_at: u64,
+    pub(super) attempts_left: u8,
+    pub(super) expires_at: u64,
 }
 
 impl OpenCode {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::util::{
     clock::{UnixTime, saturating_nanos},
     secret::{Digest, Secret},
@@ -15,13 +13,12 @@ const LIFETIME: Duration = Duration::from_secs(600);
 /// The challenge of a login whose user is at another identity provider. It can be redeemed once.
 ///
 /// The `nonce` and the PKCE verifier are derived from `state`, so the row alone does not reveal them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenSso {
     pub(crate) provider: String,
     /// The digest of the secret in `state`.
-    #[serde(with = "crate::util::secret::text")]
-    state: Digest,
-    expires: u64,
+    pub(super) state: Digest,
+    pub(super) expires: u64,
     /// The query of the login page, to which the user returns.
     pub(crate) query: String,
 }

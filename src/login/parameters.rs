@@ -45,7 +45,7 @@ impl Binding {
 }
 
 /// Optional parameters about the tokens, sent when the login starts or when the code is requested.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) nonce: Option<String>,
     /// The thumbprint of the DPoP key that the code is bound to.
@@ -54,13 +54,10 @@ pub(crate) struct Wanted {
     pub(crate) id_token: Vec<String>,
     pub(crate) userinfo: Vec<String>,
     /// The login was begun for a request that asks the user to confirm.
-    #[serde(default)]
     pub(crate) is_confirmed: bool,
     /// The user chose to stay signed in.
-    #[serde(default)]
     pub(crate) remember: bool,
     /// The path to return to after a sign-in to the site itself.
-    #[serde(default)]
     pub(crate) return_to: Option<String>,
 }
 

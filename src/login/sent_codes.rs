@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::limits::LoginLimits;
-use crate::{policy::Method, util::clock::UnixTime};
+use crate::{
+    policy::Method,
+    store::{
+        StoreError, StoreErrorKind,
+        compact::{Reader, Writer},
+        table::Value,
+    },
+    util::clock::UnixTime,
+};
 
 /// The maximum number of codes that one address receives in a period.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +38,29 @@ impl SendLimit {
 }
 
 /// When codes were sent to an address and by which method, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SentCodes(Vec<(u64, Method)>);
+
+/// The first byte of a row. A number is never used again with another meaning.
+const SENT_CODES: u8 = 1;
+
+impl Value for SentCodes {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let mut writer = Writer::new(SENT_CODES, 3 + 18 * self.0.len());
+        writer.list(&self.0, |writer, (at, method)| {
+            writer.number(*at);
+            writer.text(method.as_str())
+        })?;
+        Ok(writer.into_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let codes = Reader::whole(SENT_CODES, bytes, |reader| {
+            reader.list(|reader| Some((reader.number()?, Method::from_name(reader.text()?)?)))
+        });
+        codes.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a list of sent codes"))
+    }
+}
 
 /// Why no code is sent now, and how long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

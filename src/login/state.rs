@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     limits::LoginLimits,
     one_time_code::OpenCode,
@@ -42,11 +40,9 @@ pub(crate) struct CarriedProofs {
     pub(crate) proofs: Vec<Proof>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Login {
-    #[serde(with = "crate::util::text")]
     pub(crate) id: LoginId,
-    #[serde(with = "crate::util::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
     /// Optional parameters of the client, which the request for the code does not have to repeat.
@@ -59,15 +55,12 @@ pub(crate) struct Login {
     pub(crate) proofs: Vec<Proof>,
     /// How many of them came from a session. They count as long as that session lives.
     pub(crate) carried: usize,
-    #[serde(with = "crate::util::text::option")]
     pub(crate) session: Option<Handle>,
     pub(crate) phase: LoginPhase,
     pub(crate) open: Option<Challenge>,
     /// The age in seconds that the request allows for the newest proof. Zero asks for a new one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_age: Option<u64>,
     /// The challenge that a passkey can sign.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) passkey: Option<PasskeyChallenge>,
     pub(crate) failures: u8,
     pub(crate) sends: u8,
@@ -77,14 +70,14 @@ pub(crate) struct Login {
 }
 
 /// The timeouts that were set when a login began, in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
-    idle: u64,
-    absolute: u64,
-    completion: u64,
+    pub(super) idle: u64,
+    pub(super) absolute: u64,
+    pub(super) completion: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginPhase {
     /// A challenge is open, or nothing happened yet.
     Pending,
@@ -97,11 +90,11 @@ pub(crate) enum LoginPhase {
     /// The user or a proof no longer counts.
     Ended,
     /// The login was spent: this session begins or is updated.
-    Consumed(#[serde(with = "crate::util::text")] Handle),
+    Consumed(Handle),
 }
 
 /// The one challenge that a login waits for, besides that for a passkey.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) enum Challenge {
     Code(OpenCode),
     #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers open it"))]

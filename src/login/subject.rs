@@ -1,14 +1,12 @@
 //! The user that a login is for.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{session::UserId, util::handle::Handle};
 
 /// The public id of a login. It is shown and sent freely: without the secret in the cookie it gives access to nothing.
 pub(crate) type LoginId = Handle;
 
 /// Which user can prove the steps of a login.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// No name was given. The first proved step decides.
     Unbound,
@@ -19,9 +17,8 @@ pub(crate) enum Subject {
 }
 
 /// A user, and the generation that was current when a login was bound to them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BoundUser {
-    #[serde(with = "crate::util::text")]
     pub(crate) id: UserId,
     pub(crate) generation: u64,
 }

@@ -2,19 +2,43 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::limits::LoginLimits;
-use crate::util::clock::UnixTime;
+use crate::{
+    store::{
+        StoreError, StoreErrorKind,
+        compact::{Reader, Writer},
+        table::Value,
+    },
+    util::clock::UnixTime,
+};
 
 /// The consecutive failures of one name with one method. Attempts are counted before their outcome is known.
 ///
 /// An attempt during a wait is refused and changes nothing, so repeated attempts cannot prolong a lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Throttle {
     failures: u32,
     /// When the next attempt is allowed, in Unix nanoseconds. In a hidden count: when it is forgotten.
     open_at: u64,
+}
+
+/// The first byte of a row. A number is never used again with another meaning.
+const THROTTLE: u8 = 1;
+
+impl Value for Throttle {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let mut writer = Writer::new(THROTTLE, 17);
+        writer.number(self.failures.into());
+        writer.number(self.open_at);
+        Ok(writer.into_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let row = Reader::whole(THROTTLE, bytes, |reader| {
+            Some(Self { failures: reader.number()?.try_into().ok()?, open_at: reader.number()? })
+        });
+        row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a count of failures"))
+    }
 }
 
 impl Throttle {

@@ -42,6 +42,11 @@ impl PasswordMark {
         Self(Secret::generate().digest())
     }
 
+    /// Takes a mark from a row.
+    pub(crate) fn restore(bytes: [u8; 32]) -> Self {
+        Self(Digest::from_bytes(bytes))
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }

@@ -158,6 +158,17 @@ impl BitOr for Method {
 pub struct MethodSet(u16);
 
 impl MethodSet {
+    /// Returns the set as bits, which are part of the format of rows.
+    pub(super) fn to_bits(self) -> u16 {
+        self.0
+    }
+
+    /// Returns `None` if a bit belongs to no method.
+    pub(super) fn from_bits(bits: u16) -> Option<Self> {
+        let all: Self = Method::ALL.iter().copied().collect();
+        (bits & !all.0 == 0).then_some(Self(bits))
+    }
+
     /// Returns the `amr` values of RFC 8176, with `mfa` for more than one method.
     pub(crate) fn amr(self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::new();

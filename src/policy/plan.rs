@@ -8,6 +8,10 @@ use super::{
     demand::Policy,
     method::{Method, MethodSet},
 };
+use crate::store::{
+    StoreError,
+    compact::{Reader, Writer},
+};
 
 /// The steps of a login, fixed when it starts.
 ///
@@ -23,6 +27,22 @@ pub struct LoginPlan {
 }
 
 impl LoginPlan {
+    /// Writes a plan as part of a row.
+    pub(crate) fn write(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.optional_text(self.acr.as_deref())?;
+        writer.list(&self.sets, |writer, set| {
+            writer.bytes(&set.to_bits().to_le_bytes());
+            Ok(())
+        })
+    }
+
+    /// Reads a plan from a row. Returns `None` if it is malformed.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let acr = reader.optional_text()?.map(str::to_owned);
+        let sets = reader.list(|reader| MethodSet::from_bits(u16::from_le_bytes(*reader.bytes()?)))?;
+        Self::try_from(StoredPlan { sets, acr }).ok()
+    }
+
     /// Returns the plan for these policies and the enabled methods, with at least this many steps.
     pub(super) fn of(
         demands: &[&Policy],

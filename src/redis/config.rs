@@ -144,7 +144,7 @@ impl RedisConfig {
         &self.nodes
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         self.is_cluster
     }
 

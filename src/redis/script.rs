@@ -12,7 +12,7 @@ use super::{
 };
 use crate::util::clock::UnixTime;
 
-/// A Lua script. All its keys must have the same hash tag.
+/// A Lua script. On a cluster, all its keys must have the same hash tag.
 pub(crate) struct Script {
     text: &'static str,
     hashed: OnceLock<redis::Script>,

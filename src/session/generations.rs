@@ -6,7 +6,7 @@ use super::identity::UserId;
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
+        AnyStore, BoxFuture, Key, Operation, OperationOutcome, StoreError, StoreErrorKind,
         table::{Change, Stored, Table, Value},
     },
     tenant::Tenant,
@@ -53,6 +53,18 @@ impl Generations {
             Ok(check) => check.current(),
             Err(error) => MaybeReady::Ready(Err(error)),
         }
+    }
+
+    /// Returns the operation that reads the generation of a user.
+    #[cfg(feature = "login")]
+    pub(crate) fn reading(&self, tenant: &Tenant, user: &UserId) -> Result<Operation, StoreError> {
+        self.0.reading(Some(tenant), user.as_str().as_bytes())
+    }
+
+    /// Returns the generation that an operation read.
+    #[cfg(feature = "login")]
+    pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
+        Ok(self.0.row(outcome)?.value().map_or(0, |generation| generation.0))
     }
 
     /// Raises the generation of a user and returns the new one.

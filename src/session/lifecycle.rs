@@ -81,19 +81,7 @@ impl Sessions {
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let (authentication, secret) = (self.with_generation(&new).await?, Secret::generate());
         let (tenant, user) = (authentication.tenant.clone(), authentication.user.clone());
-        let now = self.rows().now();
-        let row = LiveSession {
-            authentication,
-            secret: secret.digest(),
-            client: new.client,
-            amr: new.amr,
-            declared_auth_time: new.auth_time.unwrap_or(now),
-            created: now,
-            expires: now + new.remember.unwrap_or(self.lifetimes().absolute),
-            last_use: now,
-            remembered: new.remember.is_some(),
-            device: new.device,
-        };
+        let row = self.new_row(NewSession { authentication, ..new }, &secret);
         let listed = ListedSession::new(sid, row.expires);
         let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed))).await?.unwrap_or_default();
         self.record_revoked(&revoked);
@@ -108,6 +96,22 @@ impl Sessions {
         }
         self.record(EventKind::SessionCreated, &session);
         Ok(Some((self.cookie(&session, &secret), session)))
+    }
+
+    pub(super) fn new_row(&self, new: NewSession, secret: &Secret) -> LiveSession {
+        let now = self.rows().now();
+        LiveSession {
+            authentication: new.authentication,
+            secret: secret.digest(),
+            client: new.client,
+            amr: new.amr,
+            declared_auth_time: new.auth_time.unwrap_or(now),
+            created: now,
+            expires: now + new.remember.unwrap_or(self.lifetimes().absolute),
+            last_use: now,
+            remembered: new.remember.is_some(),
+            device: new.device,
+        }
     }
 
     /// Replaces the secret of a session and invalidates the old one at once. Call this when the
@@ -365,6 +369,15 @@ impl Sessions {
     /// user was ended since the sign-in began.
     async fn is_of_current_generation(&self, session: &Session) -> Result<bool, StoreError> {
         let current = self.generations().current(session.tenant(), session.user()).wait().await;
+        self.is_of_generation(session, current).await
+    }
+
+    /// Ends a session that was just written if the generation that was read since is newer, or could not be read.
+    pub(super) async fn is_of_generation(
+        &self,
+        session: &Session,
+        current: Result<u64, StoreError>,
+    ) -> Result<bool, StoreError> {
         if matches!(current, Ok(current) if current <= session.head().generation) {
             return Ok(true);
         }
@@ -375,7 +388,7 @@ impl Sessions {
         Ok(false)
     }
 
-    fn cookie(&self, session: &Session, secret: &Secret) -> SetCookie {
+    pub(super) fn cookie(&self, session: &Session, secret: &Secret) -> SetCookie {
         let remaining = session.expires().as_nanos().saturating_sub(self.rows().now().as_nanos());
         let max_age = session.head().times.remembered.then(|| Duration::from_nanos(remaining));
         self.cookies().set(session.tenant(), session.sid(), secret, max_age)

@@ -124,6 +124,8 @@ mod cookies;
 mod sessions;
 mod lookup;
 mod lifecycle;
+#[cfg(feature = "login")]
+mod opening;
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service has claims"))]
 mod cached_claims;
 mod sign_in_required;
@@ -143,6 +145,7 @@ pub(crate) use self::{
     generations::{GenerationCheck, Generations},
     identity::{Authentication, Proof},
     lifecycle::Renewal,
+    opening::Opening,
 };
 pub use self::{
     identity::{IdentityError, UserId},

@@ -7,12 +7,15 @@ use std::{
 use super::{
     contract::BoxFuture,
     contract::Store,
-    error::StoreError,
+    error::{StoreError, StoreErrorKind},
     key::Key,
     memory::Memory,
-    record::{Entry, EntryView, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{gate::MaybeReady, util::clock::UnixTime};
+
+/// The maximum number of operations in one call.
+const MOST_OPERATIONS: usize = 32;
 
 /// A type-erased [`Store`]. Clones share the same store.
 ///
@@ -58,6 +61,18 @@ impl AnyStore {
         self.0.take(key).await
     }
 
+    /// Calls [`Store::run`].
+    ///
+    /// # Errors
+    ///
+    /// Besides errors of the store, returns one of the kind [`StoreErrorKind::TooLarge`] for more than 32 operations.
+    pub async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        if operations.len() > MOST_OPERATIONS {
+            return Err(StoreErrorKind::TooLarge.into());
+        }
+        self.0.run(operations).await
+    }
+
     /// Calls [`Store::complete_since`].
     pub fn complete_since(&self) -> UnixTime {
         self.0.complete_since()
@@ -93,6 +108,7 @@ trait DynStore: Send + Sync {
         record: Record,
     ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
+    fn run(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<Vec<OperationOutcome>, StoreError>>;
     fn complete_since(&self) -> UnixTime;
     fn is_persistent(&self) -> bool;
     fn name(&self) -> &'static str;
@@ -128,6 +144,10 @@ impl<S: Store> DynStore for S {
 
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
         Box::pin(Store::take(self, key))
+    }
+
+    fn run(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<Vec<OperationOutcome>, StoreError>> {
+        Box::pin(Store::run(self, operations))
     }
 
     fn complete_since(&self) -> UnixTime {

@@ -17,7 +17,7 @@ use super::{
     contract::Store,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, EntryView, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -112,7 +112,7 @@ impl Memory {
         self.view(key, |entry| entry.map(EntryView::to_entry))
     }
 
-    fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, StoreError> {
+    fn write(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
         let now = record.written_at();
         loop {
             let Some(shard) = self.shard(key) else {
@@ -120,7 +120,7 @@ impl Memory {
             };
             let mut shard = write(shard);
             let found = shard.get(key.as_bytes());
-            if found.map(|entry| entry.version) != expected {
+            if !expected.is_met_by(found.map(|entry| entry.version)) {
                 return Ok(WriteOutcome::Lost(found.map(EntryView::to_entry)));
             }
             let replaced = found.map_or(0, |entry| cost(key.as_bytes(), entry.value));
@@ -177,7 +177,7 @@ impl Store for Memory {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, None, &record)
+        self.write(key, Expected::Absent, &record)
     }
 
     fn is_persistent(&self) -> bool {
@@ -185,11 +185,30 @@ impl Store for Memory {
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, Some(expected), &record)
+        self.write(key, Expected::Version(expected), &record)
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         Ok(self.remove(key))
+    }
+
+    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        let mut outcomes = Vec::with_capacity(operations.len());
+        for operation in &operations {
+            let written = match operation {
+                Operation::Read(key) => {
+                    outcomes.push(OperationOutcome::Read(self.find(key)));
+                    continue;
+                }
+                Operation::Write(key, expected, record) => self.write(key, *expected, record)?,
+            };
+            let is_lost = matches!(written, WriteOutcome::Lost(_));
+            outcomes.push(OperationOutcome::Write(written));
+            if is_lost {
+                break;
+            }
+        }
+        Ok(outcomes)
     }
 }
 
@@ -361,7 +380,7 @@ mod tests {
 
     fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<WriteOutcome, StoreError> {
         let (now, until) = (UnixTime::from_secs(now), UnixTime::from_secs(until));
-        memory.write(&key(number), None, &Record::new(vec![0; len], now, until).unwrap())
+        memory.write(&key(number), Expected::Absent, &Record::new(vec![0; len], now, until).unwrap())
     }
 
     #[test]
@@ -428,9 +447,12 @@ mod tests {
         let WriteOutcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
         assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(WriteOutcome::Done(_))));
         let larger = Record::new(vec![1; Record::MAX_VALUE], UnixTime::default(), UnixTime::from_secs(10)).unwrap();
-        assert!(matches!(memory.write(&key(0), Some(version), &larger), Ok(WriteOutcome::Done(_))));
+        assert!(matches!(memory.write(&key(0), Expected::Version(version), &larger), Ok(WriteOutcome::Done(_))));
         let WriteOutcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
-        assert_eq!(memory.write(&key(1), Some(second.version), &larger).unwrap_err().kind(), StoreErrorKind::Full);
+        assert_eq!(
+            memory.write(&key(1), Expected::Version(second.version), &larger).unwrap_err().kind(),
+            StoreErrorKind::Full
+        );
         assert_eq!(memory.find(&key(1)), Some(second));
     }
 

@@ -1,8 +1,8 @@
 //! Storage for users, sessions, logins, codes, refresh token families and throttles.
 //!
 //! State lives behind the small [`Store`] trait. A store keeps bytes under a [`Key`] (table,
-//! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take. Each
-//! write has a unique [`Version`], and each record an expiry. [`Memory`] is the default, and
+//! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take; and
+//! several of them can be executed in one call. Each write has a unique [`Version`], and each record an expiry. [`Memory`] is the default, and
 //! [`Disk`] (feature `store-disk`) survives crashes, and `Redis` (feature `redis`) is shared by many
 //! processes. Your own store can be tested with
 //! `testing::store_conformance` (feature `test-util`).
@@ -64,7 +64,7 @@
 //! ```
 
 mod any;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub(crate) mod compact;
 mod contract;
 #[cfg(feature = "store-disk")]
@@ -92,5 +92,5 @@ pub use self::{
     error::{StoreError, StoreErrorKind},
     key::Key,
     memory::Memory,
-    record::{Entry, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };

@@ -2,7 +2,10 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 
-use super::error::{StoreError, StoreErrorKind};
+use super::{
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+};
 use crate::util::clock::UnixTime;
 
 /// A value to write, with its expiry.
@@ -120,6 +123,64 @@ impl Version {
     /// Returns the number of the version.
     pub const fn as_u128(self) -> u128 {
         self.0
+    }
+}
+
+/// One of several operations that a store executes in one call: see [`Store::run`](super::Store::run).
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Reads the entry of a key.
+    Read(Key),
+    /// Writes an entry if the key is in this state.
+    Write(Key, Expected, Record),
+}
+
+/// The state of a key that a write of an [`Operation`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// It has no entry.
+    Absent,
+    /// It has an entry of this version.
+    Version(Version),
+    /// It has an expired entry of this version, or none, because the store may remove the entry at any time.
+    Expired(Version),
+}
+
+impl Expected {
+    /// Returns whether a key is in this state, given the version of its entry.
+    pub fn is_met_by(self, found: Option<Version>) -> bool {
+        match (self, found) {
+            (Self::Absent, found) => found.is_none(),
+            (Self::Expired(_), None) => true,
+            (Self::Version(own) | Self::Expired(own), found) => found == Some(own),
+        }
+    }
+}
+
+impl From<Option<Version>> for Expected {
+    fn from(version: Option<Version>) -> Self {
+        version.map_or(Self::Absent, Self::Version)
+    }
+}
+
+/// The outcome of an [`Operation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum OperationOutcome {
+    /// The entry of a key, if there is one.
+    Read(Option<Entry>),
+    /// Whether an entry was written.
+    Write(WriteOutcome),
+}
+
+impl OperationOutcome {
+    /// Returns the version of a write that was done.
+    #[cfg(feature = "login")]
+    pub(crate) fn version(&self) -> Option<Version> {
+        match self {
+            Self::Write(WriteOutcome::Done(version)) => Some(*version),
+            Self::Write(WriteOutcome::Lost(_)) | Self::Read(_) => None,
+        }
     }
 }
 

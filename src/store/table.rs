@@ -10,7 +10,7 @@ use super::{
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, EntryView, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -57,6 +57,29 @@ pub(crate) struct Stored<T> {
     pub(crate) value: T,
     pub(crate) version: Version,
     pub(crate) expires_at: UnixTime,
+}
+
+/// A row as it was read: the state that it must still have to be replaced, and the value if it lives.
+#[derive(Debug)]
+pub(crate) struct ReadRow<T> {
+    expected: Expected,
+    pub(crate) live: Option<Stored<T>>,
+}
+
+impl<T> ReadRow<T> {
+    /// A row that does not exist, as far as is known.
+    #[cfg(feature = "login")]
+    pub(crate) const ABSENT: Self = Self { expected: Expected::Absent, live: None };
+
+    /// A row whose value is not needed any more.
+    #[cfg(feature = "login")]
+    pub(crate) fn found<R>(read: &Stored<R>) -> Self {
+        Self { expected: Expected::Version(read.version), live: None }
+    }
+
+    pub(crate) fn value(&self) -> Option<&T> {
+        self.live.as_ref().map(|stored| &stored.value)
+    }
 }
 
 /// The decision of an update: what to write, and what to return afterwards.
@@ -171,8 +194,8 @@ impl<T: Value> Table<T> {
         Ok(self.change(&key, (occupant, found), change).await?.0)
     }
 
-    /// Updates a value that was read before, as [`update`](Self::update) does. Also returns its new
-    /// version.
+    /// Changes and writes a value that was read before. Also returns the version that it has
+    /// afterwards.
     #[cfg(feature = "login")]
     pub(crate) async fn update_from<R: Send>(
         &self,
@@ -235,6 +258,43 @@ impl<T: Value> Table<T> {
     pub(crate) async fn remove(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<(), StoreError> {
         let key = self.key(tenant, id)?;
         self.store.take(&key).await.map(|_| ())
+    }
+
+    /// Returns the operation that reads a row, for [`AnyStore::run`].
+    #[cfg(feature = "login")]
+    pub(crate) fn reading(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Operation, StoreError> {
+        self.key(tenant, id).map(Operation::Read)
+    }
+
+    /// Returns the operation that writes a row if it is still as it was read, for [`AnyStore::run`].
+    #[cfg(feature = "login")]
+    pub(crate) fn writing<R>(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+        over: &ReadRow<R>,
+        value: &T,
+        expires_at: UnixTime,
+    ) -> Result<Operation, StoreError> {
+        Ok(Operation::Write(self.key(tenant, id)?, over.expected, self.record(value, expires_at)?))
+    }
+
+    /// Returns the row that an operation read, or that it found instead of the one to replace.
+    #[cfg(feature = "login")]
+    pub(crate) fn row(&self, outcome: Option<OperationOutcome>) -> Result<ReadRow<T>, StoreError> {
+        match outcome {
+            Some(OperationOutcome::Read(entry) | OperationOutcome::Write(WriteOutcome::Lost(entry))) => {
+                let version = entry.as_ref().map(|entry| entry.version);
+                let live = self.read(entry)?;
+                let expected = match version {
+                    Some(version) if live.is_none() => Expected::Expired(version),
+                    version => version.into(),
+                };
+                Ok(ReadRow { expected, live })
+            }
+            // a store has to return the outcomes of all operations up to the first that loses
+            _ => Err(StoreErrorKind::Corrupt.into()),
+        }
     }
 
     async fn insert_record(&self, key: &Key, record: Record) -> Result<WriteOutcome<Stored<T>>, StoreError> {

@@ -17,7 +17,8 @@ use std::{
 
 use crate::{
     store::{
-        AnyStore, BoxFuture, Entry, Key, Record, Store, StoreErrorKind, Version, WriteOutcome,
+        AnyStore, BoxFuture, Entry, Expected, Key, Operation, OperationOutcome, Record, Store, StoreErrorKind, Version,
+        WriteOutcome,
         table::{Change, Stored, Table},
     },
     tenant::Tenant,
@@ -47,7 +48,9 @@ pub fn store_conformance<S: Store>(make: impl Fn() -> S, run: impl Fn(BoxFuture<
     alone(Box::pin(what_lives_outlasts_writes_beside_what_expires(fresh())));
     alone(Box::pin(expiry_is_exact_by_the_clock(fresh())));
     alone(Box::pin(what_has_expired_is_no_hindrance(fresh())));
+    alone(Box::pin(several_operations_are_executed_in_order(fresh())));
     of_many_inserts_one_wins(&fresh(), &run);
+    of_many_runs_one_wins(&fresh(), &run);
     of_many_swaps_one_wins(&fresh(), &run);
     of_many_takes_one_gets_the_value(&fresh(), &run);
     no_update_is_lost(&fresh(), &run);
@@ -96,6 +99,52 @@ async fn each_operation_answers_what_it_should(store: AnyStore) {
     assert_eq!(take(&store, &key).await, None, "take returns an entry once");
     assert_eq!(get(&store, &key).await, None);
     assert_eq!(swap(&store, &key, second, "late").await, WriteOutcome::Lost(None), "a swap of a taken entry");
+}
+
+async fn several_operations_are_executed_in_order(store: AnyStore) {
+    let [one, two, three] = [b"1", b"2", b"3"].map(|id| key("table", None, id));
+    let write = |key: &Key, over: Option<Version>, value: &str| {
+        Operation::Write(key.clone(), over.into(), record(value.as_bytes()))
+    };
+    let read = |key: &Key| Operation::Read(key.clone());
+    let run = async |operations: Vec<Operation>| store.run(operations).await.expect("operations");
+
+    assert_eq!(run(Vec::new()).await, [], "no operations");
+    let mut outcomes = run(vec![read(&one), write(&one, None, "a"), read(&one), write(&two, None, "b")]).await;
+    let Some(OperationOutcome::Write(second)) = outcomes.pop() else { panic!("a write has another outcome") };
+    let [first, second] = [get(&store, &one).await, get(&store, &two).await.filter(|it| it.version == done(second))]
+        .map(|entry| entry.expect("a value was written"));
+    assert_eq!((&first.value[..], &second.value[..]), (&b"a"[..], &b"b"[..]));
+    let found = OperationOutcome::Read(Some(first.clone()));
+    let written = OperationOutcome::Write(WriteOutcome::Done(first.version));
+    assert_eq!(outcomes, [OperationOutcome::Read(None), written, found.clone()], "a read sees the writes before it");
+
+    // nothing happens after a write that loses, and what came before stays
+    let stale = Version::from_u64(u64::MAX);
+    for (over, lost) in [(None, Some(second.clone())), (Some(stale), Some(second.clone()))] {
+        let before = get(&store, &one).await.expect("it exists");
+        let swap = write(&one, Some(before.version), "c");
+        let mut outcomes =
+            run(vec![read(&one), swap, write(&two, over, "d"), write(&three, None, "e"), read(&one)]).await;
+        assert_eq!(outcomes.len(), 3, "the operations stop after a write that loses");
+        assert_eq!(outcomes.pop(), Some(OperationOutcome::Write(WriteOutcome::Lost(lost))));
+        assert_eq!(outcomes.first(), Some(&OperationOutcome::Read(Some(before))));
+        assert_eq!(get(&store, &one).await.map(|entry| entry.value), Some("c".into()));
+        assert_eq!(get(&store, &two).await, Some(second.clone()));
+        assert_eq!(get(&store, &three).await, None);
+    }
+    let missing = run(vec![write(&three, Some(stale), "f")]).await;
+    assert_eq!(missing, [OperationOutcome::Write(WriteOutcome::Lost(None))], "a swap of nothing");
+
+    // an expired entry may be removed at any time
+    let expired = |key: &Key, version| vec![Operation::Write(key.clone(), Expected::Expired(version), record(b"g"))];
+    let first = get(&store, &one).await.expect("it exists");
+    let lost = run(expired(&one, stale)).await;
+    assert_eq!(lost, [OperationOutcome::Write(WriteOutcome::Lost(Some(first.clone())))], "another entry has come");
+    for (key, version) in [(&one, first.version), (&three, stale)] {
+        run(expired(key, version)).await;
+        assert_eq!(get(&store, key).await.map(|entry| entry.value), Some("g".into()), "the old entry or none is there");
+    }
 }
 
 async fn versions_never_come_back(store: AnyStore) {
@@ -297,6 +346,24 @@ fn of_many_takes_one_gets_the_value(store: &AnyStore, run: &(impl Fn(BoxFuture<'
         let key = &key;
         let won = race(run, |_| Box::pin(async move { take(store, key).await.is_some() }));
         assert_eq!(won.len(), 1, "of {THREADS} takes of one value, these received it: {won:?}");
+    }
+}
+
+/// Each thread tries to write the same two rows in opposite orders.
+fn of_many_runs_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)) {
+    for round in 0..20_u32 {
+        let [first, second] = ["first", "second"].map(|name| key(name, None, round.to_be_bytes()));
+        let winners = race(run, |me| {
+            let write = |key: &Key| Operation::Write(key.clone(), Expected::Absent, record(&[me as u8]));
+            let keys = if me % 2 == 0 { [&first, &second] } else { [&second, &first] };
+            let operations = keys.map(write).into();
+            Box::pin(async move {
+                let outcomes = store.run(operations).await.expect("operations");
+                outcomes.iter().all(|outcome| matches!(outcome, OperationOutcome::Write(WriteOutcome::Done(_))))
+            })
+        });
+        // two that began at different ends can stop each other
+        assert!(winners.len() <= 1, "several runs wrote the same rows");
     }
 }
 

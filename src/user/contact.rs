@@ -53,6 +53,11 @@ impl From<PhoneNumber> for Contact {
 pub struct EmailAddress(Arc<str>);
 
 impl EmailAddress {
+    /// Takes one from a row, as it was written.
+    pub(super) fn restore(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The maximum length in bytes.
     pub const MAX_LEN: usize = 254;
     /// The maximum length of the part before the `@`, in bytes.
@@ -141,6 +146,11 @@ impl<'de> Deserialize<'de> for EmailAddress {
 pub struct PhoneNumber(Arc<str>);
 
 impl PhoneNumber {
+    /// Takes one from a row, as it was written.
+    pub(super) fn restore(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The maximum length of the typed text, in bytes.
     pub const MAX_TYPED: usize = 64;
 

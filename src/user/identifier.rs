@@ -55,6 +55,11 @@ impl Identifier {
         Ok(Self(name.into()))
     }
 
+    /// Takes an identifier from a row, as it was written.
+    pub(crate) fn restore(normalized: &str) -> Self {
+        Self(normalized.into())
+    }
+
     /// Returns the normalized identifier.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -12,24 +12,3 @@ pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| D::Error::custom("invalid text"))
 }
-
-/// An optional value that is written as text.
-#[cfg(feature = "login")]
-pub(crate) mod option {
-    use std::{fmt::Display, str::FromStr};
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    #[expect(clippy::ref_option, reason = "serde requires this signature")]
-    pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => serializer.collect_str(value),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse()).transpose().map_err(|_| D::Error::custom("invalid text"))
-    }
-}

@@ -12,7 +12,10 @@ use std::{
 
 use tollgate::{
     MaybeReady,
-    store::{Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
+    store::{
+        Entry, Expected, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
+        WriteOutcome,
+    },
 };
 
 /// How an operation fails.
@@ -128,6 +131,23 @@ impl Store for ControlledStore {
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         self.rein.run("take", key, self.memory.take(key)).await
+    }
+
+    /// Lets others go first and can fail before each operation, and records each.
+    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        let mut outcomes = Vec::new();
+        for operation in operations {
+            let (what, key) = match &operation {
+                Operation::Read(key) => ("get", key.clone()),
+                Operation::Write(key, Expected::Absent, _) => ("insert", key.clone()),
+                Operation::Write(key, _, _) => ("swap", key.clone()),
+            };
+            outcomes.extend(self.rein.run(what, &key, self.memory.run(vec![operation])).await?);
+            if let Some(OperationOutcome::Write(WriteOutcome::Lost(_))) = outcomes.last() {
+                break;
+            }
+        }
+        Ok(outcomes)
     }
 }
 

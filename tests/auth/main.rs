@@ -19,6 +19,7 @@ mod authenticators;
 mod authorize;
 mod budget;
 mod choices;
+mod code_ceiling;
 mod code_replay;
 mod complete;
 mod controlled_store;

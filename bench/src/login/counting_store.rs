@@ -8,7 +8,7 @@ use std::{
 
 use tollgate::{
     MaybeReady,
-    store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
+    store::{Entry, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome},
 };
 
 pub struct CountingStore(pub Memory);
@@ -52,5 +52,9 @@ impl Store for CountingStore {
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         noted(self.0.take(key)).await
+    }
+
+    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        noted(self.0.run(operations)).await
     }
 }

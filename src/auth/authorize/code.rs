@@ -5,6 +5,7 @@ use http::Response;
 use crate::{
     auth::{
         authorize::{
+            at_once::{self, AtOnce},
             completed::CompletedLogin,
             query::{Asked, Checked},
             session::{self, TargetSession},
@@ -43,23 +44,40 @@ pub(crate) async fn for_login(
     // what can fail without the store fails before the login is spent
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
-    // the login is spent first: a failure after it costs a login and never yields two codes
-    if !completed.spend(cx, &target.sid).await? {
-        return Ok(None);
-    }
-    if !is_open(cx, asked).await? {
-        return Err(already_answered());
-    }
-    let Some(begun) = session::begin(cx, &completed, &who, signed_in, target).await? else { return Ok(None) };
-    let login = completed.login();
-    let row = AuthorizationCode {
+    let mut row = AuthorizationCode {
         who,
-        session: begun.sid,
-        binding: login.binding.clone(),
-        wanted: checked.oidc.wanted.clone().or(&login.wanted),
+        session: target.sid,
+        binding: completed.login().binding.clone(),
+        wanted: checked.oidc.wanted.clone().or(&completed.login().wanted),
     };
-    core.codes.issue(&code.digest(), &row).await?;
-    let keyed = core.keyed().await?;
+    let at_once = match asked.pushed() {
+        None => at_once::begin(cx, &mut completed, &target, &row.who, Some((&code.digest(), &row))).await?,
+        Some(_) => AtOnce::NotPossible { is_spent: false },
+    };
+    let begun = match at_once {
+        AtOnce::Begun(begun) => Some(begun),
+        AtOnce::Refused => None,
+        AtOnce::NotPossible { is_spent } => {
+            // the login is spent first: a failure after it costs a login and never yields two codes
+            if !is_spent && !completed.spend(cx, &target.sid).await? {
+                return Ok(None);
+            }
+            if !is_open(cx, asked).await? {
+                return Err(already_answered());
+            }
+            let begun = session::begin(cx, &completed, &row.who, signed_in, target).await?;
+            if let Some(begun) = &begun {
+                row.session = begun.sid;
+                core.codes.issue(&code.digest(), &row).await?;
+            }
+            begun
+        }
+    };
+    let Some(begun) = begun else {
+        completed.check_account(cx, &row.who).await?;
+        return Ok(None);
+    };
+    let (login, keyed) = (completed.login(), core.keyed().await?);
     core.journal.record(EventKind::LoginSucceeded, login, None, keyed);
     core.journal.record(EventKind::CodeIssued, login, None, keyed);
     Ok(Some(completed.finish(cx, begun.cookies, response)))

@@ -10,14 +10,15 @@ use crate::{
             cookies::PresentedLogin,
             problem::{Code, Problem},
         },
+        state::logins::PreparedCall,
     },
     client::Client,
     event::EventKind,
     http::{body::Body, cookie::SetCookie},
-    login::{Login, LoginCall},
+    login::{Keyed, Login, LoginCall},
     policy::LoginPlan,
     session::{Authentication, UserId},
-    store::{StoreError, table::Stored},
+    store::{Operation, OperationOutcome, StoreError, Version, table::Stored},
     util::handle::Handle,
 };
 
@@ -29,6 +30,9 @@ pub(crate) struct CompletedLogin<'c> {
     presented: &'c [PresentedLogin<'c>],
 }
 
+/// The logins of a browser, in the order of their cookies.
+pub(crate) type FoundLogins = Vec<Option<Stored<Login>>>;
+
 /// A session that another login of this browser began or updated.
 pub(crate) struct SessionOfOtherTab {
     pub(crate) sid: Handle,
@@ -38,20 +42,34 @@ pub(crate) struct SessionOfOtherTab {
 }
 
 impl<'c> CompletedLogin<'c> {
+    /// Reads the logins of this browser, and something else before them, in one call of the store.
+    pub(crate) async fn read(
+        cx: &RequestContext<'_>,
+        first: Option<Operation>,
+        presented: &[PresentedLogin<'_>],
+    ) -> Result<(Option<OperationOutcome>, FoundLogins), StoreError> {
+        let (core, has_first) = (cx.core, first.is_some());
+        let logins = presented.iter().map(|cookie| core.logins.reading(&cookie.digest));
+        let reads = first.map(Ok).into_iter().chain(logins).collect::<Result<_, _>>()?;
+        let mut outcomes = core.store.run(reads).await?.into_iter();
+        let first = if has_first { outcomes.next() } else { None };
+        let logins = presented.iter().map(|_| core.logins.read(outcomes.next()));
+        Ok((first, logins.collect::<Result<_, _>>()?))
+    }
+
     /// Finds the newest login of this browser that is completed at the client's tenant, meets the plan and is `wanted`.
-    pub(crate) async fn newest(
+    pub(crate) fn newest(
         cx: &RequestContext<'_>,
         client: &Client,
         plan: &LoginPlan,
-        (presented, signed_in): (&'c [PresentedLogin<'c>], Option<&SignedIn>),
+        (presented, logins, signed_in): (&'c [PresentedLogin<'c>], FoundLogins, Option<&SignedIn>),
         wanted: impl Fn(&Login) -> bool,
-    ) -> Result<Option<Self>, StoreError> {
-        let logins = &cx.core.logins;
+    ) -> Option<Self> {
         let mut newest: Option<Self> = None;
-        for cookie in presented {
-            let Some(stored) = logins.find(&cookie.digest).await? else { continue };
+        for (cookie, stored) in presented.iter().zip(logins) {
+            let Some(stored) = stored else { continue };
             let login = &stored.value;
-            let answers = login.is_completed(logins.now())
+            let answers = login.is_completed(cx.core.logins.now())
                 && login.tenant == *client.tenant()
                 && cookie.name == cx.core.cookies.name_of(&login.id)
                 // proofs of a session count as long as the session does
@@ -62,7 +80,12 @@ impl<'c> CompletedLogin<'c> {
                 newest = Some(Self { stored, cookie, presented });
             }
         }
-        Ok(newest)
+        newest
+    }
+
+    /// Returns whether the browser has no other login.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.presented.len() == 1
     }
 
     pub(crate) fn login(&self) -> &Login {
@@ -81,11 +104,40 @@ impl<'c> CompletedLogin<'c> {
     ) -> Result<Option<Authentication>, Problem> {
         let keyed = cx.core.keyed().await?;
         let Some(who) = self.login().authentication(acr) else { return Ok(None) };
-        if cx.core.accounts.counting(&who, keyed).await?.is_none() {
-            cx.core.journal.tally_login(EventKind::LoginFailed, self.login(), None, keyed);
-            return Err(Problem::new(Code::AccessDenied, "the account is not allowed to log in"));
+        let accounts = &cx.core.accounts;
+        // a login of its own begins or renews a session, and that compares the generation
+        let account = match self.login().carried {
+            0 => accounts.counting_in_any_generation(&who, keyed).await?,
+            _ => accounts.counting(&who, keyed).await?,
+        };
+        if account.is_none() {
+            return Err(self.denied(cx, keyed));
         }
         Ok(Some(who))
+    }
+
+    /// Returns an error if the reason why no session could begin is the account, which was ended or closed.
+    pub(crate) async fn check_account(&self, cx: &RequestContext<'_>, who: &Authentication) -> Result<(), Problem> {
+        let keyed = cx.core.keyed().await?;
+        match cx.core.accounts.counting(who, keyed).await? {
+            Some(_) => Ok(()),
+            None => Err(self.denied(cx, keyed)),
+        }
+    }
+
+    fn denied(&self, cx: &RequestContext<'_>, keyed: &Keyed) -> Problem {
+        cx.core.journal.tally_login(EventKind::LoginFailed, self.login(), None, keyed);
+        Problem::new(Code::AccessDenied, "the account is not allowed to log in")
+    }
+
+    /// Returns the call that spends the login for this session, with the operation that stores it.
+    pub(crate) fn prepare_spend(&self, cx: &RequestContext<'_>, session: &Handle) -> Result<PreparedCall, StoreError> {
+        cx.core.logins.prepare(&self.cookie.digest, &self.stored, &LoginCall::Consume(session))
+    }
+
+    /// Notes that the login was spent.
+    pub(crate) fn spent(&mut self, prepared: PreparedCall, version: Version) {
+        self.stored = prepared.written(Some(version), self.stored.clone()).stored;
     }
 
     /// Spends the login for the session that it begins or updates. Returns `false` if it was spent before.

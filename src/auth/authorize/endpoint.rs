@@ -95,7 +95,9 @@ async fn issue(
 ) -> Result<Option<Response<Body>>, Problem> {
     let (client, Some(plan)) = (&asked.to.client, &checked.plan) else { return Ok(None) };
     let expected = ExpectedUser::of(cx, &checked.oidc, client).await?;
-    if cx.core.redeemed_challenges.is_redeemed(&checked.binding).await? {
+    let challenges = &cx.core.redeemed_challenges;
+    let (challenge, logins) = CompletedLogin::read(cx, Some(challenges.reading(&checked.binding)?), presented).await?;
+    if challenges.was_redeemed(challenge)? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let signed_in = SignedIn::find(cx, client, &checked.oidc).await?;
@@ -109,7 +111,7 @@ async fn issue(
             && (!is_shown || login.wanted.includes(&oidc.wanted))
             && oidc.age().is_none_or(|age| login.was_proved_within(age, now))
     };
-    match CompletedLogin::newest(cx, client, plan, (presented, signed_in.as_ref()), answers).await? {
+    match CompletedLogin::newest(cx, client, plan, (presented, logins, signed_in.as_ref()), answers) {
         Some(completed) if !completed.login().subject.user().is_some_and(|user| expected.is(&user.id)) => {
             Err(Problem::new(Code::LoginRequired, "another user is logged in"))
         }

@@ -9,6 +9,7 @@ pub(crate) mod signed_in;
 pub(crate) mod session;
 pub(crate) mod completed;
 pub(crate) mod proved_logins;
+pub(crate) mod at_once;
 pub(crate) mod code;
 pub(crate) mod endpoint;
 pub(crate) mod par;

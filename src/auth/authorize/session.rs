@@ -31,7 +31,7 @@ pub(crate) struct BegunSession {
 pub(crate) struct TargetSession {
     pub(crate) sid: Handle,
     /// The browser's session of the same user, if it has one.
-    current: Option<Session>,
+    pub(super) current: Option<Session>,
 }
 
 impl TargetSession {
@@ -119,7 +119,7 @@ async fn sign_in(
     Ok(None)
 }
 
-fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> NewSession {
+pub(super) fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> NewSession {
     let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
     let auth_time = who.auth_time();
     let new = NewSession::authenticated(who).client(&login.binding.client_id);

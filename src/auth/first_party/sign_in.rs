@@ -6,6 +6,7 @@ use super::site::FirstParty;
 use crate::{
     auth::{
         authorize::{
+            at_once::{self, AtOnce},
             completed::CompletedLogin,
             oidc::OidcParameters,
             query::Query,
@@ -97,8 +98,9 @@ async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
         let signed_in = SignedIn::find(cx, &client, &OidcParameters::default()).await?;
         let is_for_this_site = |login: &Login| login.binding.client_id == client.id();
         let Some(plan) = OidcParameters::default().plan(cx, &client)? else { return to_sign_in(cx) };
+        let (_, logins) = CompletedLogin::read(cx, None, &presented).await?;
         if let Some(completed) =
-            CompletedLogin::newest(cx, &client, &plan, (&presented, signed_in.as_ref()), is_for_this_site).await?
+            CompletedLogin::newest(cx, &client, &plan, (&presented, logins, signed_in.as_ref()), is_for_this_site)
             && let Some(response) = spend(cx, site, completed, signed_in.as_ref()).await?
         {
             return Ok(response);
@@ -124,10 +126,20 @@ async fn spend(
     let return_to = site.return_to(completed.login().wanted.return_to.as_deref())?;
     let response = redirect(return_to.as_deref().unwrap_or("/"))?;
     let target = TargetSession::of(cx, completed.login(), &who).await?;
-    if !completed.spend(cx, &target.sid).await? {
+    let begun = match at_once::begin(cx, &mut completed, &target, &who, None).await? {
+        AtOnce::Begun(begun) => Some(begun),
+        AtOnce::Refused => None,
+        AtOnce::NotPossible { is_spent } => {
+            if !is_spent && !completed.spend(cx, &target.sid).await? {
+                return Ok(None);
+            }
+            session::begin(cx, &completed, &who, signed_in, target).await?
+        }
+    };
+    let Some(begun) = begun else {
+        completed.check_account(cx, &who).await?;
         return Ok(None);
-    }
-    let Some(begun) = session::begin(cx, &completed, &who, signed_in, target).await? else { return Ok(None) };
+    };
     cx.core.journal.record(EventKind::LoginSucceeded, completed.login(), None, cx.core.keyed().await?);
     Ok(Some(completed.finish(cx, begun.cookies, response)))
 }

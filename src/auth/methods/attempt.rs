@@ -6,7 +6,7 @@ use crate::{
         methods::step::LoginStep,
         state::{
             devices::DeviceOwner,
-            guard::{AttemptCount, AttemptKey},
+            guard::{AttemptIds, AttemptKey, AttemptPlan, AttemptRows, Counted},
         },
     },
     event::EventKind,
@@ -14,8 +14,13 @@ use crate::{
     login::{LoginCall, PasskeyChallenge},
     policy::Method,
     session::UserId,
+    store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
     util::{handle::Handle, secret::Digest},
 };
+
+/// How often a decision is made again because others write the same rows. Each lost round is a successful write of another
+/// call.
+pub(super) const ROUNDS: usize = 256;
 
 /// An attempt, counted up front and refunded on success.
 ///
@@ -28,10 +33,8 @@ pub(crate) struct Attempt<'a> {
     account: Option<UserId>,
     device: Option<Handle>,
     spend: Option<Spend>,
-    /// The row of the name or of the trusted browser, once it has counted the attempt.
-    row: Option<Digest>,
+    counted: Counted,
     in_login: bool,
-    counted_for_account: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -52,9 +55,8 @@ impl<'a> Attempt<'a> {
                 Some(decision.into_spend())
             }
         };
-        let (account, device, row) = (None, None, None);
-        let (in_login, counted_for_account) = (false, false);
-        Ok(Self { step, method, submitted, account, device, spend, row, in_login, counted_for_account })
+        let (account, device, counted, in_login) = (None, None, Counted::default(), false);
+        Ok(Self { step, method, submitted, account, device, spend, counted, in_login })
     }
 
     /// Counts the attempt for what was submitted, or for the trusted browser, and for the account. The work is the same
@@ -64,19 +66,83 @@ impl<'a> Attempt<'a> {
     ///
     /// Returns a problem with the time to wait after too many failures.
     pub(crate) async fn count_for(&mut self, owner: DeviceOwner<'_>) -> Result<bool, Problem> {
-        let (core, keyed) = (self.step.cx.core, self.step.keyed);
+        self.belongs_to(owner);
+        let core = self.step.cx.core;
+        for _ in 0..ROUNDS {
+            let ids = self.ids();
+            let read = core.store.run(self.reads(&ids)?).await?;
+            let rows = self.rows(ids, read)?;
+            let mut plan = self.plan(&rows)?;
+            let counts = std::mem::take(&mut plan.counts);
+            let mut outcomes = core.store.run(counts).await?.into_iter();
+            if self.note(&plan, &mut outcomes) {
+                return Ok(self.is_below_ceiling());
+            }
+        }
+        Err(StoreError::from(StoreErrorKind::Busy).into())
+    }
+
+    /// Sets whose attempt it is.
+    pub(super) fn belongs_to(&mut self, owner: DeviceOwner<'_>) {
         self.account = owner.account.map(|account| account.id().clone());
         self.device = self.step.device(owner);
-        match core.guard.count(self.key(), keyed).await? {
-            AttemptCount::Counted(row) => self.row = Some(row),
-            AttemptCount::MustWait(wait) => return Err(self.step.locked(self.method, wait)),
-        }
-        let below_ceiling = core.guard.count_hidden(self.key(), keyed).await?;
-        self.counted_for_account = below_ceiling;
+    }
+
+    /// Returns the operations that read the rows of the attempt.
+    pub(super) fn reads(&self, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
+        self.step.cx.core.guard.reading(&self.step.login.tenant, ids)
+    }
+
+    /// Returns the ids of the rows of the attempt.
+    pub(super) fn ids(&self) -> AttemptIds {
+        self.key().ids(self.step.keyed)
+    }
+
+    /// Returns the rows that these operations read.
+    pub(super) fn rows(
+        &self,
+        ids: AttemptIds,
+        outcomes: impl IntoIterator<Item = OperationOutcome>,
+    ) -> Result<AttemptRows, StoreError> {
+        self.step.cx.core.guard.rows(ids, &mut outcomes.into_iter())
+    }
+
+    /// Decides on the attempt.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem with the time to wait after too many failures.
+    pub(super) fn plan<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptPlan<'r>, Problem> {
+        let plan = self.step.cx.core.guard.plan(self.key(), (rows, self.counted))?;
+        plan.map_err(|wait| self.step.locked(self.method, wait))
+    }
+
+    /// Returns the writes that remove the failures in a row instead of counting the attempt.
+    pub(super) fn clearing(&self, plan: &AttemptPlan<'_>) -> Result<[Operation; 2], StoreError> {
+        self.step.cx.core.guard.clearing(&self.step.login.tenant, plan)
+    }
+
+    /// Notes which counts of a plan were written. Returns whether all were.
+    pub(super) fn note(
+        &mut self,
+        plan: &AttemptPlan<'_>,
+        outcomes: &mut impl Iterator<Item = OperationOutcome>,
+    ) -> bool {
+        self.counted.note(plan, outcomes)
+    }
+
+    /// Notes which writes that remove the failures were done, and the attempt with them. Returns whether all were.
+    pub(super) fn note_cleared(&mut self, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
+        self.counted.note_cleared(outcomes)
+    }
+
+    /// Returns whether the attempt may still be right, once it is counted.
+    pub(super) fn is_below_ceiling(&self) -> bool {
+        let below_ceiling = self.counted.below_ceiling.unwrap_or_default();
         if !below_ceiling {
             self.step.tally(EventKind::LoginCeiling, Some(self.method));
         }
-        Ok(below_ceiling)
+        below_ceiling
     }
 
     /// Counts the attempt in the login, before a check that takes time.
@@ -98,7 +164,7 @@ impl<'a> Attempt<'a> {
     /// Removes the failures in a row after a right secret.
     pub(crate) async fn succeeded(self) {
         let core = self.step.cx.core;
-        if let Some(row) = self.row
+        if let Some(row) = self.counted.row
             && let Err(error) = core.guard.clear(self.key(), row, self.step.keyed).await
         {
             crate::util::trace::warning!("failures before a successful step are still counted: {error}");
@@ -110,8 +176,8 @@ impl<'a> Attempt<'a> {
     /// Uncounts an attempt that could not be checked. If this fails too, the attempt stays counted.
     pub(crate) async fn withdraw(self) {
         let core = self.step.cx.core;
-        if let Some(row) = self.row
-            && let Err(error) = core.guard.uncount(self.key(), row, self.counted_for_account, self.step.keyed).await
+        if self.counted.is_any()
+            && let Err(error) = core.guard.uncount(self.key(), self.counted, self.step.keyed).await
         {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
             core.journal.store_failed();
@@ -122,7 +188,8 @@ impl<'a> Attempt<'a> {
         self.refund();
     }
 
-    fn refund(self) {
+    /// Refunds the attempt of the address.
+    pub(super) fn refund(self) {
         if let Some(spend) = self.spend {
             self.step.cx.core.limits.failures.refund(spend);
         }

@@ -2,7 +2,10 @@
 
 use super::step::LoginStep;
 use crate::{
-    auth::http::problem::{Code, Problem},
+    auth::{
+        http::problem::{Code, Problem},
+        state::proofs::is_reached_by,
+    },
     login::{Keyed, Login},
     policy::Method,
     user::{Account, Contact},
@@ -11,10 +14,7 @@ use crate::{
 
 /// Returns the contacts that the account has verified and that this method can reach.
 pub(crate) fn reachable(account: &Account, method: Method) -> impl Iterator<Item = &Contact> {
-    account.verified_contacts().filter(move |contact| match contact {
-        Contact::Email(_) => method == Method::Email,
-        Contact::Phone(_) => matches!(method, Method::Sms | Method::Whatsapp),
-    })
+    account.verified_contacts().filter(move |contact| is_reached_by(contact, method))
 }
 
 /// Returns the id of a contact in this login. It says nothing about the contact, and means nothing in another login.

@@ -5,7 +5,12 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{attempt::Attempt, contacts, method::LoginMethod, step::LoginStep};
+use super::{
+    attempt::{Attempt, ROUNDS},
+    contacts,
+    method::LoginMethod,
+    step::{LoginStep, Ungenerated},
+};
 use crate::{
     auth::{
         context::RequestContext,
@@ -14,7 +19,10 @@ use crate::{
             fields::Fields,
             problem::{Code, Problem},
         },
-        state::guard::{AttemptKey, submitted},
+        state::{
+            guard::{AttemptKey, CodePlan, CountedCode, submitted},
+            logins::LoginUpdate,
+        },
     },
     delivery::{Channel, Message},
     event::EventKind,
@@ -22,7 +30,8 @@ use crate::{
     limit::Spend,
     login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::Method,
-    user::{Contact, EmailAddress, Identifier, PhoneNumber},
+    store::{StoreError, StoreErrorKind},
+    user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
     util::{clock::ceil_seconds, secret::Digest},
 };
 
@@ -64,39 +73,40 @@ impl LoginMethod for OtpMethod {
 
         let spend = spend(step.cx).await.map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
         let name = Identifier::parse(contact.as_str()).ok();
-        let found = step.account(name.as_ref()).await?;
-        let device = step.device(step.device_owner(&found, found.active()));
-        let key = AttemptKey { tenant: &login.tenant, method: self.method, submitted: &address, account: None, device };
+        let mut account = step.account_without_generation(name.as_ref()).await?;
+        let found = &account.found;
+        let device = step.device(step.device_owner(found, found.active()));
+        let owner = found.active().filter(|account| account.has_verified(&contact)).map(|account| account.id().clone());
+        let (tenant, method) = (&login.tenant, self.method);
+        let key = AttemptKey { tenant, method, submitted: &address, account: owner.as_ref(), device };
         let pair = match &device {
             Some(device) => submitted::by_device(device, &address, keyed),
             None => step.pair(&address),
         };
-        if let Some(error) = core.guard.count_request(key, &pair).await? {
-            if let Some(spend) = spend {
-                core.limits.messages.refund(spend);
+        let open = |owner| {
+            let to = (self.method, &address);
+            Challenge::Code(OpenCode::new(to, owner, &login.id, &code, keyed, (limits, now)))
+        };
+        let (update, below_limit) = match opened(&step, &mut account, key, &pair, open).await? {
+            Ok(opened) => opened,
+            Err(error) => {
+                if let Some(spend) = spend {
+                    core.limits.messages.refund(spend);
+                }
+                return Err(step.problem(refused(error)));
             }
-            return Err(step.problem(refused(error)));
-        }
-        let user = found.active().filter(|account| account.has_verified(&contact)).and(found.user());
-        let key = AttemptKey { account: user.as_ref().map(|user| &user.id), ..key };
-        let below_limit = core.guard.count_message(key, keyed).await?;
-        if !below_limit {
-            step.tally(EventKind::LoginCeiling, Some(self.method));
-        }
-        let owner = user.filter(|_| below_limit);
-
-        let to = (self.method, &address);
-        let open = OpenCode::new(to, owner.clone(), &login.id, &code, keyed, (limits, now));
-        let update = step.apply(&LoginCall::Open(&Challenge::Code(open))).await?;
+        };
         let view = update.view(now)?;
+        let is_sent = owner.is_some() && below_limit;
         // the same work without an owner: a message is created, and dropped by the queue
         let expires = now + limits.code_lifetime;
         let message = Message::new(self.channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
-        let sent = step.cx.core.journal.event(EventKind::OtpSent, login, Some(self.method), keyed);
+        let journal = &core.journal;
+        let sent = journal.log.is_some().then(|| journal.event(EventKind::OtpSent, login, Some(self.method), keyed));
         // the queue reports a message that it has no room for; the caller sees no difference
-        let taken = core.queue.push(self.channel, owner.is_some().then_some(message));
-        if owner.is_some() && taken {
-            step.cx.core.journal.tally_event(&sent);
+        let taken = core.queue.push(self.channel, is_sent.then_some(message));
+        if let (Some(sent), true) = (sent, is_sent && taken) {
+            journal.tally_event(&sent);
         }
         let challenge = ChallengeShown {
             r#type: "otp",
@@ -107,6 +117,49 @@ impl LoginMethod for OtpMethod {
         };
         Ok(answer::json(StatusCode::OK, &CodeSent { login: Counters::from(view), challenge }))
     }
+}
+
+/// Counts a request for a code and opens its challenge, in one call of the store. Returns the login, and whether the
+/// address was below its limit, or why the request is refused.
+async fn opened(
+    step: &LoginStep<'_>,
+    account: &mut Ungenerated,
+    key: AttemptKey<'_>,
+    pair: &Digest,
+    challenge: impl Fn(Option<BoundUser>) -> Challenge,
+) -> Result<Result<(LoginUpdate, bool), SendRefused>, Problem> {
+    let (core, keyed) = (step.cx.core, step.keyed);
+    let mut counted = CountedCode::default();
+    let ids = [*pair, key.messages(keyed)];
+    for _ in 0..ROUNDS {
+        let read = step.read_with(account, core.guard.reading_codes(key.tenant, &ids)?).await?;
+        let plan = core.guard.plan_code(key, (core.guard.code_rows(ids, read)?, counted))?;
+        let CodePlan { below_limit, counts } = match plan {
+            Ok(plan) => plan,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let latest = step.latest();
+        let generation = account.found.generation();
+        let owner = key.account.filter(|_| below_limit).map(|id| BoundUser { id: id.clone(), generation });
+        let challenge = challenge(owner);
+        let prepared = core.logins.prepare(&step.digest, &latest, &LoginCall::Open(&challenge))?;
+        let Some(write) = prepared.write.clone() else { return Ok(Ok((prepared.written(None, latest), below_limit))) };
+        let operations = counts.into_iter().chain([write]).collect();
+        let mut outcomes = core.store.run(operations).await?.into_iter();
+        if !counted.note(below_limit, &mut outcomes) {
+            continue;
+        }
+        if !below_limit {
+            step.tally(EventKind::LoginCeiling, Some(key.method));
+        }
+        let version = outcomes.next().and_then(|written| written.version());
+        let update = match version {
+            Some(_) => step.applied(prepared.written(version, latest)),
+            None => step.apply(&LoginCall::Open(&challenge)).await?,
+        };
+        return Ok(Ok((update, below_limit)));
+    }
+    Err(StoreError::from(StoreErrorKind::Busy).into())
 }
 
 /// Compares a typed code with the open one.
@@ -121,36 +174,75 @@ pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Pr
     let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
     let pair = step.pair(&Digest::from_bytes(open.contact));
     let mut attempt = Attempt::begin(step, open.method, pair).await?;
-    let owner = match owner(step, open, &mut attempt).await {
-        Ok(owner) => owner,
+    match settled(step, open, &guess, &mut attempt).await {
+        Ok(update) => {
+            match update.answer {
+                Ok(_) => attempt.refund(),
+                // the guess was compared, and counts
+                Err(LoginError::WrongSecret(_)) => {}
+                Err(_) if update.changed => {}
+                Err(_) => attempt.withdraw().await,
+            }
+            step.conclude(&update, open.method)
+        }
         Err(problem) => {
             attempt.withdraw().await;
-            return Err(problem);
+            Err(problem)
         }
-    };
-    let update = step.apply(&LoginCall::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
-    match update.answer {
-        Ok(_) => attempt.succeeded().await,
-        // the guess was compared, and counts
-        Err(LoginError::WrongSecret(_)) => {}
-        Err(_) if update.changed => {}
-        Err(_) => attempt.withdraw().await,
     }
-    step.conclude(&update, open.method)
 }
 
-/// Returns the user that the code was sent to, if the account is still active and may prove a step.
-async fn owner(step: &LoginStep<'_>, open: &OpenCode, attempt: &mut Attempt<'_>) -> Result<Option<BoundUser>, Problem> {
-    let found = match step.login.subject {
-        Subject::Unbound => {
-            let accounts = &step.cx.core.accounts;
-            accounts.of_user(&step.login.tenant, open.owner.as_ref().map(|owner| &owner.id)).await?
-        }
-        _ => step.account(None).await?,
+/// Compares a guess, and stores the outcome in one call of the store: first the counts, and then the login. A right guess
+/// removes the failures before it. It counts only if no other attempt was counted since the rows were read, so as many
+/// guesses are compared as one after the other.
+async fn settled(
+    step: &LoginStep<'_>,
+    open: &OpenCode,
+    guess: &str,
+    attempt: &mut Attempt<'_>,
+) -> Result<LoginUpdate, Problem> {
+    let (core, login, keyed) = (step.cx.core, &step.login, step.keyed);
+    let user = match &login.subject {
+        Subject::Unbound => open.owner.as_ref().map(|owner| &owner.id),
+        subject => subject.user().map(|user| &user.id),
     };
-    let account = found.active().filter(|account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id()));
-    let below_ceiling = attempt.count_for(step.device_owner(&found, account)).await?;
-    Ok(account.and(found.user()).filter(|_| below_ceiling))
+    let account = core.accounts.without_generation(&login.tenant, user).await?;
+    let mut account = step.ungenerated(account).await?;
+    let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
+    for _ in 0..ROUNDS {
+        let found = &account.found;
+        attempt.belongs_to(step.device_owner(found, found.active().filter(may_prove)));
+        let ids = attempt.ids();
+        let outcomes = step.read_with(&mut account, attempt.reads(&ids)?).await?;
+        let found = &account.found;
+        let rows = attempt.rows(ids, outcomes)?;
+        let mut plan = attempt.plan(&rows)?;
+        let owner = found.active().filter(may_prove).and(found.user()).filter(|_| plan.below_ceiling);
+        let latest = step.latest();
+        let call = LoginCall::Verify { of: Some(open), guess, keyed, owner: owner.as_ref() };
+        let prepared = core.logins.prepare(&step.digest, &latest, &call)?;
+        let Some(write) = prepared.write.clone() else { return Ok(prepared.written(None, latest)) };
+        let is_right = prepared.answer.is_ok();
+        let mut operations = std::mem::take(&mut plan.counts);
+        if is_right {
+            operations = attempt.clearing(&plan)?.into();
+        }
+        operations.push(write);
+        let mut outcomes = core.store.run(operations).await?.into_iter();
+        let is_noted = match is_right {
+            true => attempt.note_cleared(&mut outcomes),
+            false => attempt.note(&plan, &mut outcomes),
+        };
+        if is_noted && !is_right {
+            attempt.is_below_ceiling();
+        }
+        let version = if is_noted { outcomes.next() } else { None };
+        match version.and_then(|written| written.version()) {
+            Some(version) => return Ok(step.applied(prepared.written(Some(version), latest))),
+            None => step.refresh().await?,
+        }
+    }
+    Err(StoreError::from(StoreErrorKind::Busy).into())
 }
 
 /// Charges a message to the caller's address, or returns how long to wait.

@@ -21,9 +21,9 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, Transition, transition},
+    login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, refusal},
     policy::Method,
-    store::{StoreError, table::Stored},
+    store::{Operation, OperationOutcome, StoreError, table::Stored},
     user::{Account, Identifier},
     util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
@@ -43,6 +43,12 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) typed: Option<Identifier>,
 }
 
+/// An account whose generation is read together with other rows.
+pub(crate) struct Ungenerated {
+    pub(crate) found: FoundAccount,
+    read: Option<Operation>,
+}
+
 impl LoginStep<'_> {
     pub(crate) fn now(&self) -> UnixTime {
         self.cx.core.logins.now()
@@ -50,18 +56,53 @@ impl LoginStep<'_> {
 
     /// Applies a call to the stored login.
     pub(crate) async fn apply(&self, call: &LoginCall<'_>) -> Result<LoginUpdate, Problem> {
-        let read = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let update = self.cx.core.logins.apply(&self.digest, read, call).await?;
-        let update = update.ok_or_else(|| Problem::denied(LoginError::Expired))?;
+        let update = self.cx.core.logins.apply(&self.digest, self.latest(), call).await?;
+        Ok(self.applied(update.ok_or_else(|| Problem::denied(LoginError::Expired))?))
+    }
+
+    /// Applies a call to the stored login, and reads something before it in the same call of the store.
+    pub(crate) async fn apply_after(
+        &self,
+        read: Operation,
+        call: &LoginCall<'_>,
+    ) -> Result<(Option<OperationOutcome>, LoginUpdate), Problem> {
+        let latest = self.latest();
+        let prepared = self.cx.core.logins.prepare(&self.digest, &latest, call)?;
+        let operations = std::iter::once(read).chain(prepared.write.clone()).collect();
+        let mut outcomes = self.cx.core.store.run(operations).await?.into_iter();
+        let read = outcomes.next();
+        let version = outcomes.next().and_then(|written| written.version());
+        let update = match prepared.write.is_some() && version.is_none() {
+            true => self.apply(call).await?,
+            false => self.applied(prepared.written(version, latest)),
+        };
+        Ok((read, update))
+    }
+
+    /// Returns the login as it was read or written last.
+    pub(crate) fn latest(&self) -> Stored<Login> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes how a call has changed the login.
+    pub(crate) fn applied(&self, update: LoginUpdate) -> LoginUpdate {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = update.stored.clone();
-        Ok(update)
+        update
+    }
+
+    /// Reads the login again after another call has changed it.
+    pub(crate) async fn refresh(&self) -> Result<(), Problem> {
+        let found = self.cx.core.logins.find(&self.digest).await?;
+        let found = found.ok_or_else(|| Problem::denied(LoginError::Expired))?;
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
     }
 
     /// Returns an error if the login would refuse a call. Counts and changes nothing.
     pub(crate) fn preview(&self, call: &LoginCall<'_>) -> Result<(), Problem> {
-        match transition(&self.login, call, self.now()) {
-            Transition { next: None, answer: Err(error) } => Err(self.problem(Problem::denied(error))),
-            _ => Ok(()),
+        match refusal(&self.login, call, self.now()) {
+            Some(error) => Err(self.problem(Problem::denied(error))),
+            None => Ok(()),
         }
     }
 
@@ -101,11 +142,65 @@ impl LoginStep<'_> {
             (Subject::Unbound, Some(typed)) => accounts.named(tenant, typed).await?,
             (subject, _) => accounts.of_user(tenant, subject.user().map(|user| &user.id)).await?,
         };
+        self.check_generation(&found).await?;
+        Ok(found)
+    }
+
+    /// Ends a login in which the user proved a step before their generation was raised.
+    pub(crate) async fn check_generation(&self, found: &FoundAccount) -> Result<(), Problem> {
         let is_older = |user: &BoundUser| user.generation < found.generation();
         if !self.login.proofs.is_empty() && self.login.subject.user().is_some_and(is_older) {
             return Err(self.end().await?);
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// Finds the account of the login like [`account`](Self::account), without the generation of its user.
+    pub(crate) async fn account_without_generation(
+        &self,
+        typed: Option<&Identifier>,
+    ) -> Result<Ungenerated, StoreError> {
+        let (tenant, accounts) = (&self.login.tenant, &self.cx.core.accounts);
+        let account = match (&self.login.subject, typed) {
+            (Subject::Unbound, Some(typed)) => accounts.named_without_generation(tenant, typed).await?,
+            (subject, _) => accounts.without_generation(tenant, subject.user().map(|user| &user.id)).await?,
+        };
+        self.ungenerated(account).await
+    }
+
+    /// Prepares to read the generation of an account together with other rows. Reads it at once if the request has a
+    /// device cookie, whose signature covers it.
+    pub(crate) async fn ungenerated(&self, account: Option<Account>) -> Result<Ungenerated, StoreError> {
+        let core = self.cx.core;
+        let read = core.accounts.reading_generation(&self.login.tenant, account.as_ref().map(Account::id))?;
+        if !core.devices.are_presented(&self.cx.parts.headers) {
+            return Ok(Ungenerated { found: FoundAccount::new(account, 0), read: Some(read) });
+        }
+        let outcome = core.store.run(vec![read]).await?.pop();
+        let found = FoundAccount::new(account, core.accounts.generation(outcome)?);
+        Ok(Ungenerated { found, read: None })
+    }
+
+    /// Executes these reads, and reads the generation of the account before them if that was not done yet. Returns the
+    /// other outcomes.
+    ///
+    /// # Errors
+    ///
+    /// Ends a login like [`account`](Self::account).
+    pub(crate) async fn read_with(
+        &self,
+        account: &mut Ungenerated,
+        reads: Vec<Operation>,
+    ) -> Result<Vec<OperationOutcome>, Problem> {
+        let core = self.cx.core;
+        let generation = account.read.take();
+        let has_generation = generation.is_some();
+        let mut outcomes = core.store.run(generation.into_iter().chain(reads).collect()).await?;
+        if has_generation && !outcomes.is_empty() {
+            account.found.generate(core.accounts.generation(Some(outcomes.remove(0)))?);
+        }
+        self.check_generation(&account.found).await?;
+        Ok(outcomes)
     }
 
     /// Ends the login, and returns what the caller sees.

@@ -5,7 +5,7 @@ use crate::{
     credential::CredentialTable,
     login::{BoundUser, Keyed},
     session::{Authentication, Generations, Proof, UserId},
-    store::StoreError,
+    store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
     tenant::Tenant,
     user::{Account, AnyUsers, Identifier},
 };
@@ -44,18 +44,47 @@ impl Accounts {
 
     /// Finds the account behind a name.
     pub(crate) async fn named(&self, tenant: &Tenant, name: &Identifier) -> Result<FoundAccount, StoreError> {
-        let account = self.users.find(tenant, name).await?;
+        let account = self.named_without_generation(tenant, name).await?;
         self.found(tenant, account).await
     }
 
     /// Finds the account of a user. Without a user it looks up an id that does not exist.
     pub(crate) async fn of_user(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<FoundAccount, StoreError> {
-        let account = match (user, UserId::parse(UNKNOWN_USER)) {
-            (Some(user), _) => self.users.by_id(tenant, user).await?,
-            (None, Ok(unknown)) => self.users.by_id(tenant, &unknown).await?.filter(|_| false),
-            (None, Err(_)) => None,
-        };
+        let account = self.without_generation(tenant, user).await?;
         self.found(tenant, account).await
+    }
+
+    /// Finds the account behind a name without the generation.
+    pub(crate) async fn named_without_generation(
+        &self,
+        tenant: &Tenant,
+        name: &Identifier,
+    ) -> Result<Option<Account>, StoreError> {
+        self.users.find(tenant, name).await
+    }
+
+    /// Finds the account of a user without the generation. Without a user it looks up an id that does not exist.
+    pub(crate) async fn without_generation(
+        &self,
+        tenant: &Tenant,
+        user: Option<&UserId>,
+    ) -> Result<Option<Account>, StoreError> {
+        match (user, UserId::parse(UNKNOWN_USER)) {
+            (Some(user), _) => self.users.by_id(tenant, user).await,
+            (None, Ok(unknown)) => Ok(self.users.by_id(tenant, &unknown).await?.filter(|_| false)),
+            (None, Err(_)) => Ok(None),
+        }
+    }
+
+    /// Returns the operation that reads the generation of a user, or of an unknown one.
+    pub(crate) fn reading_generation(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<Operation, StoreError> {
+        let unknown = UserId::parse(UNKNOWN_USER).map_err(|_| StoreErrorKind::Corrupt)?;
+        self.generations.reading(tenant, user.unwrap_or(&unknown))
+    }
+
+    /// Returns the generation that an operation read.
+    pub(crate) fn generation(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
+        self.generations.read(outcome)
     }
 
     /// Returns whether a name leads to this account now.
@@ -78,7 +107,19 @@ impl Accounts {
     ) -> Result<Option<CurrentProofs>, StoreError> {
         let found = self.of_user(&authentication.tenant, Some(&authentication.user)).await?;
         let is_current = found.generation <= authentication.generation;
-        let Some(account) = found.into_active().filter(|_| is_current) else { return Ok(None) };
+        match found.into_active().filter(|_| is_current) {
+            Some(account) => self.proofs_of(account, authentication, keyed).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns which proofs still count for an account that may sign in.
+    async fn proofs_of(
+        &self,
+        account: Account,
+        authentication: &Authentication,
+        keyed: &Keyed,
+    ) -> Result<CurrentProofs, StoreError> {
         let credentials = match authentication.proofs.iter().any(is_of_credential) {
             true => self.credentials.get(&authentication.tenant, &authentication.user).await?,
             false => None,
@@ -86,13 +127,25 @@ impl Accounts {
         let proofs = counting_proofs(&account, credentials.as_ref(), &authentication.proofs, keyed);
         let strengths =
             proofs.iter().map(|proof| strength(credentials.as_ref(), proof, keyed).unwrap_or_default()).collect();
-        Ok(Some(CurrentProofs { account, proofs, strengths }))
+        Ok(CurrentProofs { account, proofs, strengths })
     }
 
     /// Returns the account if it may still log in and each proof still counts for it.
     pub(crate) async fn counting(&self, who: &Authentication, keyed: &Keyed) -> Result<Option<Account>, StoreError> {
         let current = self.current(who, keyed).await?;
         Ok(current.filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
+    }
+
+    /// Like [`counting`](Self::counting), but the caller has to compare the generation, and to do so before the answer.
+    pub(crate) async fn counting_in_any_generation(
+        &self,
+        who: &Authentication,
+        keyed: &Keyed,
+    ) -> Result<Option<Account>, StoreError> {
+        let account = self.without_generation(&who.tenant, Some(&who.user)).await?;
+        let Some(account) = account.filter(|account| !account.is_disabled()) else { return Ok(None) };
+        let current = self.proofs_of(account, who, keyed).await?;
+        Ok(Some(current).filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
     }
 
     /// Adds the generation of the user, or reads that of an unknown one.
@@ -107,6 +160,15 @@ impl Accounts {
 }
 
 impl FoundAccount {
+    pub(crate) fn new(account: Option<Account>, generation: u64) -> Self {
+        Self { account, generation }
+    }
+
+    /// Sets the generation, once it is read.
+    pub(crate) fn generate(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
     /// Returns the user with the current generation, even if the account is disabled.
     pub(crate) fn user(&self) -> Option<BoundUser> {
         let id = self.account.as_ref()?.id().clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::store::{WriteOutcome, table::Change};
 use crate::{
     login::Binding,
-    store::{AnyStore, StoreError, table::Table},
+    store::{AnyStore, Operation, OperationOutcome, StoreError, table::Table},
     util::{clock::Clock, secret::Digest},
 };
 
@@ -34,6 +34,16 @@ impl RedeemedChallenges {
             // the client has redeemed it before: it is remembered for longer
             WriteOutcome::Lost(_) => self.0.update(None, id.as_bytes(), |_, _| Change::Put((), kept_until, ())).await,
         }
+    }
+
+    /// Returns the operation that reads whether a code for this binding was redeemed.
+    pub(crate) fn reading(&self, binding: &Binding) -> Result<Operation, StoreError> {
+        self.0.reading(None, id(binding).as_bytes())
+    }
+
+    /// Returns whether the row that an operation read is there.
+    pub(crate) fn was_redeemed(&self, outcome: Option<OperationOutcome>) -> Result<bool, StoreError> {
+        Ok(self.0.row(outcome)?.live.is_some())
     }
 
     pub(crate) async fn is_redeemed(&self, binding: &Binding) -> Result<bool, StoreError> {

@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    login::{Binding, Wanted},
+    login::{Binding, Wanted, rows},
     session::Authentication,
-    store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Table},
+    store::{
+        AnyStore, Operation, StoreError, StoreErrorKind, WriteOutcome,
+        compact::{Reader, Writer},
+        table::{ReadRow, Table, Value},
+    },
     util::{clock::Clock, handle::Handle, secret::Digest},
 };
 
@@ -15,15 +17,40 @@ use crate::{
 const CODE_LIVES: Duration = Duration::from_secs(60);
 
 /// The grant behind an authorization code, stored under the digest of the code.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct AuthorizationCode {
     pub(crate) who: Authentication,
     /// The `sid` of the session that the code was issued in.
-    #[serde(with = "crate::util::text")]
     pub(crate) session: Handle,
     /// The request that the code answers.
     pub(crate) binding: Binding,
     pub(crate) wanted: Wanted,
+}
+
+/// The first byte of a row. A number is never used again with another meaning.
+const CODE: u8 = 1;
+
+impl Value for AuthorizationCode {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let mut writer = Writer::new(CODE, 512);
+        rows::write_authentication(&mut writer, &self.who)?;
+        writer.bytes(self.session.as_bytes());
+        rows::write_binding(&mut writer, &self.binding)?;
+        rows::write_wanted(&mut writer, &self.wanted)?;
+        Ok(writer.into_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let row = Reader::whole(CODE, bytes, |reader| {
+            Some(Self {
+                who: rows::read_authentication(reader)?,
+                session: Handle::from_bytes(*reader.bytes()?),
+                binding: rows::read_binding(reader)?,
+                wanted: rows::read_wanted(reader)?,
+            })
+        });
+        row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of a code"))
+    }
 }
 
 /// All codes that wait to be redeemed.
@@ -33,6 +60,12 @@ pub(crate) struct Codes(Table<AuthorizationCode>);
 impl Codes {
     pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self(Table::new(store, "codes", clock))
+    }
+
+    /// Returns the operation that issues a code.
+    pub(crate) fn issuing(&self, code: &Digest, row: &AuthorizationCode) -> Result<Operation, StoreError> {
+        let over = ReadRow::<AuthorizationCode>::ABSENT;
+        self.0.writing(None, code.as_bytes(), &over, row, self.0.now() + CODE_LIVES)
     }
 
     pub(crate) async fn issue(&self, code: &Digest, row: &AuthorizationCode) -> Result<(), StoreError> {

@@ -56,16 +56,20 @@ impl Devices {
         keyed: &Keyed,
         now: UnixTime,
     ) -> Option<Handle> {
-        let none = Entry::signed(Handle::from_bytes([0; 16]), UnixTime::default(), Digest::from_bytes([0; 32]));
         let mut trusted = None;
-        // requests without a cookie cost as many signatures
-        for entry in self.entries(headers).into_iter().chain(iter::repeat_n(none, MOST)).take(MOST) {
+        // as many signatures with an account as without
+        for entry in self.entries(headers) {
             let is_signed = entry.signature.matches(&owner.signature(entry.id, entry.expires_at, keyed));
             if is_signed && now < entry.expires_at && owner.account.is_some() {
                 trusted = trusted.or(Some(entry.id));
             }
         }
         trusted
+    }
+
+    /// Returns whether a request has entries. They are not verified.
+    pub(crate) fn are_presented(&self, headers: &HeaderMap) -> bool {
+        !self.entries(headers).is_empty()
     }
 
     /// Creates the cookie that makes the browser trusted for this user, and keeps it so for others. A trusted browser keeps

@@ -12,8 +12,8 @@ use crate::{
     policy::Method,
     session::UserId,
     store::{
-        AnyStore, StoreError,
-        table::{Change, Table},
+        AnyStore, Operation, OperationOutcome, StoreError,
+        table::{Change, ReadRow, Table},
     },
     tenant::Tenant,
     user::{Account, Contact, Identifier},
@@ -85,11 +85,112 @@ pub(crate) struct AttemptKey<'a> {
     pub(crate) device: Option<Handle>,
 }
 
-/// The result of counting an attempt.
-pub(crate) enum AttemptCount {
-    /// This row counts it.
-    Counted(Digest),
-    MustWait(Duration),
+/// How far an attempt is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    /// The row of the trusted browser or of what was submitted, once it has counted the attempt.
+    pub(crate) row: Option<Digest>,
+    /// Whether the account was below the ceiling, once its row has counted the attempt.
+    pub(crate) below_ceiling: Option<bool>,
+}
+
+/// The ids of the rows that count an attempt.
+pub(crate) struct AttemptIds {
+    /// Those of the trusted browser, if it is one, and of what was submitted.
+    shown: Vec<Digest>,
+    /// That of the account.
+    hidden: Digest,
+}
+
+/// The rows that count an attempt, as they were read.
+pub(crate) struct AttemptRows {
+    shown: Vec<(Digest, ReadRow<Throttle>)>,
+    hidden: (Digest, ReadRow<Throttle>),
+}
+
+/// The decision on an attempt.
+pub(crate) struct AttemptPlan<'r> {
+    row: (Digest, &'r ReadRow<Throttle>),
+    hidden: &'r (Digest, ReadRow<Throttle>),
+    pub(crate) below_ceiling: bool,
+    /// The writes that count the attempt, as far as it is not counted yet.
+    pub(crate) counts: Vec<Operation>,
+}
+
+/// How far a request for a code is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CountedCode {
+    pub(crate) request: bool,
+    /// Whether the address was below its limit, once its row has counted the code.
+    pub(crate) below_limit: Option<bool>,
+}
+
+/// The rows that count a request for a code, as they were read.
+pub(crate) struct CodeRows {
+    request: (Digest, ReadRow<SentCodes>),
+    message: (Digest, ReadRow<SentCodes>),
+}
+
+/// The decision on a request for a code.
+pub(crate) struct CodePlan {
+    pub(crate) below_limit: bool,
+    /// The writes that count the request, as far as it is not counted yet.
+    pub(crate) counts: Vec<Operation>,
+}
+
+impl Counted {
+    /// Notes which writes of a plan were done. Returns whether all were.
+    pub(crate) fn note(
+        &mut self,
+        plan: &AttemptPlan<'_>,
+        outcomes: &mut impl Iterator<Item = OperationOutcome>,
+    ) -> bool {
+        let mut is_done = || outcomes.next().is_some_and(|written| written.version().is_some());
+        if self.row.is_none() {
+            if !is_done() {
+                return false;
+            }
+            self.row = Some(plan.row.0);
+        }
+        if self.below_ceiling.is_none() {
+            if !is_done() {
+                return false;
+            }
+            self.below_ceiling = Some(plan.below_ceiling);
+        }
+        true
+    }
+
+    /// Returns whether any row has counted the attempt.
+    pub(crate) fn is_any(self) -> bool {
+        self.row.is_some() || self.below_ceiling.is_some()
+    }
+
+    /// Notes which writes that remove the failures were done, and the attempt with them. Returns whether all were.
+    pub(crate) fn note_cleared(&mut self, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
+        let mut is_done = || outcomes.next().is_some_and(|written| written.version().is_some());
+        if !is_done() {
+            return false;
+        }
+        self.row = None;
+        if !is_done() {
+            return false;
+        }
+        self.below_ceiling = None;
+        true
+    }
+}
+
+impl CountedCode {
+    /// Notes which writes of a plan were done. Returns whether all were.
+    pub(crate) fn note(&mut self, below_limit: bool, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
+        let mut is_done = || outcomes.next().is_some_and(|written| written.version().is_some());
+        self.request = self.request || is_done();
+        if self.request && self.below_limit.is_none() && is_done() {
+            self.below_limit = Some(below_limit);
+        }
+        self.below_limit.is_some()
+    }
 }
 
 impl Guard {
@@ -101,25 +202,74 @@ impl Guard {
         }
     }
 
-    /// Counts an attempt under the trusted browser or under what was submitted. Returns the row that counts it, or how long
-    /// to wait.
+    /// Returns the operations that read the rows of an attempt.
+    pub(crate) fn reading(&self, tenant: &Tenant, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
+        let rows = ids.shown.iter().chain([&ids.hidden]);
+        rows.map(|row| self.throttles.reading(Some(tenant), row.as_bytes())).collect()
+    }
+
+    /// Returns the rows that these operations read.
+    pub(crate) fn rows(
+        &self,
+        ids: AttemptIds,
+        outcomes: &mut impl Iterator<Item = OperationOutcome>,
+    ) -> Result<AttemptRows, StoreError> {
+        let shown = ids.shown.into_iter().map(|row| self.throttles.row(outcomes.next()).map(|read| (row, read)));
+        let shown = shown.collect::<Result<_, _>>()?;
+        Ok(AttemptRows { shown, hidden: (ids.hidden, self.throttles.row(outcomes.next())?) })
+    }
+
+    /// Decides on an attempt: it counts under the trusted browser or under what was submitted, and against the account.
+    /// Returns how long to wait if the first refuses it.
     ///
     /// A trusted browser that must wait is counted like a stranger, so it never waits longer than without its cookie.
-    pub(crate) async fn count(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<AttemptCount, StoreError> {
-        let mut shortest = Duration::MAX;
-        for row in attempt.of_device(keyed).into_iter().chain([attempt.visible(keyed)]) {
-            let counted = self.throttles.update(Some(attempt.tenant), row.as_bytes(), |row, now| {
-                match row.copied().unwrap_or_default().count(&self.limits, now) {
-                    Ok(next) => Change::Put(next, self.forgotten_at(attempt, now), Ok(())),
-                    Err(wait) => Change::Keep(Err(wait)),
+    /// Attempts against the account are also written at its ceiling, because a missing write could be timed.
+    pub(crate) fn plan<'r>(
+        &self,
+        attempt: AttemptKey<'_>,
+        (rows, counted): (&'r AttemptRows, Counted),
+    ) -> Result<Result<AttemptPlan<'r>, Duration>, StoreError> {
+        let (now, tenant) = (self.throttles.now(), Some(attempt.tenant));
+        let (mut counts, mut shortest, mut counted_in) = (Vec::with_capacity(3), Duration::MAX, None);
+        for (id, row) in &rows.shown {
+            if counted.row.is_some() {
+                if counted.row.is_some_and(|own| own.matches(id)) {
+                    counted_in = Some((*id, row));
                 }
-            });
-            match counted.await? {
-                Ok(()) => return Ok(AttemptCount::Counted(row)),
+                continue;
+            }
+            match row.value().copied().unwrap_or_default().count(&self.limits, now) {
+                Ok(next) => {
+                    let kept_until = self.forgotten_at(attempt, now);
+                    counts.push(self.throttles.writing(tenant, id.as_bytes(), row, &next, kept_until)?);
+                    counted_in = Some((*id, row));
+                    break;
+                }
                 Err(wait) => shortest = shortest.min(wait),
             }
         }
-        Ok(AttemptCount::MustWait(shortest))
+        let Some(row) = counted_in else { return Ok(Err(shortest)) };
+        let (id, hidden) = &rows.hidden;
+        let before = hidden.value().copied().unwrap_or_default();
+        let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
+        if counted.below_ceiling.is_none() {
+            let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
+            counts.push(self.throttles.writing(tenant, id.as_bytes(), hidden, &next, kept_until)?);
+        }
+        let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
+        Ok(Ok(AttemptPlan { row, hidden: &rows.hidden, below_ceiling, counts }))
+    }
+
+    /// Returns the writes that remove the failures instead of counting an attempt: they write rows that have expired. Each
+    /// of them needs the row to be as it was read, so that of several attempts at the same time one is decided after the
+    /// other.
+    pub(crate) fn clearing(&self, tenant: &Tenant, plan: &AttemptPlan<'_>) -> Result<[Operation; 2], StoreError> {
+        let (now, tenant, none) = (self.throttles.now(), Some(tenant), Throttle::default());
+        let ((id, row), (hidden_id, hidden)) = (plan.row, plan.hidden);
+        Ok([
+            self.throttles.writing(tenant, id.as_bytes(), row, &none, now)?,
+            self.throttles.writing(tenant, hidden_id.as_bytes(), hidden, &none, now)?,
+        ])
     }
 
     /// Returns when the row of what was submitted is forgotten.
@@ -131,34 +281,22 @@ impl Guard {
         }
     }
 
-    /// Counts an attempt against the account. Returns whether it is below the ceiling and may still be right.
-    pub(crate) async fn count_hidden(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
-        self.throttles
-            .update(Some(attempt.tenant), attempt.hidden(keyed).as_bytes(), |row, now| {
-                // also written at the ceiling, because a missing write could be timed
-                let row = row.copied().unwrap_or_default();
-                let (next, kept_until, is_below) = row.count_hidden(&self.limits, now, attempt.device.is_some());
-                let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
-                Change::Put(next, kept_until, is_below)
-            })
-            .await
-    }
-
-    /// Removes an attempt that could not be checked from the row that counted it, and from the account if it was counted
-    /// there.
+    /// Removes an attempt that could not be checked from the rows that counted it.
     pub(crate) async fn uncount(
         &self,
         attempt: AttemptKey<'_>,
-        row: Digest,
-        counted_hidden: bool,
+        counted: Counted,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        self.throttles
-            .update(Some(attempt.tenant), row.as_bytes(), |row, now| match row {
-                Some(row) => Change::Put(row.uncount(), self.forgotten_at(attempt, now), ()),
-                None => Change::Keep(()),
-            })
-            .await?;
+        if let Some(row) = counted.row {
+            self.throttles
+                .update(Some(attempt.tenant), row.as_bytes(), |row, now| match row {
+                    Some(row) => Change::Put(row.uncount(), self.forgotten_at(attempt, now), ()),
+                    None => Change::Keep(()),
+                })
+                .await?;
+        }
+        let Some(counted_hidden) = counted.below_ceiling else { return Ok(()) };
         // a withdrawn attempt beyond the ceiling must not prolong it
         let kept_until = |row: Throttle, now| match attempt.account {
             Some(_) => row.hidden_until(),
@@ -214,47 +352,56 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts a request for a code by this pair of name and address, or of trusted browser and address. Returns why it is
-    /// refused, if it is, which the caller sees.
-    pub(crate) async fn count_request(
-        &self,
-        attempt: AttemptKey<'_>,
-        pair: &Digest,
-    ) -> Result<Option<SendRefused>, StoreError> {
-        let limit = SendLimit::of(attempt.method, &self.limits);
-        self.sent_codes
-            .update(Some(attempt.tenant), pair.as_bytes(), |row, now| {
-                match row.cloned().unwrap_or_default().one_more(attempt.method, limit, now) {
-                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), None),
-                    Err(refused) => Change::Keep(Some(refused)),
-                }
-            })
-            .await
+    /// Returns the operations that read the rows of a request for a code.
+    pub(crate) fn reading_codes(&self, tenant: &Tenant, ids: &[Digest; 2]) -> Result<Vec<Operation>, StoreError> {
+        ids.iter().map(|row| self.sent_codes.reading(Some(tenant), row.as_bytes())).collect()
     }
 
-    /// Counts a code that is really sent to an address. Returns whether it may be, which the caller does not see.
-    pub(crate) async fn count_message(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
-        let row = match (attempt.account, attempt.device) {
-            (Some(_), None) => "sent",
-            (Some(_), Some(_)) => "sent to a trusted browser",
-            (None, _) => "not sent",
-        };
-        let row = keyed.hash(row, [attempt.submitted.as_bytes()]);
-        // several names of one account may ask at almost the same time
-        let limit = SendLimit::of(attempt.method, &self.limits).without_interval();
-        self.sent_codes
-            .update(Some(attempt.tenant), row.as_bytes(), |row, now| {
-                let sent = row.cloned().unwrap_or_default();
-                let more = sent.one_more(attempt.method, limit, now);
+    /// Returns the rows that these operations read.
+    pub(crate) fn code_rows(
+        &self,
+        [request, message]: [Digest; 2],
+        outcomes: Vec<OperationOutcome>,
+    ) -> Result<CodeRows, StoreError> {
+        let mut outcomes = outcomes.into_iter();
+        let mut next = || self.sent_codes.row(outcomes.next());
+        Ok(CodeRows { request: (request, next()?), message: (message, next()?) })
+    }
+
+    /// Decides on a request for a code. Returns why it is refused, if it is, which the caller sees. Whether a code is
+    /// really sent, the caller does not see.
+    pub(crate) fn plan_code(
+        &self,
+        attempt: AttemptKey<'_>,
+        (rows, counted): (CodeRows, CountedCode),
+    ) -> Result<Result<CodePlan, SendRefused>, StoreError> {
+        let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
+        let limit = SendLimit::of(attempt.method, &self.limits);
+        let kept_until = SentCodes::forgotten_at(limit, now);
+        let mut counts = Vec::with_capacity(3);
+        if !counted.request {
+            let (id, row) = &rows.request;
+            match row.value().unwrap_or(&SentCodes::default()).one_more(attempt.method, limit, now) {
+                Ok(next) => counts.push(self.sent_codes.writing(tenant, id.as_bytes(), row, &next, kept_until)?),
+                Err(refused) => return Ok(Err(refused)),
+            }
+        }
+        let below_limit = match counted.below_limit {
+            Some(below_limit) => below_limit,
+            None => {
+                let (id, row) = &rows.message;
+                let sent = row.value().cloned().unwrap_or_default();
+                // several names of one account may ask at almost the same time
+                let more = sent.one_more(attempt.method, limit.without_interval(), now);
                 let is_below = more.is_ok();
                 // also written at the limit, because a missing write could be timed
-                let kept_until = match attempt.account {
-                    Some(_) => SentCodes::forgotten_at(limit, now),
-                    None => now + DECOY_LIFETIME,
-                };
-                Change::Put(more.unwrap_or(sent), kept_until, is_below)
-            })
-            .await
+                let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
+                let next = more.unwrap_or(sent);
+                counts.push(self.sent_codes.writing(tenant, id.as_bytes(), row, &next, kept_until)?);
+                is_below
+            }
+        };
+        Ok(Ok(CodePlan { below_limit, counts }))
     }
 
     /// Counts a notice to a verified contact. Returns whether it may be sent. As many may be sent as codes, but they count
@@ -280,6 +427,12 @@ impl Guard {
 }
 
 impl AttemptKey<'_> {
+    /// Returns the ids of the rows that count the attempt.
+    pub(crate) fn ids(&self, keyed: &Keyed) -> AttemptIds {
+        let shown = self.of_device(keyed).into_iter().chain([self.visible(keyed)]).collect();
+        AttemptIds { shown, hidden: self.hidden(keyed) }
+    }
+
     fn visible(&self, keyed: &Keyed) -> Digest {
         keyed.hash("submitted", [self.method.as_str().as_bytes(), self.submitted.as_bytes()])
     }
@@ -287,6 +440,16 @@ impl AttemptKey<'_> {
     fn of_device(&self, keyed: &Keyed) -> Option<Digest> {
         let device = self.device.as_ref()?;
         Some(keyed.hash("attempts of device", [self.method.as_str().as_bytes(), device.as_bytes()]))
+    }
+
+    /// Returns the id of the row that counts the codes that are really sent to the submitted address.
+    pub(crate) fn messages(&self, keyed: &Keyed) -> Digest {
+        let row = match (self.account, self.device) {
+            (Some(_), None) => "sent",
+            (Some(_), Some(_)) => "sent to a trusted browser",
+            (None, _) => "not sent",
+        };
+        keyed.hash(row, [self.submitted.as_bytes()])
     }
 
     fn hidden(&self, keyed: &Keyed) -> Digest {

@@ -65,7 +65,9 @@ impl LoginJournal {
         method: Option<Method>,
         keyed: &Keyed,
     ) {
-        self.record_event(self.event(kind, source, method, keyed));
+        if self.log.is_some() {
+            self.record_event(self.event(kind, source, method, keyed));
+        }
     }
 
     pub(crate) fn record_event(&self, event: Event) {
@@ -82,7 +84,9 @@ impl LoginJournal {
         method: Option<Method>,
         keyed: &Keyed,
     ) {
-        self.tally_event(&self.event(kind, source, method, keyed));
+        if self.log.is_some() {
+            self.tally_event(&self.event(kind, source, method, keyed));
+        }
     }
 
     pub(crate) fn tally_event(&self, event: &Event) {

@@ -6,8 +6,8 @@ use crate::{
     auth::http::problem::Problem,
     login::{Login, LoginCall, LoginError, LoginView, Transition, transition},
     store::{
-        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        table::{Change, Stored, Table},
+        AnyStore, Operation, OperationOutcome, StoreError, Version,
+        table::{Change, ReadRow, Stored, Table},
     },
     util::{
         clock::{Clock, UnixTime},
@@ -27,6 +27,28 @@ pub(crate) struct LoginUpdate {
     pub(crate) changed: bool,
 }
 
+/// A call whose outcome is not stored yet.
+pub(crate) struct PreparedCall {
+    pub(crate) answer: Result<LoginView, LoginError>,
+    /// `None` if the call changes nothing.
+    pub(crate) write: Option<Operation>,
+    next: Option<Login>,
+}
+
+impl PreparedCall {
+    /// Returns the login after its write was done with this version. Without a write, the login is as it was read.
+    pub(crate) fn written(self, version: Option<Version>, read: Stored<Login>) -> LoginUpdate {
+        let answer = self.answer;
+        match self.next.zip(version) {
+            Some((value, version)) => {
+                let expires_at = value.forgotten_at();
+                LoginUpdate { answer, stored: Stored { value, version, expires_at }, changed: true }
+            }
+            None => LoginUpdate { answer, stored: read, changed: false },
+        }
+    }
+}
+
 impl Logins {
     pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self(Table::new(store, "logins", clock))
@@ -40,12 +62,34 @@ impl Logins {
         self.0.get(None, digest.as_bytes()).wait().await
     }
 
-    pub(crate) async fn begin(&self, digest: &Digest, login: &Login) -> Result<(), StoreError> {
-        match self.0.insert(None, digest.as_bytes(), login, login.forgotten_at()).await? {
-            WriteOutcome::Done(_) => Ok(()),
-            // the secret is new, so this cannot happen
-            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
-        }
+    /// Returns the operation that reads a login.
+    pub(crate) fn reading(&self, digest: &Digest) -> Result<Operation, StoreError> {
+        self.0.reading(None, digest.as_bytes())
+    }
+
+    /// Returns the login that an operation read.
+    pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<Option<Stored<Login>>, StoreError> {
+        Ok(self.0.row(outcome)?.live)
+    }
+
+    /// Returns the operation that begins a login. Its secret is new, so nothing is in its place.
+    pub(crate) fn beginning(&self, digest: &Digest, login: &Login) -> Result<Operation, StoreError> {
+        let over = ReadRow::<Login>::ABSENT;
+        self.0.writing(None, digest.as_bytes(), &over, login, login.forgotten_at())
+    }
+
+    /// Returns the outcome of a call for a login that was read, and the operation that stores it if it changes the login.
+    pub(crate) fn prepare(
+        &self,
+        digest: &Digest,
+        read: &Stored<Login>,
+        call: &LoginCall<'_>,
+    ) -> Result<PreparedCall, StoreError> {
+        let Transition { next, answer } = transition(&read.value, call, self.now());
+        let write = next.as_ref().map(|next| {
+            self.0.writing(None, digest.as_bytes(), &ReadRow::<Login>::found(read), next, next.forgotten_at())
+        });
+        Ok(PreparedCall { answer, write: write.transpose()?, next })
     }
 
     /// Applies a call to a login that was read before with one compare-and-swap, again if another call came first. Returns

@@ -24,6 +24,14 @@ pub(crate) fn contact_mark(contact: &Contact, keyed: &Keyed) -> [u8; 32] {
     *submitted::address(contact, keyed).as_bytes()
 }
 
+/// Returns whether codes of this method are sent to this contact.
+pub(crate) fn is_reached_by(contact: &Contact, method: Method) -> bool {
+    match contact {
+        Contact::Email(_) => method == Method::Email,
+        Contact::Phone(_) => matches!(method, Method::Sms | Method::Whatsapp),
+    }
+}
+
 /// Returns the mark of a proof by the passkey with this credential id.
 pub(crate) fn passkey_mark(credential_id: &[u8], keyed: &Keyed) -> [u8; 32] {
     *keyed.hash("passkey mark", [credential_id]).as_bytes()
@@ -83,8 +91,9 @@ pub(crate) fn counting_proofs(
             Some(Method::Password) => {
                 account.current_password_mark().is_some_and(|now| password_mark(&now, keyed) == mark)
             }
-            Some(Method::Sms | Method::Email | Method::Whatsapp) => {
-                account.verified_contacts().any(|contact| contact_mark(contact, keyed) == mark)
+            Some(method @ (Method::Sms | Method::Email | Method::Whatsapp)) => {
+                let mut contacts = account.verified_contacts().filter(|contact| is_reached_by(contact, method));
+                contacts.any(|contact| contact_mark(contact, keyed) == mark)
             }
             Some(Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso) => {
                 strength(credentials, proof, keyed).is_some()

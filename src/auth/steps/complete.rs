@@ -28,12 +28,24 @@ pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Res
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)
     {
-        match step.cx.core.accounts.counting(&who, step.keyed).await? {
+        match step.cx.core.accounts.counting_in_any_generation(&who, step.keyed).await? {
             Some(account) => owner = Some((account, who.generation)),
             None => return Err(step.end().await?),
         }
     }
-    let update = step.apply(&LoginCall::Complete).await?;
+    let update = match &owner {
+        Some((account, generation)) => {
+            // `/authorize` compares it again, so a login that is completed just now gets nothing
+            let accounts = &step.cx.core.accounts;
+            let read = accounts.reading_generation(&step.login.tenant, Some(account.id()))?;
+            let (current, update) = step.apply_after(read, &LoginCall::Complete).await?;
+            if accounts.generation(current)? > *generation {
+                return Err(step.end().await?);
+            }
+            update
+        }
+        None => step.apply(&LoginCall::Complete).await?,
+    };
     if update.answer == Err(LoginError::StepsRemaining) {
         step.tally(EventKind::SequenceFailed, None);
     }

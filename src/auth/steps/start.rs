@@ -25,7 +25,7 @@ use crate::{
     http::body::Body,
     login::{CarriedProofs, Login, PasskeyChallenge, Subject},
     policy::{LoginPlan, Method},
-    store::StoreError,
+    store::{StoreError, StoreErrorKind},
     user::Identifier,
     util::secret::Secret,
 };
@@ -52,9 +52,6 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     oidc.wanted.remember = fields.remember == Some(true) && cx.core.remember.is_some();
     if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {
         oidc.wanted.return_to = site.return_to(fields.return_to.as_deref())?;
-    }
-    if cx.core.redeemed_challenges.is_redeemed(&binding).await? {
-        return Err(Problem::invalid(query::REDEEMED));
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
@@ -88,7 +85,15 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     let (login, challenges) = with_challenge(cx, login);
     let cookies = core.cookies.presented(&cx.parts.headers);
     let surplus = surplus(cx, &cookies).await?;
-    core.logins.begin(&secret.digest(), &login).await?;
+    // without its secret, which only the answer has, the login of a refused request is of no use
+    let begin = [core.redeemed_challenges.reading(&login.binding)?, core.logins.beginning(&secret.digest(), &login)?];
+    let mut outcomes = core.store.run(begin.into()).await?.into_iter();
+    if core.redeemed_challenges.was_redeemed(outcomes.next())? {
+        return Err(Problem::invalid(query::REDEEMED));
+    }
+    if outcomes.next().and_then(|begun| begun.version()).is_none() {
+        return Err(StoreError::from(StoreErrorKind::Busy).into());
+    }
     cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
 
     let available = login.plan.next(login.proved()).that_can_be_first();

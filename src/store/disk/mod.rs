@@ -15,10 +15,10 @@ use self::{
     writer::{Job, WriteQueue, Writer},
 };
 use super::{
-    contract::Store,
+    contract::{Store, one_by_one},
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Record, Version, WriteOutcome},
+    record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{gate::MaybeReady, util::error::ConfigError};
 
@@ -153,7 +153,7 @@ impl Disk {
     }
 
     async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<WriteOutcome, StoreError> {
-        let key = key.clone();
+        let (key, expected) = (key.clone(), expected.into());
         self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
     }
 }
@@ -174,6 +174,14 @@ impl Store for Disk {
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         let key = key.clone();
         self.queue()?.send(|sender| Job::Take { key, sender })?.await
+    }
+
+    /// Executes all operations in one commit.
+    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        if operations.iter().all(|operation| matches!(operation, Operation::Read(_))) {
+            return one_by_one(self, operations).await;
+        }
+        self.queue()?.send(|sender| Job::Run { operations, sender })?.await
     }
 }
 

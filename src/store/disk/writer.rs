@@ -18,12 +18,12 @@ use crate::{
     store::{
         error::{StoreError, StoreErrorKind},
         key::Key,
-        record::{Entry, Record, Version, WriteOutcome},
+        record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
     },
     util::clock::UnixTime,
 };
 
-/// The maximum number of waiting writes. At 64 KiB each, they take at most 64 MiB.
+/// The maximum number of waiting calls that write. At 64 KiB each, they take 64 MiB.
 const WAITING: usize = 1024;
 /// The maximum number of writes in a commit.
 const BATCH: usize = 256;
@@ -32,8 +32,9 @@ const SWEPT_PER_COMMIT: usize = 32;
 
 /// A waiting write.
 pub(super) enum Job {
-    Write { key: Key, expected: Option<Version>, record: Record, sender: Sender<WriteOutcome> },
+    Write { key: Key, expected: Expected, record: Record, sender: Sender<WriteOutcome> },
     Take { key: Key, sender: Sender<Option<Entry>> },
+    Run { operations: Vec<Operation>, sender: Sender<Vec<OperationOutcome>> },
 }
 
 /// A write whose transaction is not committed yet.
@@ -42,6 +43,8 @@ enum Settled {
     Take(Option<Entry>, Sender<Option<Entry>>),
     /// The limit of entries or bytes is reached.
     Refused(Sender<WriteOutcome>),
+    /// The outcomes, or `None` if the limit was reached on the way.
+    Run(Option<Vec<OperationOutcome>>, Sender<Vec<OperationOutcome>>),
 }
 
 /// The queue of the writer.
@@ -140,6 +143,7 @@ impl Job {
         match self {
             Self::Write { sender, .. } => sender.send(Err(error.clone())),
             Self::Take { sender, .. } => sender.send(Err(error.clone())),
+            Self::Run { sender, .. } => sender.send(Err(error.clone())),
         }
     }
 }
@@ -151,9 +155,11 @@ impl Settled {
         match (failed.cloned(), self) {
             (None, Self::Write(outcome, sender)) => sender.send(Ok(outcome)),
             (None, Self::Take(found, sender)) => sender.send(Ok(found)),
+            (None, Self::Run(outcomes, sender)) => sender.send(outcomes.ok_or_else(|| StoreErrorKind::Full.into())),
             (None, Self::Refused(sender)) => sender.send(Err(StoreErrorKind::Full.into())),
             (Some(error), Self::Write(_, sender) | Self::Refused(sender)) => sender.send(Err(error)),
             (Some(error), Self::Take(_, sender)) => sender.send(Err(error)),
+            (Some(error), Self::Run(_, sender)) => sender.send(Err(error)),
         }
     }
 }
@@ -230,15 +236,43 @@ impl<'txn> Tables<'txn> {
                     return Err(error.into());
                 }
             },
+            Job::Run { operations, sender } => match self.execute(operations) {
+                Ok(outcomes) => settled.push(Settled::Run(outcomes, sender)),
+                Err(Failed(error)) => {
+                    sender.send(Err(error.clone()));
+                    return Err(error.into());
+                }
+            },
         }
         Ok(())
     }
 
+    /// Executes operations up to the first write that loses. Returns `None` if there is no room for one of them.
+    fn execute(&mut self, operations: Vec<Operation>) -> Result<Option<Vec<OperationOutcome>>, Failed> {
+        let mut outcomes = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let written = match operation {
+                Operation::Read(key) => {
+                    outcomes.push(OperationOutcome::Read(self.find(&key)?));
+                    continue;
+                }
+                Operation::Write(key, expected, record) => self.write(&key, expected, &record)?,
+            };
+            let Some(written) = written else { return Ok(None) };
+            let is_lost = matches!(written, WriteOutcome::Lost(_));
+            outcomes.push(OperationOutcome::Write(written));
+            if is_lost {
+                break;
+            }
+        }
+        Ok(Some(outcomes))
+    }
+
     /// Returns `None` if there is no room.
-    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Option<WriteOutcome>, Failed> {
+    fn write(&mut self, key: &Key, expected: Expected, record: &Record) -> Result<Option<WriteOutcome>, Failed> {
         self.now = self.now.max(record.written_at());
         let found = self.find(key)?;
-        if found.as_ref().map(|entry| entry.version) != expected {
+        if !expected.is_met_by(found.as_ref().map(|entry| entry.version)) {
             return Ok(Some(WriteOutcome::Lost(found)));
         }
         // without its expiry, the sweep below leaves it alone

@@ -10,10 +10,10 @@ use self::{
     epoch::Epochs,
 };
 use super::{
-    contract::Store,
+    contract::{Store, one_by_one},
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -49,6 +49,7 @@ pub struct Redis(Arc<Shared>);
 
 struct Shared {
     link: Link,
+    is_cluster: bool,
     prefix: String,
     epochs: Epochs,
 }
@@ -70,6 +71,32 @@ static TAKE: Script = Script::new(
 local found = redis.call('GET', KEYS[2])
 if found then redis.call('DEL', KEYS[2]) end
 return found",
+);
+
+/// Executes operations up to the first write that loses. Keys: the epoch and the entry of each. Arguments of each: the
+/// epoch, the expected version or nothing, whether the entry may be missing, the entry or nothing to read it, and its
+/// lifetime. Returns 0 if an epoch is
+/// another one, or else a list with the entry that was read, 1 for a write, or the entry that a write lost against.
+static RUN: Script = Script::new(
+    "local count, done = #KEYS / 2, {}
+for i = 1, count do
+if redis.call('GET', KEYS[2 * i - 1]) ~= ARGV[5 * i - 4] then return 0 end
+end
+for i = 1, count do
+local key, at = KEYS[2 * i], 5 * i - 4
+if ARGV[at + 3] == '' then
+done[i] = redis.call('GET', key)
+else
+local own = redis.call('GETRANGE', key, 0, 15)
+if own ~= ARGV[at + 1] and not (own == '' and ARGV[at + 2] == '1') then
+done[i] = redis.call('GET', key)
+return done
+end
+redis.call('SET', key, ARGV[at + 3], 'PX', ARGV[at + 4])
+done[i] = 1
+end
+end
+return done",
 );
 
 impl Redis {
@@ -95,7 +122,7 @@ impl Redis {
         let link = Link::connect(&config, config.deadline_or(DEADLINE)).await?;
         let prefix = config.prefix().to_owned();
         let epochs = Epochs::begin(&link, &prefix).await?;
-        Ok(Self(Arc::new(Shared { link, prefix, epochs })))
+        Ok(Self(Arc::new(Shared { link, is_cluster: config.is_cluster(), prefix, epochs })))
     }
 }
 
@@ -134,8 +161,7 @@ impl Shared {
         let expected = expected.map(|version| version.as_u128().to_le_bytes());
         let expected = expected.as_ref().map_or(&[][..], |version| version);
         let value = encode(version, record.expires_at(), record.value());
-        // the server's time has a resolution of a millisecond; readers check the exact time
-        let lives = record.time_to_live().as_nanos().div_ceil(1_000_000).max(1).to_string();
+        let lives = milliseconds(record);
         match self.run(&WRITE, key, &[expected, &value, lives.as_bytes()]).await? {
             Reply::Number(1) => Ok(WriteOutcome::Done(version)),
             found => match read_entry(found)? {
@@ -148,6 +174,37 @@ impl Shared {
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         read_entry(self.run(&TAKE, key, &[]).await?)
+    }
+
+    /// Executes operations on one server with one script call.
+    async fn run_all(&self, operations: &[Operation]) -> Result<Vec<OperationOutcome>, StoreError> {
+        let calls: Vec<ScriptedCall> = operations.iter().map(|operation| ScriptedCall::of(self, operation)).collect();
+        for _ in 0..TRIES {
+            let mut epochs = Vec::with_capacity(calls.len());
+            for call in &calls {
+                epochs.push(self.epochs.known(&self.link, call.part).await?);
+            }
+            let keys: Vec<&[u8]> = calls.iter().flat_map(|call| [self.epochs.key(call.part), &call.key]).collect();
+            let arguments = calls.iter().zip(&epochs);
+            let arguments: Vec<&[u8]> = arguments
+                .flat_map(|(call, epoch)| {
+                    let may_be_missing = if call.may_be_missing { &b"1"[..] } else { b"" };
+                    [&epoch[..], &call.expected, may_be_missing, &call.entry, call.lives.as_bytes()]
+                })
+                .collect();
+            match self.link.run(&RUN, &keys, &arguments).await {
+                Ok(Reply::Number(0)) => calls.iter().for_each(|call| self.epochs.forget(call.part)),
+                Ok(Reply::List(replies)) => {
+                    return calls.iter().zip(replies).map(|(call, reply)| call.outcome(reply)).collect();
+                }
+                Ok(_) => return Err(crate::redis::unexpected().into()),
+                Err(failure) => {
+                    calls.iter().for_each(|call| self.epochs.forget(call.part));
+                    return Err(failure.into());
+                }
+            }
+        }
+        Err(StoreError::new(StoreErrorKind::Unavailable, "the server is losing its entries"))
     }
 
     /// Runs a script in the current epoch.
@@ -171,6 +228,55 @@ impl Shared {
         self.epochs.forget(part);
         failure.into()
     }
+}
+
+/// An operation as keys and arguments of the script.
+struct ScriptedCall {
+    part: usize,
+    key: Vec<u8>,
+    /// The version that is written, or `None` to read.
+    version: Option<Version>,
+    expected: Vec<u8>,
+    may_be_missing: bool,
+    entry: Vec<u8>,
+    lives: String,
+}
+
+impl ScriptedCall {
+    fn of(shared: &Shared, operation: &Operation) -> Self {
+        match operation {
+            Operation::Read(key) => {
+                let (part, key) = shared.place(key);
+                let (expected, entry, lives) = (Vec::new(), Vec::new(), String::new());
+                Self { part, key, version: None, expected, may_be_missing: false, entry, lives }
+            }
+            Operation::Write(key, expected, record) => {
+                let (part, key) = shared.place(key);
+                let version = entry::new_version();
+                let may_be_missing = matches!(expected, Expected::Expired(_));
+                let expected = match expected {
+                    Expected::Absent => Vec::new(),
+                    Expected::Version(own) | Expected::Expired(own) => own.as_u128().to_le_bytes().to_vec(),
+                };
+                let entry = encode(version, record.expires_at(), record.value());
+                let lives = milliseconds(record);
+                Self { part, key, version: Some(version), expected, may_be_missing, entry, lives }
+            }
+        }
+    }
+
+    fn outcome(&self, reply: Reply) -> Result<OperationOutcome, StoreError> {
+        Ok(match (self.version, reply) {
+            (None, reply) => OperationOutcome::Read(read_entry(reply)?),
+            (Some(version), Reply::Number(1)) => OperationOutcome::Write(WriteOutcome::Done(version)),
+            (Some(_), reply) => OperationOutcome::Write(WriteOutcome::Lost(read_entry(reply)?)),
+        })
+    }
+}
+
+/// Returns the lifetime of a record. The server's time has a resolution of a millisecond; readers check the exact time.
+fn milliseconds(record: &Record) -> String {
+    record.time_to_live().as_nanos().div_ceil(1_000_000).max(1).to_string()
 }
 
 fn read_entry(reply: Reply) -> Result<Option<Entry>, StoreError> {
@@ -197,6 +303,14 @@ impl Store for Redis {
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         self.0.take(key).await
+    }
+
+    /// One script call on a server. On a cluster, where the keys can be on several servers, one call after the other.
+    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        if self.0.is_cluster {
+            return one_by_one(self, operations).await;
+        }
+        self.0.run_all(&operations).await
     }
 
     fn complete_since(&self) -> UnixTime {

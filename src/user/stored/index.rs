@@ -11,14 +11,13 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::row::{Name, Row};
 use crate::{
     session::UserId,
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        table::{Stored, Table},
+        compact::{Reader, Writer},
+        table::{Stored, Table, Value},
     },
     tenant::Tenant,
     util::clock::{Clock, UnixTime},
@@ -55,8 +54,27 @@ pub(super) enum Unique {
 }
 
 /// The owner of a name is a user, and the owner of an id is a tenant.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone)]
 pub(super) struct Owner(pub(super) String);
+
+/// The first byte of a row. A number is never used again with another meaning. Rows of an earlier version are JSON.
+const OWNER: u8 = 1;
+
+impl Value for Owner {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let mut writer = Writer::new(OWNER, 3 + self.0.len());
+        writer.text(&self.0)?;
+        Ok(writer.into_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let owner = match bytes.first() {
+            Some(b'"') => serde_json::from_slice(bytes).ok(),
+            _ => Reader::whole(OWNER, bytes, |reader| reader.text().map(str::to_owned)),
+        };
+        owner.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the owner of a name"))
+    }
+}
 
 /// An index row that an account has claimed.
 pub(super) struct Claimed {

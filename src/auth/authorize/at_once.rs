@@ -1,0 +1,90 @@
+//! The usual end of a login: it is spent, its session begins, and its code is issued, in one call of the store.
+
+use crate::{
+    auth::{
+        authorize::{
+            completed::CompletedLogin,
+            session::{self, BegunSession, TargetSession},
+        },
+        context::RequestContext,
+        state::codes::AuthorizationCode,
+    },
+    session::Authentication,
+    store::{OperationOutcome, StoreError, StoreErrorKind},
+    util::secret::Digest,
+};
+
+/// How often the session is listed again because others change the list.
+const ROUNDS: usize = 4;
+
+/// How a login was spent.
+pub(crate) enum AtOnce {
+    /// The session has begun, and the code is issued if there is one.
+    Begun(BegunSession),
+    /// The login was spent before, a sign-out came first, or the user was ended.
+    Refused,
+    /// The session has to be renewed, joined or listed in another way.
+    NotPossible { is_spent: bool },
+}
+
+/// Spends a login for a new session. The writes have this order: the login is spent first, so that a failure after it
+/// costs a login and never yields two codes; the session is listed before it begins; and the generation is read last.
+pub(crate) async fn begin(
+    cx: &RequestContext<'_>,
+    completed: &mut CompletedLogin<'_>,
+    target: &TargetSession,
+    who: &Authentication,
+    code: Option<(&Digest, &AuthorizationCode)>,
+) -> Result<AtOnce, StoreError> {
+    let (core, sid) = (cx.core, target.sid);
+    if completed.login().carried > 0 || target.current.is_some() || !completed.is_alone() {
+        return Ok(AtOnce::NotPossible { is_spent: false });
+    }
+    let mut opening = core.sessions.opening(sid, session::described(cx, completed.login(), who.clone()));
+    let mut is_spent = false;
+    for _ in 0..ROUNDS {
+        let Some(opens) = core.sessions.opening_writes(&opening)? else { break };
+        let mut operations = Vec::with_capacity(5);
+        let spend = if is_spent { None } else { Some(completed.prepare_spend(cx, &sid)?) };
+        if let Some(spend) = &spend {
+            match (&spend.answer, &spend.write) {
+                (Ok(_), Some(write)) => operations.push(write.clone()),
+                _ => return Ok(AtOnce::Refused),
+            }
+        }
+        operations.extend(opens);
+        if let Some((code, row)) = code {
+            operations.push(core.codes.issuing(code, row)?);
+        }
+        operations.push(core.accounts.reading_generation(&who.tenant, Some(&who.user))?);
+        let mut outcomes = core.store.run(operations).await?.into_iter();
+        if let Some(spend) = spend {
+            match outcomes.next().and_then(|written| written.version()) {
+                Some(version) => completed.spent(spend, version),
+                None => break,
+            }
+            is_spent = true;
+        }
+        let listed = outcomes.next();
+        if listed.as_ref().and_then(OperationOutcome::version).is_none() {
+            core.sessions.relist(&mut opening, listed)?;
+            continue;
+        }
+        if outcomes.next().and_then(|written| written.version()).is_none() {
+            // a sign-out has ended it before it began
+            return Ok(AtOnce::Refused);
+        }
+        if code.is_some() && outcomes.next().and_then(|written| written.version()).is_none() {
+            // the code is new, so this cannot happen
+            return Err(StoreErrorKind::Busy.into());
+        }
+        let generation = core.accounts.generation(outcomes.next())?;
+        let Some((cookie, session)) = core.sessions.opened(opening, generation).await? else {
+            return Ok(AtOnce::Refused);
+        };
+        let mut cookies = vec![cookie];
+        cookies.extend(core.sessions.end_replaced(&cx.parts.headers, &session).await?);
+        return Ok(AtOnce::Begun(BegunSession { sid, cookies }));
+    }
+    Ok(AtOnce::NotPossible { is_spent })
+}
