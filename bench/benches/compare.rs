@@ -63,7 +63,7 @@ fn run_section(name: &str) -> ExitCode {
         process::exit(101);
     }));
     let Some((_, section)) = ALL.iter().find(|(own, _)| *own == name) else { return ExitCode::FAILURE };
-    section(&Programs { one: Path::new(env!("CARGO_BIN_EXE_one")) });
+    section(&Programs { one: Path::new(env!("CARGO_BIN_EXE_one")), server: Path::new(env!("CARGO_BIN_EXE_server")) });
     ExitCode::SUCCESS
 }
 

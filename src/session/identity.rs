@@ -4,10 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    tenant::Tenant,
-    util::{clock::UnixTime, inline::InlineBytes},
-};
+use crate::{store::inline::InlineBytes, tenant::Tenant, util::clock::UnixTime};
 
 /// The id of a user, as the application knows it.
 ///

@@ -139,10 +139,10 @@ pub(crate) use self::session::SessionExtension;
 #[allow(unused_imports, reason = "some of these are only used with the feature `tokens`")]
 pub(crate) use self::{
     cached_claims::{ClaimsResult, ClaimsSource},
+    found::{EndedSessions, SessionEndCheck},
     generations::{GenerationCheck, Generations},
     identity::{Authentication, Proof},
     lifecycle::Renewal,
-    rows::{EndedSessions, SessionEndCheck},
 };
 pub use self::{
     identity::{IdentityError, UserId},

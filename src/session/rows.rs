@@ -1,23 +1,15 @@
 //! The stored rows: one per session, under its `sid`, and one per user, which lists
 //! the user's sessions.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Authentication, Proof, UserId};
 use crate::{
-    gate::MaybeReady,
-    store::{
-        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
-        table::{Stored, Table, Value},
-    },
+    store::{StoreError, StoreErrorKind, table::Value},
     tenant::Tenant,
-    util::{
-        clock::{Clock, UnixTime},
-        handle::Handle,
-        secret::Digest,
-    },
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// The table of the sessions.
@@ -183,10 +175,10 @@ enum Detail<'a> {
 }
 
 // The first byte of a row is its kind. Numbers are never reused with another meaning; 1 was used before.
-const ENDED: u8 = 2;
-const LIVE: u8 = 3;
+pub(super) const ENDED: u8 = 2;
+pub(super) const LIVE: u8 = 3;
 /// Like `LIVE`, with the device at the end.
-const LIVE_ON_DEVICE: u8 = 4;
+pub(super) const LIVE_ON_DEVICE: u8 = 4;
 
 /// Compact instead of JSON, because every request reads one. Numbers are little-endian. A
 /// text follows its length in one byte, and an empty text means that there is no value.
@@ -375,69 +367,6 @@ impl<'a> RowReader<'a> {
     }
 }
 
-/// Which sessions were ended. Sessions that expired without being ended are not among them.
-#[derive(Clone, Debug)]
-pub(crate) struct EndedSessions(Table<EndMark>);
-
-/// A row of a session of which only the kind is read.
-struct EndMark {
-    has_ended: bool,
-}
-
-impl Value for EndMark {
-    /// Never called: this view of the table only reads.
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
-        Err(corrupt())
-    }
-
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        match bytes.first() {
-            Some(&ENDED) => Ok(Self { has_ended: true }),
-            Some(&LIVE | &LIVE_ON_DEVICE) => Ok(Self { has_ended: false }),
-            _ => Err(corrupt()),
-        }
-    }
-}
-
-#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
-impl EndedSessions {
-    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
-        Self(Table::new(store, SESSIONS, clock))
-    }
-
-    /// Returns whether the session was ended; at once if the store answers at once.
-    pub(crate) fn contains(&self, sid: &Handle) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        match self.check(sid) {
-            Ok(check) => check.has_ended(),
-            Err(error) => MaybeReady::Ready(Err(error)),
-        }
-    }
-
-    /// Prepares a check of one session that can be repeated without allocating.
-    pub(crate) fn check(&self, sid: &Handle) -> Result<SessionEndCheck, StoreError> {
-        Ok(SessionEndCheck { key: self.0.key(None, sid.as_bytes())?, rows: self.0.clone() })
-    }
-}
-
-/// A repeatable check whether one session was ended.
-#[derive(Debug)]
-pub(crate) struct SessionEndCheck {
-    rows: Table<EndMark>,
-    key: Key,
-}
-
-#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
-impl SessionEndCheck {
-    /// Returns whether the session was ended; at once if the store answers at once.
-    pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        let has_ended = |row: Option<Stored<EndMark>>| row.is_some_and(|row| row.value.has_ended);
-        match self.rows.get_at(&self.key) {
-            MaybeReady::Ready(row) => MaybeReady::Ready(row.map(has_ended)),
-            MaybeReady::Pending(row) => MaybeReady::Pending(Box::pin(async move { row.await.map(has_ended) })),
-        }
-    }
-}
-
 /// The sessions of a user, oldest sign-in first.
 ///
 /// Every live session is listed: a session is listed before it begins and removed after it
@@ -520,12 +449,14 @@ impl SessionList {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::{collection::vec, option, prelude::*};
 
     use super::*;
     use crate::{
-        session::found::{FoundRow, FoundSession},
-        store::{Memory, WriteOutcome},
+        session::found::{EndMark, EndedSessions, FoundRow, FoundSession},
+        store::{AnyStore, Memory, WriteOutcome, table::Table},
         testing::{ManualClock, block_on},
     };
 

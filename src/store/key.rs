@@ -1,7 +1,10 @@
 use std::fmt;
 
-use super::error::{StoreError, StoreErrorKind};
-use crate::{tenant::Tenant, util::inline::InlineBytes};
+use super::{
+    error::{StoreError, StoreErrorKind},
+    inline::InlineBytes,
+};
+use crate::tenant::Tenant;
 
 /// The key of a value: a table, a tenant and an id.
 ///

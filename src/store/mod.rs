@@ -64,10 +64,13 @@
 //! ```
 
 mod any;
+#[cfg(feature = "tokens")]
+pub(crate) mod compact;
 mod contract;
 #[cfg(feature = "store-disk")]
 mod disk;
 mod error;
+pub(crate) mod inline;
 mod key;
 mod memory;
 #[cfg(test)]

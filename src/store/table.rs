@@ -97,7 +97,7 @@ impl<T: Value> Table<T> {
 
     /// Like [`get`](Self::get), with a prepared key.
     pub(crate) fn get_at(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
-        if let Some(seen) = self.store.view(key, |found| read_at(self.now(), found)) {
+        if let Some(seen) = self.view_at(key, self.now(), |found| found) {
             return MaybeReady::Ready(seen);
         }
         match self.store.get(key) {

@@ -7,8 +7,6 @@ pub(crate) mod trace;
 pub(crate) mod lock;
 pub(crate) mod encoding;
 #[cfg(feature = "session")]
-pub(crate) mod inline;
-#[cfg(feature = "session")]
 pub(crate) mod text;
 pub(crate) mod scan;
 #[cfg(feature = "tokens")]

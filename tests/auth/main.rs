@@ -35,6 +35,7 @@ mod flow;
 #[cfg(feature = "sso")]
 mod forgotten_users;
 mod id_token;
+mod id_token_on_refresh;
 mod introspect;
 mod issued_tokens;
 mod jwks;
@@ -126,6 +127,7 @@ mod token_races;
 mod token_requests;
 mod token_restart;
 mod token_sequences;
+mod token_store_calls;
 mod unknown_users;
 mod userinfo;
 mod weak_credentials;

@@ -2,12 +2,11 @@
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
 //! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
-//! `one steps <calls> <logins>`, `one passwords <at once>`, `one tokens <users>`, `one refreshes <algorithm> <scope> <refreshes>`
+//! `one steps <calls> <logins>`, `one passwords <at once>`, `one refreshes <algorithm> <scope> <refreshes>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
-    issuers,
     sections::{bearer, logins, memory, passwords, server, sessions, steps},
     service::Workload,
     subject::{BudgetState, LimiterKind, subject},
@@ -55,10 +54,6 @@ fn run(arguments: &[&str]) -> Option<()> {
         }
         ["passwords", at_once] => {
             passwords::burst(at_once.parse().ok()?);
-            Some(())
-        }
-        ["tokens", users] => {
-            issuers::serve(users.parse().ok()?);
             Some(())
         }
         ["refreshes", algorithm, scope, count] => bearer::refreshes(algorithm, scope, count.parse().ok()?),

@@ -35,6 +35,8 @@ use crate::{
 /// The programs of this package that sections start.
 pub struct Programs<'a> {
     pub one: &'a Path,
+    /// The bundled server.
+    pub server: &'a Path,
 }
 
 /// All sections by their names, which are also those of their markers in `BENCHMARKS.md`.
@@ -54,7 +56,7 @@ pub const ALL: [(&str, fn(&Programs<'_>)); 17] = [
     ("steps", |programs| steps::run(programs.one)),
     ("timing", |_| timing::run()),
     ("bearer", |_| bearer::run()),
-    ("tokens", |programs| tokens::run(programs.one)),
+    ("tokens", |programs| tokens::run(programs.server)),
     ("redis", |_| redis::run()),
 ];
 
