@@ -41,7 +41,9 @@ pub fn run(one: &Path) {
         for (name, value) in [("mean", mean), ("worst", worst)] {
             figure(format!("memory/{}/{name}", kind.tag()), value.unwrap_or(f64::NAN));
         }
-        table.row([kind.name(), &shown(mean), &shown(worst), &shown(resident), &shown(fixed)]);
+        // each process creates our limiter, also for the others
+        let fixed = if kind == LimiterKind::Tollgate { shown(fixed) } else { "–".to_owned() };
+        table.row([kind.name(), &shown(mean), &shown(worst), &shown(resident), &fixed]);
     }
     table.print();
     println!(
