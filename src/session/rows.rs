@@ -25,6 +25,7 @@ pub(super) const MOST_SESSIONS: usize = 100;
 
 /// The row of a session. `Ended` is final: nothing ever overwrites it.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "few rows are held at once, and a box would be allocated for each")]
 pub(super) enum SessionRow {
     Live(LiveSession),
     Ended(Tenant),

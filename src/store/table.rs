@@ -124,10 +124,10 @@ impl<T: Value> Table<T> {
             return MaybeReady::Ready(seen);
         }
         match self.store.get(key) {
-            MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found))),
+            MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found.as_ref()))),
             MaybeReady::Pending(future) => {
                 let table = self.clone();
-                MaybeReady::Pending(Box::pin(async move { table.read(future.await?) }))
+                MaybeReady::Pending(Box::pin(async move { table.read(future.await?.as_ref()) }))
             }
         }
     }
@@ -190,7 +190,7 @@ impl<T: Value> Table<T> {
         let key = self.key(tenant, id)?;
         let entry = self.store.get(&key).wait().await?;
         let occupant = entry.as_ref().map(|entry| entry.version);
-        let found = self.read(entry)?;
+        let found = self.read(entry.as_ref())?;
         Ok(self.change(&key, (occupant, found), change).await?.0)
     }
 
@@ -238,7 +238,7 @@ impl<T: Value> Table<T> {
                 WriteOutcome::Done(version) => return Ok((answer, Some(version))),
                 WriteOutcome::Lost(instead) => {
                     occupant = instead.as_ref().map(|entry| entry.version);
-                    found = self.read(instead)?;
+                    found = self.read(instead.as_ref())?;
                 }
             }
         }
@@ -250,7 +250,7 @@ impl<T: Value> Table<T> {
     pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let found = self.store.take(&key).await?;
-        self.read(found)
+        self.read(found.as_ref())
     }
 
     /// Removes an entry without parsing it.
@@ -285,7 +285,7 @@ impl<T: Value> Table<T> {
         match outcome {
             Some(OperationOutcome::Read(entry) | OperationOutcome::Write(WriteOutcome::Lost(entry))) => {
                 let version = entry.as_ref().map(|entry| entry.version);
-                let live = self.read(entry)?;
+                let live = self.read(entry.as_ref())?;
                 let expected = match version {
                     Some(version) if live.is_none() => Expected::Expired(version),
                     version => version.into(),
@@ -311,7 +311,7 @@ impl<T: Value> Table<T> {
             if let Some(found) = &occupant
                 && self.lives(found.expires_at)
             {
-                return Ok(WriteOutcome::Lost(self.read(occupant)?));
+                return Ok(WriteOutcome::Lost(self.read(occupant.as_ref())?));
             }
         }
         Err(StoreErrorKind::Busy.into())
@@ -329,7 +329,7 @@ impl<T: Value> Table<T> {
         }
         match self.store.swap(key, expected, record).await? {
             WriteOutcome::Done(version) => Ok(WriteOutcome::Done(version)),
-            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.read(found)?)),
+            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.read(found.as_ref())?)),
         }
     }
 
@@ -345,8 +345,8 @@ impl<T: Value> Table<T> {
         Record::new(Bytes::from(value.write()?), self.now(), expires_at)
     }
 
-    fn read(&self, found: Option<Entry>) -> Result<Option<Stored<T>>, StoreError> {
-        read_at(self.now(), found.as_ref().map(Entry::view))
+    fn read(&self, found: Option<&Entry>) -> Result<Option<Stored<T>>, StoreError> {
+        read_at(self.now(), found.map(Entry::view))
     }
 }
 

@@ -109,7 +109,7 @@ impl Candidate for Shards {
 }
 
 /// The locks of the map guard the row.
-struct Dash(dashmap::DashMap<[u8; 16], (u64, [u64; 8]), RandomState>);
+struct Dash(dashmap::DashMap<[u8; 16], Units, RandomState>);
 
 impl Candidate for Dash {
     fn insert(&self, key: [u8; 16]) {
@@ -127,6 +127,8 @@ impl Candidate for Dash {
     }
 }
 
+type Units = (u64, [u64; 8]);
+
 /// As in the limiter: small tables of rows, each behind a mutex.
 struct Tables {
     shards: Vec<LockedTable>,
@@ -135,14 +137,14 @@ struct Tables {
 
 #[derive(Default)]
 #[repr(align(64))]
-struct LockedTable(Mutex<HashTable<([u8; 16], (u64, [u64; 8]))>>);
+struct LockedTable(Mutex<HashTable<([u8; 16], Units)>>);
 
 impl Tables {
     fn new() -> Self {
         Self { shards: (0..1024).map(|_| LockedTable::default()).collect(), hasher: RandomState::default() }
     }
 
-    fn row<T>(&self, key: &[u8; 16], use_row: impl FnOnce(&mut (u64, [u64; 8])) -> T) -> Option<T> {
+    fn row<T>(&self, key: &[u8; 16], use_row: impl FnOnce(&mut Units) -> T) -> Option<T> {
         let hash = self.hasher.hash_one(key);
         let mut rows = self.shards[(hash >> 32) as usize % 1024].0.lock().expect("no thread panics");
         rows.find_mut(hash, |(known, _)| known == key).map(|(_, row)| use_row(row))
@@ -157,7 +159,7 @@ impl Candidate for Tables {
     }
 
     fn spend(&self, key: &[u8; 16]) -> u64 {
-        let spend = |row: &mut (u64, [u64; 8])| {
+        let spend = |row: &mut Units| {
             row.1[0] += 1;
             row.1[0]
         };

@@ -39,8 +39,11 @@ pub struct Programs<'a> {
     pub server: &'a Path,
 }
 
+/// The name of a section, and what runs it.
+type Section = (&'static str, fn(&Programs<'_>));
+
 /// All sections by their names, which are also those of their markers in `BENCHMARKS.md`.
-pub const ALL: [(&str, fn(&Programs<'_>)); 17] = [
+pub const ALL: [Section; 17] = [
     ("layer", |_| layer::run()),
     ("threads", |_| threads::run()),
     ("server", |programs| server::run(programs.one)),

@@ -29,6 +29,9 @@ const FAR: UnixTime = UnixTime::from_secs(3_000_000_000);
 const VALUE: [u8; 200] = [b'v'; 200];
 
 /// Prints the tables.
+/// A name, the number of threads, and what each of them does.
+type Measure = (&'static str, u64, fn(&AnyStore, u64, u64));
+
 pub fn run() {
     let directory = env::temp_dir().join(format!("tollgate-bench-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
@@ -56,7 +59,7 @@ pub fn run() {
     row(&mut table, "Disk, get", reads, reads);
     let memory = AnyStore::from(Memory::new().entries(8_000_000).unwrap().bytes(8 << 30).unwrap());
     fill(&memory, 10_000);
-    let measures: [(&str, u64, fn(&AnyStore, u64, u64)); 5] = [
+    let measures: [Measure; 5] = [
         ("Memory, get, 1 thread", 1, get_one),
         ("Memory, get, 2 threads", 2, get_one),
         ("Memory, swap, 1 thread", 1, swap_one),

@@ -87,14 +87,14 @@ impl Board {
     #[inline]
     pub(super) fn find(
         &self,
-        tenant: TenantHash<impl Fn() -> u64>,
+        tenant: &TenantHash<impl Fn() -> u64>,
         terms: Terms,
         time: (Moment, UnixTime),
     ) -> Option<Standing> {
         if !self.in_use.has(tenant.first) || !self.slot(tenant.first, 0)?.is_of(tenant.first) {
             return None;
         }
-        self.group(tenant.first).find_map(|slot| slot.refusal(&tenant, terms, time))
+        self.group(tenant.first).find_map(|slot| slot.refusal(tenant, terms, time))
     }
 
     /// Returns whether a refusal of this tenant can be posted: no other tenant has its slot.
@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn find(board: &Board, (first, second): (u64, u64), terms: Terms, now: u64) -> Option<Standing> {
-        board.find(TenantHash { first, second: || second }, terms, at(now))
+        board.find(&TenantHash { first, second: || second }, terms, at(now))
     }
 
     #[test]

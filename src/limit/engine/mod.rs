@@ -369,7 +369,7 @@ impl Engine {
     #[inline]
     fn known_refusal(&self, key: Lookup<'_>, terms: BoardTerms, context: Context<'_>) -> Option<Standing> {
         let tenant = TenantHash { first: key.hash, second: || self.second_hasher.hash_one(key.name) };
-        self.board.find(tenant, terms, (context.now, context.unix_now))
+        self.board.find(&tenant, terms, (context.now, context.unix_now))
     }
 
     /// Takes the room for one more unnamed tenant, if there is any.
