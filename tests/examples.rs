@@ -10,6 +10,9 @@ mod budgets;
 mod leases;
 #[path = "examples/live_plans.rs"]
 mod live_plans;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[path = "examples/password_memory.rs"]
+mod password_memory;
 #[path = "examples/sso_demo.rs"]
 mod sso_demo;
 #[path = "examples/two_servers.rs"]

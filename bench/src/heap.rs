@@ -35,6 +35,16 @@ pub fn count<T>(work: impl FnOnce() -> T) -> (T, Counts) {
     (result, counts)
 }
 
+/// Counts from now on.
+pub fn watch() {
+    ON.store(true, Relaxed);
+}
+
+/// Returns the bytes of this thread that are still allocated, of those allocated since [`watch`].
+pub fn live() -> i64 {
+    LIVE.get()
+}
+
 fn counts() -> Counts {
     Counts { allocations: ALLOCATIONS.get(), live: LIVE.get() }
 }
@@ -50,8 +60,11 @@ fn rounded(bytes: usize) -> i64 {
     taken as i64
 }
 
-fn note(allocations: u64, live: i64) {
+/// Counts, if counting is on. Otherwise costs one load, so that subjects that allocate often are not at a disadvantage.
+#[inline]
+fn note(counts: impl FnOnce() -> (u64, i64)) {
     if ON.load(Relaxed) {
+        let (allocations, live) = counts();
         ALLOCATIONS.set(ALLOCATIONS.get() + allocations);
         LIVE.set(LIVE.get() + live);
     }
@@ -60,22 +73,22 @@ fn note(allocations: u64, live: i64) {
 // SAFETY: each call goes to the system's allocator as it is; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(1, rounded(layout.size()));
+        note(|| (1, rounded(layout.size())));
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(1, rounded(layout.size()));
+        note(|| (1, rounded(layout.size())));
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(1, rounded(size) - rounded(layout.size()));
+        note(|| (1, rounded(size) - rounded(layout.size())));
         unsafe { System.realloc(place, layout, size) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        note(0, -rounded(layout.size()));
+        note(|| (0, -rounded(layout.size())));
         unsafe { System.dealloc(place, layout) }
     }
 }

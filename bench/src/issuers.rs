@@ -1,30 +1,37 @@
 //! Token issuers: login services in their own processes, and how a browser gets a code from each.
 
 use std::{
-    io,
+    collections::HashMap,
+    env, fs, io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{self, Command},
 };
 
-use tollgate::{Algorithm, Passwords, store::Memory};
+use tollgate::{Password, Passwords};
 
 use crate::{
-    login::{self, Ask, Browser, CALLBACK, PASSWORD, Setup, identifier, username},
+    login::{Ask, Browser, CALLBACK, PASSWORD, identifier, runtime, username},
     remote::RemoteBrowser,
     wire::Server,
 };
 
-/// Each user has one session.
-const USERS: u64 = 4_000;
+/// Each user logs in once, and gets further codes by single sign-on. A session may have 20 families of a client.
+pub const USERS: u64 = 1_000;
+/// The client that gets no id_token on refresh.
+pub const LEAN: &str = "lean";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issuer {
+    /// The bundled server.
     Ours,
     /// oidc-provider with signed access tokens, like ours.
     PeerSigned,
     /// oidc-provider with opaque access tokens, its default.
     PeerOpaque,
 }
+
+/// The browsers of the users that are logged in.
+pub type LoggedIn = HashMap<u64, Browser>;
 
 impl Issuer {
     pub fn name(self) -> &'static str {
@@ -35,33 +42,43 @@ impl Issuer {
         }
     }
 
-    /// Starts the issuer on the first core.
-    pub fn start(self, one: &Path) -> io::Result<Server> {
-        let format = match self {
-            Self::Ours => return Server::start(one, &["tokens", &USERS.to_string()]),
-            Self::PeerSigned => "jwt",
-            Self::PeerOpaque => "opaque",
-        };
-        let server = peer().join("server.mjs");
-        Server::start(Path::new("taskset"), &["-c", "0", "node", &server.display().to_string(), format])
+    /// Starts the issuer on the first core. `server` is the bundled server.
+    pub fn start(self, server: &Path) -> io::Result<Server> {
+        let peer = peer().join("server.mjs").display().to_string();
+        match self {
+            Self::Ours => bundled(&server.display().to_string()),
+            Self::PeerSigned => on_first_core(&["node", &peer, "jwt"]),
+            Self::PeerOpaque => on_first_core(&["node", &peer, "opaque"]),
+        }
     }
 
-    /// Gets a code for this user, and returns the request that exchanges it.
-    pub fn code(self, remote: &mut RemoteBrowser, user: u64) -> io::Result<Ask> {
-        let code = match self {
-            Self::Ours => log_in(remote, user % USERS),
-            // a user who has logged in once gets further codes without a login
-            Self::PeerSigned | Self::PeerOpaque => {
-                let target = format!("/auth?{}&login_hint={}", remote.browser.query(), username(user));
-                follow(remote, target)
-            }
-        };
-        Ok(remote.browser.by_code(&code?))
+    /// Gets a code for this user at this client, and returns the request that exchanges it.
+    pub fn code(
+        self,
+        remote: &mut RemoteBrowser,
+        known: &mut LoggedIn,
+        (user, client): (u64, &'static str),
+    ) -> io::Result<Ask> {
+        if self != Self::Ours {
+            // the browser of a connection stays logged in as its first user
+            let target = format!("/auth?{}&login_hint={}", remote.browser.query(), username(user));
+            let code = follow(remote, target)?;
+            return Ok(remote.browser.by_code(&code));
+        }
+        let user = user % USERS;
+        if !known.contains_key(&user) {
+            log_in(remote, user)?;
+        }
+        remote.browser = known.get(&user).unwrap_or(&remote.browser).again(client);
+        let authorize = remote.browser.authorize().target;
+        let code = follow(remote, authorize)?;
+        known.insert(user, remote.browser.clone());
+        Ok(remote.browser.by_code(&code))
     }
 }
 
-/// Logs in by password, with a hash that is fast to check.
-fn log_in(remote: &mut RemoteBrowser, user: u64) -> io::Result<String> {
+/// Logs in by password.
+fn log_in(remote: &mut RemoteBrowser, user: u64) -> io::Result<()> {
     remote.browser = Browser::default();
     let started = remote.ask(&remote.browser.start(&identifier(user)))?;
     remote.browser.began(&started.body);
@@ -71,7 +88,7 @@ fn log_in(remote: &mut RemoteBrowser, user: u64) -> io::Result<String> {
     }
     remote.ask(&remote.browser.complete())?;
     let authorize = remote.browser.authorize().target;
-    follow(remote, authorize)
+    follow(remote, authorize).map(|_| ())
 }
 
 /// Follows redirects up to the one with the code.
@@ -98,17 +115,50 @@ fn peer() -> PathBuf {
 /// Returns the version of the peer and of its runtime, or what is missing.
 pub fn peer_version() -> Result<String, &'static str> {
     let node = Command::new("node").arg("--version").output().map_err(|_| "node is not installed")?;
-    let manifest = std::fs::read_to_string(peer().join("node_modules/oidc-provider/package.json"));
+    let manifest = fs::read_to_string(peer().join("node_modules/oidc-provider/package.json"));
     let manifest = manifest.map_err(|_| "oidc-provider is not installed: run `npm ci` in bench/peer")?;
     let (_, version) = manifest.split_once(r#""version": ""#).ok_or("oidc-provider has no version")?;
     let version = version.split('"').next().unwrap_or_default();
     Ok(format!("oidc-provider {version} on node {}", String::from_utf8_lossy(&node.stdout).trim()))
 }
 
-/// Runs in the child: serves our issuer on a free loopback port, and prints its address.
-pub fn serve(users: u64) {
-    login::serve(async move {
-        let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::insecure_fast() };
-        setup.with_tokens(Algorithm::Es256).await
-    });
+fn on_first_core(program: &[&str]) -> io::Result<Server> {
+    Server::start(Path::new("taskset"), &[&["-c", "0"], program].concat())
+}
+
+/// Starts the bundled server with a file of clients and users, and without limits that the benchmark would reach.
+fn bundled(server: &str) -> io::Result<Server> {
+    let file = env::temp_dir().join(format!("tollgate-bench-{}.toml", process::id()));
+    fs::write(&file, configuration())?;
+    let config = file.display().to_string();
+    let started = on_first_core(&[server, "--config", &config, "--listen", "localhost:0"]);
+    fs::remove_file(&file)?;
+    let mut started = started?;
+    // the first line that it prints is `Listening on http://localhost:8080. Ctrl-C ends it.`
+    let address = started.address.strip_prefix("Listening on http://").and_then(|line| line.split_once(". "));
+    let (address, _) = address.ok_or_else(|| io::Error::other("the server does not start"))?;
+    started.address = address.to_owned();
+    Ok(started)
+}
+
+fn configuration() -> String {
+    let hash = runtime().block_on(Passwords::new().hash(Password::new(PASSWORD.to_owned())));
+    let hash = hash.expect("the password can be hashed");
+    let client = |id: &str, more: &str| {
+        format!(
+            "[[clients]]\nid = {id:?}\ntenant = \"acme\"\nredirect_uris = [{CALLBACK:?}]\nscopes = [\"openid\"]\n\
+             single_sign_on = true\n{more}\n"
+        )
+    };
+    let user = |user: u64| {
+        format!(
+            "[[users]]\ntenant = \"acme\"\nid = \"{user:08}\"\nidentifiers = [{:?}, {:?}]\npassword_hash = {:?}\n",
+            identifier(user),
+            username(user),
+            hash.as_str()
+        )
+    };
+    let users: String = (0..USERS).map(user).collect();
+    let (web, lean) = (client("web", ""), client(LEAN, "id_token_on_refresh = false"));
+    format!("per_address = 100000000\n[[tenants]]\nname = \"acme\"\nper_minute = 100000000\n{web}{lean}{users}")
 }

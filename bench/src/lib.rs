@@ -9,6 +9,7 @@ pub mod issuers;
 pub mod login;
 pub mod machine;
 pub mod random;
+pub mod report;
 pub mod rivals;
 pub mod sections;
 pub mod service;

@@ -12,7 +12,8 @@ use std::{
 
 use axum::body::Body;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use http::{Request, Response, StatusCode, request::Parts};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request::Parts};
+use http_body_util::BodyExt;
 use pin_project_lite::pin_project;
 use tower_governor::{
     GovernorError, GovernorLayer,
@@ -23,7 +24,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    service::{Limited, Req, Res, TENANT},
+    service::{Limited, Req, Res, TENANT, finish},
     subject::BudgetState,
 };
 
@@ -177,5 +178,84 @@ impl<F: Future<Output = Result<Res, Infallible>>> Future for Passed<F> {
             Some(future) => future.poll(cx),
             None => Poll::Ready(Ok(too_many())),
         }
+    }
+}
+
+/// Writes constant headers, or refuses all requests with a constant response. It decides nothing, so it shows what the
+/// bytes of a response cost.
+#[derive(Clone)]
+struct Constant<S> {
+    answer: ConstantAnswer,
+    inner: S,
+}
+
+#[derive(Clone, Copy)]
+struct ConstantAnswer {
+    status: StatusCode,
+    headers: &'static [(HeaderName, HeaderValue)],
+    body: &'static [u8],
+}
+
+/// Creates a service that writes the headers of `sample`, or refuses with `sample` if that is a refusal.
+pub fn constant<S: Limited>(inner: S, sample: Res) -> impl Limited {
+    let (parts, body) = sample.into_parts();
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let fixed = |value: &HeaderValue| HeaderValue::from_static(text(value).leak());
+    let headers: Vec<_> = parts.headers.iter().map(|(name, value)| (name.clone(), fixed(value))).collect();
+    let body = finish(body.collect()).expect("the body is in memory").to_bytes().to_vec();
+    let answer = ConstantAnswer { status: parts.status, headers: headers.leak(), body: body.leak() };
+    Constant { answer, inner }
+}
+
+impl ConstantAnswer {
+    fn write(&self, response: &mut Res) {
+        response.headers_mut().reserve(self.headers.len());
+        for (name, value) in self.headers {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+}
+
+impl<S: Limited> Service<Req> for Constant<S> {
+    type Response = Res;
+    type Error = Infallible;
+    type Future = Constants<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let answer = self.answer;
+        Constants { future: answer.status.is_success().then(|| self.inner.call(request)), answer }
+    }
+}
+
+pin_project! {
+    /// The call of the inner service, or nothing if the request is refused.
+    struct Constants<F> {
+        #[pin] future: Option<F>,
+        answer: ConstantAnswer,
+    }
+}
+
+impl<F: Future<Output = Result<Res, Infallible>>> Future for Constants<F> {
+    type Output = Result<Res, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = match this.future.as_pin_mut() {
+            Some(future) => {
+                let Ok(response) = ready!(future.poll(cx));
+                response
+            }
+            None => {
+                let mut response = Response::new(Body::from(this.answer.body));
+                *response.status_mut() = this.answer.status;
+                response
+            }
+        };
+        this.answer.write(&mut response);
+        Poll::Ready(Ok(response))
     }
 }

@@ -24,6 +24,51 @@ pub trait Limited: Service<Req, Response = Res, Error = Infallible, Future: Send
 
 impl<S> Limited for S where S: Service<Req, Response = Res, Error = Infallible, Future: Send> + Clone + Send + 'static {}
 
+/// The request and the response around a limiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// The number of headers in the response of the inner service.
+    pub headers: u8,
+    /// Whether the request has a value in its extensions when the limiter sees it, as under axum.
+    pub has_extension: bool,
+}
+
+pub const WORKLOADS: [Workload; 4] = [
+    Workload { headers: 0, has_extension: false },
+    Workload { headers: 0, has_extension: true },
+    Workload { headers: 2, has_extension: false },
+    Workload { headers: 2, has_extension: true },
+];
+
+impl Workload {
+    pub fn name(self) -> &'static str {
+        match (self.headers, self.has_extension) {
+            (0, false) => "empty answer",
+            (0, true) => "empty answer, an extension",
+            (_, false) => "two headers",
+            (_, true) => "two headers, an extension",
+        }
+    }
+
+    /// The name in figures.
+    pub fn tag(self) -> &'static str {
+        match (self.headers, self.has_extension) {
+            (0, false) => "empty",
+            (0, true) => "empty-extension",
+            (_, false) => "headers",
+            (_, true) => "headers-extension",
+        }
+    }
+
+    pub fn inner(self) -> Inner {
+        Inner { headers: self.headers }
+    }
+}
+
+/// The value in the extensions of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Extension(pub u64);
+
 /// Responds with an empty 200.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inner {
@@ -44,7 +89,7 @@ impl<B> Service<Request<B>> for Inner {
         let mut response = Response::new(Body::empty());
         let some = [
             (header::CONTENT_TYPE, HeaderValue::from_static("text/plain")),
-            (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            (header::CONTENT_LENGTH, HeaderValue::from_static("0")),
         ];
         for (name, value) in some.into_iter().take(usize::from(self.headers)) {
             response.headers_mut().insert(name, value);
@@ -61,11 +106,25 @@ pub fn call<S: Limited>(service: &mut S, tenant: &[u8; 16]) -> StatusCode {
 }
 
 #[inline]
-pub fn respond<S: Limited>(service: &mut S, tenant: &[u8; 16]) -> Res {
+fn request(tenant: &[u8; 16]) -> Req {
     let mut request = Request::new(Empty::new());
     let name = HeaderValue::from_bytes(tenant).unwrap_or(HeaderValue::from_static("-"));
     request.headers_mut().insert(TENANT, name);
-    answer(service, request)
+    request
+}
+
+#[inline]
+pub fn respond<S: Limited>(service: &mut S, tenant: &[u8; 16]) -> Res {
+    answer(service, request(tenant))
+}
+
+/// Does the same as [`call`] with a request that has a value in its extensions.
+#[inline]
+pub fn call_with_extension<S: Limited>(service: &mut S, tenant: &[u8; 16]) -> StatusCode {
+    let mut request = request(tenant);
+    request.extensions_mut().insert(Extension(0));
+    let response = answer(service, request);
+    std::hint::black_box(&response).status()
 }
 
 /// Returns the complete response to a request.

@@ -46,10 +46,16 @@ impl Table {
     }
 
     pub fn print(&self) {
+        println!("{}", self.text());
+    }
+
+    /// Returns the table in Markdown.
+    pub fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width =
             |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
         let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let mut text = String::new();
         for (number, row) in self.rows.iter().enumerate() {
             let cells: Vec<String> = widths
                 .iter()
@@ -59,7 +65,7 @@ impl Table {
                     if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
                 })
                 .collect();
-            println!("| {} |", cells.join(" | "));
+            text.push_str(&format!("| {} |\n", cells.join(" | ")));
             if number == 0 {
                 let rule: Vec<String> = widths
                     .iter()
@@ -69,10 +75,10 @@ impl Table {
                         _ => format!("{}:", "-".repeat(width + 1)),
                     })
                     .collect();
-                println!("|{}|", rule.join("|"));
+                text.push_str(&format!("|{}|\n", rule.join("|")));
             }
         }
-        println!();
+        text
     }
 }
 

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use crate::{
     random::{Random, tenant_id},
     rivals,
-    service::{Inner, Limited, TENANT, call},
+    service::{Inner, Limited, TENANT, Workload, call, call_with_extension, respond},
 };
 
 /// The limiters that are compared.
@@ -17,14 +17,15 @@ use crate::{
 pub enum LimiterKind {
     /// No limiter.
     Inner,
-    /// With its four headers, without extensions.
+    /// No limiter, but the headers of tollgate as constants. For refusals, its whole response.
+    ConstantHeaders,
+    /// Default settings: four headers, and an extension with the tenant and its standing.
     Tollgate,
-    /// The default: with its four headers, and with the tenant and its standing in the extensions.
-    TollgateExtensions,
+    TollgateNoExtensions,
+    /// Without headers, with the extension.
+    TollgateNoHeaders,
     /// Without headers and extensions.
-    TollgatePlain,
-    /// Without headers, with extensions.
-    TollgatePlainExtensions,
+    TollgateBare,
     /// With its headers.
     TowerGovernor,
     TowerGovernorPlain,
@@ -37,9 +38,9 @@ pub enum LimiterKind {
 pub const ALL: [LimiterKind; 9] = [
     LimiterKind::Inner,
     LimiterKind::Tollgate,
-    LimiterKind::TollgateExtensions,
-    LimiterKind::TollgatePlain,
-    LimiterKind::TollgatePlainExtensions,
+    LimiterKind::TollgateNoExtensions,
+    LimiterKind::TollgateNoHeaders,
+    LimiterKind::TollgateBare,
     LimiterKind::TowerGovernor,
     LimiterKind::TowerGovernorPlain,
     LimiterKind::AxumGcra,
@@ -51,23 +52,32 @@ impl LimiterKind {
         match self {
             Self::Inner => "inner service alone",
             Self::Tollgate => "tollgate",
-            Self::TollgateExtensions => "tollgate, extensions",
-            Self::TollgatePlain => "tollgate, no headers",
-            Self::TollgatePlainExtensions => "tollgate, no headers, extensions",
-            Self::TowerGovernor => "tower_governor, headers",
-            Self::TowerGovernorPlain => "tower_governor, no headers",
-            Self::AxumGcra => "axum_gcra (no headers)",
-            Self::Governor => "governor by hand (no headers)",
+            Self::ConstantHeaders => "constant headers, no limiter",
+            Self::TollgateNoExtensions => "tollgate, without extensions",
+            Self::TollgateNoHeaders => "tollgate, without headers",
+            Self::TollgateBare => "tollgate, without either",
+            Self::TowerGovernor => "tower_governor",
+            Self::TowerGovernorPlain => "tower_governor, without headers",
+            Self::AxumGcra => "axum_gcra (has no headers)",
+            Self::Governor => "governor by hand, without headers",
         }
     }
 
-    /// The name for the command line of a child.
+    /// The rival that it is compared with: tower_governor, with headers if this writes some.
+    pub fn rival(self) -> Self {
+        match self {
+            Self::Tollgate | Self::TollgateNoExtensions | Self::TowerGovernor => Self::TowerGovernor,
+            _ => Self::TowerGovernorPlain,
+        }
+    }
+
+    /// The name for the command line of a child, and in figures.
     pub fn tag(self) -> String {
         format!("{self:?}")
     }
 
     pub fn by_tag(tag: &str) -> Option<Self> {
-        ALL.into_iter().find(|kind| kind.tag() == tag)
+        ALL.into_iter().chain([Self::ConstantHeaders]).find(|kind| kind.tag() == tag)
     }
 }
 
@@ -123,13 +133,21 @@ pub fn with_limiter<V: ServiceTask>(
     let ours = Some(limiter.clone());
     match kind {
         LimiterKind::Inner => task.run(inner, None),
-        LimiterKind::Tollgate => task.run(layer().without_extensions().layer(inner), ours),
-        LimiterKind::TollgateExtensions => task.run(layer().layer(inner), ours),
-        LimiterKind::TollgatePlain => {
+        LimiterKind::ConstantHeaders => {
+            let (mut service, tenant) = (layer().layer(Inner::default()), tenant_id(0));
+            let mut sample = respond(&mut service, &tenant);
+            if budget == BudgetState::Spent {
+                sample = respond(&mut service, &tenant);
+            }
+            task.run(rivals::constant(inner, sample), None)
+        }
+        LimiterKind::Tollgate => task.run(layer().layer(inner), ours),
+        LimiterKind::TollgateNoExtensions => task.run(layer().without_extensions().layer(inner), ours),
+        LimiterKind::TollgateNoHeaders => task.run(layer().headers(HeaderStyle::none()).layer(inner), ours),
+        LimiterKind::TollgateBare => {
             let layer = layer().headers(HeaderStyle::none()).without_extensions();
             task.run(layer.layer(inner), ours)
         }
-        LimiterKind::TollgatePlainExtensions => task.run(layer().headers(HeaderStyle::none()).layer(inner), ours),
         LimiterKind::TowerGovernor => task.run(rivals::tower_governor_with_headers(inner, budget), None),
         LimiterKind::TowerGovernorPlain => task.run(rivals::tower_governor_plain(inner, budget), None),
         LimiterKind::AxumGcra => task.run(rivals::axum_gcra(inner, budget, false), None),
@@ -150,9 +168,10 @@ pub trait Subject: Send {
 }
 
 /// Creates the subject. All tenants are known to it, and their budgets are in the given state.
-pub fn subject(kind: LimiterKind, budget: BudgetState, tenants: u64, inner: Inner) -> Box<dyn Subject> {
+pub fn subject(kind: LimiterKind, budget: BudgetState, tenants: u64, workload: Workload) -> Box<dyn Subject> {
     struct Drive {
         kind: LimiterKind,
+        workload: Workload,
         tenants: u64,
         want: StatusCode,
     }
@@ -160,15 +179,15 @@ pub fn subject(kind: LimiterKind, budget: BudgetState, tenants: u64, inner: Inne
         type Output = Box<dyn Subject>;
 
         fn run<S: Limited>(self, service: S, limiter: Option<Limiter>) -> Box<dyn Subject> {
-            let Self { kind, tenants, want } = self;
-            Box::new(Driven { kind, service, limiter, tenants, want, random: Random(1) })
+            let Self { kind, workload, tenants, want } = self;
+            Box::new(Driven { kind, workload, service, limiter, tenants, want, random: Random(1) })
         }
     }
     let want = match (kind, budget) {
         (LimiterKind::Inner, _) | (_, BudgetState::Ample) => StatusCode::OK,
         _ => StatusCode::TOO_MANY_REQUESTS,
     };
-    let mut subject = with_service(kind, budget, inner, Drive { kind, tenants, want });
+    let mut subject = with_service(kind, budget, workload.inner(), Drive { kind, workload, tenants, want });
     if kind != LimiterKind::Inner {
         subject.touch(0, tenants);
     }
@@ -181,6 +200,7 @@ pub fn subject(kind: LimiterKind, budget: BudgetState, tenants: u64, inner: Inne
 
 struct Driven<S> {
     kind: LimiterKind,
+    workload: Workload,
     service: S,
     limiter: Option<Limiter>,
     tenants: u64,
@@ -203,11 +223,19 @@ impl<S: Limited> Subject for Driven<S> {
             {
                 limiter.reset(&Tenant::parse(tenant_id(0)).expect("it is a name of a tenant"));
             }
+            let (service, random, tenants, want) = (&mut self.service, &mut self.random, self.tenants, self.want);
             let mut as_wanted = 0;
             let began = Instant::now();
-            for _ in 0..lot {
-                let tenant = tenant_id(self.random.below(self.tenants));
-                as_wanted += u64::from(call(&mut self.service, &tenant) == self.want);
+            if self.workload.has_extension {
+                for _ in 0..lot {
+                    let tenant = tenant_id(random.below(tenants));
+                    as_wanted += u64::from(call_with_extension(service, &tenant) == want);
+                }
+            } else {
+                for _ in 0..lot {
+                    let tenant = tenant_id(random.below(tenants));
+                    as_wanted += u64::from(call(service, &tenant) == want);
+                }
             }
             took += began.elapsed();
             // GCRA rivals may refuse a thread that loses its core between reading the clock and deciding
@@ -224,9 +252,10 @@ impl<S: Limited> Subject for Driven<S> {
     }
 
     fn fork(&self, seed: u64) -> Box<dyn Subject> {
-        let Self { kind, service, limiter, tenants, want, .. } = self;
+        let Self { kind, workload, service, limiter, tenants, want, .. } = self;
         Box::new(Self {
             kind: *kind,
+            workload: *workload,
             service: service.clone(),
             limiter: limiter.clone(),
             tenants: *tenants,

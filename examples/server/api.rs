@@ -1,8 +1,8 @@
 //! The routes, and the order of their layers.
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
-use axum::{Json, Router, http::StatusCode, middleware::from_fn_with_state, response::Redirect, routing::get};
+use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
     AccessToken, BearerLayer, EventLog, EventService, ProblemJson, RateLimit, RateLimitLayer, Tenant, TenantSource,
@@ -13,15 +13,21 @@ use crate::{
     account,
     auth::{self, Shared},
     facts::Facts,
-    limits, localhost,
+    limits,
     outbox::Outbox,
     pages,
     state::State,
 };
 
-type Built = Result<Router, Box<dyn Error>>;
+/// The server, without its connections.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) routes: Router,
+    /// The origin at which browsers must open pages, if it has a name.
+    pub(crate) own_origin: Option<Arc<str>>,
+}
 
-pub(crate) async fn router(origin: &str, facts: Facts, state: &State, log: &EventLog) -> Built {
+pub(crate) async fn app(origin: &str, facts: Facts, state: &State, log: &EventLog) -> Result<App, Box<dyn Error>> {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
@@ -65,24 +71,22 @@ pub(crate) async fn router(origin: &str, facts: Facts, state: &State, log: &Even
         .layer(limits::by_reader(keys, client_ip, log)?)
         .layer(by_failures);
 
-    let app = Router::new()
+    let routes = Router::new()
         .nest_service("/api", api)
         .merge(events)
         .route("/healthz", get(async || "ok\n"))
         // `/authorize`, `/token`, `/.well-known/…` and so on; unknown paths get a 404
         .fallback_service(auth.clone());
-    let app = match is_demo {
-        true => app
+    let routes = match is_demo {
+        true => routes
             // sends others to the sign-in and back
             .merge(account::router(auth.clone()).layer(auth.session_layer().required()))
             .merge(pages::router(issuer, outbox))
             .route("/", get(async || Redirect::to("/demo/"))),
-        false => app,
+        false => routes,
     };
-    if site != origin || !origin.starts_with("http://localhost:") {
-        return Ok(app);
-    }
-    Ok(app.layer(from_fn_with_state(origin.to_owned(), localhost::redirect)))
+    let has_own_name = site == origin && origin.starts_with("http://localhost:");
+    Ok(App { routes, own_origin: has_own_name.then(|| origin.into()) })
 }
 
 async fn hello(tenant: Tenant, limit: RateLimit) -> Json<Value> {

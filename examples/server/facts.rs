@@ -5,7 +5,7 @@ use std::error::Error;
 use tollgate::{
     ApiKeys, ClientIp, ClientTable, Identifier, NewUser, Password, PasswordHash, Passwords, Policies, Quota, Quotas,
     StoredUsers, Tenant, UserId, Users,
-    user::{EmailAddress, PhoneNumber},
+    user::{EmailAddress, PhoneNumber, UserError},
 };
 
 use crate::tokens::TokenSettings;
@@ -58,7 +58,7 @@ pub(crate) enum Proof {
 }
 
 impl Person {
-    /// Creates the account, unless `--data` has kept it from an earlier run.
+    /// Creates the account, unless the store has it from an earlier run or from another server.
     pub(crate) async fn add_to(self, users: &StoredUsers) -> Result<(), Box<dyn Error>> {
         let id = UserId::parse(&self.id)?;
         if users.by_id(&self.tenant, &id).await?.is_some() {
@@ -83,7 +83,10 @@ impl Person {
             Some(Proof::Hash(hash)) => user.password(hash),
             None => user,
         };
-        users.create(&self.tenant, user).await?;
-        Ok(())
+        match users.create(&self.tenant, user).await {
+            // another server, which has started at the same time, may have created it
+            Ok(_) | Err(UserError::Exists) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -1,27 +1,25 @@
 //! The server's own name is `localhost`: its cookies, redirect URIs and passkeys belong to a host name.
 
 use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, Method, Uri, header::HOST, uri::Authority},
-    middleware::Next,
+    http::{HeaderMap, Method, Request, Uri, header::HOST, uri::Authority},
     response::{IntoResponse, Redirect, Response},
 };
 
 use crate::demo::{CALLBACK, NATIVE_CALLBACK};
 
-/// Redirects pages that were opened at an address, such as `127.0.0.1`, to the server's own origin. Calls of programs are
-/// answered at both.
-pub(crate) async fn redirect(State(origin): State<String>, request: Request, next: Next) -> Response {
+/// Returns a redirect to the server's own origin for a page that was opened at an address, such as `127.0.0.1`. Calls of
+/// programs are answered at both.
+pub(crate) fn redirect<B>(origin: &str, request: &Request<B>) -> Option<Response> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if is_read && is_page(&request) && is_address(request.uri(), request.headers()) {
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        return Redirect::temporary(&format!("{origin}{path}")).into_response();
+    if !is_read || !is_page(request) || !is_address(request.uri(), request.headers()) {
+        return None;
     }
-    next.run(request).await
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    Some(Redirect::temporary(&format!("{origin}{path}")).into_response())
 }
 
 /// Browsers mark navigations. A demo page is one for programs too.
-fn is_page(request: &Request) -> bool {
+fn is_page<B>(request: &Request<B>) -> bool {
     let path = request.uri().path();
     let is_of_demo =
         matches!(path, "/" | "/demo" | "/demo/" | CALLBACK | NATIVE_CALLBACK | "/account" | "/events" | "/events/");

@@ -95,7 +95,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
             .into());
     }
     let is_behind_proxies = facts.is_behind_proxies;
-    let app = api::router(&origin, facts, &state, &log).await.map_err(|error| match &config.file {
+    let app = api::app(&origin, facts, &state, &log).await.map_err(|error| match &config.file {
         Some(path) => format!("--config {}: {error}", path.display()).into(),
         None => error,
     })?;

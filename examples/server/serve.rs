@@ -1,21 +1,23 @@
 //! Starts and stops the server. It accepts connections itself, because slow or many clients must not hold it up.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, time::Duration};
 
-use axum::{Router, extract::Request};
+use axum::extract::Request;
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
 };
-use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tokio::{net::TcpListener, time::sleep};
 use tollgate::{EventLog, PeerAddr};
 use tower::{ServiceExt, service_fn};
 
 use crate::{
+    api::App,
     connections::Connections,
-    idle::{HEAD_TIME, OpenRequest, idle},
+    idle::{HEAD_TIME, OpenRequests},
+    localhost,
 };
 
 /// How long open requests may take after the signal to stop.
@@ -24,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// Serves until Ctrl-C or SIGTERM, and then waits for open requests.
-pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: Router, is_behind_proxies: bool, log: &EventLog) {
+pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behind_proxies: bool, log: &EventLog) {
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
     server.http2().timer(TokioTimer::new()).keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
@@ -36,13 +38,19 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: Router, is_b
             accepted = connections.accept(&listeners) => accepted,
             () = &mut stop => break,
         };
-        let (open, opened) = watch::channel(0_usize);
-        let open = Arc::new(open);
-        let routes = app.clone();
+        let (requests, App { routes, own_origin }) = (OpenRequests::new(), app.clone());
+        let idle = requests.clone().idle();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(PeerAddr(peer));
-            let (answer, open) = (routes.clone().oneshot(request), OpenRequest::count(&open));
-            async move { answer.await.map(|response| response.map(|body| open.until_sent(body))) }
+            let elsewhere = own_origin.as_deref().and_then(|origin| localhost::redirect(origin, &request));
+            let (answer, open) = (routes.clone().oneshot(request), requests.begin());
+            async move {
+                let response = match elsewhere {
+                    Some(redirect) => redirect,
+                    None => answer.await?,
+                };
+                Ok::<_, Infallible>(response.map(|body| open.until_sent(body)))
+            }
         });
         let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         let connection = graceful.watch(connection.into_owned());
@@ -51,7 +59,7 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: Router, is_b
             tokio::select! {
                 _ = connection => {}
                 // the timeouts of HTTP/1 begin when its version is known, and HTTP/2 has none
-                () = idle(opened) => {}
+                () = idle => {}
             }
         });
     }

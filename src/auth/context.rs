@@ -53,6 +53,8 @@ pub(crate) enum ClientReach {
 pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
+    /// The client's address, if it is known.
+    address: Option<Tenant>,
     pass: Option<RateLimitPass>,
     unverified: Unverified,
     /// The refresh token of a call.
@@ -72,9 +74,12 @@ enum Unverified {
 
 impl<'a> RequestContext<'a> {
     pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
+        let address = core.client_ip.find(Head::from(parts)).ok().flatten();
+        core.limits.addresses.saw(address.is_some(), &core.journal);
         Self {
             core,
             parts,
+            address,
             pass: None,
             unverified: Unverified::None,
             #[cfg(feature = "tokens")]
@@ -115,9 +120,7 @@ impl<'a> RequestContext<'a> {
     /// Returns the client's address as the key of a limit. Where addresses are unknown, per-address limits are off: a
     /// limit that all clients share would let anyone lock out everyone.
     pub(crate) fn known_address(&self) -> Option<Tenant> {
-        let address = self.core.client_ip.find(self.head()).ok().flatten();
-        self.core.limits.addresses.saw(address.is_some(), &self.core.journal);
-        address
+        self.address.clone()
     }
 
     /// Takes a place for the body of the request, before any of it is read. A request that gets none is charged like one
@@ -167,7 +170,7 @@ impl<'a> RequestContext<'a> {
         let charged = self.charge_payer(tenant, address.as_ref(), false).await;
         if let (Err(_), Some(tenant)) = (&charged, tenant)
             && self.core.limits.tenants.has_reserve(tenant)
-            && self.is_of_a_user(tenant).await
+            && Box::pin(self.is_of_a_user(tenant)).await
         {
             return self.charge_payer(Some(tenant), None, true).await;
         }
@@ -400,7 +403,7 @@ impl<'a> RequestContext<'a> {
     #[cfg(feature = "tokens")]
     pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
         match self.read_proof(path, access_token)? {
-            Some(proof) => Ok(Some(self.spend_proof(proof.verify()?).await?)),
+            Some(proof) => Ok(Some(Box::pin(self.spend_proof(proof.verify()?)).await?)),
             None => Ok(None),
         }
     }

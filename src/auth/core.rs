@@ -140,11 +140,15 @@ pub(crate) struct HashKey {
 impl Core {
     /// Returns the key under the keyed hashes.
     pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {
+        if let Some(keyed) = self.key.loaded.get() {
+            return Ok(keyed);
+        }
         let load = async || match &self.key.given {
             Some(keyed) => Ok(keyed.clone()),
             None => key::of_store(self.store.clone(), Arc::clone(&self.clock)).await,
         };
-        self.key.loaded.get_or_try_init(load).await
+        // boxed, so that the futures of most calls have no room for it
+        Box::pin(self.key.loaded.get_or_try_init(load)).await
     }
 
     /// Removes the other proofs from a session. Returns `None` if the session has ended, or ends because no proof is left.

@@ -123,7 +123,7 @@ where
         if let Some(path) = path.filter(|_| *method == Method::OPTIONS) {
             // without addresses, a budget of all callers would let a stranger stop the preflights of everybody
             cx.charge_asset().await?;
-            return cx.options(path).await;
+            return Box::pin(cx.options(path)).await;
         }
         cx.charge(None).await?;
         return Err(match path {
@@ -135,38 +135,47 @@ where
     if let Some(path) = path {
         cx.let_any_client_read(path).await;
     }
+    // boxed, except for the calls of token clients: a future is as large as its largest branch, and moved as a whole
     match route {
-        Route::Authorize => endpoint::authorize(cx).await,
-        Route::AuthorizeForm => endpoint::by_form(cx, body).await,
-        Route::StartPage => login_page::login_page(cx).await,
+        Route::Authorize => Box::pin(endpoint::authorize(cx)).await,
+        Route::AuthorizeForm => Box::pin(endpoint::by_form(cx, body)).await,
+        Route::StartPage => Box::pin(login_page::login_page(cx)).await,
         Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
             cx.charge_asset().await?;
             Ok(page::asset(route))
         }
         #[cfg(feature = "tokens")]
         Route::Token(route) => endpoints::serve(cx, route, body).await,
-        Route::Status => status::status(cx).await,
-        Route::Choices => choices::choices(cx).await,
-        Route::Par => par::push(cx, body).await,
+        Route::Status => Box::pin(status::status(cx)).await,
+        Route::Choices => Box::pin(choices::choices(cx)).await,
+        Route::Par => Box::pin(par::push(cx, body)).await,
         #[cfg(feature = "sso")]
-        Route::SsoCallback => sso_callback::sso_callback(cx).await,
+        Route::SsoCallback => Box::pin(sso_callback::sso_callback(cx)).await,
         #[cfg(not(feature = "sso"))]
         Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
-        Route::SignIn => sign_in::sign_in(cx).await,
-        Route::FinishSignIn => sign_in::finish(cx).await,
-        Route::SignOut => sign_out::sign_out(cx, body).await,
-        Route::AccountPage => account::page(cx).await,
-        Route::Account(route) => account::serve(cx, route, body).await,
+        Route::SignIn => Box::pin(sign_in::sign_in(cx)).await,
+        Route::FinishSignIn => Box::pin(sign_in::finish(cx)).await,
+        Route::SignOut => Box::pin(sign_out::sign_out(cx, body)).await,
+        Route::AccountPage => Box::pin(account::page(cx)).await,
+        Route::Account(route) => Box::pin(account::serve(cx, route, body)).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
-            let fields = Fields::of(&cx.parts.headers, body).await;
-            let fields = cx.or_charge(fields).await?;
-            match route {
-                Route::Start => start::start(cx, fields).await,
-                Route::Authenticate => authenticate::authenticate(cx, fields).await,
-                Route::VerifyOtp => authenticate::verify_otp(cx, fields).await,
-                _ => complete::complete(cx, fields).await,
-            }
+            Box::pin(log_in(cx, route, body)).await
         }
+    }
+}
+
+/// Serves the calls of a login.
+async fn log_in<B>(cx: &mut RequestContext<'_>, route: Route, body: B) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let fields = Fields::of(&cx.parts.headers, body).await;
+    let fields = cx.or_charge(fields).await?;
+    match route {
+        Route::Start => start::start(cx, fields).await,
+        Route::Authenticate => authenticate::authenticate(cx, fields).await,
+        Route::VerifyOtp => authenticate::verify_otp(cx, fields).await,
+        _ => complete::complete(cx, fields).await,
     }
 }
 
@@ -190,5 +199,25 @@ impl fmt::Debug for AuthFuture {
 impl fmt::Debug for AuthService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(all(test, feature = "tokens"))]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::{delivery::Outbox, store::Memory, tenant::ClientIp, tokens::Tokens, user::StoredUsers};
+
+    /// It is moved into its box for each request, so it must not grow with what other calls need.
+    #[test]
+    fn the_future_of_a_call_is_small() {
+        let store = crate::store::AnyStore::from(Memory::new());
+        let service = AuthService::builder("https://auth.example", store.clone()).users(StoredUsers::new(store));
+        let service = service.client_ip(ClientIp::peer()).email(Outbox::new()).tokens(Tokens::new()).build().unwrap();
+        let (parts, body) = Request::post("/token").body(Body::empty()).unwrap().into_parts();
+        let mut cx = RequestContext::new(&service.0, &parts);
+        let size = size_of_val(&serve(&mut cx, body));
+        assert!(size <= 6 * 1024, "{size} bytes");
     }
 }

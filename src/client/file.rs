@@ -48,6 +48,9 @@ struct WrittenClient {
     #[serde(default = "yes")]
     refresh_tokens: bool,
     #[cfg(feature = "tokens")]
+    #[serde(default = "yes")]
+    id_token_on_refresh: bool,
+    #[cfg(feature = "tokens")]
     #[serde(default)]
     require_dpop: bool,
     #[cfg(feature = "tokens")]
@@ -135,6 +138,9 @@ impl WrittenClient {
         }
         if !self.refresh_tokens {
             client = client.without_refresh_tokens();
+        }
+        if !self.id_token_on_refresh {
+            client = client.without_id_token_on_refresh();
         }
         if self.require_dpop {
             client = client.require_dpop();
@@ -233,16 +239,19 @@ mod tests {
         let with = |more: &str| from_json(&GOOD.replace("\"origins\"", &format!("{more},\"origins\"")));
         let written = with(
             r#""audience":"https://api.example","id_token_algorithm":"RS256","refresh_tokens":false,
-                "require_dpop":true,"after_logout":["https://app.example/bye","https://app.example/"],
+                "id_token_on_refresh":false,"require_dpop":true,"after_logout":["https://app.example/bye","https://app.example/"],
                 "insecure_localhost_after_logout":["http://localhost:3000/bye"]"#,
         );
         let client = expected().audience("https://api.example").unwrap().id_token_algorithm(Algorithm::Rs256);
-        let client = client.without_refresh_tokens().require_dpop();
+        let client = client.without_refresh_tokens().without_id_token_on_refresh().require_dpop();
         let client =
             client.after_logout("https://app.example/bye").unwrap().after_logout("https://app.example/").unwrap();
         let client = client.insecure_localhost_after_logout("http://localhost:3000/bye").unwrap();
         assert_eq!(written, Ok(vec![client]));
-        assert_eq!(with(r#""refresh_tokens":true,"require_dpop":false,"after_logout":[]"#), Ok(vec![expected()]));
+        assert_eq!(
+            with(r#""refresh_tokens":true,"id_token_on_refresh":true,"require_dpop":false,"after_logout":[]"#),
+            Ok(vec![expected()])
+        );
 
         let refused = with(r#""id_token_algorithm":"none""#).unwrap_err().to_string();
         let message = "id_token_algorithm: clients[0] \"demo-web\": none is not usable: unknown algorithm: use ES256, EdDSA or RS256";

@@ -256,6 +256,7 @@ pub(crate) struct TokenSettings {
     pub(crate) audience: Option<String>,
     pub(crate) id_token_algorithm: Option<Algorithm>,
     pub(crate) without_refresh: bool,
+    pub(crate) without_id_token_on_refresh: bool,
     pub(crate) require_dpop: bool,
     pub(crate) after_logout: Vec<RedirectUri>,
     /// The public keys of a machine client.
@@ -301,6 +302,15 @@ impl Client {
     /// `/authorize`.
     pub fn without_refresh_tokens(mut self) -> Self {
         self.tokens.without_refresh = true;
+        self
+    }
+
+    /// Issues no new id_token when this client exchanges a refresh token. By default, it gets one each time.
+    ///
+    /// A refresh then signs one token instead of two. Use this for clients that read the id_token only at the login, which
+    /// OpenID Connect allows for (Core §12.2).
+    pub fn without_id_token_on_refresh(mut self) -> Self {
+        self.tokens.without_id_token_on_refresh = true;
         self
     }
 

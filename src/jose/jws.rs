@@ -1,7 +1,9 @@
 //! JSON Web Signatures in compact form (RFC 7515).
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+#[cfg(any(feature = "tokens", feature = "sso"))]
+use serde::Serialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 #[cfg(any(feature = "tokens", feature = "sso"))]
 use super::signer::Signer;
@@ -15,16 +17,12 @@ use crate::util::json;
 /// The maximum length of a token in bytes.
 const MOST_BYTES: usize = 16 * 1024;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct JwsHeader {
     alg: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     typ: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     kid: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     jwk: Option<Jwk>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     crit: Option<serde_json::Value>,
 }
 
@@ -45,20 +43,29 @@ pub(crate) enum ClaimsError {
     Malformed,
 }
 
+/// The header of a token that is signed here.
+#[cfg(any(feature = "tokens", feature = "sso"))]
+#[derive(Serialize)]
+struct NewHeader<'a> {
+    alg: &'a str,
+    typ: &'a str,
+    kid: &'a str,
+}
+
 /// Signs a token with these claims.
 #[cfg(any(feature = "tokens", feature = "sso"))]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
-    let header = JwsHeader {
-        alg: signer.public().algorithm().as_str().to_owned(),
-        typ: Some(typ.to_owned()),
-        kid: Some(signer.kid().to_owned()),
-        jwk: None,
-        crit: None,
-    };
-    let part = |bytes: Vec<u8>| BASE64URL.encode(bytes);
-    let signed = format!("{}.{}", part(serde_json::to_vec(&header).ok()?), part(serde_json::to_vec(claims).ok()?));
-    let signature = signer.sign(signed.as_bytes())?;
-    Some(format!("{signed}.{}", BASE64URL.encode(signature)))
+    let header = NewHeader { alg: signer.public().algorithm().as_str(), typ, kid: signer.kid() };
+    let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(claims).ok()?);
+    // room for the signature too: 64 bytes, or more with RSA
+    let mut token = String::with_capacity((header.len() + claims.len() + 72) * 4 / 3);
+    BASE64URL.encode_string(header, &mut token);
+    token.push('.');
+    BASE64URL.encode_string(claims, &mut token);
+    let signature = signer.sign(token.as_bytes())?;
+    token.push('.');
+    BASE64URL.encode_string(signature, &mut token);
+    Some(token)
 }
 
 impl<'t> Unverified<'t> {

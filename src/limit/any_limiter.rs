@@ -32,7 +32,8 @@ impl AnyLimiter {
     pub(crate) async fn check(&self, name: &Tenant, units: u32) -> Decision {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {
-            return shared.check(name, units).await;
+            // boxed, so that the futures of other limiters have no room for it
+            return Box::pin(shared.check(name, units)).await;
         }
         self.local.check(name, units)
     }

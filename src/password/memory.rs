@@ -4,6 +4,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use argon2::Block;
 
+/// The least room that a buffer reserves, in blocks of 1 KiB. Only what argon2 uses of it becomes resident.
+///
+/// Above 32 MiB, glibc always maps an allocation on its own and returns it to the system when it is freed. It keeps
+/// smaller buffers in its heap, where they stay resident.
+const LEAST_ROOM: usize = 33 * 1024;
+
 /// Buffers that one check hands on to the next, so that they need not be allocated and faulted in for each.
 ///
 /// There are as many buffers as checks run at once. One of them is kept when the last check ends. Argon2 writes every block
@@ -32,7 +38,8 @@ impl Memory {
             buffers.in_use += 1;
             buffers.free.pop().unwrap_or_default()
         };
-        let has_room = buffer.try_reserve_exact(blocks.saturating_sub(buffer.len())).is_ok();
+        let room = blocks.max(LEAST_ROOM);
+        let has_room = buffer.try_reserve_exact(room.saturating_sub(buffer.len())).is_ok();
         let done = has_room.then(|| {
             buffer.resize(blocks.max(buffer.len()), Block::new());
             work(&mut buffer)

@@ -177,6 +177,9 @@ impl PasswordsBuilder {
     }
 
     /// Sets how many checks run at once, each with its own memory. Defaults to the number of threads of the machine.
+    ///
+    /// The memory passes from one check to the next. When the last one ends, it is returned to the system, except for that
+    /// of one check.
     pub fn concurrency(self, most: usize) -> Self {
         Self { concurrency: most, ..self }
     }

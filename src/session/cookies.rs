@@ -9,8 +9,9 @@ use crate::{
     http::cookie::{self, SetCookie},
     tenant::Tenant,
     util::{
+        encoding::{LEN_OF_16, LEN_OF_32},
         error::ConfigError,
-        handle::{HANDLE_TEXT_LEN, Handle},
+        handle::Handle,
         secret::{Digest, Secret},
     },
 };
@@ -40,7 +41,7 @@ impl CookieFormat {
         let format = Self::unchecked(base, loopback);
         // as long as any cookie will be
         let name = format!("{}{}", format.prefix, "A".repeat(SUFFIX_LEN));
-        let _valid = format.cookie(&name, &"A".repeat(HANDLE_TEXT_LEN + 1 + 43))?;
+        let _valid = format.cookie(&name, &"A".repeat(LEN_OF_16 + 1 + LEN_OF_32))?;
         Ok(format)
     }
 
@@ -90,7 +91,7 @@ impl CookieFormat {
     #[cfg(any(feature = "tokens", test))]
     pub(super) fn presented_removals(&self, headers: &HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
         let only = tenant.map(|tenant| self.name(tenant));
-        let is_meant = |name: &&str| only.as_ref().map_or_else(|| self.is_name(name), |only| only == name);
+        let is_meant = |name: &&str| only.as_ref().map_or_else(|| self.is_name(name.as_bytes()), |only| only == name);
         let names = cookie::pairs(headers).map(|(name, _)| name).filter(is_meant).take(MOST_OF_ALL_TENANTS);
         let names: std::collections::BTreeSet<&str> = names.collect();
         names.into_iter().filter_map(|name| Some(self.cookie(name, "").ok()?.max_age(Duration::ZERO))).collect()
@@ -103,13 +104,13 @@ impl CookieFormat {
 
     /// Returns whether a request carries a session cookie of any tenant, valid or not.
     pub(super) fn is_presented(&self, headers: &HeaderMap) -> bool {
-        cookie::pairs(headers).any(|(name, _)| self.is_name(name))
+        cookie::pairs(headers).any(|(name, _)| self.is_name(name.as_bytes()))
     }
 
     /// Reads the session cookies of one tenant.
     pub(super) fn of_tenant(&self, headers: &HeaderMap, tenant: &Tenant) -> PresentedCookies {
         let own = self.name(tenant);
-        PresentedCookies::read(headers, MOST_OF_A_TENANT, |name| name == own)
+        PresentedCookies::read(headers, MOST_OF_A_TENANT, |name| name == own.as_bytes())
     }
 
     /// Reads the session cookies of all tenants.
@@ -120,12 +121,12 @@ impl CookieFormat {
     /// Reads the first session cookies of all tenants, however many there are.
     #[cfg(any(feature = "login", test))]
     pub(super) fn first_of_all_tenants(&self, headers: &HeaderMap) -> Vec<SessionCookie> {
-        let own = cookie::pairs(headers).filter(|(name, _)| self.is_name(name));
+        let own = cookie::raw_pairs(headers).filter(|(name, _)| self.is_name(name));
         own.filter_map(|(_, value)| SessionCookie::parse(value)).take(MOST_OF_ALL_TENANTS).collect()
     }
 
-    fn is_name(&self, name: &str) -> bool {
-        name.strip_prefix(&self.prefix).is_some_and(|suffix| suffix.len() == SUFFIX_LEN)
+    fn is_name(&self, name: &[u8]) -> bool {
+        name.strip_prefix(self.prefix.as_bytes()).is_some_and(|suffix| suffix.len() == SUFFIX_LEN && suffix.is_ascii())
     }
 }
 
@@ -139,10 +140,10 @@ pub(super) struct SessionCookie {
 
 impl SessionCookie {
     /// Reads `<sid>.<secret>`.
-    pub(super) fn parse(value: &str) -> Option<Self> {
-        let (sid, secret) = value.split_at_checked(HANDLE_TEXT_LEN)?;
-        let secret = Secret::parse(secret.strip_prefix('.')?)?;
-        Some(Self { sid: Handle::parse(sid)?, secret: secret.digest() })
+    pub(super) fn parse(value: &[u8]) -> Option<Self> {
+        let (sid, secret) = value.split_at_checked(LEN_OF_16)?;
+        let (sid, secret) = (Handle::parse(sid)?, secret.strip_prefix(b".")?);
+        Some(Self { sid, secret: Secret::digest_of(secret)? })
     }
 
     fn equals(&self, other: &Self) -> bool {
@@ -162,11 +163,12 @@ pub(super) enum PresentedCookies {
 }
 
 impl PresentedCookies {
-    fn read(headers: &HeaderMap, most: usize, is_own: impl Fn(&str) -> bool) -> Self {
+    fn read(headers: &HeaderMap, most: usize, is_own: impl Fn(&[u8]) -> bool) -> Self {
         let mut found = Self::Absent;
-        for (_, value) in cookie::pairs(headers).filter(|(name, _)| is_own(name)) {
+        for (_, value) in cookie::raw_pairs(headers).filter(|(name, _)| is_own(name)) {
             found = match SessionCookie::parse(value) {
                 Some(cookie) => found.with(cookie),
+                None if !cookie::is_value(value) => found,
                 None if matches!(found, Self::Absent) => Self::Unusable,
                 None => found,
             };
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn c107_only_one_form_of_the_value_is_read() {
         let good = value(7);
-        let cookie = SessionCookie::parse(&good).unwrap();
+        let cookie = SessionCookie::parse(good.as_bytes()).unwrap();
         assert_eq!(cookie.sid, Handle::from_bytes([7; 16]));
         let (sid, secret) = good.split_once('.').unwrap();
         for bad in [
@@ -251,7 +253,7 @@ mod tests {
             &format!("{}.{}", sid.replace("Bw", "+/"), secret),
             &"é".repeat(33),
         ] {
-            assert!(SessionCookie::parse(bad).is_none(), "{bad}");
+            assert!(SessionCookie::parse(bad.as_bytes()).is_none(), "{bad}");
         }
     }
 
@@ -321,7 +323,7 @@ mod tests {
 
         #[test]
         fn c107_a_written_cookie_is_read_back_unchanged(value in "[A-Za-z0-9_-]{22}[.A-Za-z_-][A-Za-z0-9_-]{43}") {
-            if let Some(cookie) = SessionCookie::parse(&value) {
+            if let Some(cookie) = SessionCookie::parse(value.as_bytes()) {
                 prop_assert_eq!(&value[..22], cookie.sid.to_string());
                 prop_assert_eq!(value.as_bytes()[22], b'.');
                 prop_assert!(Secret::parse(&value[23..]).unwrap().digest().matches(&cookie.secret));

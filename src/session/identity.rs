@@ -1,10 +1,10 @@
 //! Users and how they proved who they are.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{tenant::Tenant, util::clock::UnixTime};
+use crate::{store::inline::InlineBytes, tenant::Tenant, util::clock::UnixTime};
 
 /// The id of a user, as the application knows it.
 ///
@@ -12,7 +12,8 @@ use crate::{tenant::Tenant, util::clock::UnixTime};
 /// e-mail address. Tokens carry it as `sub`, and most clients and APIs know a user by
 /// `sub` alone, so it must be unique across all tenants of one issuer.
 ///
-/// An id has 1 to 255 visible ASCII characters, so that it fits the `sub` of a token.
+/// An id has 1 to 255 visible ASCII characters, so that it fits the `sub` of a token. Ids of up to 38 characters, such as
+/// UUIDs, are stored without an allocation.
 ///
 /// ```
 /// use tollgate::UserId;
@@ -22,7 +23,9 @@ use crate::{tenant::Tenant, util::clock::UnixTime};
 /// # Ok::<(), tollgate::session::IdentityError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct UserId(Arc<str>);
+pub struct UserId(InlineBytes<IN_PLACE>);
+
+const IN_PLACE: usize = 38;
 
 impl UserId {
     /// The maximum number of bytes of an id.
@@ -35,27 +38,31 @@ impl UserId {
     /// Returns an error unless the id has 1 to 255 visible ASCII characters.
     pub fn parse(id: impl AsRef<str>) -> Result<Self, IdentityError> {
         let id = id.as_ref();
-        if !is_visible(id, Self::MAX_LEN) {
-            return Err(IdentityError("the id of a user must have 1 to 255 visible ASCII characters"));
-        }
-        Ok(Self(id.into()))
+        Self::restore(id.as_bytes())
+            .ok_or(IdentityError("the id of a user must have 1 to 255 visible ASCII characters"))
+    }
+
+    /// Reads a stored id.
+    pub(super) fn restore(id: &[u8]) -> Option<Self> {
+        is_visible(id, Self::MAX_LEN).then(|| Self(InlineBytes::new(&[id])))
     }
 
     /// Returns the id.
     pub fn as_str(&self) -> &str {
-        &self.0
+        // the default is never used, because ids are ASCII
+        std::str::from_utf8(self.0.as_bytes()).unwrap_or_default()
     }
 }
 
 impl fmt::Display for UserId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for UserId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "UserId({})", self.0)
+        write!(f, "UserId({})", self.as_str())
     }
 }
 
@@ -80,8 +87,9 @@ impl fmt::Display for IdentityError {
 impl std::error::Error for IdentityError {}
 
 /// Returns whether the text has 1 to `most` characters, all of them visible ASCII.
-pub(super) fn is_visible(text: &str, most: usize) -> bool {
-    (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+pub(super) fn is_visible(text: impl AsRef<[u8]>, most: usize) -> bool {
+    let text = text.as_ref();
+    (1..=most).contains(&text.len()) && text.iter().fold(true, |all, byte| all & byte.is_ascii_graphic())
 }
 
 /// The identity of a user and how it was proved. Logins, sessions, authorization codes and

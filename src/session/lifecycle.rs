@@ -154,7 +154,7 @@ impl Sessions {
         if is_full {
             // a renewal that would fail below must not make the session the newest
             let current = self.get(&session.sid()).await?;
-            if current.is_none_or(|current| !current.row().secret.matches(&session.row().secret)) {
+            if current.is_none_or(|current| !current.head().secret.matches(&session.head().secret)) {
                 return Ok(None);
             }
             // the list comes first, because it must never contain an earlier end than the row
@@ -230,7 +230,7 @@ impl Sessions {
         let Some(row) = self.rows().update(None, session.sid().as_bytes(), step).await? else { return Ok(None) };
         let had_proofs = !session.authentication().proofs.is_empty();
         // keep the secret that was passed: if it has been replaced, a rotation must still fail
-        let kept = Session::new(session.sid(), LiveSession { secret: session.row().secret, ..row });
+        let kept = Session::new(session.sid(), LiveSession { secret: session.head().secret, ..row });
         if had_proofs && kept.authentication().proofs.is_empty() {
             self.record(EventKind::SessionRevoked, &kept);
             self.unlist(kept.tenant(), kept.user(), kept.sid()).await;
@@ -378,7 +378,7 @@ impl Sessions {
         session: &Session,
         current: Result<u64, StoreError>,
     ) -> Result<bool, StoreError> {
-        if matches!(current, Ok(current) if current <= session.authentication().generation) {
+        if matches!(current, Ok(current) if current <= session.head().generation) {
             return Ok(true);
         }
         // its secret was not sent to anyone yet, so a failure here does no harm
@@ -390,7 +390,7 @@ impl Sessions {
 
     pub(super) fn cookie(&self, session: &Session, secret: &Secret) -> SetCookie {
         let remaining = session.expires().as_nanos().saturating_sub(self.rows().now().as_nanos());
-        let max_age = session.row().remembered.then(|| Duration::from_nanos(remaining));
+        let max_age = session.head().times.remembered.then(|| Duration::from_nanos(remaining));
         self.cookies().set(session.tenant(), session.sid(), secret, max_age)
     }
 
@@ -419,7 +419,7 @@ impl Sessions {
         session: &Session,
         change: impl Fn(&LiveSession, UnixTime) -> LiveSession + Send + Sync,
     ) -> Result<Option<Session>, StoreError> {
-        let (lifetimes, secret) = (self.lifetimes(), session.row().secret);
+        let (lifetimes, secret) = (self.lifetimes(), session.head().secret);
         let step = |row: Option<&SessionRow>, now: UnixTime| match row {
             Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < lifetimes.end_of(row) => {
                 let changed = change(row, now);

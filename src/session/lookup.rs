@@ -1,11 +1,14 @@
 //! From the cookies of a request to its session.
 
+use std::sync::Arc;
+
 #[cfg(any(feature = "login", test))]
 use http::HeaderMap;
 
 use super::{
     cookies::{PresentedCookies, SessionCookie},
-    rows::{LiveSession, SessionRow},
+    found::FoundRow,
+    rows::{SessionRow, SessionTimes},
     session::Session,
     sessions::Sessions,
 };
@@ -24,7 +27,8 @@ pub(super) type LookupResult = Result<Option<Session>, StoreError>;
 
 /// The result of comparing a cookie with the row of its session.
 enum CookieCheck {
-    Refused,
+    /// Refused, and this event must be counted.
+    Refused(Option<(EventKind, Tenant)>),
     Accepted(Session),
     /// Accepted, and its use must be recorded: replace the version that was read with this row.
     UseIsDue(Stored<()>, Session),
@@ -112,66 +116,86 @@ impl Sessions {
     }
 
     fn look_up(&self, cookie: SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
-        let pending = match self.rows().get(None, cookie.sid.as_bytes()) {
-            MaybeReady::Ready(Err(error)) => return MaybeReady::Ready(Err(error)),
-            MaybeReady::Ready(Ok(found)) => match self.check(&cookie, found) {
-                CookieCheck::Refused => return MaybeReady::Ready(Ok(None)),
-                CookieCheck::Accepted(session) => return MaybeReady::Ready(Ok(Some(session))),
-                CookieCheck::UseIsDue(stored, used) => Err((stored, used)),
-            },
-            MaybeReady::Pending(future) => Ok(future),
+        let key = match self.rows().key(None, cookie.sid.as_bytes()) {
+            Ok(key) => key,
+            Err(error) => return MaybeReady::Ready(Err(error)),
         };
-        let sessions = self.clone();
-        MaybeReady::Pending(Box::pin(async move {
-            let (stored, used) = match pending {
-                Err(due) => due,
-                Ok(future) => match sessions.check(&cookie, future.await?) {
-                    CookieCheck::Refused => return Ok(None),
-                    CookieCheck::Accepted(session) => return Ok(Some(session)),
-                    CookieCheck::UseIsDue(stored, used) => (stored, used),
-                },
-            };
-            Ok(sessions.record_use(&cookie, &stored, used).await)
-        }))
+        let now = self.rows().now();
+        let checked = match self.rows().view_at(&key, now, |found| self.check(&cookie, found, now)) {
+            Some(checked) => checked,
+            None => match self.rows().get_at(&key) {
+                MaybeReady::Ready(row) => row.map(|row| self.check(&cookie, found(row), now)),
+                MaybeReady::Pending(future) => {
+                    let sessions = self.clone();
+                    return MaybeReady::Pending(Box::pin(async move {
+                        let checked = sessions.check(&cookie, found(future.await?), sessions.rows().now());
+                        match checked {
+                            CookieCheck::UseIsDue(read, used) => Ok(sessions.record_use(&cookie, &read, used).await),
+                            checked => Ok(sessions.accepted(&cookie, checked)),
+                        }
+                    }));
+                }
+            },
+        };
+        match checked {
+            Err(error) => MaybeReady::Ready(Err(error)),
+            Ok(CookieCheck::UseIsDue(read, used)) => {
+                let sessions = self.clone();
+                MaybeReady::Pending(Box::pin(async move { Ok(sessions.record_use(&cookie, &read, used).await) }))
+            }
+            Ok(checked) => MaybeReady::Ready(Ok(self.accepted(&cookie, checked))),
+        }
     }
 
-    /// Compares a cookie with the row of its session. Writes nothing.
-    fn check(&self, cookie: &SessionCookie, found: Option<Stored<SessionRow>>) -> CookieCheck {
-        let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused };
-        let now = self.rows().now();
-        let tenant = match value {
-            SessionRow::Ended(tenant) => tenant,
-            // check the secret first: the sid is public, and callers without the secret must learn nothing
-            SessionRow::Live(row) if !row.secret.matches(&cookie.secret) => {
-                self.tally(EventKind::SessionWrongSecret, &row.authentication.tenant, cookie.sid);
-                return CookieCheck::Refused;
-            }
-            SessionRow::Live(row) if now < self.lifetimes().end_of(&row) => {
-                return match is_due(&row, now) {
-                    false => CookieCheck::Accepted(Session::new(cookie.sid, row)),
-                    true => {
-                        let read = Stored { value: (), version, expires_at };
-                        CookieCheck::UseIsDue(read, Session::new(cookie.sid, LiveSession { last_use: now, ..row }))
-                    }
-                };
-            }
-            SessionRow::Live(row) => row.authentication.tenant,
+    /// Compares a cookie with the row of its session. Only looks, because the row may be locked.
+    fn check(&self, cookie: &SessionCookie, found: Option<Stored<FoundRow>>, now: UnixTime) -> CookieCheck {
+        let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
+        let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
+        let mut session = match value {
+            FoundRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, tenant),
+            FoundRow::Live(session) => session,
         };
-        self.tally(EventKind::SessionUseAfterExpire, &tenant, cookie.sid);
-        CookieCheck::Refused
+        let head = &session.head;
+        // check the secret first: the sid is public, and callers without the secret must learn nothing
+        if !head.secret.matches(&cookie.secret) {
+            return refused(EventKind::SessionWrongSecret, head.tenant.clone());
+        }
+        if now >= self.lifetimes().end_of(head.times) {
+            return refused(EventKind::SessionUseAfterExpire, head.tenant.clone());
+        }
+        if !is_due(&head.times, now) {
+            return CookieCheck::Accepted(Session::found(cookie.sid, session));
+        }
+        // it was just read, so nobody else has it
+        if let Some(session) = Arc::get_mut(&mut session) {
+            session.use_at(now);
+        }
+        CookieCheck::UseIsDue(Stored { value: (), version, expires_at }, Session::found(cookie.sid, session))
+    }
+
+    /// Returns the session unless the cookie was refused.
+    fn accepted(&self, cookie: &SessionCookie, checked: CookieCheck) -> Option<Session> {
+        match checked {
+            CookieCheck::Refused(event) => {
+                if let Some((kind, tenant)) = event {
+                    self.tally(kind, &tenant, cookie.sid);
+                }
+                None
+            }
+            CookieCheck::Accepted(session) | CookieCheck::UseIsDue(_, session) => Some(session),
+        }
     }
 
     /// Records the use of a session, unless somebody has written its row since it was read.
     /// In that case the new row decides, so that a revoked session stays revoked.
     async fn record_use(&self, cookie: &SessionCookie, read: &Stored<()>, used: Session) -> Option<Session> {
-        let keep_until = self.lifetimes().keep_until(used.row());
+        let keep_until = self.lifetimes().keep_until(used.head().times);
         let row = SessionRow::Live(used.row().clone());
         match self.rows().swap(None, cookie.sid.as_bytes(), read, &row, keep_until).await {
             Ok(WriteOutcome::Done(_)) => Some(used),
-            Ok(WriteOutcome::Lost(instead)) => match self.check(cookie, instead) {
-                CookieCheck::Refused => None,
-                CookieCheck::Accepted(session) | CookieCheck::UseIsDue(_, session) => Some(session),
-            },
+            Ok(WriteOutcome::Lost(instead)) => {
+                self.accepted(cookie, self.check(cookie, found(instead), self.rows().now()))
+            }
             // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
                 crate::util::trace::warning!("the use of a session could not be recorded: {error}");
@@ -182,8 +206,12 @@ impl Sessions {
     }
 }
 
-fn is_due(row: &LiveSession, now: UnixTime) -> bool {
-    now.as_nanos().saturating_sub(row.last_use.as_nanos()) >= USE_RECORDED_EVERY * 1_000_000_000
+fn found(row: Option<Stored<SessionRow>>) -> Option<Stored<FoundRow>> {
+    row.map(|row| row.map(FoundRow::from))
+}
+
+fn is_due(session: &SessionTimes, now: UnixTime) -> bool {
+    now.as_nanos().saturating_sub(session.last_use.as_nanos()) >= USE_RECORDED_EVERY * 1_000_000_000
 }
 
 fn of_tenant(session: Option<Session>, tenant: Option<&Tenant>) -> Option<Session> {

@@ -27,7 +27,7 @@ use crate::{
 pub(super) fn cookie_of(cookie: &SetCookie) -> SessionCookie {
     let header = cookie.header_value();
     let (_, value) = header.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
-    SessionCookie::parse(value).unwrap()
+    SessionCookie::parse(value.as_bytes()).unwrap()
 }
 
 /// Looks up the session of a request with this cookie.

@@ -1,23 +1,15 @@
 //! The stored rows: one per session, under its `sid`, and one per user, which lists
 //! the user's sessions.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Authentication, Proof, UserId};
 use crate::{
-    gate::MaybeReady,
-    store::{
-        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
-        table::{Stored, Table, Value},
-    },
+    store::{StoreError, StoreErrorKind, table::Value},
     tenant::Tenant,
-    util::{
-        clock::{Clock, UnixTime},
-        handle::Handle,
-        secret::Digest,
-    },
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// The table of the sessions.
@@ -69,24 +61,124 @@ pub(super) struct SessionLifetimes {
 impl SessionLifetimes {
     /// Returns the moment at which the session ends. If the operator has shortened a lifetime,
     /// that applies to existing sessions too.
-    pub(super) fn end_of(&self, session: &LiveSession) -> UnixTime {
-        if session.remembered {
-            return session.expires;
+    pub(super) fn end_of(&self, session: impl Into<SessionTimes>) -> UnixTime {
+        let SessionTimes { created, expires, last_use, remembered } = session.into();
+        if remembered {
+            return expires;
         }
-        session.expires.min(session.created + self.absolute).min(session.last_use + self.idle)
+        expires.min(created + self.absolute).min(last_use + self.idle)
     }
 
     /// Returns until when the row of a live session is kept.
-    pub(super) fn keep_until(&self, session: &LiveSession) -> UnixTime {
+    pub(super) fn keep_until(&self, session: impl Into<SessionTimes>) -> UnixTime {
         self.end_of(session) + REMEMBERED
     }
 }
 
+/// The times that end a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionTimes {
+    pub(super) created: UnixTime,
+    pub(super) expires: UnixTime,
+    pub(super) last_use: UnixTime,
+    pub(super) remembered: bool,
+}
+
+impl From<&LiveSession> for SessionTimes {
+    fn from(session: &LiveSession) -> Self {
+        let LiveSession { created, expires, last_use, remembered, .. } = *session;
+        Self { created, expires, last_use, remembered }
+    }
+}
+
+/// The part of a live session that every request needs.
+#[derive(Clone, Debug)]
+pub(super) struct SessionHead {
+    pub(super) tenant: Tenant,
+    pub(super) user: UserId,
+    pub(super) generation: u64,
+    pub(super) secret: Digest,
+    pub(super) declared_auth_time: UnixTime,
+    pub(super) times: SessionTimes,
+}
+
+impl From<&LiveSession> for SessionHead {
+    fn from(session: &LiveSession) -> Self {
+        let Authentication { tenant, user, generation, .. } = &session.authentication;
+        Self {
+            tenant: tenant.clone(),
+            user: user.clone(),
+            generation: *generation,
+            secret: session.secret,
+            declared_auth_time: session.declared_auth_time,
+            times: session.into(),
+        }
+    }
+}
+
+impl LiveSession {
+    /// Combines the two parts of a row.
+    pub(super) fn of(head: SessionHead, details: SessionDetails) -> Self {
+        let SessionHead { tenant, user, generation, secret, declared_auth_time, times } = head;
+        let SessionTimes { created, expires, last_use, remembered } = times;
+        let SessionDetails { acr, client, amr, proofs, device } = details;
+        Self {
+            authentication: Authentication { tenant, user, generation, proofs, acr },
+            secret,
+            client,
+            amr: amr.into(),
+            declared_auth_time,
+            created,
+            expires,
+            last_use,
+            remembered,
+            device,
+        }
+    }
+}
+
+/// The rest of a live session.
+#[derive(Default)]
+pub(super) struct SessionDetails {
+    acr: Option<Box<str>>,
+    client: Option<Box<str>>,
+    amr: Vec<Box<str>>,
+    proofs: Vec<Proof>,
+    device: Option<Box<str>>,
+}
+
+impl SessionDetails {
+    /// Reads the rest of a row.
+    pub(super) fn read(bytes: &[u8], has_device: bool) -> Option<Self> {
+        let text = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
+        let mut read = Self::default();
+        RowReader(bytes).details(has_device, |detail| match detail {
+            Detail::Acr(name) => read.acr = text(name),
+            Detail::Client(id) => read.client = text(id),
+            Detail::Amr(name) => read.amr.push(name.into()),
+            Detail::Proof { method, at, mark, elsewhere } => {
+                read.proofs.push(Proof { method: method.into(), at, mark: mark.copied(), elsewhere });
+            }
+            Detail::Device(name) => read.device = text(name),
+        })?;
+        Some(read)
+    }
+}
+
+/// One part of the rest of a row. Empty texts are missing ones.
+enum Detail<'a> {
+    Acr(&'a str),
+    Client(&'a str),
+    Amr(&'a str),
+    Proof { method: &'a str, at: u64, mark: Option<&'a [u8; 32]>, elsewhere: Option<u64> },
+    Device(&'a str),
+}
+
 // The first byte of a row is its kind. Numbers are never reused with another meaning; 1 was used before.
-const ENDED: u8 = 2;
-const LIVE: u8 = 3;
+pub(super) const ENDED: u8 = 2;
+pub(super) const LIVE: u8 = 3;
 /// Like `LIVE`, with the device at the end.
-const LIVE_ON_DEVICE: u8 = 4;
+pub(super) const LIVE_ON_DEVICE: u8 = 4;
 
 /// Compact instead of JSON, because every request reads one. Numbers are little-endian. A
 /// text follows its length in one byte, and an empty text means that there is no value.
@@ -108,7 +200,7 @@ impl Value for SessionRow {
     }
 }
 
-fn corrupt() -> StoreError {
+pub(super) fn corrupt() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, "not the row of a session")
 }
 
@@ -155,56 +247,81 @@ fn put_len(bytes: &mut Vec<u8>, len: usize) -> Result<(), StoreError> {
 }
 
 fn read_row(bytes: &[u8]) -> Option<SessionRow> {
-    let (kind, rest) = bytes.split_first()?;
-    let mut reader = RowReader(rest);
-    let row = match *kind {
-        ENDED => SessionRow::Ended(Tenant::restore(reader.text()?)?),
-        LIVE => SessionRow::Live(reader.live()?),
-        LIVE_ON_DEVICE => {
-            let live = reader.live()?;
-            SessionRow::Live(LiveSession { device: Some(reader.optional_text()??), ..live })
+    Some(match RowParts::read(bytes)? {
+        RowParts::Ended(tenant) => SessionRow::Ended(tenant),
+        RowParts::Live { head, rest, has_device } => {
+            SessionRow::Live(LiveSession::of(head, SessionDetails::read(rest, has_device)?))
         }
-        _ => return None,
-    };
-    reader.0.is_empty().then_some(row)
+    })
+}
+
+/// A row of which only the parts were told apart.
+pub(super) enum RowParts<'a> {
+    Ended(Tenant),
+    /// The rest is not checked yet.
+    Live {
+        head: SessionHead,
+        rest: &'a [u8],
+        has_device: bool,
+    },
+}
+
+impl<'a> RowParts<'a> {
+    #[inline]
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        let mut reader = RowReader(rest);
+        Some(match *kind {
+            ENDED => {
+                let tenant = reader.tenant()?;
+                reader.0.is_empty().then_some(Self::Ended(tenant))?
+            }
+            LIVE | LIVE_ON_DEVICE => {
+                let head = reader.head()?;
+                Self::Live { head, rest: reader.0, has_device: *kind == LIVE_ON_DEVICE }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns whether this is a valid rest of a row.
+    pub(super) fn is_rest(bytes: &[u8], has_device: bool) -> bool {
+        RowReader(bytes).details(has_device, |_| ()).is_some()
+    }
 }
 
 /// The part of a row that was not read yet.
 struct RowReader<'a>(&'a [u8]);
 
 impl<'a> RowReader<'a> {
-    fn live(&mut self) -> Option<LiveSession> {
+    fn head(&mut self) -> Option<SessionHead> {
         let remembered = self.flag()?;
         let secret = Digest::from_bytes(*self.bytes()?);
         let generation = self.number()?;
-        let (declared_auth_time, created, expires, last_use) = (self.time()?, self.time()?, self.time()?, self.time()?);
-        let user = UserId::parse(self.text()?).ok()?;
-        let tenant = Tenant::restore(self.text()?)?;
-        let acr = self.optional_text()?;
-        let client = self.optional_text()?;
-        let amr = (0..self.byte()?).map(|_| self.text().map(Box::from)).collect::<Option<_>>()?;
-        let proofs = (0..self.byte()?).map(|_| self.proof()).collect::<Option<_>>()?;
-        let authentication = Authentication { tenant, user, generation, proofs, acr };
-        Some(LiveSession {
-            authentication,
-            secret,
-            client,
-            amr,
-            declared_auth_time,
-            created,
-            expires,
-            last_use,
-            remembered,
-            device: None,
-        })
+        let declared_auth_time = self.time()?;
+        let times = SessionTimes { created: self.time()?, expires: self.time()?, last_use: self.time()?, remembered };
+        let user = UserId::restore(self.short()?)?;
+        Some(SessionHead { tenant: self.tenant()?, user, generation, secret, declared_auth_time, times })
     }
 
-    fn proof(&mut self) -> Option<Proof> {
-        let (method, at) = (Box::from(self.text()?), self.number()?);
-        let parts = self.byte().filter(|parts| *parts < 4)?;
-        let mark = if parts & 1 == 0 { None } else { Some(*self.bytes()?) };
-        let elsewhere = if parts & 2 == 0 { None } else { Some(self.number()?) };
-        Some(Proof { method, at, mark, elsewhere })
+    /// Reads everything after the head, and shows each part of it.
+    fn details(&mut self, has_device: bool, mut see: impl FnMut(Detail<'a>)) -> Option<()> {
+        see(Detail::Acr(self.text()?));
+        see(Detail::Client(self.text()?));
+        for _ in 0..self.byte()? {
+            see(Detail::Amr(self.text()?));
+        }
+        for _ in 0..self.byte()? {
+            let (method, at) = (self.text()?, self.number()?);
+            let parts = self.byte().filter(|parts| *parts < 4)?;
+            let mark = if parts & 1 == 0 { None } else { Some(self.bytes()?) };
+            let elsewhere = if parts & 2 == 0 { None } else { Some(self.number()?) };
+            see(Detail::Proof { method, at, mark, elsewhere });
+        }
+        if has_device {
+            see(Detail::Device(Some(self.text()?).filter(|name| !name.is_empty())?));
+        }
+        self.0.is_empty().then_some(())
     }
 
     fn bytes<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
@@ -233,78 +350,20 @@ impl<'a> RowReader<'a> {
         self.number().map(UnixTime::from_nanos)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    /// Reads up to 255 bytes that follow their length.
+    fn short(&mut self) -> Option<&'a [u8]> {
         let len = self.byte()?;
-        let (text, rest) = self.0.split_at_checked(usize::from(len))?;
+        let (bytes, rest) = self.0.split_at_checked(usize::from(len))?;
         self.0 = rest;
-        std::str::from_utf8(text).ok()
+        Some(bytes)
     }
 
-    fn optional_text(&mut self) -> Option<Option<Box<str>>> {
-        Some(Some(self.text()?).filter(|text| !text.is_empty()).map(Box::from))
-    }
-}
-
-/// Which sessions were ended. Sessions that expired without being ended are not among them.
-#[derive(Clone, Debug)]
-pub(crate) struct EndedSessions(Table<EndMark>);
-
-/// A row of a session of which only the kind is read.
-struct EndMark {
-    has_ended: bool,
-}
-
-impl Value for EndMark {
-    /// Never called: this view of the table only reads.
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
-        Err(corrupt())
+    fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.short()?).ok()
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        match bytes.first() {
-            Some(&ENDED) => Ok(Self { has_ended: true }),
-            Some(&LIVE | &LIVE_ON_DEVICE) => Ok(Self { has_ended: false }),
-            _ => Err(corrupt()),
-        }
-    }
-}
-
-#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
-impl EndedSessions {
-    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
-        Self(Table::new(store, SESSIONS, clock))
-    }
-
-    /// Returns whether the session was ended; at once if the store answers at once.
-    pub(crate) fn contains(&self, sid: &Handle) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        match self.check(sid) {
-            Ok(check) => check.has_ended(),
-            Err(error) => MaybeReady::Ready(Err(error)),
-        }
-    }
-
-    /// Prepares a check of one session that can be repeated without allocating.
-    pub(crate) fn check(&self, sid: &Handle) -> Result<SessionEndCheck, StoreError> {
-        Ok(SessionEndCheck { key: self.0.key(None, sid.as_bytes())?, rows: self.0.clone() })
-    }
-}
-
-/// A repeatable check whether one session was ended.
-#[derive(Debug)]
-pub(crate) struct SessionEndCheck {
-    rows: Table<EndMark>,
-    key: Key,
-}
-
-#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
-impl SessionEndCheck {
-    /// Returns whether the session was ended; at once if the store answers at once.
-    pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        let has_ended = |row: Option<Stored<EndMark>>| row.is_some_and(|row| row.value.has_ended);
-        match self.rows.get_at(&self.key) {
-            MaybeReady::Ready(row) => MaybeReady::Ready(row.map(has_ended)),
-            MaybeReady::Pending(row) => MaybeReady::Pending(Box::pin(async move { row.await.map(has_ended) })),
-        }
+    fn tenant(&mut self) -> Option<Tenant> {
+        Tenant::restore(self.short()?)
     }
 }
 
@@ -390,11 +449,14 @@ impl SessionList {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::{collection::vec, option, prelude::*};
 
     use super::*;
     use crate::{
-        store::{Memory, WriteOutcome},
+        session::found::{EndMark, EndedSessions, FoundRow, FoundSession},
+        store::{AnyStore, Memory, WriteOutcome, table::Table},
         testing::{ManualClock, block_on},
     };
 
@@ -446,6 +508,29 @@ mod tests {
             prop_assert!(SessionRow::read(&bytes[..cut.index(bytes.len())]).is_err());
             let mark = EndMark::read(&bytes).unwrap();
             prop_assert_eq!(mark.has_ended, matches!(row, SessionRow::Ended(_)));
+        }
+
+        #[test]
+        fn a_found_row_is_the_whole_row_however_late_it_is_decoded(
+            row in rows(),
+            flips in vec(any::<(prop::sample::Index, u8)>(), 0..3),
+        ) {
+            let mut bytes = row.write().unwrap();
+            for (at, bits) in flips {
+                let at = at.index(bytes.len());
+                bytes[at] ^= bits;
+            }
+            match (FoundRow::read(&bytes), SessionRow::read(&bytes)) {
+                (Ok(FoundRow::Live(found)), Ok(SessionRow::Live(row))) => {
+                    prop_assert_eq!(format!("{:?}", found.row()), format!("{row:?}"));
+                    prop_assert_eq!(format!("{:?}", found.head), format!("{:?}", SessionHead::from(&row)));
+                    let known = FoundSession::from(row.clone());
+                    prop_assert_eq!(format!("{:?} {:?}", known.head, known.row()), format!("{:?} {row:?}", found.head));
+                }
+                (Ok(FoundRow::Ended(found)), Ok(SessionRow::Ended(tenant))) => prop_assert_eq!(found, tenant),
+                (Err(found), Err(row)) => prop_assert_eq!(found.kind(), row.kind()),
+                (found, row) => prop_assert!(false, "{} {:?}", found.is_ok(), row),
+            }
         }
 
         #[test]

@@ -7,8 +7,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
+    found::FoundSession,
     identity::{Authentication, IdentityError, UserId, is_visible},
-    rows::LiveSession,
+    rows::{LiveSession, SessionHead},
 };
 use crate::{
     http::head::Head,
@@ -31,18 +32,18 @@ const SHORTEST_REMEMBERED: Duration = Duration::from_secs(120);
 /// [`SessionLayer`](super::SessionLayer) protects the route.
 #[derive(Clone)]
 pub struct Session {
-    inner: Arc<Inner>,
-    claims: Option<Arc<Map<String, Value>>>,
-}
-
-struct Inner {
     sid: Handle,
-    row: LiveSession,
+    found: Arc<FoundSession>,
+    claims: Option<Arc<Map<String, Value>>>,
 }
 
 impl Session {
     pub(super) fn new(sid: Handle, row: LiveSession) -> Self {
-        Self { inner: Arc::new(Inner { sid, row }), claims: None }
+        Self::found(sid, Arc::new(row.into()))
+    }
+
+    pub(super) fn found(sid: Handle, found: Arc<FoundSession>) -> Self {
+        Self { sid, found, claims: None }
     }
 
     /// Returns the session of a request that passed a
@@ -58,17 +59,17 @@ impl Session {
     /// Returns the id of the session. It stays the same until the session ends, and it is
     /// not a secret: logs, tokens and pages may show it.
     pub fn sid(&self) -> Handle {
-        self.inner.sid
+        self.sid
     }
 
     /// Returns the user.
     pub fn user(&self) -> &UserId {
-        &self.authentication().user
+        &self.head().user
     }
 
     /// Returns the tenant of the user.
     pub fn tenant(&self) -> &Tenant {
-        &self.authentication().tenant
+        &self.head().tenant
     }
 
     /// Returns when the user last proved who they are.
@@ -77,7 +78,7 @@ impl Session {
     /// is the Unix epoch.
     pub fn auth_time(&self) -> UnixTime {
         match self.authentication().proofs.is_empty() {
-            true => self.inner.row.declared_auth_time,
+            true => self.head().declared_auth_time,
             false => self.authentication().auth_time().unwrap_or_default(),
         }
     }
@@ -89,28 +90,28 @@ impl Session {
 
     /// Returns how the user proved who they are, by the names of RFC 8176.
     pub fn amr(&self) -> impl Iterator<Item = &str> {
-        self.inner.row.amr.iter().map(AsRef::as_ref)
+        self.row().amr.iter().map(AsRef::as_ref)
     }
 
     /// Returns when the session began, or when the user last repeated the whole sign-in.
     pub fn created(&self) -> UnixTime {
-        self.inner.row.created
+        self.head().times.created
     }
 
     /// Returns when the session ends at the latest, regardless of use.
     pub fn expires(&self) -> UnixTime {
-        self.inner.row.expires
+        self.head().times.expires
     }
 
     /// Returns when the session was last used, to the minute.
     pub fn last_use(&self) -> UnixTime {
-        self.inner.row.last_use
+        self.head().times.last_use
     }
 
     /// Returns the browser and the system in which the user signed in through an `AuthService`, such as `Firefox on
     /// Linux`. Browsers can name themselves as they like, so only show it.
     pub fn device(&self) -> Option<&str> {
-        self.inner.row.device.as_deref()
+        self.row().device.as_deref()
     }
 
     /// Reads an extra claim of the user, such as a role or a locale.
@@ -127,24 +128,28 @@ impl Session {
         self
     }
 
+    pub(super) fn head(&self) -> &SessionHead {
+        &self.found.head
+    }
+
     pub(super) fn row(&self) -> &LiveSession {
-        &self.inner.row
+        self.found.row()
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {
-        &self.inner.row.authentication
+        &self.row().authentication
     }
 
     /// Returns the client at which the session began.
     #[cfg(any(feature = "login", test))]
     pub(crate) fn client(&self) -> Option<&str> {
-        self.inner.row.client.as_deref()
+        self.row().client.as_deref()
     }
 
     /// Returns whether the user asked to stay signed in.
     #[cfg(test)]
     pub(crate) fn is_remembered(&self) -> bool {
-        self.inner.row.remembered
+        self.head().times.remembered
     }
 }
 

@@ -1,11 +1,16 @@
-use std::{any::type_name, fmt, sync::Arc};
+use std::{
+    any::{Any, type_name},
+    fmt,
+    sync::Arc,
+};
 
 use super::{
     contract::BoxFuture,
     contract::Store,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    memory::Memory,
+    record::{Entry, EntryView, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{gate::MaybeReady, util::clock::UnixTime};
 
@@ -31,6 +36,14 @@ impl AnyStore {
     /// Calls [`Store::get`]. A result that is available immediately is not boxed.
     pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
         self.0.get(key)
+    }
+
+    /// Shows the entry of `key` to `see` without copying it. Returns `None`, and calls nothing, unless the store is a
+    /// [`Memory`]. The entry is locked meanwhile, so `see` must be quick and must not use the store.
+    pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
+        let (mut see, mut seen) = (Some(see), None);
+        self.0.view(key, &mut |entry| seen = see.take().map(|see| see(entry)));
+        seen
     }
 
     /// Calls [`Store::insert`].
@@ -86,6 +99,7 @@ impl fmt::Debug for AnyStore {
 /// The dyn-compatible form of [`Store`].
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
+    fn view(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>));
     fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn swap<'a>(
         &'a self,
@@ -105,6 +119,13 @@ impl<S: Store> DynStore for S {
         match Store::get(self, key) {
             MaybeReady::Ready(found) => MaybeReady::Ready(found),
             MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(future)),
+        }
+    }
+
+    fn view(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>)) {
+        // decided by the compiler
+        if let Some(memory) = (self as &dyn Any).downcast_ref::<Memory>() {
+            memory.view(key, see);
         }
     }
 

@@ -1,10 +1,9 @@
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::fmt;
 
-use super::error::{StoreError, StoreErrorKind};
+use super::{
+    error::{StoreError, StoreErrorKind},
+    inline::InlineBytes,
+};
 use crate::tenant::Tenant;
 
 /// The key of a value: a table, a tenant and an id.
@@ -21,17 +20,11 @@ use crate::tenant::Tenant;
 /// assert_eq!(key.as_bytes(), b"\x05codes\x04acmebc");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct Key(Repr);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(InlineBytes<IN_PLACE>);
 
 /// Room for a table name of 12 bytes, a UUID as tenant, and a SHA-256 as id.
 const IN_PLACE: usize = 86;
-
-#[derive(Clone)]
-enum Repr {
-    InPlace { len: u8, bytes: [u8; IN_PLACE] },
-    Shared(Arc<[u8]>),
-}
 
 impl Key {
     /// The maximum length of a table name in bytes.
@@ -55,19 +48,7 @@ impl Key {
         let (Ok(table_len), Ok(tenant_len)) = (u8::try_from(table.len()), u8::try_from(tenant.len())) else {
             return Err(StoreErrorKind::TooLarge.into());
         };
-        let parts = [&[table_len][..], table.as_bytes(), &[tenant_len], tenant, id];
-        let len = parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut bytes = [0; IN_PLACE];
-        if len > IN_PLACE {
-            return Ok(Self(Repr::Shared(parts.concat().into())));
-        }
-        let mut rest = bytes.as_mut_slice();
-        for part in parts {
-            let (place, left) = rest.split_at_mut(part.len());
-            place.copy_from_slice(part);
-            rest = left;
-        }
-        Ok(Self(Repr::InPlace { len: len as u8, bytes }))
+        Ok(Self(InlineBytes::new(&[&[table_len], table.as_bytes(), &[tenant_len], tenant, id])))
     }
 
     /// Returns the table.
@@ -91,30 +72,13 @@ impl Key {
 
     /// Returns the complete binary key, for stores without separate tables and tenants.
     pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::InPlace { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Repr::Shared(bytes) => bytes,
-        }
+        self.0.as_bytes()
     }
 }
 
 /// Splits off a part that is preceded by its length.
 fn split_part(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_first().and_then(|(len, rest)| rest.split_at_checked(usize::from(*len))).unwrap_or_default()
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
-    }
 }
 
 /// Omits the id, because it may contain user input.

@@ -1,22 +1,23 @@
 use std::{
+    borrow::Borrow,
+    cmp::Ordering,
     collections::{BTreeSet, HashMap},
     fmt,
     future::{Future, Ready},
-    hash::BuildHasher,
+    hash::{BuildHasher, Hash, Hasher},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 use super::{
     contract::Store,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -44,7 +45,7 @@ const SWEPT_PER_WRITE: usize = 2;
 /// Expired entries that a write removes from each shard when it reaches a limit.
 const SWEPT_WHEN_FULL: usize = 8;
 /// The memory overhead of an entry: its places in the map and in the expiry order at their usual
-/// load, and two allocations.
+/// load, and an allocation.
 const OVERHEAD: usize = 256;
 
 impl Memory {
@@ -99,8 +100,16 @@ impl Memory {
         self.len() == 0
     }
 
+    /// Shows the entry of `key` to `see`. The entry is locked meanwhile.
+    pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> R {
+        match self.shard(key) {
+            Some(shard) => see(read(shard).get(key.as_bytes())),
+            None => see(None),
+        }
+    }
+
     fn find(&self, key: &Key) -> Option<Entry> {
-        read(self.shard(key)?).map.get(key.as_bytes()).map(MemoryEntry::entry)
+        self.view(key, |entry| entry.map(EntryView::to_entry))
     }
 
     fn write(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
@@ -110,11 +119,11 @@ impl Memory {
                 return Err(StoreErrorKind::Unavailable.into());
             };
             let mut shard = write(shard);
-            let found = shard.map.get(key.as_bytes());
-            if !expected.is_met_by(found.map(|slot| slot.version)) {
-                return Ok(WriteOutcome::Lost(found.map(MemoryEntry::entry)));
+            let found = shard.get(key.as_bytes());
+            if !expected.is_met_by(found.map(|entry| entry.version)) {
+                return Ok(WriteOutcome::Lost(found.map(EntryView::to_entry)));
             }
-            let replaced = found.map_or(0, |slot| cost(key.as_bytes(), &slot.value));
+            let replaced = found.map_or(0, |entry| cost(key.as_bytes(), entry.value));
             let needed = cost(key.as_bytes(), record.value());
             if self.used.reserve(usize::from(found.is_none()), needed, replaced) {
                 let version = shard.put(key, record);
@@ -132,9 +141,10 @@ impl Memory {
 
     fn remove(&self, key: &Key) -> Option<Entry> {
         let mut shard = write(self.shard(key)?);
-        let slot = shard.remove(key.as_bytes())?;
-        self.used.release(1, cost(key.as_bytes(), &slot.value));
-        Some(slot.entry())
+        let entry = shard.get(key.as_bytes())?.to_entry();
+        shard.remove(key.as_bytes());
+        self.used.release(1, cost(key.as_bytes(), &entry.value));
+        Some(entry)
     }
 
     fn shard(&self, key: &Key) -> Option<&RwLock<Shard>> {
@@ -210,61 +220,103 @@ impl fmt::Debug for Memory {
 
 #[derive(Default)]
 struct Shard {
-    map: HashMap<Arc<[u8]>, MemoryEntry, RandomState>,
-    by_expiry: BTreeSet<(UnixTime, Arc<[u8]>)>,
+    map: HashMap<Row, Written, RandomState>,
+    by_expiry: BTreeSet<(UnixTime, Row)>,
     /// Counts all writes of the shard, so that no version repeats for a key.
     writes: u64,
 }
 
-struct MemoryEntry {
-    value: Bytes,
-    version: Version,
+/// A key and its value, one after the other, so that a look-up reads one place. It is compared by its key.
+#[derive(Clone)]
+struct Row {
+    bytes: Arc<[u8]>,
+    key_len: u16,
+}
+
+#[derive(Clone, Copy)]
+struct Written {
+    /// The number of the write.
+    number: u64,
     expires_at: UnixTime,
 }
 
-impl MemoryEntry {
-    fn entry(&self) -> Entry {
-        Entry { value: self.value.clone(), version: self.version, expires_at: self.expires_at }
+impl Row {
+    fn new(key: &[u8], value: &[u8]) -> Self {
+        // keys have at most 1,218 bytes
+        Self { bytes: [key, value].concat().into(), key_len: key.len() as u16 }
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        self.bytes.split_at_checked(self.key_len.into()).unwrap_or_default()
     }
 }
 
 impl Shard {
-    fn put(&mut self, key: &Key, record: &Record) -> Version {
-        self.writes += 1;
-        let version = Version::from_u64(self.writes);
-        let expires_at = record.expires_at();
-        // copied, because a slice could keep a large buffer alive
-        let slot = MemoryEntry { value: Bytes::copy_from_slice(record.value()), version, expires_at };
-        let shared = match self.map.get_key_value(key.as_bytes()) {
-            Some((shared, old)) => {
-                let shared = Arc::clone(shared);
-                self.by_expiry.remove(&(old.expires_at, Arc::clone(&shared)));
-                shared
-            }
-            None => Arc::from(key.as_bytes()),
-        };
-        self.by_expiry.insert((expires_at, Arc::clone(&shared)));
-        self.map.insert(shared, slot);
-        version
+    fn get(&self, key: &[u8]) -> Option<EntryView<'_>> {
+        let (row, Written { number, expires_at }) = self.map.get_key_value(key)?;
+        let (_, value) = row.parts();
+        Some(EntryView { value, version: Version::from_u64(*number), expires_at: *expires_at })
     }
 
-    fn remove(&mut self, key: &[u8]) -> Option<MemoryEntry> {
-        let (key, slot) = self.map.remove_entry(key)?;
-        self.by_expiry.remove(&(slot.expires_at, key));
-        Some(slot)
+    fn put(&mut self, key: &Key, record: &Record) -> Version {
+        self.remove(key.as_bytes());
+        self.writes += 1;
+        let (row, expires_at) = (Row::new(key.as_bytes(), record.value()), record.expires_at());
+        self.by_expiry.insert((expires_at, row.clone()));
+        self.map.insert(row, Written { number: self.writes, expires_at });
+        Version::from_u64(self.writes)
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some((row, Written { expires_at, .. })) = self.map.remove_entry(key) {
+            self.by_expiry.remove(&(expires_at, row));
+        }
     }
 
     /// Removes at most `most` expired entries and returns their number.
     fn sweep(&mut self, now: UnixTime, most: usize, used: &Used) -> usize {
         let mut swept = 0;
         while swept < most && self.by_expiry.first().is_some_and(|(expires_at, _)| *expires_at <= now) {
-            let Some((_, key)) = self.by_expiry.pop_first() else { break };
-            if let Some(slot) = self.map.remove(&key) {
-                used.release(1, cost(&key, &slot.value));
+            let Some((_, row)) = self.by_expiry.pop_first() else { break };
+            let (key, value) = row.parts();
+            if self.map.remove(key).is_some() {
+                used.release(1, cost(key, value));
             }
             swept += 1;
         }
         swept
+    }
+}
+
+impl Borrow<[u8]> for Row {
+    fn borrow(&self) -> &[u8] {
+        self.parts().0
+    }
+}
+
+impl Hash for Row {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().0.hash(state);
+    }
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts().0 == other.parts().0
+    }
+}
+
+impl Eq for Row {}
+
+impl PartialOrd for Row {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Row {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().0.cmp(other.parts().0)
     }
 }
 
@@ -320,6 +372,7 @@ fn write(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::any::AnyStore;
 
     fn key(number: usize) -> Key {
         Key::new("t", None, number.to_string()).unwrap()
@@ -348,6 +401,43 @@ mod tests {
                 matches!(insert(&memory, fits, 1000, 10, 20), Ok(WriteOutcome::Done(_))),
                 "expired entries make room"
             );
+        }
+    }
+
+    #[test]
+    fn a_type_erased_memory_is_read_in_place() {
+        let memory = Memory::new();
+        assert!(insert(&memory, 0, 7, 0, 10).is_ok());
+        let store = AnyStore::from(memory);
+        let place =
+            |number| store.view(&key(number), |entry| entry.map(|entry| (entry.value.as_ptr(), entry.value.len())));
+        assert!(matches!(place(0), Some(Some((_, 7)))));
+        assert_eq!(place(0), place(0));
+        assert_eq!(place(1), Some(None));
+        // a store around it may change what is read
+        assert_eq!(AnyStore::from(Around(store)).view(&key(0), |_| ()), None);
+    }
+
+    struct Around(AnyStore);
+
+    impl Store for Around {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, record).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
         }
     }
 

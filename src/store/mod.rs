@@ -70,6 +70,7 @@ mod contract;
 #[cfg(feature = "store-disk")]
 mod disk;
 mod error;
+pub(crate) mod inline;
 mod key;
 mod memory;
 #[cfg(test)]

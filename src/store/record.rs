@@ -74,6 +74,27 @@ pub struct Entry {
     pub expires_at: UnixTime,
 }
 
+/// An entry that is still in its store.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryView<'a> {
+    pub(super) value: &'a [u8],
+    pub(super) version: Version,
+    pub(super) expires_at: UnixTime,
+}
+
+impl EntryView<'_> {
+    pub(super) fn to_entry(self) -> Entry {
+        let Self { value, version, expires_at } = self;
+        Entry { value: Bytes::copy_from_slice(value), version, expires_at }
+    }
+}
+
+impl Entry {
+    pub(super) fn view(&self) -> EntryView<'_> {
+        EntryView { value: &self.value, version: self.version, expires_at: self.expires_at }
+    }
+}
+
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")

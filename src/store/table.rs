@@ -10,7 +10,7 @@ use super::{
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -102,11 +102,11 @@ impl<T: Value> Table<T> {
 
     /// Returns the current time.
     pub(crate) fn now(&self) -> UnixTime {
-        self.clock.unix(self.clock.now())
+        self.clock.read().1
     }
 
     /// Returns a value. This is the hot path: if the store returns immediately, so does this
-    /// function.
+    /// function. Values in memory are read in place.
     pub(crate) fn get(
         &self,
         tenant: Option<&Tenant>,
@@ -120,6 +120,9 @@ impl<T: Value> Table<T> {
 
     /// Like [`get`](Self::get), with a prepared key.
     pub(crate) fn get_at(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
+        if let Some(seen) = self.view_at(key, self.now(), |found| found) {
+            return MaybeReady::Ready(seen);
+        }
         match self.store.get(key) {
             MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found))),
             MaybeReady::Pending(future) => {
@@ -127,6 +130,17 @@ impl<T: Value> Table<T> {
                 MaybeReady::Pending(Box::pin(async move { table.read(future.await?) }))
             }
         }
+    }
+
+    /// Shows the value that is live at this time to `see`, read as a `V`, if the store is in memory. `see` must be quick
+    /// and must not use the store.
+    pub(crate) fn view_at<V: Value, R>(
+        &self,
+        key: &Key,
+        now: UnixTime,
+        see: impl FnOnce(Option<Stored<V>>) -> R,
+    ) -> Option<Result<R, StoreError>> {
+        self.store.view(key, |found| read_at(now, found).map(see))
     }
 
     /// Returns since when the store has lost nothing, as far as the calls that have returned show.
@@ -180,8 +194,8 @@ impl<T: Value> Table<T> {
         Ok(self.change(&key, (occupant, found), change).await?.0)
     }
 
-    /// Changes and writes a value that was read before. Also returns the version that it has
-    /// afterwards.
+    /// Updates a value that was read before, as [`update`](Self::update) does. Also returns its new
+    /// version.
     #[cfg(feature = "login")]
     pub(crate) async fn update_from<R: Send>(
         &self,
@@ -332,18 +346,28 @@ impl<T: Value> Table<T> {
     }
 
     fn read(&self, found: Option<Entry>) -> Result<Option<Stored<T>>, StoreError> {
-        let Some(entry) = found.filter(|entry| self.lives(entry.expires_at)) else {
-            return Ok(None);
-        };
-        let value = T::read(&entry.value)?;
-        Ok(Some(Stored { value, version: entry.version, expires_at: entry.expires_at }))
+        read_at(self.now(), found.as_ref().map(Entry::view))
     }
+}
+
+fn read_at<T: Value>(now: UnixTime, found: Option<EntryView<'_>>) -> Result<Option<Stored<T>>, StoreError> {
+    let Some(EntryView { value, version, expires_at }) = found.filter(|entry| now < entry.expires_at) else {
+        return Ok(None);
+    };
+    Ok(Some(Stored { value: T::read(value)?, version, expires_at }))
 }
 
 /// Reports the position only, because serde's messages quote the value.
 fn not_json(error: &serde_json::Error) -> StoreError {
     let (category, column) = (error.classify(), error.column());
     StoreError::new(StoreErrorKind::Corrupt, format!("invalid JSON: {category:?} error at byte {column}"))
+}
+
+impl<T> Stored<T> {
+    pub(crate) fn map<R>(self, change: impl FnOnce(T) -> R) -> Stored<R> {
+        let Self { value, version, expires_at } = self;
+        Stored { value: change(value), version, expires_at }
+    }
 }
 
 impl<T> Clone for Table<T> {

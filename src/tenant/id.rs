@@ -85,10 +85,11 @@ impl Tenant {
     }
 
     /// Reads a stored name, which may be reserved.
-    pub(crate) fn restore(name: &str) -> Option<Self> {
-        let allowed = |byte: u8| ALLOWED.get(usize::from(byte)) == Some(&true);
-        let valid = (1..=Self::MAX_LEN).contains(&name.len()) && name.bytes().all(allowed);
-        valid.then(|| Self::trusted(name.as_bytes()))
+    pub(crate) fn restore(name: impl AsRef<[u8]>) -> Option<Self> {
+        let name = name.as_ref();
+        let allowed = |byte: &u8| ALLOWED.get(usize::from(*byte)) == Some(&true);
+        let valid = (1..=Self::MAX_LEN).contains(&name.len()) && name.iter().all(allowed);
+        valid.then(|| Self::trusted(name))
     }
 
     /// Returns the tenant that all requests without one can share.

@@ -1,8 +1,6 @@
 //! [`Family`]: all tokens issued from one authorization code. Pure: it has no clock and no store.
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
 
 use super::{grant::Grant, refresh_token::RefreshToken};
 use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
@@ -10,38 +8,41 @@ use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
 /// Redeeming a code again within this time counts as a repeated request, not as a stolen code.
 const REPEATED: Duration = Duration::from_secs(2);
 
-/// A salt and a `jti` for questions whose answer is not kept.
-const UNUSED: (Digest, Handle) = (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16]));
-
 /// All tokens issued from one authorization code. The row is deleted when the family is revoked.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Family {
-    pub(crate) grant: Grant,
+    pub(crate) grant: Arc<Grant>,
     /// The refresh token that can be used, if the client gets refresh tokens at all.
-    current: Option<Current>,
-    used: Option<Used>,
+    pub(super) current: Option<Current>,
+    pub(super) used: Option<Used>,
     /// When the code was redeemed, in Unix nanoseconds.
-    born: u64,
+    pub(super) born: u64,
     pub(super) ends: u64,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Current {
-    generation: u32,
-    #[serde(with = "crate::util::secret::text")]
-    digest: Digest,
+#[derive(Clone, Debug)]
+pub(super) struct Current {
+    pub(super) generation: u32,
+    pub(super) digest: Digest,
 }
 
 /// The refresh token that was used last, and how its successor was made.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Used {
-    #[serde(with = "crate::util::secret::text")]
-    digest: Digest,
-    #[serde(with = "crate::util::secret::text")]
-    salt: Digest,
-    #[serde(with = "crate::util::text")]
-    jti: Handle,
-    at: u64,
+#[derive(Clone, Debug)]
+pub(super) struct Used {
+    pub(super) digest: Digest,
+    pub(super) salt: Digest,
+    pub(super) at: u64,
+}
+
+/// The standing of a presented refresh token.
+enum Standing<'a> {
+    /// It can be used for the first time.
+    Current(&'a Current),
+    /// It was just used, and returns its successor again.
+    Repeated(&'a Used),
+    /// It was used before.
+    Reused,
+    Unknown,
 }
 
 /// The outcome of presenting a refresh token.
@@ -61,8 +62,8 @@ pub(crate) fn family_of_code(code: &Digest) -> Handle {
 
 impl Family {
     pub(super) fn new(grant: Grant, first: Option<&RefreshToken>, born: UnixTime, ends: UnixTime) -> Self {
-        let current = first.map(|first| Current { generation: 0, digest: first.digest() });
-        Self { grant, current, used: None, born: born.as_nanos(), ends: ends.as_nanos() }
+        let current = first.map(|first| Current { generation: 0, digest: *first.digest() });
+        Self { grant: Arc::new(grant), current, used: None, born: born.as_nanos(), ends: ends.as_nanos() }
     }
 
     pub(crate) fn ends(&self) -> UnixTime {
@@ -81,48 +82,65 @@ impl Family {
 
     /// Returns whether this refresh token gives tokens now: it is current, or was used within the grace.
     pub(super) fn is_usable(&self, token: &RefreshToken, is_ours: bool, grace: Duration, now: UnixTime) -> bool {
-        matches!(self.refresh(token, is_ours, UNUSED, grace, now), (_, Refreshed::Next { .. }))
-    }
-
-    /// Uses a refresh token. `fresh` is the salt and the `jti` of the successor if this is the first use. `is_ours` tells
-    /// whether the token was made here, with any digest. Returns the changed family, if it changes.
-    pub(super) fn refresh(
-        &self,
-        token: &RefreshToken,
-        is_ours: bool,
-        (salt, jti): (Digest, Handle),
-        grace: Duration,
-        now: UnixTime,
-    ) -> (Option<Self>, Refreshed) {
-        let own = token.digest();
-        let Some(current) = &self.current else { return (None, Refreshed::Unknown) };
-        if own.matches(&current.digest) {
-            let next = token.next(&salt);
-            let row = Self {
-                current: Some(Current { generation: next.generation, digest: next.digest() }),
-                used: Some(Used { digest: current.digest, salt, jti, at: now.as_nanos() }),
-                ..self.clone()
-            };
-            return (Some(row), Refreshed::Next { token: next, jti, at: now });
-        }
-        if let Some(used) = self.used.as_ref().filter(|used| own.matches(&used.digest)) {
-            let at = UnixTime::from_nanos(used.at);
-            // a clock that was set back must not extend the grace
-            if now < at + grace && at < now + grace {
-                return (None, Refreshed::Next { token: token.next(&used.salt), jti: used.jti, at });
-            }
-            return (None, Refreshed::Reused);
-        }
-        if is_ours && token.generation < current.generation {
-            return (None, Refreshed::Reused);
-        }
-        (None, Refreshed::Unknown)
+        matches!(self.standing(token, is_ours, grace, now), Standing::Current(_) | Standing::Repeated(_))
     }
 
     /// Returns whether this refresh token was used before, and longer ago than the grace allows.
     pub(super) fn is_reused(&self, token: &RefreshToken, is_ours: bool, grace: Duration, now: UnixTime) -> bool {
-        matches!(self.refresh(token, is_ours, UNUSED, grace, now), (_, Refreshed::Reused))
+        matches!(self.standing(token, is_ours, grace, now), Standing::Reused)
     }
+
+    /// Uses a refresh token. `salt` makes its successor if this is the first use. `is_ours` tells whether the token was
+    /// made here, with any digest. Returns the changed family, if it changes.
+    pub(super) fn refresh(
+        &self,
+        token: &RefreshToken,
+        is_ours: bool,
+        salt: Digest,
+        grace: Duration,
+        now: UnixTime,
+    ) -> (Option<Self>, Refreshed) {
+        match self.standing(token, is_ours, grace, now) {
+            Standing::Current(current) => {
+                let next = token.next(&salt);
+                let row = Self {
+                    current: Some(Current { generation: next.generation, digest: *next.digest() }),
+                    used: Some(Used { digest: current.digest, salt, at: now.as_nanos() }),
+                    ..self.clone()
+                };
+                (Some(row), Refreshed::Next { token: next, jti: jti_of(&salt), at: now })
+            }
+            Standing::Repeated(Used { salt, at, .. }) => {
+                let (token, at) = (token.next(salt), UnixTime::from_nanos(*at));
+                (None, Refreshed::Next { token, jti: jti_of(salt), at })
+            }
+            Standing::Reused => (None, Refreshed::Reused),
+            Standing::Unknown => (None, Refreshed::Unknown),
+        }
+    }
+
+    fn standing(&self, token: &RefreshToken, is_ours: bool, grace: Duration, now: UnixTime) -> Standing<'_> {
+        let Some(current) = &self.current else { return Standing::Unknown };
+        let own = token.digest();
+        if own.matches(&current.digest) {
+            return Standing::Current(current);
+        }
+        if let Some(used) = self.used.as_ref().filter(|used| own.matches(&used.digest)) {
+            let at = UnixTime::from_nanos(used.at);
+            // a clock that was set back must not extend the grace
+            let is_within = now < at + grace && at < now + grace;
+            return if is_within { Standing::Repeated(used) } else { Standing::Reused };
+        }
+        if is_ours && token.generation < current.generation {
+            return Standing::Reused;
+        }
+        Standing::Unknown
+    }
+}
+
+/// Derives the `jti` of an exchange from the salt of its refresh token. A repeated request gets the same one.
+fn jti_of(salt: &Digest) -> Handle {
+    Handle::of(salt)
 }
 
 #[cfg(test)]
@@ -178,8 +196,8 @@ mod tests {
             for (n, (wait, place, newest)) in uses.into_iter().enumerate() {
                 now = now + Duration::from_secs(wait);
                 let place = if newest { given.len() - 1 } else { place.index(given.len()) };
-                let fresh = (Digest::from_bytes([n as u8; 32]), Handle::from_bytes([n as u8; 16]));
-                let (next, refreshed) = live.refresh(&again(&given[place]), true, fresh, GRACE, now);
+                let salt = Digest::from_bytes([n as u8; 32]);
+                let (next, refreshed) = live.refresh(&again(&given[place]), true, salt, GRACE, now);
                 let last = given.len() - 1;
                 match refreshed {
                     Refreshed::Next { token, at, .. } => {
@@ -189,7 +207,7 @@ mod tests {
                             given.push(token);
                         } else {
                             prop_assert!(place + 1 == last && now < used[place] + GRACE);
-                            prop_assert!(token.digest().matches(&given[last].digest()), "one successor");
+                            prop_assert!(token.digest().matches(given[last].digest()), "one successor");
                             prop_assert_eq!(at, used[place]);
                             prop_assert!(next.is_none());
                         }
@@ -211,10 +229,10 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_does_not_extend_the_grace() {
         let first = RefreshToken::first(Handle::from_bytes([1; 16]));
-        let (now, fresh) = (UnixTime::from_secs(1000), (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16])));
-        let live = family(&first).refresh(&again(&first), true, fresh, GRACE, now).0.unwrap();
+        let (now, salt) = (UnixTime::from_secs(1000), Digest::from_bytes([0; 32]));
+        let live = family(&first).refresh(&again(&first), true, salt, GRACE, now).0.unwrap();
         for (at, is_good) in [(991, true), (990, false), (500, false), (1009, true), (1010, false)] {
-            let (_, refreshed) = live.refresh(&again(&first), true, fresh, GRACE, UnixTime::from_secs(at));
+            let (_, refreshed) = live.refresh(&again(&first), true, salt, GRACE, UnixTime::from_secs(at));
             assert_eq!(matches!(refreshed, Refreshed::Next { .. }), is_good, "{at}");
             assert_eq!(matches!(refreshed, Refreshed::Reused), !is_good, "{at}");
         }
@@ -226,13 +244,8 @@ mod tests {
         let live = family(&first);
         let other = RefreshToken::first(Handle::from_bytes([1; 16]));
         for is_ours in [false, true] {
-            let (row, refreshed) = live.refresh(
-                &other,
-                is_ours,
-                (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16])),
-                GRACE,
-                UnixTime::from_secs(1),
-            );
+            let salt = Digest::from_bytes([0; 32]);
+            let (row, refreshed) = live.refresh(&other, is_ours, salt, GRACE, UnixTime::from_secs(1));
             assert!(row.is_none() && matches!(refreshed, Refreshed::Unknown));
         }
     }

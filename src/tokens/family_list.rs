@@ -1,10 +1,15 @@
 //! [`FamilyList`]: the families of one user at one client, which are bounded so that a signed-in user can't fill the
 //! store. Pure: it has no clock and no store.
 
-use serde::{Deserialize, Serialize};
-
 use super::grant::Grant;
-use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
+use crate::{
+    store::{
+        StoreError, StoreErrorKind,
+        compact::{Reader, Writer},
+        table::Value,
+    },
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
+};
 
 /// The maximum number of families of a user at a client.
 const MOST: usize = 100;
@@ -13,14 +18,12 @@ const MOST: usize = 100;
 const MOST_OF_A_SESSION: usize = 20;
 
 /// The active families of a user at a client, oldest first.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FamilyList(Vec<ListedFamily>);
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedFamily {
-    #[serde(with = "crate::util::text")]
     pub(super) id: Handle,
-    #[serde(with = "crate::util::text")]
     pub(super) session: Handle,
     /// When the family ends, in Unix nanoseconds.
     pub(super) ends: u64,
@@ -62,6 +65,32 @@ impl FamilyList {
     /// Returns when the last family ends.
     pub(super) fn ends(&self) -> UnixTime {
         UnixTime::from_nanos(self.0.iter().map(|listed| listed.ends).max().unwrap_or_default())
+    }
+}
+
+/// The first byte of a row. A number is never used again with another meaning.
+const LIST: u8 = 1;
+
+impl Value for FamilyList {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let mut writer = Writer::new(LIST, 3 + 40 * self.0.len());
+        writer.list(&self.0, |writer, ListedFamily { id, session, ends }| {
+            writer.bytes(id.as_bytes());
+            writer.bytes(session.as_bytes());
+            writer.number(*ends);
+            Ok(())
+        })?;
+        Ok(writer.into_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let list = Reader::whole(LIST, bytes, |reader| {
+            reader.list(|reader| {
+                let (id, session) = (Handle::from_bytes(*reader.bytes()?), Handle::from_bytes(*reader.bytes()?));
+                Some(ListedFamily { id, session, ends: reader.number()? })
+            })
+        });
+        list.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a list of families"))
     }
 }
 
@@ -122,9 +151,9 @@ mod tests {
         let list =
             (0..MOST as u8).fold(FamilyList::default(), |list, n| list.with(listed(n, n, ends), UnixTime::default()).0);
         assert_eq!(list.0.len(), MOST);
-        let bytes = serde_json::to_vec(&list).unwrap();
-        assert!(bytes.len() < 16 * 1024, "{}", bytes.len());
-        let read: FamilyList = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!(serde_json::to_vec(&read).unwrap(), bytes);
+        let bytes = list.write().unwrap();
+        assert!(bytes.len() < 5 * 1024, "{}", bytes.len());
+        assert_eq!(FamilyList::read(&bytes).unwrap().0, list.0);
+        assert!(FamilyList::read(&bytes[1..]).is_err() && FamilyList::read(&bytes[..bytes.len() - 1]).is_err());
     }
 }

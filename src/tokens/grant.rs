@@ -1,7 +1,5 @@
 //! [`Grant`]: the permission that a user gave to a client.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     client::Scopes,
     login::Binding,
@@ -14,11 +12,10 @@ use crate::{
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// The permission that a user gave to a client, and how the user authenticated.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Grant {
     pub(crate) who: Authentication,
     /// The `sid` of the session that the code was issued in.
-    #[serde(with = "crate::util::text")]
     pub(crate) session: Handle,
     /// The client, the scope, and what the client must show to redeem the code.
     pub(crate) binding: Binding,

@@ -82,7 +82,7 @@ impl Keys {
     pub(super) async fn current(&self) -> Result<Arc<Copy>, StoreError> {
         match self.fresh() {
             Some(copy) => Ok(copy),
-            None => self.reread(|keys, copy| keys.0.clock.now() < copy.stale).await,
+            None => Box::pin(self.reread(|keys, copy| keys.0.clock.now() < copy.stale)).await,
         }
     }
 

@@ -7,7 +7,6 @@ use serde_json::Map;
 
 use super::{
     issued_claims::{self, AccessTokenParts, Span},
-    refresh_token::random,
     service::{Issued, TokenService},
 };
 use crate::{
@@ -34,7 +33,7 @@ impl TokenService {
             issuer: &inner.issuer,
             audience: client.tokens.audience.as_deref().unwrap_or(&inner.audience),
             scope: &scope,
-            jti: issued_claims::jti(&Handle::of(&random()), &Handle::of(&random())),
+            jti: issued_claims::jti(&Handle::random(), &Handle::random()),
             span,
             more: Map::new(),
         };

@@ -109,6 +109,9 @@
 //! the same successor again, so that a lost answer or two tabs end nothing. The store keeps only digests, so a copy of it
 //! yields no token.
 //!
+//! A refresh also returns a new id_token, with the time of the login and the current claims, unless the client
+//! [does without](crate::Client::without_id_token_on_refresh).
+//!
 //! A user has at most 100 families at a client, and at most 20 of them in one session. Beyond that, a new family revokes
 //! the oldest one: of the same session if that has 20, or else of the user.
 //!
@@ -268,6 +271,7 @@
 mod issued_claims;
 mod family;
 mod family_list;
+mod family_row;
 mod grant;
 mod keys;
 #[cfg(test)]

@@ -51,6 +51,11 @@ impl Revocations {
         if self.generations.current(&who.tenant, &who.user).wait().await? > who.generation {
             return Ok(true);
         }
+        self.has_lost_session(grant).await
+    }
+
+    /// Returns whether a grant ended with its session.
+    pub(super) async fn has_lost_session(&self, grant: &Grant) -> Result<bool, StoreError> {
         Ok(!grant.outlives_session() && self.sessions.contains(&grant.session).wait().await?)
     }
 

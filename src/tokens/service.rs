@@ -103,6 +103,8 @@ pub(crate) struct TokenRequest<'a> {
     /// The part of the grant's authentication that still counts.
     pub(crate) who: &'a Authentication,
     pub(crate) audience: Option<&'a str>,
+    /// Whether an id_token is issued too, if the scope has `openid`.
+    pub(crate) with_id_token: bool,
     pub(crate) id_token_algorithm: Option<Algorithm>,
     /// `None` for the whole scope of the grant.
     pub(crate) scope: Option<&'a Scopes>,
@@ -143,7 +145,7 @@ pub(crate) struct NewFamily {
 pub(crate) struct Presented {
     token: RefreshToken,
     is_ours: bool,
-    family: Box<Family>,
+    family: Family,
     read: Stored<()>,
 }
 
@@ -170,7 +172,7 @@ impl Presented {
 pub(crate) struct ValidAccess {
     pub(crate) claims: AccessTokenClaims,
     /// The grant of a user. `None` for the token of a machine client.
-    pub(crate) grant: Option<Grant>,
+    pub(crate) grant: Option<Arc<Grant>>,
     pub(crate) family: Handle,
 }
 
@@ -245,7 +247,7 @@ impl TokenService {
     /// Signs the first tokens of a family. They count once the family is [stored](Self::store_family).
     pub(crate) async fn first_tokens(&self, new: &NewFamily, request: &TokenRequest<'_>) -> Result<Issued, StoreError> {
         let NewFamily { id, first, family } = new;
-        let issued = self.sign(family, request, issued_claims::jti(id, &Handle::of(&random())), self.now()).await?;
+        let issued = self.sign(family, request, issued_claims::jti(id, &Handle::random()), self.now()).await?;
         let refresh_token = first.as_ref().map(|first| first.write(request.keyed));
         Ok(Issued { refresh_token, ..issued })
     }
@@ -282,10 +284,12 @@ impl TokenService {
 
     /// Returns the family that a code began, if the code was redeemed and the family lives. Also returns whether the code
     /// was redeemed long enough ago for another redemption to be a replay.
-    pub(crate) async fn family_of_redeemed(&self, code: &Digest) -> Result<Option<(Handle, Grant, bool)>, StoreError> {
-        let id = family_of_code(code);
-        let now = self.now();
-        Ok(self.family(&id).await?.map(|family| (id, family.grant.clone(), family.is_replay(now))))
+    pub(crate) async fn family_of_redeemed(
+        &self,
+        code: &Digest,
+    ) -> Result<Option<(Handle, Arc<Grant>, bool)>, StoreError> {
+        let (id, now) = (family_of_code(code), self.now());
+        Ok(self.family(&id).await?.map(|family| (id, Arc::clone(&family.grant), family.is_replay(now))))
     }
 
     // ---- refresh tokens
@@ -296,7 +300,7 @@ impl TokenService {
         let found = self.0.families.get(None, token.family.as_bytes()).wait().await?;
         let Some(Stored { value, version, expires_at }) = found else { return Ok(None) };
         let read = Stored { value: (), version, expires_at };
-        Ok(Some(Presented { token, is_ours, family: Box::new(value), read }))
+        Ok(Some(Presented { token, is_ours, family: value, read }))
     }
 
     /// Returns whether the token was used before, so that its family must be revoked.
@@ -312,7 +316,8 @@ impl TokenService {
         family.is_usable(token, *is_ours, self.0.lifetimes.grace, self.now())
     }
 
-    /// Exchanges a refresh token for the next one. `jkt` is the key that was proved with the request.
+    /// Exchanges a refresh token for the next one. `jkt` is the key that was proved with the request. The account and its
+    /// generation must have been checked for this request.
     pub(crate) async fn refresh(
         &self,
         presented: &Presented,
@@ -326,12 +331,12 @@ impl TokenService {
         if request.scope.is_some_and(|scope| !scope.is_subset(grant.scope())) {
             return Err(RefreshError::ScopeGrows);
         }
-        if self.has_ended(grant).await? {
+        if self.has_lost_session(grant).await? {
             return Err(RefreshError::Unknown);
         }
         // steps that can fail without the store come before the token is used up
         self.prepare().await?;
-        match self.use_token(presented, (random(), Handle::of(&random()))).await? {
+        match self.use_token(presented, random()).await? {
             Refreshed::Unknown => Err(RefreshError::Unknown),
             Refreshed::Reused => Err(RefreshError::Reused),
             Refreshed::Next { token: next, jti, at } => {
@@ -345,11 +350,11 @@ impl TokenService {
         }
     }
 
-    /// Uses a refresh token. `fresh` is the salt and the `jti` of its successor.
-    async fn use_token(&self, presented: &Presented, fresh: (Digest, Handle)) -> Result<Refreshed, StoreError> {
+    /// Uses a refresh token. `salt` makes its successor.
+    async fn use_token(&self, presented: &Presented, salt: Digest) -> Result<Refreshed, StoreError> {
         let Presented { token, is_ours, family, read } = presented;
         let (id, grace) = (token.family.as_bytes(), self.0.lifetimes.grace);
-        let next = |family: &Family, now| match family.refresh(token, *is_ours, fresh, grace, now) {
+        let next = |family: &Family, now| match family.refresh(token, *is_ours, salt, grace, now) {
             (Some(next), refreshed) => Change::Put(next, family.ends(), refreshed),
             (None, refreshed) => Change::Keep(refreshed),
         };
@@ -363,7 +368,7 @@ impl TokenService {
             }
         }
         let again = |row: Option<&Family>, now| row.map_or(Change::Keep(Refreshed::Unknown), |row| next(row, now));
-        self.0.families.update(None, id, again).await
+        Box::pin(self.0.families.update(None, id, again)).await
     }
 
     // ---- revocation
@@ -395,6 +400,11 @@ impl TokenService {
         self.0.revocations.has_ended(grant).await
     }
 
+    /// Returns whether a grant ended with its session. Its user may have lost all tokens too.
+    pub(crate) async fn has_lost_session(&self, grant: &Grant) -> Result<bool, StoreError> {
+        self.0.revocations.has_lost_session(grant).await
+    }
+
     // ---- reading tokens
 
     /// Reads an access token for any API. Returns `None` if it was not issued here or is not valid.
@@ -417,8 +427,7 @@ impl TokenService {
 
     /// Reads an id_token of any age that was issued here. It is a hint and proves nothing.
     pub(crate) async fn hint(&self, token: &str) -> Result<Option<IdClaims>, StoreError> {
-        let claims = self.claims::<IdClaims>(token, ID_TOKEN).await?;
-        Ok(claims.filter(|claims| claims.iss == self.issuer()))
+        Ok(self.claims::<IdClaims>(token, ID_TOKEN).await?.filter(|claims| claims.iss == self.issuer()))
     }
 
     async fn claims<T: serde::de::DeserializeOwned>(&self, token: &str, typ: &str) -> Result<Option<T>, StoreError> {
@@ -461,15 +470,14 @@ impl TokenService {
         let claims = issued_claims::access(grant, request.who, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(span.from);
-        if !granted.contains("openid") {
+        if !request.with_id_token || !granted.contains("openid") {
             return Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope });
         }
         let algorithm = request.id_token_algorithm.unwrap_or(inner.algorithm);
         let signer = keys.signer(algorithm, self.now()).ok_or_else(broken)?;
         let mut more = of_target(&request.extra_claims, ClaimTarget::IdToken);
         more.extend(request.account_claims.clone());
-        let nonce = request.nonce;
-        let token = IdTokenParts { issuer, nonce, access_token: &access_token, algorithm, span, more };
+        let token = IdTokenParts { issuer, nonce: request.nonce, access_token: &access_token, algorithm, span, more };
         let id_token =
             jws::sign(&signer, ID_TOKEN, &issued_claims::id(grant, request.who, token)).ok_or_else(broken)?;
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: Some(id_token), scope })

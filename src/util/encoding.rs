@@ -6,12 +6,64 @@ use zeroize::Zeroizing;
 /// The length of 32 encoded bytes.
 pub(crate) const LEN_OF_32: usize = 43;
 
+/// The length of 16 encoded bytes.
+pub(crate) const LEN_OF_16: usize = 22;
+
+/// Marks a byte that is no character of the alphabet.
+const INVALID: u8 = 0x80;
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+static SEXTETS: [u8; 256] = {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut sextets = [INVALID; 256];
+    let mut sextet = 0;
+    while sextet < ALPHABET.len() {
+        sextets[ALPHABET[sextet] as usize] = sextet as u8;
+        sextet += 1;
+    }
+    sextets
+};
+
+fn sextet(byte: u8) -> u8 {
+    SEXTETS.get(usize::from(byte)).copied().unwrap_or(INVALID)
+}
+
 /// Encodes 32 bytes.
 pub(crate) fn base64url_of_32(bytes: &[u8; 32]) -> [u8; LEN_OF_32] {
     let mut text = [0; LEN_OF_32];
     // never fails: 32 bytes always take 43 characters
     let _written = URL_SAFE_NO_PAD.encode_slice(bytes, &mut text);
     text
+}
+
+/// Returns whether this is the encoding of 32 bytes, without decoding it.
+pub(crate) fn is_base64url_of_32(text: &[u8]) -> bool {
+    let seen = text.iter().fold(0, |seen, byte| seen | sextet(*byte));
+    // the last character has two bits more than needed
+    text.len() == LEN_OF_32 && seen & INVALID == 0 && text.last().is_some_and(|last| sextet(*last) & 0b11 == 0)
+}
+
+/// Decodes 16 bytes. Each value has exactly one encoding.
+pub(crate) fn base64url_to_16(text: &[u8]) -> Option<[u8; 16]> {
+    let text: &[u8; LEN_OF_16] = text.try_into().ok()?;
+    // two numbers of 60 bits, and one of 12 of which the last 4 are more than needed
+    let (first, rest) = text.split_first_chunk()?;
+    let (second, last) = rest.split_first_chunk()?;
+    let ((first, valid), (second, also_valid)) = (number_of_10(first), number_of_10(second));
+    let [last, least] = [sextet(*last.first()?), sextet(*last.last()?)];
+    let valid = valid & also_valid & (last < 64) & (least < 64) & (least & 0b1111 == 0);
+    let last = last << 2 | least >> 4;
+    valid.then(|| (u128::from(first) << 68 | u128::from(second) << 8 | u128::from(last)).to_be_bytes())
+}
+
+/// Decodes ten characters to a number. Also returns whether they are all valid.
+fn number_of_10(text: &[u8; 10]) -> (u64, bool) {
+    let append = |(number, seen), byte: &u8| {
+        let sextet = sextet(*byte);
+        (number << 6 | u64::from(sextet), seen | sextet)
+    };
+    let (number, seen) = text.iter().fold((0, 0), append);
+    (number, seen & INVALID == 0)
 }
 
 /// Decodes 32 bytes.
@@ -51,6 +103,26 @@ mod tests {
     }
 
     proptest! {
+        /// Compares the readers with the crate `base64`.
+        #[test]
+        fn exactly_the_canonical_encodings_are_read(
+            text in prop_oneof![
+                "[A-Za-z0-9_-]{22}",
+                "[A-Za-z0-9_-]{43}",
+                "[A-Za-z0-9_-]{20,22}[ -~]{1,2}",
+                "[A-Za-z0-9_-]{0,42}[\\x00-\\x7f][A-Za-z0-9_-]{0,42}",
+                "[A-Za-z0-9_-]{41}é",
+                "([A-Za-z0-9_-]{4}){0,12}[A-Za-z0-9_-][AQgw]",
+            ],
+            bytes: ([u8; 16], [u8; 32]),
+        ) {
+            let decoded = URL_SAFE_NO_PAD.decode(&text).unwrap_or_default();
+            prop_assert_eq!(base64url_to_16(text.as_bytes()), decoded.as_slice().try_into().ok());
+            prop_assert_eq!(is_base64url_of_32(text.as_bytes()), decoded.len() == 32);
+            prop_assert_eq!(base64url_to_16(URL_SAFE_NO_PAD.encode(bytes.0).as_bytes()), Some(bytes.0));
+            prop_assert!(is_base64url_of_32(&base64url_of_32(&bytes.1)));
+        }
+
         #[test]
         fn values_round_trip(bytes: [u8; 32]) {
             prop_assert_eq!(*base64url_to_32(&base64url_of_32(&bytes)).unwrap(), bytes);

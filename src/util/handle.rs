@@ -4,12 +4,9 @@ use std::{fmt, str::FromStr};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::util::secret::Digest;
+use crate::util::{encoding::base64url_to_16, secret::Digest};
 
 const LEN: usize = 16;
-
-/// Characters of a handle as text.
-pub(crate) const HANDLE_TEXT_LEN: usize = 22;
 
 /// A name of 128 bits, such as the `sid` of a session.
 ///
@@ -50,14 +47,7 @@ impl Handle {
     /// Reads what [`to_string`](ToString::to_string) wrote: 22 characters of base64url.
     /// Returns `None` for any other text.
     pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
-        let text = text.as_ref();
-        if text.len() != HANDLE_TEXT_LEN {
-            return None;
-        }
-        // two more than needed, because the decoder estimates the room it asks for
-        let mut room = [0; LEN + 2];
-        let len = URL_SAFE_NO_PAD.decode_slice(text, &mut room).ok()?;
-        room.get(..len)?.try_into().ok().map(Self)
+        base64url_to_16(text.as_ref()).map(Self)
     }
 }
 

@@ -18,15 +18,41 @@ pub(crate) fn is_unseen(character: char) -> bool {
             | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Returns the place of the first occurrence of `byte`. Looks at eight bytes at a time, because cookie headers are long.
+pub(crate) fn find(text: &[u8], byte: u8) -> Option<usize> {
+    const LOW: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = LOW << 7;
+    let (words, rest) = text.as_chunks::<8>();
+    let wanted = LOW * u64::from(byte);
+    for (number, word) in words.iter().enumerate() {
+        // zero where the byte is; the lowest bit that is set is always right
+        let difference = u64::from_le_bytes(*word) ^ wanted;
+        let found = difference.wrapping_sub(LOW) & !difference & HIGH;
+        if found != 0 {
+            return Some(number * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    rest.iter().position(|other| *other == byte).map(|place| words.len() * 8 + place)
+}
+
 /// Splits before the first occurrence of `byte`, or at the end.
 pub(crate) fn split_before(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
-    let place = text.iter().position(|other| *other == byte).unwrap_or(text.len());
+    let place = find(text, byte).unwrap_or(text.len());
     text.split_at_checked(place).unwrap_or((text, &[]))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn the_first_occurrence_of_a_byte_is_found(text in vec(prop_oneof![58_u8..61, any::<u8>()], 0..40), byte in 58_u8..61) {
+            prop_assert_eq!(find(&text, byte), text.iter().position(|other| *other == byte));
+        }
+    }
 
     #[test]
     fn text_is_split_before_the_byte_or_at_the_end() {

@@ -36,6 +36,7 @@ mod flow;
 #[cfg(feature = "sso")]
 mod forgotten_users;
 mod id_token;
+mod id_token_on_refresh;
 mod introspect;
 mod issued_tokens;
 mod jwks;
@@ -127,6 +128,7 @@ mod token_races;
 mod token_requests;
 mod token_restart;
 mod token_sequences;
+mod token_store_calls;
 mod unknown_users;
 mod userinfo;
 mod weak_credentials;

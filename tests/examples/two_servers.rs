@@ -14,8 +14,9 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use super::{FORM, VERIFIER, config, sample};
 use crate::support::{
@@ -67,7 +68,8 @@ async fn two_servers_serve_one_login_in_turn() {
     let path = config("two-servers", &text);
     let url = redis.url();
     let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0", "--redis", &url];
-    let (one, other) = (Example::start("server", &arguments).await, Example::start("server", &arguments).await);
+    // at the same time, so both find an empty store
+    let (one, mut other) = tokio::join!(Example::start("server", &arguments), Example::start("server", &arguments));
     proxy.servers.lock().unwrap().extend([one.address, other.address]);
 
     let client = Registered { id: "web", redirect_uri: "http://127.0.0.1:3000/callback" };
@@ -112,5 +114,31 @@ async fn two_servers_serve_one_login_in_turn() {
     for _ in 0..2 {
         assert_eq!(me().await.status, 401);
     }
+    // what both have begun, one ends after kill -9 of the other
+    let verifier = CodeVerifier::generate();
+    let challenge = CodeChallenge::of(&verifier).to_string();
+    let mut browser = Browser::new(&origin, "");
+    let with_challenge = |mut members: Value| {
+        members["code_challenge"] = json!(challenge);
+        members
+    };
+    let started = browser.call("start", &client, with_challenge(json!({ "identifier": "ada" }))).await;
+    let id = started.json()["session_id"].clone();
+    let members = json!({
+        "session_id": id, "method": "password", "username": "ada", "password": "correct horse battery staple",
+    });
+    assert_eq!(browser.call("authenticate", &client, with_challenge(members)).await.status, 200);
+    other.child.kill().await.unwrap();
+    proxy.servers.lock().unwrap().retain(|server| *server == one.address);
+    let completed = browser.call("complete", &client, with_challenge(json!({ "session_id": id }))).await;
+    assert_eq!(completed.status, 200, "{completed:?}");
+    let target = format!(
+        "/authorize?client_id=web&redirect_uri=http%3A%2F%2F127.0.0.1%3A3000%2Fcallback&response_type=code\
+         &scope=openid&code_challenge={challenge}&code_challenge_method=S256"
+    );
+    let again = browser.open(&target).await.redirected("code").unwrap();
+    let redeem = redeem.replace(&code, &again).replace(VERIFIER, verifier.expose());
+    assert_eq!(browser.send("POST", "/token", &[FORM], &redeem).await.status, 200);
+    assert_eq!(me().await.status, 401);
     fs::remove_file(path).unwrap();
 }

@@ -2,14 +2,13 @@
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
 //! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
-//! `one steps <calls> <logins>`, `one tokens <users>`, `one refreshes <algorithm> <scope> <refreshes>`
+//! `one steps <calls> <logins>`, `one passwords <at once>`, `one refreshes <algorithm> <scope> <refreshes>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
-    issuers,
-    sections::{bearer, logins, memory, server, sessions, steps},
-    service::Inner,
+    sections::{bearer, logins, memory, passwords, server, sessions, steps},
+    service::Workload,
     subject::{BudgetState, LimiterKind, subject},
 };
 
@@ -29,7 +28,7 @@ fn run(arguments: &[&str]) -> Option<()> {
     match *arguments {
         ["calls", kind, budget, tenants, calls] => {
             let tenants = tenants.parse().ok()?;
-            let mut subject = subject(LimiterKind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
+            let mut subject = subject(LimiterKind::by_tag(kind)?, budget_of(budget)?, tenants, Workload::default());
             subject.run(calls.parse().ok()?);
             Some(())
         }
@@ -53,8 +52,8 @@ fn run(arguments: &[&str]) -> Option<()> {
             logins::serve(users.parse().ok()?);
             Some(())
         }
-        ["tokens", users] => {
-            issuers::serve(users.parse().ok()?);
+        ["passwords", at_once] => {
+            passwords::burst(at_once.parse().ok()?);
             Some(())
         }
         ["refreshes", algorithm, scope, count] => bearer::refreshes(algorithm, scope, count.parse().ok()?),

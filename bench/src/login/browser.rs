@@ -17,7 +17,11 @@ impl Ask {
     }
 
     pub fn by_refresh(token: &str) -> Self {
-        Self::token(format!("grant_type=refresh_token&client_id=web&refresh_token={token}"))
+        Self::by_refresh_of("web", token)
+    }
+
+    pub fn by_refresh_of(client: &str, token: &str) -> Self {
+        Self::token(format!("grant_type=refresh_token&client_id={client}&refresh_token={token}"))
     }
 
     /// Creates a refresh that asks for fewer scopes.
@@ -36,6 +40,7 @@ pub struct Browser {
     cookies: Vec<(String, String)>,
     verifier: String,
     challenge: String,
+    pub client: &'static str,
     /// The requested scope, encoded for a query.
     pub scope: &'static str,
     /// The id of the login, once it has begun.
@@ -47,16 +52,21 @@ impl Default for Browser {
         let verifier = CodeVerifier::generate();
         let challenge = CodeChallenge::of(&verifier).to_string();
         let (verifier, login) = (verifier.expose().to_owned(), String::new());
-        Self { cookies: Vec::new(), verifier, challenge, scope: "openid", login }
+        Self { cookies: Vec::new(), verifier, challenge, client: "web", scope: "openid", login }
     }
 }
 
 impl Browser {
+    /// Creates the next request for a code in the same browser.
+    pub fn again(&self, client: &'static str) -> Self {
+        Self { cookies: self.cookies.clone(), client, ..Self::default() }
+    }
+
     /// Creates the request that exchanges the code.
     pub fn by_code(&self, code: &str) -> Ask {
-        let (callback, verifier) = ("https%3A%2F%2Fapp.example%2Fcallback", &self.verifier);
+        let (callback, Self { client, verifier, .. }) = ("https%3A%2F%2Fapp.example%2Fcallback", self);
         Ask::token(format!(
-            "grant_type=authorization_code&client_id=web&redirect_uri={callback}&code={code}&code_verifier={verifier}"
+            "grant_type=authorization_code&client_id={client}&redirect_uri={callback}&code={code}&code_verifier={verifier}"
         ))
     }
 
@@ -87,9 +97,9 @@ impl Browser {
 
     /// Returns the parameters of the authorization request.
     pub fn query(&self) -> String {
-        let Self { challenge, scope, .. } = self;
+        let Self { challenge, client, scope, .. } = self;
         format!(
-            "client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope={scope}\
+            "client_id={client}&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope={scope}\
              &code_challenge={challenge}&code_challenge_method=S256&state=xyz"
         )
     }
@@ -99,9 +109,9 @@ impl Browser {
     }
 
     fn post(&self, endpoint: &str, more: &str) -> Ask {
-        let (challenge, scope) = (&self.challenge, self.scope.replace('+', " "));
+        let (challenge, client, scope) = (&self.challenge, self.client, self.scope.replace('+', " "));
         let body = format!(
-            r#"{{"client_id":"web","redirect_uri":"{CALLBACK}","response_type":"code","scope":"{scope}","code_challenge":"{challenge}","code_challenge_method":"S256",{more}}}"#
+            r#"{{"client_id":"{client}","redirect_uri":"{CALLBACK}","response_type":"code","scope":"{scope}","code_challenge":"{challenge}","code_challenge_method":"S256",{more}}}"#
         );
         Ask { target: format!("/authentication/{endpoint}"), body: Some(body), content_type: "application/json" }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     heap,
-    service::Inner,
+    service::Workload,
     stats::Table,
     subject::{ALL, BudgetState, LimiterKind, subject},
 };
@@ -20,13 +20,13 @@ pub fn run() {
         Table::new(["subject", "admitted, inner answer without headers", "with 1 header", "with 2 headers", "refused"]);
     for kind in ALL {
         let cells = columns.map(|(budget, headers)| {
-            let inner = Inner { headers };
-            let own = per_call(kind, budget, inner);
+            let workload = Workload { headers, ..Workload::default() };
+            let own = per_call(kind, budget, workload);
             match kind {
                 LimiterKind::Inner if budget == BudgetState::Spent => "–".to_owned(),
                 LimiterKind::Inner => format!("({own:.2})"),
                 // refusals are compared with an empty response
-                _ => format!("{:.2}", own - per_call(LimiterKind::Inner, budget, inner)),
+                _ => format!("{:.2}", own - per_call(LimiterKind::Inner, budget, workload)),
             }
         });
         table.row([kind.name().to_owned()].into_iter().chain(cells));
@@ -34,8 +34,8 @@ pub fn run() {
     table.print();
 }
 
-fn per_call(kind: LimiterKind, budget: BudgetState, inner: Inner) -> f64 {
-    let mut subject = subject(kind, budget, 100, inner);
+fn per_call(kind: LimiterKind, budget: BudgetState, workload: Workload) -> f64 {
+    let mut subject = subject(kind, budget, 100, workload);
     subject.run(CALLS);
     let (_, counts) = heap::count(|| subject.run(CALLS));
     counts.allocations as f64 / CALLS as f64

@@ -45,7 +45,7 @@ fn signing(runtime: &Runtime, apps: &mut [App]) {
          differences and ratios are medians of per-round values.\n"
     );
     let mut rounds = vec![[Vec::new(), Vec::new()]; apps.len()];
-    for _ in 0..ROUNDS {
+    for _ in 0..super::rounds(ROUNDS) {
         for (app, micros) in apps.iter_mut().zip(&mut rounds) {
             for (micros, scope) in micros.iter_mut().zip(["", "email"]) {
                 let began = Instant::now();
@@ -167,7 +167,7 @@ fn checking(runtime: &Runtime, apps: &mut [App]) {
             }
         }
     }
-    for _ in 0..ROUNDS {
+    for _ in 0..super::rounds(ROUNDS) {
         for one in &mut all {
             one.nanos.push((one.run)(one.calls).as_nanos() as f64 / one.calls as f64);
         }

@@ -3,6 +3,7 @@
 use std::{path::Path, process::Command};
 
 use crate::{
+    report::{figure, skipped},
     stats::Table,
     subject::{BudgetState, LimiterKind},
 };
@@ -13,19 +14,19 @@ const CALLS: u64 = 10_000;
 pub fn run(one: &Path) {
     println!("### Instructions per call (callgrind)\n");
     if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("**skipped**: valgrind is not on PATH\n");
+        skipped("valgrind is not installed");
         return;
     }
     println!("{TENANTS} tenants, {CALLS} calls, without the setup. The inner response has no headers.\n");
     let mut table = Table::new(["subject", "", "call", "over the inner service"]);
     let inner = per_call(one, LimiterKind::Inner, BudgetState::Ample);
-    table.row([LimiterKind::Inner.name(), "", &figure(inner), "–"]);
+    table.row([LimiterKind::Inner.name(), "", &shown(inner), "–"]);
     for (kind, budget) in [
         (LimiterKind::Tollgate, BudgetState::Ample),
-        (LimiterKind::TollgateExtensions, BudgetState::Ample),
-        (LimiterKind::TollgatePlain, BudgetState::Ample),
+        (LimiterKind::TollgateNoExtensions, BudgetState::Ample),
+        (LimiterKind::TollgateBare, BudgetState::Ample),
         (LimiterKind::Tollgate, BudgetState::Spent),
-        (LimiterKind::TollgateExtensions, BudgetState::Spent),
+        (LimiterKind::TollgateNoExtensions, BudgetState::Spent),
         (LimiterKind::TowerGovernor, BudgetState::Ample),
         (LimiterKind::TowerGovernorPlain, BudgetState::Ample),
         (LimiterKind::TowerGovernor, BudgetState::Spent),
@@ -33,12 +34,13 @@ pub fn run(one: &Path) {
     ] {
         let own = per_call(one, kind, budget);
         let over = own.zip(inner).map(|(own, inner)| own - inner);
-        table.row([kind.name(), budget.name(), &figure(own), &figure(over)]);
+        figure(format!("callgrind/{budget:?}/{}", kind.tag()), over.unwrap_or(f64::NAN));
+        table.row([kind.name(), budget.name(), &shown(own), &shown(over)]);
     }
     table.print();
 }
 
-fn figure(value: Option<f64>) -> String {
+fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "failed".to_owned(), |value| format!("{value:.0}"))
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::calls_in;
+use super::{calls_in, rounds, tenant_counts};
 use crate::{
-    service::Inner,
-    stats::{Table, by_round, least, median, nanos, ratio, tenants},
-    subject::{ALL, BudgetState, LimiterKind, Subject, subject},
+    report::figure,
+    service::{WORKLOADS, Workload},
+    stats::{Table, by_round, median, nanos, ratio, tenants},
+    subject::{ALL, BudgetState, LimiterKind, subject},
 };
 
 const ROUNDS: usize = 15;
@@ -15,84 +16,86 @@ const ROUND: Duration = Duration::from_millis(15);
 pub fn run() {
     println!("### One thread: nanoseconds of a whole call\n");
     println!(
-        "`call` is the median of {ROUNDS} interleaved rounds, from creating the request to dropping the \
-         response. `layer` is the call minus the inner service in the same round. The ratios are medians of \
-         per-round ratios. They compare with tower_governor with its headers, and, in the last column, \
-         refusals with our own admitted calls.\n"
+        "From creating the request to dropping the response. `tollgate` has default settings: four headers, and an \
+         extension of the request. tower_governor writes two headers. The inner service answers without headers or with \
+         two, and the request has no extension or one already, as under axum. Medians of {} interleaved rounds. `÷` \
+         compares with tower_governor, for rows without headers with its variant without headers, and is the median of \
+         per-round ratios. The last column compares refusals with our own admitted calls.\n",
+        rounds(ROUNDS)
     );
-    for count in [1, 10_000, 1_000_000] {
+    for (label, count) in tenant_counts() {
         println!("#### {} tenant(s), uniform\n", tenants(count));
-        table(count);
+        table(label, count);
     }
 }
 
 struct Measured {
     kind: LimiterKind,
     budget: BudgetState,
-    calls: u64,
-    subject: Box<dyn Subject>,
+    /// For each round.
     nanos: Vec<f64>,
 }
 
-fn table(count: u64) {
-    let mut all = Vec::new();
+fn find(all: &[Measured], kind: LimiterKind, budget: BudgetState) -> &[f64] {
+    all.iter().find(|one| (one.kind, one.budget) == (kind, budget)).map_or(&[], |one| &one.nanos)
+}
+
+fn table(label: &str, count: u64) {
+    let head = WORKLOADS.iter().flat_map(|workload| [workload.name(), "÷"]);
+    let mut table = Table::new(["subject", ""].into_iter().chain(head).chain(["÷ own admitted"]));
+    let all = WORKLOADS.map(|workload| measure(count, workload));
     for budget in [BudgetState::Ample, BudgetState::Spent] {
         for kind in ALL {
             if kind == LimiterKind::Inner && budget == BudgetState::Spent {
                 continue;
             }
-            let mut subject = subject(kind, budget, count, Inner::default());
-            let calls = calls_in(|calls| subject.run(calls), ROUND);
-            all.push(Measured { kind, budget, calls, subject, nanos: Vec::new() });
-        }
-    }
-    for _ in 0..ROUNDS {
-        for one in &mut all {
-            one.nanos.push(one.subject.run(one.calls).as_nanos() as f64 / one.calls as f64);
-        }
-    }
-    let figures = |kind, budget| {
-        all.iter().find(|one| (one.kind, one.budget) == (kind, budget)).map_or(&[][..], |one| one.nanos.as_slice())
-    };
-    let net = |values: &[f64]| -> Vec<f64> {
-        let inner = figures(LimiterKind::Inner, BudgetState::Ample);
-        values.iter().zip(inner).map(|(value, inner)| value - inner).collect()
-    };
-    let mut table = Table::new([
-        "subject",
-        "",
-        "call",
-        "min",
-        "layer",
-        "call ÷ tower_governor",
-        "layer ÷ tower_governor",
-        "call ÷ own admitted",
-    ]);
-    for one in &all {
-        let rival = figures(LimiterKind::TowerGovernor, one.budget);
-        let own = figures(one.kind, BudgetState::Ample);
-        let what = if one.kind == LimiterKind::Inner { "" } else { one.budget.name() };
-        let (layer, layer_ratio) = match one.kind {
-            LimiterKind::Inner => (f64::NAN, f64::NAN),
-            _ => {
-                let layer = net(&one.nanos);
-                (median(&layer), by_round(&layer, &net(rival), |a, b| a / b))
+            let mut cells = vec![kind.name().to_owned(), budget.name().to_owned()];
+            for (workload, all) in WORKLOADS.iter().zip(&all) {
+                let own = find(all, kind, budget);
+                let compared = match kind {
+                    LimiterKind::Inner => f64::NAN,
+                    _ => by_round(own, find(all, kind.rival(), budget), |a, b| a / b),
+                };
+                cells.extend([nanos(median(own)), ratio(compared)]);
+                let name = format!("layer/{}/{label}/{budget:?}/{}", workload.tag(), kind.tag());
+                figure(format!("{name}/nanos"), median(own));
+                figure(format!("{name}/ratio"), compared);
             }
-        };
-        let own_ratio = match one.budget {
-            BudgetState::Ample => f64::NAN,
-            BudgetState::Spent => by_round(&one.nanos, own, |a, b| a / b),
-        };
-        table.row([
-            one.kind.name().to_owned(),
-            what.to_owned(),
-            nanos(median(&one.nanos)),
-            nanos(least(&one.nanos)),
-            nanos(layer),
-            ratio(by_round(&one.nanos, rival, |a, b| a / b)),
-            ratio(layer_ratio),
-            ratio(own_ratio),
-        ]);
+            let [all, ..] = &all;
+            let refused =
+                by_round(find(all, kind, BudgetState::Spent), find(all, kind, BudgetState::Ample), |a, b| a / b);
+            match budget {
+                BudgetState::Ample => cells.push(ratio(f64::NAN)),
+                BudgetState::Spent => {
+                    cells.push(ratio(refused));
+                    figure(format!("layer/empty/{label}/Spent/{}/own", kind.tag()), refused);
+                }
+            }
+            table.row(cells);
+        }
     }
     table.print();
+}
+
+/// Measures all limiters. Refusals don't call the inner service, so only the first workload has them.
+fn measure(count: u64, workload: Workload) -> Vec<Measured> {
+    let budgets: &[_] =
+        if workload == Workload::default() { &[BudgetState::Ample, BudgetState::Spent] } else { &[BudgetState::Ample] };
+    let mut subjects = Vec::new();
+    for &budget in budgets {
+        for kind in ALL {
+            if kind == LimiterKind::Inner && budget == BudgetState::Spent {
+                continue;
+            }
+            let mut subject = subject(kind, budget, count, workload);
+            let calls = calls_in(|calls| subject.run(calls), ROUND);
+            subjects.push((calls, subject, Measured { kind, budget, nanos: Vec::new() }));
+        }
+    }
+    for _ in 0..rounds(ROUNDS) {
+        for (calls, subject, measured) in &mut subjects {
+            measured.nanos.push(subject.run(*calls).as_nanos() as f64 / *calls as f64);
+        }
+    }
+    subjects.into_iter().map(|(_, _, measured)| measured).collect()
 }

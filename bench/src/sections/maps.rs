@@ -15,6 +15,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use papaya::ResizeMode;
 
+use super::{rounds, tenant_counts};
 use crate::{
     machine::{pin, scheduled},
     random::{Random, tenant_id},
@@ -172,11 +173,12 @@ pub fn run() {
     println!("### The map of tenants: processor time of a lookup in nanoseconds\n");
     println!(
         "`spend` finds a row and updates it under its lock. `look` only reads, like a refusal. 16-byte names, \
-         foldhash. Medians of {ROUNDS} interleaved rounds.\n"
+         foldhash. Medians of {} interleaved rounds.\n",
+        rounds(ROUNDS)
     );
     let mut table =
         Table::new(["map", "tenants", "spend, 1 thread", "spend, 2 threads", "look, 1 thread", "look, 2 threads"]);
-    for count in [1, 10_000, 1_000_000] {
+    for (_, count) in tenant_counts() {
         let blocking = papaya::HashMap::builder().hasher(RandomState::default());
         let maps: [(&str, Box<dyn Candidate>); 6] = [
             ("hashbrown × 1024, a mutex each", Box::new(Tables::new())),
@@ -198,7 +200,7 @@ pub fn run() {
             }
         }
         let mut times = vec![[const { Vec::new() }; 4]; maps.len()];
-        for round in 0..ROUNDS as u64 {
+        for round in 0..rounds(ROUNDS) as u64 {
             for ((_, map), times) in maps.iter().zip(&mut times) {
                 let cells = [(1, true), (2, true), (1, false), (2, false)];
                 for ((threads, spends), times) in cells.into_iter().zip(times) {

@@ -5,6 +5,7 @@ use std::{path::Path, process::Command};
 use crate::{
     heap, machine,
     random::tenant_id,
+    report::{figure, unless_quick},
     service::{Inner, Limited, call},
     stats::Table,
     subject::{BudgetState, LimiterKind, ServiceTask, with_limiter, with_service},
@@ -12,22 +13,35 @@ use crate::{
 use std::time::Duration;
 use tollgate::{Limiter, Quota, Quotas, testing::ManualClock};
 
-const QUIET: u64 = 1_000_000;
+/// The number of sizes of a limiter that are measured.
+const SIZES: u64 = 100;
 const BUSY: u64 = 1_000;
 const KINDS: [LimiterKind; 4] =
     [LimiterKind::Tollgate, LimiterKind::TowerGovernor, LimiterKind::AxumGcra, LimiterKind::Governor];
 
+/// The number of quiet tenants at the end.
+fn quiet_tenants() -> u64 {
+    unless_quick(1_000_000, 100_000)
+}
+
 pub fn run(one: &Path) {
+    let tenants = quiet_tenants();
     println!("### Memory of a tenant\n");
     println!(
-        "{QUIET} tenants call once each. Each subject runs in a fresh process. `heap` is the memory that is \
-         still allocated, rounded as glibc rounds it. `resident` is the growth of the process as the system \
-         reports it.\n"
+        "{tenants} tenants call once each. `mean` and `worst` are the heap divided by the number of tenants, at {SIZES} sizes \
+         evenly spread from {} to {tenants}: tables double when they are full, so this range contains one step of growth. The \
+         heap is everything that the service has allocated since it was created, rounded as glibc rounds it, with all \
+         shards, boards and counters on this machine. `fixed` is the service before the first call. `resident` is the growth \
+         of the process at the end, as the system reports it. Each subject runs in a fresh process.\n",
+        tenants / 2
     );
-    let mut table = Table::new(["subject", "heap, bytes a tenant", "resident, bytes a tenant"]);
+    let mut table = Table::new(["subject", "mean, bytes a tenant", "worst", "resident", "fixed, kB"]);
     for kind in KINDS {
-        let [heap, resident] = child(one, &["quiet", &kind.tag()]);
-        table.row([kind.name(), &figure(heap), &figure(resident)]);
+        let [mean, worst, resident, fixed] = child(one, &["quiet", &kind.tag()]);
+        for (name, value) in [("mean", mean), ("worst", worst)] {
+            figure(format!("memory/{}/{name}", kind.tag()), value.unwrap_or(f64::NAN));
+        }
+        table.row([kind.name(), &shown(mean), &shown(worst), &shown(resident), &shown(fixed)]);
     }
     table.print();
     println!(
@@ -36,43 +50,49 @@ pub fn run(one: &Path) {
     );
     let [heap, own] = child(one, &["busy"]);
     let mut table = Table::new(["", "bytes a tenant"]);
-    table.row(["heap", &figure(heap)]);
-    table.row(["by the limiter's own count", &figure(own)]);
+    table.row(["heap", &shown(heap)]);
+    table.row(["by the limiter's own count", &shown(own)]);
     table.print();
 }
 
-fn figure(value: Option<f64>) -> String {
+fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "failed".to_owned(), |value| format!("{value:.0}"))
 }
 
-fn child(one: &Path, arguments: &[&str]) -> [Option<f64>; 2] {
+fn child<const N: usize>(one: &Path, arguments: &[&str]) -> [Option<f64>; N] {
     let output = Command::new(one).arg("memory").args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let text = text.unwrap_or_default();
     let mut figures = text.split_whitespace().map(|figure| figure.parse().ok());
-    [figures.next().flatten(), figures.next().flatten()]
+    std::array::from_fn(|_| figures.next().flatten())
 }
 
-/// Runs in the child: prints both figures.
+/// Runs in the child: prints four figures.
 pub fn quiet(kind: LimiterKind) {
-    struct Fill;
+    struct Fill {
+        resident: i64,
+    }
     impl ServiceTask for Fill {
         type Output = ();
 
         fn run<S: Limited>(self, mut service: S, _: Option<Limiter>) {
-            // leaves out the memory that the first call sets up
-            call(&mut service, &tenant_id(QUIET));
-            let before = machine::resident();
-            let ((), counts) = heap::count(|| {
-                for tenant in 0..QUIET {
-                    call(&mut service, &tenant_id(tenant));
+            let (fixed, tenants) = (heap::live(), quiet_tenants());
+            let (mut sum, mut worst) = (0.0, 0.0_f64);
+            for tenant in 0..tenants {
+                call(&mut service, &tenant_id(tenant));
+                let size = tenant + 1;
+                if size > tenants / 2 && size.is_multiple_of(tenants / 2 / SIZES) {
+                    let own = per_tenant(heap::live(), size);
+                    sum += own;
+                    worst = worst.max(own);
                 }
-            });
-            let resident = machine::resident() - before;
-            println!("{} {}", per_tenant(counts.live, QUIET), per_tenant(resident, QUIET));
+            }
+            let resident = per_tenant(machine::resident() - self.resident, tenants);
+            println!("{} {worst} {resident} {}", sum / SIZES as f64, per_tenant(fixed, 1_000));
         }
     }
-    with_service(kind, BudgetState::Ample, Inner::default(), Fill);
+    heap::watch();
+    with_service(kind, BudgetState::Ample, Inner::default(), Fill { resident: machine::resident() });
 }
 
 fn per_tenant(bytes: i64, tenants: u64) -> f64 {

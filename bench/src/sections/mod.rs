@@ -8,6 +8,7 @@ pub mod layer;
 pub mod logins;
 pub mod maps;
 pub mod memory;
+pub mod passwords;
 pub mod redis;
 pub mod server;
 pub mod sessions;
@@ -17,15 +18,47 @@ pub mod store;
 pub mod threads;
 pub mod tokens;
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use http::{HeaderName, HeaderValue, Request, StatusCode};
 use http_body_util::Empty;
 
 use crate::{
     random::Random,
+    report::unless_quick,
     service::{Limited, answer},
 };
+
+/// The programs of this package that sections start.
+pub struct Programs<'a> {
+    pub one: &'a Path,
+    /// The bundled server.
+    pub server: &'a Path,
+}
+
+/// All sections by their names, which are also those of their markers in `BENCHMARKS.md`.
+pub const ALL: [(&str, fn(&Programs<'_>)); 17] = [
+    ("layer", |_| layer::run()),
+    ("threads", |_| threads::run()),
+    ("server", |programs| server::run(programs.one)),
+    ("callgrind", |programs| instructions::run(programs.one)),
+    ("alloc", |_| alloc::run()),
+    ("memory", |programs| memory::run(programs.one)),
+    ("stalls", |_| stalls::run()),
+    ("maps", |_| maps::run()),
+    ("sessions", |_| sessions::run()),
+    ("store", |_| store::run()),
+    ("passwords", |programs| passwords::run(programs.one)),
+    ("logins", |programs| logins::run(programs.one)),
+    ("steps", |programs| steps::run(programs.one)),
+    ("timing", |_| timing::run()),
+    ("bearer", |_| bearer::run()),
+    ("tokens", |programs| tokens::run(programs.server)),
+    ("redis", |_| redis::run()),
+];
 
 /// Returns how many calls take about this long.
 fn calls_in(mut run: impl FnMut(u64) -> Duration, time: Duration) -> u64 {
@@ -38,6 +71,16 @@ fn calls_in(mut run: impl FnMut(u64) -> Duration, time: Duration) -> u64 {
         }
         calls *= 4;
     }
+}
+
+/// Returns the number of rounds, which is 2 in a quick run.
+fn rounds(count: usize) -> usize {
+    unless_quick(count, 2)
+}
+
+/// The numbers of tenants, and their names in figures. A quick run has fewer.
+fn tenant_counts() -> [(&'static str, u64); 3] {
+    [("1", 1), ("10k", unless_quick(10_000, 1_000)), ("1M", unless_quick(1_000_000, 20_000))]
 }
 
 /// Makes calls and returns how long they took together.

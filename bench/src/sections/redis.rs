@@ -16,11 +16,13 @@ use tollgate::{
     store::{AnyStore, Memory, Redis},
 };
 
+use super::rounds;
 use crate::{
     login::{Ask, Local, PASSWORD, Setup, address, identifier, username},
     machine,
     random::{Random, tenant_id},
     redis_server::{RedisServer, Watch, Work},
+    report::skipped,
     stats::{Table, by_round, median, ratio},
 };
 
@@ -34,7 +36,8 @@ const SKEWED: Duration = Duration::from_secs(2);
 
 pub fn run() {
     let Some(server) = RedisServer::start() else {
-        println!("### Redis\n\n**skipped: redis-server is not installed**\n");
+        println!("### Redis\n");
+        skipped("redis-server is not installed");
         return;
     };
     if machine::cores() > 1 {
@@ -82,7 +85,7 @@ async fn checks(server: &RedisServer) {
     let mut subjects = subjects(server).await;
     let mut watch = Watch(server.connect().await);
     // the first round warms up
-    for round in 0..=ROUNDS {
+    for round in 0..=rounds(ROUNDS) {
         for (place, callers) in CALLERS.into_iter().enumerate() {
             for subject in &mut subjects {
                 let before = watch.work().await;
@@ -207,7 +210,7 @@ async fn leases(server: &RedisServer) {
     let mut figures: [[Vec<f64>; 2]; 2] = Default::default();
     let mut watch = Watch(server.connect().await);
     // the first round warms up
-    for round in 0..=ROUNDS / 2 {
+    for round in 0..=rounds(ROUNDS / 2) {
         for ((_, limiter), [rates, trips]) in ways.iter().zip(&mut figures) {
             let before = watch.work().await;
             let checks = skewed(limiter).await;

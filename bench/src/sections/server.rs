@@ -14,11 +14,13 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, runtime, task};
 use tollgate::Limiter;
 
+use super::rounds;
 use crate::{
     machine,
     random::tenant_id,
+    report::figure,
     service::{Inner, Limited},
-    stats::{Table, by_round, median, ratio},
+    stats::{Table, by_round, median},
     subject::{BudgetState, LimiterKind, ServiceTask, with_service},
     wire::{Connection, DEADLINE, Server, end_with_parent},
 };
@@ -30,73 +32,101 @@ const FEW_REQUESTS: u64 = 8_000;
 const CONNECTIONS: usize = 32;
 const TENANTS: u64 = 1_000;
 
+const SUBJECTS: [(LimiterKind, BudgetState); 9] = [
+    (LimiterKind::Inner, BudgetState::Ample),
+    (LimiterKind::ConstantHeaders, BudgetState::Ample),
+    (LimiterKind::Tollgate, BudgetState::Ample),
+    (LimiterKind::TollgateNoExtensions, BudgetState::Ample),
+    (LimiterKind::TowerGovernor, BudgetState::Ample),
+    (LimiterKind::ConstantHeaders, BudgetState::Spent),
+    (LimiterKind::Tollgate, BudgetState::Spent),
+    (LimiterKind::TollgateNoExtensions, BudgetState::Spent),
+    (LimiterKind::TowerGovernor, BudgetState::Spent),
+];
+
+struct Measured {
+    kind: LimiterKind,
+    budget: BudgetState,
+    server: Server,
+    load: Load,
+    /// For each round: requests a second, and microseconds of the server per request.
+    rates: Vec<f64>,
+    costs: Vec<f64>,
+}
+
 pub fn run(one: &Path) {
     println!("### Requests per second of a hyper server on one core\n");
-    let subjects = [
-        (LimiterKind::Inner, BudgetState::Ample),
-        (LimiterKind::Tollgate, BudgetState::Ample),
-        (LimiterKind::TollgateExtensions, BudgetState::Ample),
-        (LimiterKind::TowerGovernor, BudgetState::Ample),
-        (LimiterKind::Tollgate, BudgetState::Spent),
-        (LimiterKind::TollgateExtensions, BudgetState::Spent),
-        (LimiterKind::TowerGovernor, BudgetState::Spent),
-    ];
-    let servers: Vec<_> = subjects.into_iter().map(|(kind, budget)| (kind, budget, start(one, kind, budget))).collect();
+    let servers: Vec<_> = SUBJECTS.into_iter().map(|(kind, budget)| (kind, budget, start(one, kind, budget))).collect();
     let pinned = machine::pin(machine::cores() - 1);
+    let rounds = rounds(ROUNDS);
     println!(
         "HTTP/1, one thread{}. {CONNECTIONS} kept-alive connections from {} send {REQUESTS} requests of \
-         {TENANTS} tenants per round ({FEW_REQUESTS} if tower_governor refuses them). Medians of {ROUNDS} \
-         interleaved rounds; the ratios are medians of per-round ratios. On a shared machine, the processor \
-         time of the server is more reliable than the rate: its ratio is the rate on a core without other \
-         work.\n",
+         {TENANTS} tenants per round ({FEW_REQUESTS} if tower_governor refuses them). Medians of {rounds} \
+         interleaved rounds; the ratios are medians of per-round ratios. `constant headers` is the same server \
+         without a limiter. It writes the headers that tollgate writes, as constants, or responds to everything with \
+         tollgate's refusal, as a constant: so the ratios compare decisions, and not the bytes of a response. On a shared \
+         machine, the processor time of the server is more reliable than the rate.\n",
         if pinned { " pinned to a core" } else { ", **not pinned**" },
         if pinned { "the other core" } else { "another process" },
     );
-    let mut loads: Vec<_> = servers
+    let mut all: Vec<_> = servers
         .into_iter()
         .map(|(kind, budget, server)| {
             let server = server.unwrap_or_else(|error| panic!("no server {kind:?}: {error}"));
             let load = Load::new(&server).unwrap_or_else(|error| panic!("no load {kind:?}: {error}"));
-            (kind, budget, server, load, Vec::new(), Vec::new())
+            Measured { kind, budget, server, load, rates: Vec::new(), costs: Vec::new() }
         })
         .collect();
-    for round in 0..=ROUNDS {
-        for (kind, budget, server, load, rates, costs) in &mut loads {
-            let ran_before = machine::ran(server.process.id());
-            let slow = (*kind, *budget) == (LimiterKind::TowerGovernor, BudgetState::Spent);
-            let requests = if slow { FEW_REQUESTS } else { REQUESTS };
-            let want: &[u8] = match (*kind, *budget) {
-                (LimiterKind::Inner, _) | (_, BudgetState::Ample) => b"HTTP/1.1 200",
-                _ => b"HTTP/1.1 429",
-            };
+    for round in 0..=rounds {
+        for one in &mut all {
             // in the first round, every tenant becomes known
-            let check = (round > 0).then_some(want);
-            match load.run(requests, check) {
-                Ok(took) if round > 0 => {
-                    let ran = machine::ran(server.process.id()) - ran_before;
-                    rates.push(requests as f64 / took.as_secs_f64());
-                    costs.push(ran as f64 / 1e3 / requests as f64);
-                }
-                Ok(_) => {}
-                Err(error) => panic!("{kind:?} {budget:?}: {error}"),
-            }
+            one.round(round > 0);
         }
     }
     machine::unpin();
-    let (bare, bare_costs) = loads.first().map(|load| (load.4.clone(), load.5.clone())).unwrap_or_default();
-    let mut table =
-        Table::new(["subject", "", "requests a second", "÷ no limiter", "processor, µs a request", "no limiter ÷"]);
-    for (kind, budget, _, _, rates, costs) in &loads {
+    let mut table = Table::new([
+        "subject",
+        "",
+        "requests a second",
+        "÷ constant headers",
+        "processor, µs a request",
+        "constant headers ÷",
+    ]);
+    for Measured { kind, budget, rates, costs, .. } in &all {
+        let constant = all.iter().find(|one| (one.kind, one.budget) == (LimiterKind::ConstantHeaders, *budget));
+        let constant = constant.expect("it is one of the subjects");
+        let compared = by_round(rates, &constant.rates, |a, b| a / b);
+        figure(format!("server/{budget:?}/{}/rate", kind.tag()), median(rates));
+        figure(format!("server/{budget:?}/{}/ratio", kind.tag()), compared);
         table.row([
             kind.name().to_owned(),
-            if *kind == LimiterKind::Inner { "" } else { budget.name() }.to_owned(),
+            budget.name().to_owned(),
             format!("{:.0}", median(rates)),
-            ratio(by_round(rates, &bare, |a, b| a / b)),
+            format!("{compared:.3}"),
             format!("{:.2}", median(costs)),
-            ratio(by_round(costs, &bare_costs, |a, b| b / a)),
+            format!("{:.3}", by_round(costs, &constant.costs, |a, b| b / a)),
         ]);
     }
     table.print();
+}
+
+impl Measured {
+    fn round(&mut self, counts: bool) {
+        let ran_before = machine::ran(self.server.process.id());
+        let slow = (self.kind, self.budget) == (LimiterKind::TowerGovernor, BudgetState::Spent);
+        let requests = if slow { FEW_REQUESTS } else { REQUESTS };
+        let want: &[u8] = match self.budget {
+            BudgetState::Ample => b"HTTP/1.1 200",
+            BudgetState::Spent => b"HTTP/1.1 429",
+        };
+        let took = self.load.run(requests, counts.then_some(want));
+        let took = took.unwrap_or_else(|error| panic!("{:?} {:?}: {error}", self.kind, self.budget));
+        if counts {
+            let ran = machine::ran(self.server.process.id()) - ran_before;
+            self.rates.push(requests as f64 / took.as_secs_f64());
+            self.costs.push(ran as f64 / 1e3 / requests as f64);
+        }
+    }
 }
 
 fn start(one: &Path, kind: LimiterKind, budget: BudgetState) -> io::Result<Server> {

@@ -14,6 +14,7 @@ use super::{Run, calls_in, driven};
 use crate::{
     heap,
     random::tenant_id,
+    report::figure,
     service::{Req, Res, finish},
     stats::{Table, by_round, least, median, nanos, ratio, tenants},
 };
@@ -116,6 +117,9 @@ fn table(count: u64) {
             ratio(layer_ratio),
             ratio(one.allocations),
         ]);
+        let name = format!("sessions/{}/{:?}", tenants(count), one.kind);
+        figure(format!("{name}/nanos"), median(&one.nanos));
+        figure(format!("{name}/ratio"), by_round(&one.nanos, rival, |a, b| a / b));
     }
     table.print();
 }

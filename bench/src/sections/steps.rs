@@ -12,6 +12,7 @@ use crate::{
         self, Ask, CountingStore, Local, PASSWORD, Setup, address, counted, identifier, phone, runtime, served,
         username,
     },
+    report::figure,
     stats::{Table, median},
 };
 
@@ -68,6 +69,8 @@ pub fn run(one: &Path) {
             .map_or_else(|| "–".to_owned(), |count| format!("{count:.0}"));
         table.row(figures.cells(call.name(), instructions));
     }
+    figure("steps/calls", sum(&by_code).calls);
+    figure("steps/instructions", counts.as_ref().map_or(f64::NAN, |counts| counts.iter().sum()));
     table.row(sum(&by_code).cells(
         "**a login by sms**",
         counts.map_or_else(|| "–".to_owned(), |counts| format!("{:.0}", counts.iter().sum::<f64>())),

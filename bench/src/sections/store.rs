@@ -18,44 +18,67 @@ use tollgate::{
     store::{AnyStore, Disk, Key, Memory, Record, WriteOutcome},
 };
 
+use crate::{
+    report::unless_quick,
+    stats::{Table, ratio},
+};
+
 const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
 const FAR: UnixTime = UnixTime::from_secs(3_000_000_000);
-const LASTS: Duration = Duration::from_secs(2);
 /// Longer than the rows of most sessions.
 const VALUE: [u8; 200] = [b'v'; 200];
 
-/// Prints the table.
+/// Prints the tables.
 pub fn run() {
     let directory = env::temp_dir().join(format!("tollgate-bench-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
 
-    println!("{:<46}{:>12}", "disk, durable writes of 200 bytes", "a second");
+    println!("### The store\n");
+    println!(
+        "Durable writes of 200 bytes on this disk, with redb alone and with `Disk`. Then reads and writes of one store with \
+         10,000 rows. {} s each.\n",
+        lasts().as_secs_f64()
+    );
+    let mut table = Table::new(["durable writes", "a second", "÷ redb"]);
     let naive = naive_commits(&directory.join("naive"), true);
-    row("one commit for each write (redb alone)", naive, naive);
-    row("redb alone, in one phase", naive_commits(&directory.join("one phase"), false), naive);
+    row(&mut table, "one commit for each write (redb alone)", naive, naive);
+    row(&mut table, "redb alone, in one phase", naive_commits(&directory.join("one phase"), false), naive);
     let disk = AnyStore::from(Disk::open(directory.join("disk")).unwrap());
     for writers in [1, 8, 64] {
-        row(&format!("Disk, {writers} writers"), in_parallel(&disk, writers, insert_one), naive);
+        row(&mut table, &format!("Disk, {writers} writers"), in_parallel(&disk, writers, insert_one), naive);
     }
-    row("Disk, 64 writers that swap", in_parallel(&disk, 64, swap_one), naive);
-    println!("\n{:<46}{:>12}", "reads and writes", "a second");
+    row(&mut table, "Disk, 64 writers that swap", in_parallel(&disk, 64, swap_one), naive);
+    table.print();
+
+    let mut table = Table::new(["reads and writes", "a second", "÷ Disk, get"]);
     fill(&disk, 10_000);
     let reads = in_parallel(&disk, 1, get_one);
-    row("Disk, get (10,000 rows)", reads, reads);
+    row(&mut table, "Disk, get", reads, reads);
     let memory = AnyStore::from(Memory::new().entries(8_000_000).unwrap().bytes(8 << 30).unwrap());
     fill(&memory, 10_000);
-    row("Memory, get (10,000 rows), 1 thread", in_parallel(&memory, 1, get_one), reads);
-    row("Memory, get (10,000 rows), 2 threads", in_parallel(&memory, 2, get_one), reads);
-    row("Memory, swap, 1 thread", in_parallel(&memory, 1, swap_one), reads);
-    row("Memory, swap, 2 threads", in_parallel(&memory, 2, swap_one), reads);
-    row("Memory, insert and take, 1 thread", in_parallel(&memory, 1, insert_and_take), reads);
+    let measures: [(&str, u64, fn(&AnyStore, u64, u64)); 5] = [
+        ("Memory, get, 1 thread", 1, get_one),
+        ("Memory, get, 2 threads", 2, get_one),
+        ("Memory, swap, 1 thread", 1, swap_one),
+        ("Memory, swap, 2 threads", 2, swap_one),
+        ("Memory, insert and take, 1 thread", 1, insert_and_take),
+    ];
+    for (name, threads, step) in measures {
+        row(&mut table, name, in_parallel(&memory, threads, step), reads);
+    }
+    table.print();
 
     drop(disk);
     fs::remove_dir_all(&directory).unwrap();
 }
 
-fn row(name: &str, per_second: f64, base: f64) {
-    println!("{name:<46}{per_second:>12.0}{:>9.2}×", per_second / base);
+fn row(table: &mut Table, name: &str, per_second: f64, base: f64) {
+    table.row([name.to_owned(), format!("{per_second:.0}"), ratio(per_second / base)]);
+}
+
+/// How long each row is measured.
+fn lasts() -> Duration {
+    Duration::from_millis(unless_quick(2_000, 100))
 }
 
 /// Calls `step(store, lane, number)` repeatedly on this many threads. Returns the calls per second.
@@ -74,7 +97,7 @@ fn in_parallel(store: &AnyStore, lanes: u64, step: fn(&AnyStore, u64, u64)) -> f
                 steps.fetch_add(number, Relaxed);
             });
         }
-        thread::sleep(LASTS);
+        thread::sleep(lasts());
         stop.store(true, Relaxed);
     });
     steps.load(Relaxed) as f64 / began.elapsed().as_secs_f64()
@@ -128,7 +151,7 @@ fn naive_commits(path: &std::path::Path, two_phases: bool) -> f64 {
     let table = redb::TableDefinition::<&[u8], &[u8]>::new("rows");
     let database = redb::Database::create(path).unwrap();
     let (began, mut writes) = (Instant::now(), 0_u64);
-    while began.elapsed() < LASTS {
+    while began.elapsed() < lasts() {
         let mut transaction = database.begin_write().unwrap();
         transaction.set_two_phase_commit(two_phases);
         transaction.open_table(table).unwrap().insert(key("inserted", &[writes]).as_bytes(), &VALUE[..]).unwrap();

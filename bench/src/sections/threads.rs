@@ -9,20 +9,21 @@ use std::{
     time::Duration,
 };
 
-use super::calls_in;
+use super::{calls_in, rounds, tenant_counts};
 use crate::{
     machine::{pin, scheduled},
-    service::Inner,
+    report::figure,
+    service::{WORKLOADS, Workload},
     stats::{Table, by_round, median, nanos, ratio, tenants},
     subject::{BudgetState, LimiterKind, Subject, subject},
 };
 
 const ROUNDS: usize = 9;
-const ROUND: Duration = Duration::from_millis(60);
+const ROUND: Duration = Duration::from_millis(40);
 const KINDS: [LimiterKind; 6] = [
     LimiterKind::Inner,
     LimiterKind::Tollgate,
-    LimiterKind::TollgateExtensions,
+    LimiterKind::TollgateNoExtensions,
     LimiterKind::TowerGovernor,
     LimiterKind::AxumGcra,
     LimiterKind::Governor,
@@ -31,14 +32,18 @@ const KINDS: [LimiterKind; 6] = [
 pub fn run() {
     println!("### Two threads: nanoseconds of a whole call\n");
     println!(
-        "Each thread has a clone of the service and its own core. `wall` is the time of a thread divided by \
-         its calls. `cpu` excludes the time in which the core ran something else. Medians of {ROUNDS} \
-         interleaved rounds; the ratios are medians of per-round ratios of `cpu`.\n"
+        "Each thread has a clone of the service and its own core. Processor time of a thread divided by its calls, which \
+         excludes the time in which the core ran something else. Medians of {} interleaved rounds; the ratios are medians of \
+         per-round ratios. The last column compares with tower_governor on two threads.\n",
+        rounds(ROUNDS)
     );
-    for count in [1, 10_000] {
-        println!("#### {} tenant(s)\n", tenants(count));
-        table(count);
+    let [one, many, _] = tenant_counts();
+    for workload in WORKLOADS {
+        println!("#### One hot tenant, {}\n", workload.name());
+        table(one, workload);
     }
+    println!("#### {} tenants, {}\n", tenants(many.1), Workload::default().name());
+    table(many, Workload::default());
 }
 
 struct Measured {
@@ -46,30 +51,26 @@ struct Measured {
     budget: BudgetState,
     calls: u64,
     subject: Box<dyn Subject>,
-    alone: Vec<Times>,
-    both: Vec<Times>,
+    /// Nanoseconds of each round.
+    alone: Vec<f64>,
+    both: Vec<f64>,
 }
 
-#[derive(Clone, Copy)]
-struct Times {
-    wall: f64,
-    cpu: f64,
-}
-
-fn table(count: u64) {
+fn table((label, count): (&str, u64), workload: Workload) {
     let mut all = Vec::new();
     for budget in [BudgetState::Ample, BudgetState::Spent] {
         for kind in KINDS {
-            if kind == LimiterKind::Inner && budget == BudgetState::Spent {
+            // refusals don't call the inner service
+            if budget == BudgetState::Spent && (kind == LimiterKind::Inner || workload != Workload::default()) {
                 continue;
             }
-            let mut subject = subject(kind, budget, count, Inner::default());
+            let mut subject = subject(kind, budget, count, workload);
             let calls = calls_in(|calls| subject.run(calls), ROUND);
             all.push(Measured { kind, budget, calls, subject, alone: vec![], both: vec![] });
         }
     }
     let mut pinned = true;
-    for round in 0..ROUNDS as u64 {
+    for round in 0..rounds(ROUNDS) as u64 {
         for one in &mut all {
             one.alone.push(together(one.subject.as_ref(), 1, one.calls, round, &mut pinned));
             one.both.push(together(one.subject.as_ref(), 2, one.calls, round, &mut pinned));
@@ -78,52 +79,36 @@ fn table(count: u64) {
     if !pinned {
         println!("(not pinned)\n");
     }
-    let cpu = |times: &[Times]| times.iter().map(|times| times.cpu).collect::<Vec<_>>();
-    let wall = |times: &[Times]| times.iter().map(|times| times.wall).collect::<Vec<_>>();
-    let inner = all.first().map(|one| cpu(&one.both)).unwrap_or_default();
-    let net = |values: &[f64]| -> Vec<f64> { values.iter().zip(&inner).map(|(value, inner)| value - inner).collect() };
-    let mut table = Table::new([
-        "subject",
-        "",
-        "1 thread, wall",
-        "cpu",
-        "2 threads, wall",
-        "cpu",
-        "2 ÷ 1 threads",
-        "call ÷ tower_governor",
-        "layer ÷ tower_governor",
-    ]);
+    let mut table = Table::new(["subject", "", "1 thread", "2 threads", "2 ÷ 1", "÷ tower_governor"]);
     for one in &all {
-        let rival = all
-            .iter()
-            .find(|other| (other.kind, other.budget) == (LimiterKind::TowerGovernor, one.budget))
-            .map(|rival| cpu(&rival.both))
-            .unwrap_or_default();
-        let both = cpu(&one.both);
-        let layer = match one.kind {
-            LimiterKind::Inner => f64::NAN,
-            _ => by_round(&net(&both), &net(&rival), |a, b| a / b),
+        let rival = all.iter().find(|other| (other.kind, other.budget) == (LimiterKind::TowerGovernor, one.budget));
+        let scaling = by_round(&one.both, &one.alone, |a, b| a / b);
+        let compared = match (one.kind, rival) {
+            (LimiterKind::Inner, _) | (_, None) => f64::NAN,
+            (_, Some(rival)) => by_round(&one.both, &rival.both, |a, b| a / b),
         };
+        let (alone, both) = (median(&one.alone), median(&one.both));
+        let name = format!("threads/{}/{label}/{:?}/{}", workload.tag(), one.budget, one.kind.tag());
+        for (figure_name, value) in [("one", alone), ("two", both), ("scaling", scaling), ("ratio", compared)] {
+            figure(format!("{name}/{figure_name}"), value);
+        }
         table.row([
             one.kind.name().to_owned(),
-            if one.kind == LimiterKind::Inner { "" } else { one.budget.name() }.to_owned(),
-            nanos(median(&wall(&one.alone))),
-            nanos(median(&cpu(&one.alone))),
-            nanos(median(&wall(&one.both))),
-            nanos(median(&both)),
-            ratio(by_round(&both, &cpu(&one.alone), |a, b| a / b)),
-            ratio(by_round(&both, &rival, |a, b| a / b)),
-            ratio(layer),
+            one.budget.name().to_owned(),
+            nanos(alone),
+            nanos(both),
+            ratio(scaling),
+            ratio(compared),
         ]);
     }
     table.print();
 }
 
-/// Calls on several threads at once. Returns the mean of their times.
-fn together(subject: &dyn Subject, threads: usize, calls: u64, round: u64, pinned: &mut bool) -> Times {
+/// Calls on several threads at once. Returns the nanoseconds of processor time per call.
+fn together(subject: &dyn Subject, threads: usize, calls: u64, round: u64, pinned: &mut bool) -> f64 {
     let barrier = Barrier::new(threads);
     let all_pinned = AtomicBool::new(true);
-    let times: Vec<Times> = thread::scope(|scope| {
+    let times: Vec<f64> = thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|core| {
                 let mut own = subject.fork(round * 16 + core as u64 + 2);
@@ -133,15 +118,14 @@ fn together(subject: &dyn Subject, threads: usize, calls: u64, round: u64, pinne
                     own.run(calls / 20 + 1);
                     barrier.wait();
                     let (before, _) = scheduled();
-                    let wall = own.run(calls);
+                    own.run(calls);
                     let (after, _) = scheduled();
-                    Times { wall: wall.as_nanos() as f64 / calls as f64, cpu: (after - before) as f64 / calls as f64 }
+                    (after - before) as f64 / calls as f64
                 })
             })
             .collect();
         handles.into_iter().map(|handle| handle.join().expect("a thread panicked")).collect()
     });
     *pinned &= all_pinned.into_inner();
-    let mean = |of: fn(&Times) -> f64| times.iter().map(of).sum::<f64>() / threads as f64;
-    Times { wall: mean(|times| times.wall), cpu: mean(|times| times.cpu) }
+    times.iter().sum::<f64>() / threads as f64
 }

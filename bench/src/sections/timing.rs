@@ -8,6 +8,7 @@ use tollgate::{AuthService, Passwords, delivery::Outbox, store::Memory, testing:
 use crate::{
     login::{self, Local, Setup, address, foreign, identifier, phone, stranger},
     random::Random,
+    report::unless_quick,
     significance::{ranks, welch},
     stats::{Table, median, quantile},
 };
@@ -82,7 +83,7 @@ pub fn run() {
         (TimedCall::WrongPassword, Caller::Known, Caller::Unknown, fast(), "a wrong password, least argon2"),
         (TimedCall::WrongPassword, Caller::Known, Caller::Unknown, Passwords::new(), "a wrong password"),
     ] {
-        let samples = if name == "a wrong password" { SLOW_SAMPLES } else { SAMPLES };
+        let samples = unless_quick(if name == "a wrong password" { SLOW_SAMPLES } else { SAMPLES }, 100);
         let (first, second) = compare(what, left, right, passwords, samples);
         table.row(row(name, left, right, &first, &second));
     }

@@ -1,4 +1,4 @@
-//! Exchanges per second at the token endpoint of a real server on one core.
+//! Exchanges per second at the token endpoint of the bundled server on one core.
 
 use std::{
     io,
@@ -7,12 +7,13 @@ use std::{
 };
 
 use crate::{
-    issuers::{Issuer, peer_version},
+    issuers::{Issuer, LEAN, LoggedIn, peer_version},
     login::Ask,
     machine,
     remote::RemoteBrowser,
-    stats::{Table, by_round, median, ratio},
-    wire::Server,
+    report::figure,
+    stats::{Table, median, ratio},
+    wire::{Connection, Server},
 };
 
 const ROUNDS: usize = 7;
@@ -20,8 +21,11 @@ const ROUNDS: usize = 7;
 const EXCHANGES: usize = 2_000;
 const CONNECTIONS: usize = 16;
 const PEERS: [Issuer; 2] = [Issuer::PeerSigned, Issuer::PeerOpaque];
+/// The kinds of exchanges, and their names in figures.
+const WAYS: [(&str, &str); 3] =
+    [("code", "code"), ("refresh token", "refresh"), ("refresh token, no new id_token", "refresh-lean")];
 
-pub fn run(one: &Path) {
+pub fn run(server: &Path) {
     println!("### Exchanges per second at the token endpoint, one core\n");
     let mut issuers = vec![Issuer::Ours];
     let peer = match peer_version() {
@@ -33,20 +37,22 @@ pub fn run(one: &Path) {
     };
     let pinned = machine::cores() > 1;
     println!(
-        "HTTP/1, each process on one core{}. {CONNECTIONS} kept-alive connections, one request at a time on \
-         each. Public client, PKCE, ES256, everything in memory. A round has {EXCHANGES} codes, which each \
-         issuer's own login produces beforehand and which are not measured, and {EXCHANGES} refreshes, each \
-         with the token from the one before. Medians of {ROUNDS} interleaved rounds; the ratios are medians \
-         of per-round ratios. `processor` is the time that all threads of the server ran per exchange. \
-         {peer}.\n",
+        "Ours is the bundled server (`examples/server`) as it ships, with a file of clients and users: tokio's \
+         multi-thread runtime, all layers, events and limits. HTTP/1, each process on one core{}. {CONNECTIONS} \
+         kept-alive connections, one request at a time on each. Public client, PKCE, ES256, everything in memory. A \
+         round has {EXCHANGES} codes, which each issuer produces beforehand and which are not measured, and {EXCHANGES} \
+         refreshes, each with the token from the one before. Each exchange returns an access token, a refresh token and \
+         an id_token, except in the last table, for a client with `id_token_on_refresh = false`. {ROUNDS} interleaved \
+         rounds: medians of exchanges per second, and means of `processor`, the time that all threads of the server ran \
+         per exchange. {peer}.\n",
         if pinned { " and the clients on the other" } else { ", **with the clients**" },
     );
     let mut subjects: Vec<_> = issuers
         .into_iter()
-        .map(|issuer| Subject::start(one, issuer).unwrap_or_else(|error| panic!("{}: {error}", issuer.name())))
+        .map(|issuer| Subject::start(server, issuer).unwrap_or_else(|error| panic!("{}: {error}", issuer.name())))
         .collect();
     machine::pin(machine::cores() - 1);
-    for round in 0..=ROUNDS {
+    for round in 0..=super::rounds(ROUNDS) {
         for subject in &mut subjects {
             // the first round warms up caches and compilers
             let name = subject.issuer.name();
@@ -54,17 +60,19 @@ pub fn run(one: &Path) {
         }
     }
     machine::unpin();
-    for (what, pick) in [("code", 0), ("refresh token", 1)] {
-        let mut table =
-            Table::new([what, "exchanges a second", "tollgate ÷", "processor, µs an exchange", "bytes of an answer"]);
-        let first = subjects.first().map(|first| first.seen[pick].rates.clone()).unwrap_or_default();
-        for subject in &subjects {
+    for (pick, (what, name)) in WAYS.into_iter().enumerate() {
+        let head =
+            [what, "exchanges a second", "processor, µs an exchange", "processor ÷ tollgate", "bytes of an answer"];
+        let (mut table, mut ours) = (Table::new(head), None);
+        for subject in subjects.iter().filter(|subject| pick < subject.ways()) {
             let seen = &subject.seen[pick];
+            let cost = seen.ran.as_secs_f64() * 1e6 / (seen.rates.len() * EXCHANGES) as f64;
+            figure(format!("tokens/{name}/{:?}/cost", subject.issuer), cost);
             table.row([
                 subject.issuer.name().to_owned(),
                 format!("{:.0}", median(&seen.rates)),
-                ratio(by_round(&seen.rates, &first, |a, b| b / a)),
-                format!("{:.1}", median(&seen.costs)),
+                format!("{cost:.1}"),
+                ratio(cost / *ours.get_or_insert(cost)),
                 seen.bytes.to_string(),
             ]);
         }
@@ -77,7 +85,8 @@ struct Subject {
     server: Server,
     workers: Vec<Worker>,
     users: u64,
-    seen: [Seen; 2],
+    logged_in: LoggedIn,
+    seen: [Seen; WAYS.len()],
 }
 
 struct Worker {
@@ -89,50 +98,73 @@ struct Worker {
 #[derive(Default)]
 struct Seen {
     rates: Vec<f64>,
-    costs: Vec<f64>,
+    ran: Duration,
     bytes: usize,
 }
 
 impl Subject {
-    fn start(one: &Path, issuer: Issuer) -> io::Result<Self> {
-        let server = issuer.start(one)?;
+    fn start(server: &Path, issuer: Issuer) -> io::Result<Self> {
+        let server = issuer.start(server)?;
         let worker =
             |_| Ok(Worker { remote: RemoteBrowser::new(&server.address)?, codes: Vec::new(), refresh: String::new() });
         let workers = (0..CONNECTIONS).map(worker).collect::<io::Result<_>>()?;
-        Ok(Self { issuer, server, workers, users: 0, seen: Default::default() })
+        Ok(Self { issuer, server, workers, users: 0, logged_in: LoggedIn::new(), seen: Default::default() })
+    }
+
+    /// The peer always returns an id_token.
+    fn ways(&self) -> usize {
+        if self.issuer == Issuer::Ours { WAYS.len() } else { 2 }
     }
 
     fn round(&mut self, counts: bool) -> io::Result<()> {
-        for number in 0..EXCHANGES {
-            let worker = &mut self.workers[number % CONNECTIONS];
-            worker.codes.push(self.issuer.code(&mut worker.remote, self.users)?);
-            self.users += 1;
+        // servers close connections that are idle while the others have their turn
+        for worker in &mut self.workers {
+            worker.remote.connection = Connection::new(&self.server.address)?;
         }
-        let ways: [fn(&mut Worker) -> Option<Ask>; 2] =
-            [|worker| worker.codes.pop(), |worker| Some(Ask::by_refresh(&worker.refresh))];
-        for (way, next) in ways.into_iter().enumerate() {
+        self.codes(EXCHANGES, "web")?;
+        let ways: [fn(&mut Worker) -> Option<Ask>; WAYS.len()] = [
+            |worker| worker.codes.pop(),
+            |worker| Some(Ask::by_refresh(&worker.refresh)),
+            |worker| Some(Ask::by_refresh_of(LEAN, &worker.refresh)),
+        ];
+        for (way, next) in ways.into_iter().enumerate().take(self.ways()) {
+            if way == 2 {
+                self.codes(CONNECTIONS, LEAN)?;
+                self.exchange(CONNECTIONS, |worker| worker.codes.pop())?;
+            }
             let ran_before = machine::ran_together(self.server.process.id());
-            let (took, bytes) = self.exchange(next)?;
+            let (took, bytes) = self.exchange(EXCHANGES, next)?;
             let ran = machine::ran_together(self.server.process.id()) - ran_before;
             if counts {
                 let seen = &mut self.seen[way];
                 seen.rates.push(EXCHANGES as f64 / took.as_secs_f64());
-                seen.costs.push(ran.as_secs_f64() * 1e6 / EXCHANGES as f64);
+                seen.ran += ran;
                 seen.bytes = bytes;
             }
         }
         Ok(())
     }
 
+    /// Gets this many codes for the next users.
+    fn codes(&mut self, count: usize, client: &'static str) -> io::Result<()> {
+        for number in 0..count {
+            let worker = &mut self.workers[number % CONNECTIONS];
+            let code = self.issuer.code(&mut worker.remote, &mut self.logged_in, (self.users, client))?;
+            worker.codes.push(code);
+            self.users += 1;
+        }
+        Ok(())
+    }
+
     /// Makes all exchanges of a round. Also returns the length of the last response.
-    fn exchange(&mut self, next: fn(&mut Worker) -> Option<Ask>) -> io::Result<(Duration, usize)> {
+    fn exchange(&mut self, count: usize, next: fn(&mut Worker) -> Option<Ask>) -> io::Result<(Duration, usize)> {
         let (began, mut bytes) = (Instant::now(), 0);
-        for turn in 0..=EXCHANGES / CONNECTIONS {
+        for turn in 0..=count / CONNECTIONS {
             for worker in &mut self.workers {
                 if turn > 0 {
                     bytes = worker.receive()?;
                 }
-                if turn < EXCHANGES / CONNECTIONS {
+                if turn < count / CONNECTIONS {
                     let ask = next(worker).ok_or_else(|| io::Error::other("there are too few codes"))?;
                     worker.remote.send(&ask)?;
                 }
@@ -146,8 +178,8 @@ impl Worker {
     /// Reads a response, stores its tokens, and returns its length.
     fn receive(&mut self) -> io::Result<usize> {
         let answer = self.remote.answer()?;
-        let tokens = ["access_token", "id_token", "refresh_token"].map(|name| answer.member(name));
-        let (200, [Some(_), Some(_), Some(refresh)]) = (answer.status, tokens) else {
+        let tokens = ["access_token", "refresh_token"].map(|name| answer.member(name));
+        let (200, [Some(_), Some(refresh)]) = (answer.status, tokens) else {
             return Err(answer.wrong("no tokens"));
         };
         refresh.clone_into(&mut self.refresh);

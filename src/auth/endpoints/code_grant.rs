@@ -58,8 +58,8 @@ pub(crate) async fn redeem(
         (user_claims::allowed(client, wanted.id_token), user_claims::allowed(client, wanted.userinfo));
     let grant = Grant { who, session, binding, jkt, id_token, userinfo };
     let subject = user_claims::subject_of_code(cx, &grant.who).await?.ok_or_else(invalid_grant)?;
-    // the session or the user may have lost all tokens since the code was issued
-    if tokens.has_ended(&grant).await? {
+    // the session may have ended since the code was issued; a raised generation of the user has left no subject
+    if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
     }
     let extra = user_claims::extra(cx, &subject.account, &grant, grant.scope()).await?;
@@ -68,6 +68,7 @@ pub(crate) async fn redeem(
     let request = TokenRequest {
         who: &subject.who,
         audience: client.tokens.audience.as_deref(),
+        with_id_token: true,
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: None,
         nonce: wanted.nonce.as_deref(),

@@ -51,8 +51,8 @@ where
             let document = metadata::document(cx.core, endpoints.service.algorithm());
             Ok(kept(answer::json(StatusCode::OK, &document)))
         }
-        TokenRoute::UserInfo => userinfo::userinfo(cx, endpoints).await,
-        TokenRoute::Logout => logout::logout(cx, &endpoints.service, body).await,
+        TokenRoute::UserInfo => Box::pin(userinfo::userinfo(cx, endpoints)).await,
+        TokenRoute::Logout => Box::pin(logout::logout(cx, &endpoints.service, body)).await,
         TokenRoute::Exchange => {
             // RFC 6749 §5.1 and §5.2 require it in addition to `Cache-Control`
             const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
@@ -80,8 +80,8 @@ where
     let posted = Posted::of(&body);
     match route {
         TokenRoute::Exchange => token::token(cx, endpoints, posted).await,
-        TokenRoute::Revoke => revoke::revoke(cx, endpoints, posted).await,
-        _ => introspect::introspect(cx, endpoints, posted).await,
+        TokenRoute::Revoke => Box::pin(revoke::revoke(cx, endpoints, posted)).await,
+        _ => Box::pin(introspect::introspect(cx, endpoints, posted)).await,
     }
 }
 

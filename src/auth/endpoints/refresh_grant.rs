@@ -59,6 +59,7 @@ pub(crate) async fn refresh(
     let request = TokenRequest {
         who: &subject.who,
         audience: client.tokens.audience.as_deref(),
+        with_id_token: !client.tokens.without_id_token_on_refresh,
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: scope.as_ref(),
         nonce: None,

@@ -1,7 +1,6 @@
 //! `POST /token`: exchanges a code or a refresh token for tokens, and gives machine clients theirs.
 
 use http::{Response, StatusCode};
-use serde::Serialize;
 
 use crate::{
     auth::{
@@ -18,17 +17,16 @@ use crate::{
     tokens::Issued,
 };
 
-/// The answer with tokens (RFC 6749 §5.1).
-#[derive(Serialize)]
-struct Answer {
-    access_token: String,
-    token_type: &'static str,
-    expires_in: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refresh_token: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id_token: Option<String>,
-    scope: String,
+/// Returns the answer with tokens (RFC 6749 §5.1). Nothing in it needs to be escaped: tokens are base64url with dots, and a
+/// scope has neither quotes nor backslashes.
+fn document(issued: &Issued, token_type: &str) -> String {
+    let Issued { access_token, expires_in, refresh_token, id_token, scope } = issued;
+    let expires_in = expires_in.to_string();
+    let access = [r#"{"access_token":""#, access_token, r#"","token_type":""#, token_type, r#"","expires_in":"#];
+    let refresh = refresh_token.as_deref().map(|token| [r#","refresh_token":""#, token, r#"""#]).unwrap_or_default();
+    let id = id_token.as_deref().map(|token| [r#","id_token":""#, token, r#"""#]).unwrap_or_default();
+    let scope = [r#","scope":""#, scope, r#""}"#];
+    [&access[..], &[&expires_in], &refresh, &id, &scope].concat().concat()
 }
 
 pub(crate) async fn token(
@@ -41,7 +39,7 @@ pub(crate) async fn token(
         // without a budget, or while the store fails, nothing more is read
         && !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable)
     {
-        refresh_grant::revoke_if_reused(cx, endpoints, token).await?;
+        Box::pin(refresh_grant::revoke_if_reused(cx, endpoints, token)).await?;
     }
     answer
 }
@@ -55,9 +53,9 @@ async fn issue(
     let refused = |code, detail| Err(Problem::new(code, detail));
     let grant_type = posted.required("grant_type", "grant_type is missing")?;
     let (issued, is_bound) = match (grant_type, client.is_machine()) {
-        ("authorization_code", false) => code_grant::redeem(cx, endpoints, &client, posted).await?,
+        ("authorization_code", false) => Box::pin(code_grant::redeem(cx, endpoints, &client, posted)).await?,
         ("refresh_token", false) => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
-        ("client_credentials", true) => machine_grant::grant(cx, endpoints, &client, posted).await?,
+        ("client_credentials", true) => Box::pin(machine_grant::grant(cx, endpoints, &client, posted)).await?,
         ("authorization_code" | "refresh_token", true) => {
             return refused(Code::UnauthorizedClient, "a machine client can only use client_credentials");
         }
@@ -67,8 +65,6 @@ async fn issue(
         _ => return refused(Code::UnsupportedGrantType, "this grant_type is not supported"),
     };
     cx.core.journal.tally(EventKind::TokenIssued, Some(client.tenant()), None);
-    let Issued { access_token, expires_in, refresh_token, id_token, scope } = issued;
-    let token_type = if is_bound { "DPoP" } else { "Bearer" };
-    let answer = Answer { access_token, token_type, expires_in, refresh_token, id_token, scope };
-    Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &answer)))
+    let document = document(&issued, if is_bound { "DPoP" } else { "Bearer" });
+    Ok(with_nonce(endpoints, answer::whole(StatusCode::OK, answer::JSON, document)))
 }

@@ -1,5 +1,7 @@
 //! `/userinfo` (OpenID Connect Core §5.3): claims about the user.
 
+use std::sync::Arc;
+
 use http::{Response, StatusCode, header};
 use serde_json::Value;
 
@@ -61,7 +63,7 @@ pub(crate) async fn userinfo(
 /// A valid access token that a user granted.
 struct UserAccess {
     token: AccessTokenClaims,
-    grant: Grant,
+    grant: Arc<Grant>,
     family: Handle,
     /// The proof of the key that the token is bound to.
     proof: Option<DpopProof>,

@@ -79,9 +79,13 @@ fn to(status: StatusCode, location: &str) -> Option<Response<Body>> {
     Some(response)
 }
 
+/// About as many headers as a response has, with those of the limits.
+const USUAL: usize = 13;
+
 fn empty(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
+    response.headers_mut().reserve(USUAL);
     response
 }
 

@@ -187,7 +187,7 @@ impl Path {
     }
 
     fn matches(&self, path: &str) -> bool {
-        self.path == path || provider_in(self.path, path).is_some()
+        self.path == path || (self.needs_providers() && provider_in(self.path, path).is_some())
     }
 
     /// Returns the endpoint for this method. HEAD uses that of GET.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(any(feature = "tokens", test))]
-use crate::store::table::Change;
+use crate::store::{WriteOutcome, table::Change};
 use crate::{
     login::Binding,
     store::{AnyStore, Operation, OperationOutcome, StoreError, table::Table},
@@ -28,8 +28,12 @@ impl RedeemedChallenges {
     /// Remembers that a code for this binding was redeemed.
     #[cfg(any(feature = "tokens", test))]
     pub(crate) async fn note_redeemed(&self, binding: &Binding) -> Result<(), StoreError> {
-        let kept_until = self.0.now() + REMEMBERED;
-        self.0.update(None, id(binding).as_bytes(), |_, _| Change::Put((), kept_until, ())).await
+        let (id, kept_until) = (id(binding), self.0.now() + REMEMBERED);
+        match self.0.insert(None, id.as_bytes(), &(), kept_until).await? {
+            WriteOutcome::Done(_) => Ok(()),
+            // the client has redeemed it before: it is remembered for longer
+            WriteOutcome::Lost(_) => self.0.update(None, id.as_bytes(), |_, _| Change::Put((), kept_until, ())).await,
+        }
     }
 
     /// Returns the operation that reads whether a code for this binding was redeemed.

@@ -6,14 +6,15 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::read::pairs;
+#[cfg_attr(not(feature = "session"), allow(unused_imports, reason = "only sessions read all cookies"))]
+pub(crate) use self::read::{pairs, raw_pairs};
 pub use self::{
     read::{MAX_COOKIES, MAX_HEADER_BYTES, read},
     set::{MAX_COOKIE_BYTES, SameSite, SetCookie},
 };
 
 /// Matches `cookie-value` of RFC 6265bis §4.1.1.
-fn is_value(value: &[u8]) -> bool {
+pub(crate) fn is_value(value: &[u8]) -> bool {
     let inner = match value {
         [b'"', inner @ .., b'"'] => inner,
         _ => value,

@@ -1,6 +1,10 @@
-use http::{HeaderMap, header};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{self, ValueIter},
+};
 
 use super::is_value;
+use crate::util::scan::split_before;
 
 /// The maximum number of bytes read from the `Cookie` headers of a request.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
@@ -32,29 +36,59 @@ pub fn read<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &
 
 /// Returns the names and values of all cookies, with the same limits and rules as [`read`].
 pub(crate) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let mut budget = MAX_HEADER_BYTES;
-    headers
-        .get_all(header::COOKIE)
-        .into_iter()
-        .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
-        .take(MAX_COOKIES)
-        // plus one for the semicolon
-        .map_while(move |pair| {
-            budget = budget.checked_sub(pair.len() + 1)?;
-            Some(pair)
-        })
-        .filter_map(named)
+    let valid = |(name, value)| is_value(value).then_some((name, value));
+    raw_pairs(headers).filter_map(valid).filter_map(|(name, value)| Some((as_text(name)?, as_text(value)?)))
 }
 
-/// Parses a `name=value` pair. Returns `None` if it has no name or a malformed value.
-fn named(pair: &[u8]) -> Option<(&str, &str)> {
-    let mut halves = pair.splitn(2, |byte| *byte == b'=');
-    let name = trim(halves.next()?);
-    let value = trim(halves.next()?);
-    if name.is_empty() || !is_value(value) {
-        return None;
+/// Like [`pairs`], but also returns cookies with bytes that no server may set. Check those that count with [`is_value`].
+pub(crate) fn raw_pairs(headers: &HeaderMap) -> RawPairs<'_> {
+    let lines = headers.get_all(header::COOKIE).into_iter();
+    RawPairs { lines, rest: None, cookies: MAX_COOKIES, bytes: MAX_HEADER_BYTES }
+}
+
+/// The cookies of a request that were not read yet.
+pub(crate) struct RawPairs<'a> {
+    lines: ValueIter<'a, HeaderValue>,
+    rest: Option<&'a [u8]>,
+    /// How many more are read.
+    cookies: usize,
+    bytes: usize,
+}
+
+impl<'a> Iterator for RawPairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let line = match self.rest {
+                Some(rest) => rest,
+                None => self.lines.next()?.as_bytes(),
+            };
+            let (pair, rest) = split_before(line, b';');
+            self.rest = rest.get(1..);
+            self.cookies = self.cookies.checked_sub(1)?;
+            // plus one for the semicolon
+            let Some(bytes) = self.bytes.checked_sub(pair.len() + 1) else {
+                self.cookies = 0;
+                return None;
+            };
+            self.bytes = bytes;
+            if let Some(found) = named(pair) {
+                return Some(found);
+            }
+        }
     }
-    Some((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?))
+}
+
+/// Splits a pair into its name and its value. Returns `None` if it has no name.
+fn named(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, value) = split_before(pair, b'=');
+    let (name, value) = (trim(name), trim(value.get(1..)?));
+    (!name.is_empty()).then_some((name, value))
+}
+
+fn as_text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
 
 /// Trims spaces and tabs at both ends.

@@ -170,7 +170,7 @@ impl Board {
 
 /// Returns the number of the slot that is the home of a tenant.
 #[inline]
-fn home_of(hash: u64) -> usize {
+pub(super) fn home_of(hash: u64) -> usize {
     (hash >> 43) as usize % SLOTS
 }
 

@@ -2,13 +2,12 @@
 
 use std::{
     cell::Cell,
-    collections::HashSet,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use super::{Engine, Request, SHARDS, meter::Context};
+use super::{Engine, Request, SHARDS, meter::Context, place_of};
 use crate::{
     limit::{plan::Plan, quota::Quota, quotas::Quotas},
     tenant::Tenant,
@@ -80,8 +79,12 @@ fn a_refused_tenant_takes_no_lock_also_with_costs_that_differ() {
 }
 
 #[test]
-fn rows_spread_over_all_shards() {
+fn rows_spread_over_all_shards_and_half_of_them_get_more() {
     let engine = engine(Quotas::new(Quota::per_hour(1).unwrap()));
-    let place = |number| engine.shard(engine.lookup(&tenant(number)).hash).unwrap() as *const _ as usize;
-    assert_eq!((0..40_000).map(place).collect::<HashSet<_>>().len(), SHARDS);
+    let mut rows = vec![0_u32; SHARDS];
+    (0..200_000).for_each(|number| rows[place_of(engine.lookup(&tenant(number)).hash)] += 1);
+    assert!(SHARDS >= 1_024 && rows.iter().all(|rows| *rows > 0));
+    let (few, many) = rows.split_at(SHARDS / 2);
+    let ratio = f64::from(many.iter().sum::<u32>()) / f64::from(few.iter().sum::<u32>());
+    assert!((1.38..1.45).contains(&ratio), "{ratio}");
 }

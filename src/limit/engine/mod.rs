@@ -5,6 +5,8 @@
 
 mod board;
 #[cfg(test)]
+mod board_tests;
+#[cfg(test)]
 mod lock_tests;
 pub(super) mod meter;
 mod overflow;
@@ -317,8 +319,7 @@ impl Engine {
 
     #[inline]
     fn shard(&self, hash: u64) -> Option<&Shard> {
-        // the table itself uses the lowest and the highest bits
-        self.shards.get((hash >> 32) as usize % SHARDS)
+        self.shards.get(place_of(hash))
     }
 
     /// Looks up the plan of a tenant. No lock may be held, because this can run user code.
@@ -393,6 +394,18 @@ impl Engine {
     fn next_generation(&self) -> u32 {
         self.generations.fetch_add(1, Relaxed)
     }
+}
+
+/// Returns the number of a shard. Those of the second half get √2 times as many rows as the others, so that not all tables
+/// double at the same time: memory per tenant then varies less.
+#[inline]
+fn place_of(hash: u64) -> usize {
+    const FIRST: u64 = SHARDS as u64 / 2;
+    const SECOND: u64 = FIRST * 1_414 / 1_000;
+    // the tables themselves use the lowest and the highest bits
+    let spot = ((hash >> 16 & u64::from(u32::MAX)) * (FIRST + SECOND)) >> 32;
+    let place = if spot < FIRST { spot } else { FIRST + (spot - FIRST) * FIRST / SECOND };
+    place as usize
 }
 
 /// Returns the bytes of a row: itself, the slack of the map and of the allocator, and a long name.

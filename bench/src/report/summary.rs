@@ -1,0 +1,127 @@
+//! The summary for the README.
+
+use super::Figures;
+use crate::stats::Table;
+
+struct Row {
+    what: &'static str,
+    rival: &'static str,
+    unit: Unit,
+    ours: String,
+    theirs: String,
+    /// The median of per-round ratios, if there is one.
+    ratio: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Nanos,
+    Millis,
+    Micros,
+    Rate,
+    Bytes,
+}
+
+impl Unit {
+    fn shown(self, value: f64) -> String {
+        match self {
+            Self::Nanos if value < 1e3 => format!("{value:.0} ns"),
+            Self::Nanos => format!("{:.1} µs", value / 1e3),
+            Self::Micros => format!("{value:.0} µs"),
+            Self::Millis => format!("{value:.1} ms"),
+            Self::Rate => format!("{:.0},000 / s", value / 1e3),
+            Self::Bytes => format!("{value:.0} bytes"),
+        }
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let layer = |what, budget: &str, count: &str| {
+        let at = |kind: &str, figure: &str| format!("layer/empty/{count}/{budget}/{kind}/{figure}");
+        Row {
+            what,
+            rival: "tower_governor",
+            unit: Unit::Nanos,
+            ours: at("Tollgate", "nanos"),
+            theirs: at("TowerGovernor", "nanos"),
+            ratio: Some(at("Tollgate", "ratio")),
+        }
+    };
+    let threads = |kind: &str, figure: &str| format!("threads/empty/1/Ample/{kind}/{figure}");
+    let row = |what, rival, unit, [ours, theirs]: [&str; 2]| Row {
+        what,
+        rival,
+        unit,
+        ours: ours.to_owned(),
+        theirs: theirs.to_owned(),
+        ratio: None,
+    };
+    let governor = "tower_governor";
+    let provider = "oidc-provider (node)";
+    vec![
+        layer("an admitted call, 1 tenant", "Ample", "1"),
+        layer("… 10,000 tenants", "Ample", "10k"),
+        layer("… 1,000,000 tenants", "Ample", "1M"),
+        Row {
+            ours: threads("Tollgate", "two"),
+            theirs: threads("TowerGovernor", "two"),
+            ratio: Some(threads("Tollgate", "ratio")),
+            ..layer("… one tenant on two threads", "Ample", "1")
+        },
+        layer("a refused call, 10,000 tenants", "Spent", "10k"),
+        row(
+            "requests that a server refuses (more is better)",
+            governor,
+            Unit::Rate,
+            ["server/Spent/Tollgate/rate", "server/Spent/TowerGovernor/rate"],
+        ),
+        row("memory per tenant", governor, Unit::Bytes, ["memory/Tollgate/mean", "memory/TowerGovernor/mean"]),
+        row(
+            "the slowest call while 1,000,000 tenants arrive",
+            governor,
+            Unit::Millis,
+            ["stalls/arrive/Tollgate", "stalls/arrive/TowerGovernor"],
+        ),
+        Row {
+            ratio: Some("sessions/10k/Tollgate/ratio".to_owned()),
+            ..row(
+                "a session check, 10,000 sessions",
+                "tower-sessions",
+                Unit::Nanos,
+                ["sessions/10k/Tollgate/nanos", "sessions/10k/TowerSessions/nanos"],
+            )
+        },
+        row(
+            "processor time of a token refresh",
+            provider,
+            Unit::Micros,
+            ["tokens/refresh/Ours/cost", "tokens/refresh/PeerSigned/cost"],
+        ),
+    ]
+}
+
+/// Returns the table in Markdown.
+///
+/// # Errors
+///
+/// Returns the name of a figure that was not measured.
+pub fn table(figures: &Figures) -> Result<String, String> {
+    let known = |name: String| match figures.get(&name) {
+        value if value.is_nan() => Err(name),
+        value => Ok(value),
+    };
+    let mut table = Table::new(["", "tollgate", "compared with", "", "tollgate ÷"]);
+    for Row { what, rival, unit, ours, theirs, ratio } in rows() {
+        let (ours, theirs) = (known(ours)?, known(theirs)?);
+        let ratio = ratio.map_or(Ok(ours / theirs), known)?;
+        let decimals = if ratio >= 0.1 { 2 } else { 3 };
+        table.row([
+            what.to_owned(),
+            unit.shown(ours),
+            rival.to_owned(),
+            unit.shown(theirs),
+            format!("{ratio:.decimals$}"),
+        ]);
+    }
+    Ok(table.text())
+}

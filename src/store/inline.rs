@@ -1,0 +1,68 @@
+//! Short byte strings that need no allocation.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+/// Bytes that never change. Up to `PLACE` of them are stored in place, and longer ones are shared.
+#[derive(Clone)]
+pub(crate) enum InlineBytes<const PLACE: usize> {
+    InPlace { len: u8, bytes: [u8; PLACE] },
+    Shared(Arc<[u8]>),
+}
+
+impl<const PLACE: usize> InlineBytes<PLACE> {
+    pub(crate) fn new(parts: &[&[u8]]) -> Self {
+        const { assert!(PLACE <= u8::MAX as usize) }
+        let mut bytes = [0; PLACE];
+        let mut rest = bytes.as_mut_slice();
+        for part in parts {
+            let Some((place, left)) = rest.split_at_mut_checked(part.len()) else {
+                return Self::Shared(parts.concat().into());
+            };
+            place.copy_from_slice(part);
+            rest = left;
+        }
+        let len = PLACE - rest.len();
+        Self::InPlace { len: len as u8, bytes }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::InPlace { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl<const PLACE: usize> PartialEq for InlineBytes<PLACE> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl<const PLACE: usize> Eq for InlineBytes<PLACE> {}
+
+impl<const PLACE: usize> Hash for InlineBytes<PLACE> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_bytes_are_in_place_and_long_ones_shared() {
+        for len in 0..20 {
+            let bytes = vec![7; len];
+            let (own, joined) =
+                (InlineBytes::<10>::new(&[&bytes]), InlineBytes::<10>::new(&[&bytes[..len / 2], &bytes[len / 2..]]));
+            assert_eq!((own.as_bytes(), joined.as_bytes()), (&bytes[..], &bytes[..]));
+            assert!(own == joined && own != InlineBytes::new(&[&bytes, &[0]]));
+            assert_eq!(matches!(own, InlineBytes::InPlace { .. }), len <= 10, "{len}");
+        }
+    }
+}

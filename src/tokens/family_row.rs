@@ -1,0 +1,249 @@
+//! The stored form of a [`Family`]. Compact instead of JSON, because every exchange reads and writes one.
+
+use std::sync::Arc;
+
+use super::{
+    family::{Current, Family, Used},
+    grant::Grant,
+};
+use crate::{
+    client::Scopes,
+    login::Binding,
+    pkce::CodeChallenge,
+    session::{Authentication, Proof, UserId},
+    store::{
+        StoreError, StoreErrorKind,
+        compact::{Reader, Writer},
+        table::Value,
+    },
+    tenant::Tenant,
+    util::{handle::Handle, secret::Digest},
+};
+
+/// The first byte of a row. A number is never used again with another meaning.
+const FAMILY: u8 = 1;
+
+/// The parts that a row may have, as bits of one byte.
+const HAS_CURRENT: u8 = 1;
+const HAS_USED: u8 = 2;
+const HAS_MARK: u8 = 1;
+const HAS_ELSEWHERE: u8 = 2;
+
+impl Value for Family {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let Self { grant, current, used, born, ends } = self;
+        let mut writer = Writer::new(FAMILY, 512);
+        writer.byte(flag(current, HAS_CURRENT) | flag(used, HAS_USED));
+        writer.number(*born);
+        writer.number(*ends);
+        if let Some(Current { generation, digest }) = current {
+            writer.bytes(&generation.to_le_bytes());
+            writer.bytes(digest.as_bytes());
+        }
+        if let Some(Used { digest, salt, at }) = used {
+            writer.bytes(digest.as_bytes());
+            writer.bytes(salt.as_bytes());
+            writer.number(*at);
+        }
+        write_grant(&mut writer, grant)?;
+        Ok(writer.into_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let family = Reader::whole(FAMILY, bytes, |reader| {
+            let parts = reader.byte().filter(|parts| *parts <= HAS_CURRENT | HAS_USED)?;
+            let (born, ends) = (reader.number()?, reader.number()?);
+            let current = part(parts, HAS_CURRENT, || {
+                let generation = u32::from_le_bytes(*reader.bytes()?);
+                Some(Current { generation, digest: digest(reader)? })
+            })?;
+            let used = part(parts, HAS_USED, || {
+                Some(Used { digest: digest(reader)?, salt: digest(reader)?, at: reader.number()? })
+            })?;
+            Some(Self { grant: Arc::new(grant(reader)?), current, used, born, ends })
+        });
+        family.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of a family"))
+    }
+}
+
+fn write_grant(writer: &mut Writer, grant: &Grant) -> Result<(), StoreError> {
+    let Grant { who, session, binding, jkt, id_token, userinfo } = grant;
+    writer.bytes(session.as_bytes());
+    let Authentication { tenant, user, generation, proofs, acr } = who;
+    writer.text(tenant.as_str())?;
+    writer.text(user.as_str())?;
+    writer.number(*generation);
+    writer.optional_text(acr.as_deref())?;
+    writer.list(proofs, |writer, Proof { method, at, mark, elsewhere }| {
+        writer.text(method)?;
+        writer.number(*at);
+        writer.byte(flag(mark, HAS_MARK) | flag(elsewhere, HAS_ELSEWHERE));
+        mark.iter().for_each(|mark| writer.bytes(mark));
+        elsewhere.iter().for_each(|time| writer.number(*time));
+        Ok(())
+    })?;
+    let Binding { client_id, redirect_uri, scope, code_challenge } = binding;
+    writer.text(client_id)?;
+    writer.text(redirect_uri)?;
+    writer.text(&scope.to_string())?;
+    writer.text(code_challenge.as_str())?;
+    writer.optional_text(jkt.as_deref())?;
+    for names in [id_token, userinfo] {
+        writer.list(names, |writer, name| writer.text(name))?;
+    }
+    Ok(())
+}
+
+fn grant(reader: &mut Reader<'_>) -> Option<Grant> {
+    let session = Handle::from_bytes(*reader.bytes()?);
+    let (tenant, user) = (Tenant::restore(reader.text()?)?, UserId::parse(reader.text()?).ok()?);
+    let (generation, acr) = (reader.number()?, reader.optional_text()?.map(Box::from));
+    let proofs = reader.list(|reader| {
+        let (method, at) = (Box::from(reader.text()?), reader.number()?);
+        let parts = reader.byte().filter(|parts| *parts <= HAS_MARK | HAS_ELSEWHERE)?;
+        let mark = part(parts, HAS_MARK, || reader.bytes().copied())?;
+        let elsewhere = part(parts, HAS_ELSEWHERE, || reader.number())?;
+        Some(Proof { method, at, mark, elsewhere })
+    })?;
+    let binding = Binding {
+        client_id: reader.text()?.to_owned(),
+        redirect_uri: reader.text()?.to_owned(),
+        scope: Scopes::parse(reader.text()?).ok()?,
+        code_challenge: CodeChallenge::parse(reader.text()?).ok()?,
+    };
+    let jkt = reader.optional_text()?.map(str::to_owned);
+    let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
+    let (id_token, userinfo) = (names()?, names()?);
+    let who = Authentication { tenant, user, generation, proofs, acr };
+    Some(Grant { who, session, binding, jkt, id_token, userinfo })
+}
+
+fn digest(reader: &mut Reader<'_>) -> Option<Digest> {
+    reader.bytes().copied().map(Digest::from_bytes)
+}
+
+fn flag<T>(part: &Option<T>, bit: u8) -> u8 {
+    if part.is_some() { bit } else { 0 }
+}
+
+/// Reads a part if its bit is set. The outer value is `None` if the row is malformed.
+fn part<T>(parts: u8, bit: u8, read: impl FnOnce() -> Option<T>) -> Option<Option<T>> {
+    if parts & bit == 0 { Some(None) } else { read().map(Some) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+    use crate::{
+        tokens::{family::Refreshed, refresh_token::RefreshToken},
+        util::clock::UnixTime,
+    };
+
+    const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+    fn proofs() -> impl Strategy<Value = Vec<Proof>> {
+        let proof = ("[a-z]{0,9}", any::<u64>(), any::<Option<[u8; 32]>>(), any::<Option<u64>>());
+        vec(proof.prop_map(|(method, at, mark, elsewhere)| Proof { method: method.into(), at, mark, elsewhere }), 0..4)
+    }
+
+    fn grants() -> impl Strategy<Value = Grant> {
+        let who = ("[a-z]{1,9}", "[!-~]{1,255}", any::<u64>(), option::of("[a-z]{1,9}"), proofs());
+        let who = who.prop_map(|(tenant, user, generation, acr, proofs)| Authentication {
+            tenant: tenant.parse().unwrap(),
+            user: UserId::parse(user).unwrap(),
+            generation,
+            proofs,
+            acr: acr.map(Box::from),
+        });
+        let binding = ("[!-~]{1,128}", ".{0,600}", vec("[a-z]{1,9}", 1..5));
+        let binding = binding.prop_map(|(client_id, redirect_uri, scope)| Binding {
+            client_id,
+            redirect_uri,
+            scope: Scopes::parse(&scope.join(" ")).unwrap(),
+            code_challenge: CodeChallenge::parse(CHALLENGE).unwrap(),
+        });
+        let names = || vec("[ -~]{0,64}", 0..4);
+        (who, any::<[u8; 16]>(), binding, option::of("[!-~]{43}"), names(), names()).prop_map(
+            |(who, session, binding, jkt, id_token, userinfo)| {
+                let session = Handle::from_bytes(session);
+                Grant { who, session, binding, jkt, id_token, userinfo }
+            },
+        )
+    }
+
+    proptest! {
+        /// Every family is read back as it was written, at each stage of its life.
+        #[test]
+        fn a_family_survives_its_row(grant in grants(), born: u64, ends: u64, refreshes: bool, salt: [u8; 32]) {
+            let first = RefreshToken::first(Handle::from_bytes([7; 16]));
+            let (born, ends) = (UnixTime::from_nanos(born), UnixTime::from_nanos(ends));
+            let new = Family::new(grant.clone(), refreshes.then_some(&first), born, ends);
+            let (next, _) = new.refresh(&first, true, Digest::from_bytes(salt), Duration::ZERO, born);
+            prop_assert_eq!(next.is_some(), refreshes);
+            for family in [Some(new), next].into_iter().flatten() {
+                let bytes = family.write().unwrap();
+                let read = Family::read(&bytes).unwrap();
+                prop_assert_eq!(&*read.grant, &grant);
+                prop_assert_eq!((read.born, read.ends), (family.born, family.ends));
+                prop_assert_eq!(read.write().unwrap(), bytes);
+            }
+        }
+
+        #[test]
+        fn nothing_panics_and_a_cut_row_is_corrupt(grant in grants(), noise in vec(any::<u8>(), 0..300)) {
+            let _ = Family::read(&noise);
+            let first = RefreshToken::first(Handle::from_bytes([7; 16]));
+            let bytes = Family::new(grant, Some(&first), UnixTime::default(), UnixTime::default()).write().unwrap();
+            for end in 0..bytes.len() {
+                prop_assert!(Family::read(&bytes[..end]).is_err());
+            }
+            prop_assert!(Family::read(&[&bytes[..], &[0]].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_row_of_a_used_token_still_yields_the_same_successor() {
+        let first = RefreshToken::first(Handle::from_bytes([7; 16]));
+        let (now, grace) = (UnixTime::from_secs(1000), Duration::from_secs(10));
+        let grant = Grant {
+            who: Authentication {
+                tenant: "acme".parse().unwrap(),
+                user: UserId::parse("u-ada").unwrap(),
+                generation: 0,
+                proofs: vec![Proof { method: "password".into(), at: 1, mark: Some([7; 32]), elsewhere: None }],
+                acr: None,
+            },
+            session: Handle::from_bytes([1; 16]),
+            binding: Binding {
+                client_id: "web".to_owned(),
+                redirect_uri: "https://app.example/callback".to_owned(),
+                scope: Scopes::parse("openid").unwrap(),
+                code_challenge: CodeChallenge::parse(CHALLENGE).unwrap(),
+            },
+            jkt: None,
+            id_token: Vec::new(),
+            userinfo: Vec::new(),
+        };
+        let family = Family::new(grant, Some(&first), now, now + Duration::from_secs(3600));
+        let (used, Refreshed::Next { token, jti, .. }) =
+            family.refresh(&first, true, Digest::from_bytes([3; 32]), grace, now)
+        else {
+            panic!("the token is current");
+        };
+        let row = used.unwrap().write().unwrap();
+        assert!(row.len() <= 320, "{} bytes", row.len());
+        let read = Family::read(&row).unwrap();
+        let (changed, Refreshed::Next { token: again, jti: same, at }) =
+            read.refresh(&first, true, Digest::from_bytes([4; 32]), grace, now + Duration::from_secs(1))
+        else {
+            panic!("the token was just used");
+        };
+        assert!(changed.is_none() && again.digest().matches(token.digest()));
+        assert_eq!((same, at), (jti, now));
+        assert!(read.is_current(&token) && !read.is_current(&first));
+    }
+}
