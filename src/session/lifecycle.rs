@@ -81,7 +81,8 @@ impl Sessions {
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let (authentication, secret) = (self.with_generation(&new).await?, Secret::generate());
         let (tenant, user) = (authentication.tenant.clone(), authentication.user.clone());
-        let row = self.new_row(NewSession { authentication, ..new }, &secret);
+        let new = NewSession { authentication, ..new };
+        let row = new.into_row(secret.digest(), self.rows().now(), self.lifetimes().absolute);
         let listed = ListedSession::new(sid, row.expires);
         let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed))).await?.unwrap_or_default();
         self.record_revoked(&revoked);
@@ -96,22 +97,6 @@ impl Sessions {
         }
         self.record(EventKind::SessionCreated, &session);
         Ok(Some((self.cookie(&session, &secret), session)))
-    }
-
-    pub(super) fn new_row(&self, new: NewSession, secret: &Secret) -> LiveSession {
-        let now = self.rows().now();
-        LiveSession {
-            authentication: new.authentication,
-            secret: secret.digest(),
-            client: new.client,
-            amr: new.amr,
-            declared_auth_time: new.auth_time.unwrap_or(now),
-            created: now,
-            expires: now + new.remember.unwrap_or(self.lifetimes().absolute),
-            last_use: now,
-            remembered: new.remember.is_some(),
-            device: new.device,
-        }
     }
 
     /// Replaces the secret of a session and invalidates the old one at once. Call this when the

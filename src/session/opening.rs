@@ -24,7 +24,7 @@ impl Sessions {
     /// have no other session, so the list of the user is not read first.
     pub(crate) fn opening(&self, sid: Handle, new: NewSession) -> Opening {
         let secret = Secret::generate();
-        let session = Session::new(sid, self.new_row(new, &secret));
+        let session = Session::new(sid, new.into_row(secret.digest(), self.rows().now(), self.lifetimes().absolute));
         Opening { session, secret, list: ReadRow::ABSENT }
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantError, TenantSource},
-    util::{clock::UnixTime, error::ConfigError, handle::Handle},
+    util::{clock::UnixTime, error::ConfigError, handle::Handle, secret::Digest},
 };
 
 /// The longest time for which a session can be remembered. Browsers drop cookies after it.
@@ -198,6 +198,22 @@ pub struct NewSession {
 }
 
 impl NewSession {
+    /// Returns the row of a session that begins now. It lives for `absolute` unless it is remembered for another time.
+    pub(super) fn into_row(self, secret: Digest, now: UnixTime, absolute: Duration) -> LiveSession {
+        LiveSession {
+            authentication: self.authentication,
+            secret,
+            client: self.client,
+            amr: self.amr,
+            declared_auth_time: self.auth_time.unwrap_or(now),
+            created: now,
+            expires: now + self.remember.unwrap_or(absolute),
+            last_use: now,
+            remembered: self.remember.is_some(),
+            device: self.device,
+        }
+    }
+
     /// Describes a session of this user, who has just signed in.
     pub fn new(tenant: Tenant, user: UserId) -> Self {
         let authentication = Authentication { tenant, user, generation: 0, proofs: Vec::new(), acr: None };
