@@ -12,7 +12,7 @@ use crate::{
         core::Core,
         http::{
             answer,
-            bodies::{CountedBody, TooManyBodies},
+            bodies::{RequestBody, TooManyBodies},
             cors::{self, Caller},
             problem::{Code, Problem},
             route::Path,
@@ -125,13 +125,13 @@ impl<'a> RequestContext<'a> {
 
     /// Takes a place for the body of the request, before any of it is read. A request that gets none is charged like one
     /// that names no tenant.
-    pub(crate) async fn counted<B: http_body::Body>(&mut self, body: B) -> Result<CountedBody<B>, Problem> {
+    pub(crate) async fn counted(&mut self, body: RequestBody) -> Result<RequestBody, Problem> {
         // only forms and JSON are read
-        if self.parts.method != Method::POST || body.is_end_stream() {
-            return Ok(CountedBody::new(body, None));
+        if self.parts.method != Method::POST || http_body::Body::is_end_stream(&body) {
+            return Ok(body);
         }
         match self.core.bodies.enter(self.known_address()) {
-            Ok(place) => Ok(CountedBody::new(body, Some(place))),
+            Ok(place) => Ok(body.in_place(place)),
             Err(too_many) => {
                 self.charge(None).await?;
                 Err(match too_many {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, request::Parts};
 use tower_service::Service;
 
 #[cfg(feature = "tokens")]
@@ -23,6 +23,7 @@ use crate::{
         core::Core,
         first_party::{sign_in, sign_out},
         http::{
+            bodies::RequestBody,
             fields::Fields,
             problem::{Code, Problem},
             route::{Path, Route},
@@ -98,24 +99,23 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> AuthFuture {
-        let core = Arc::clone(&self.0);
-        AuthFuture(Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let mut cx = RequestContext::new(&core, &parts);
-            let outcome = match cx.counted(body).await {
-                Ok(body) => serve(&mut cx, body).await,
-                Err(problem) => Err(problem),
-            };
-            cx.finish(outcome)
-        }))
+        let (parts, body) = request.into_parts();
+        AuthFuture(Box::pin(answer(Arc::clone(&self.0), parts, RequestBody::new(body))))
     }
 }
 
+/// Answers a request. Not generic, so that the service is compiled once, and not again in each crate that mounts it.
+async fn answer(core: Arc<Core>, parts: Parts, body: RequestBody) -> Response<Body> {
+    let mut cx = RequestContext::new(&core, &parts);
+    let outcome = match cx.counted(body).await {
+        Ok(body) => serve(&mut cx, body).await,
+        Err(problem) => Err(problem),
+    };
+    cx.finish(outcome)
+}
+
 /// From the path to the endpoint.
-async fn serve<B>(cx: &mut RequestContext<'_>, body: B) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+async fn serve(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Response<Body>, Problem> {
     let path = Path::of(cx.parts.uri.path(), cx.core.issuer.path()).filter(|path| cx.serves(path));
     let method = &cx.parts.method;
     let route = path.and_then(|path| path.route(method));
@@ -165,10 +165,7 @@ where
 }
 
 /// Serves the calls of a login.
-async fn log_in<B>(cx: &mut RequestContext<'_>, route: Route, body: B) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+async fn log_in(cx: &mut RequestContext<'_>, route: Route, body: RequestBody) -> Result<Response<Body>, Problem> {
     let fields = Fields::of(&cx.parts.headers, body).await;
     let fields = cx.or_charge(fields).await?;
     match route {
@@ -217,7 +214,7 @@ mod tests {
         let service = service.client_ip(ClientIp::peer()).email(Outbox::new()).tokens(Tokens::new()).build().unwrap();
         let (parts, body) = Request::post("/token").body(Body::empty()).unwrap().into_parts();
         let mut cx = RequestContext::new(&service.0, &parts);
-        let size = size_of_val(&serve(&mut cx, body));
+        let size = size_of_val(&serve(&mut cx, RequestBody::new(body)));
         assert!(size <= 6 * 1024, "{size} bytes");
     }
 }

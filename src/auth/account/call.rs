@@ -1,6 +1,5 @@
 //! The checks that every call about the own account passes first.
 
-use bytes::Bytes;
 use http::Method as HttpMethod;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,6 +12,7 @@ use crate::{
         core::Core,
         first_party::sign_in::of_this_site,
         http::{
+            bodies::RequestBody,
             fields::{self, Typed},
             problem::{Code, Problem},
             route::{ACCOUNT_PAGE, SIGN_IN},
@@ -55,10 +55,7 @@ pub(crate) struct AccountFields {
 }
 
 /// Reads the body of a call.
-pub(crate) async fn fields<B>(cx: &RequestContext<'_>, body: B) -> Result<AccountFields, Problem>
-where
-    B: http_body::Body<Data = Bytes>,
-{
+pub(crate) async fn fields(cx: &RequestContext<'_>, body: RequestBody) -> Result<AccountFields, Problem> {
     fields::json(&cx.parts.headers, body).await
 }
 

@@ -9,7 +9,6 @@ mod credentials;
 mod passkeys;
 mod sessions;
 
-use bytes::Bytes;
 use http::Response;
 
 use self::call::AccountCall;
@@ -17,7 +16,7 @@ use crate::{
     auth::{
         context::RequestContext,
         first_party::sign_in::of_this_site,
-        http::{answer, problem::Problem, route::AccountRoute},
+        http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
         pages::page,
     },
     http::body::Body,
@@ -37,14 +36,11 @@ async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
 }
 
 /// Serves a call of the page.
-pub(crate) async fn serve<B>(
+pub(crate) async fn serve(
     cx: &mut RequestContext<'_>,
     route: AccountRoute,
-    body: B,
-) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+    body: RequestBody,
+) -> Result<Response<Body>, Problem> {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route {
         AccountRoute::AddPasskey

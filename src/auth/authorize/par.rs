@@ -1,6 +1,5 @@
 //! `POST /par` (RFC 9126): a client pushes an authorization request.
 
-use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
@@ -11,7 +10,9 @@ use crate::{
         authorize::query::{self, Query},
         context::RequestContext,
         http::{
-            answer, fields,
+            answer,
+            bodies::RequestBody,
+            fields,
             problem::{Code, Problem},
         },
         state::pushed,
@@ -30,10 +31,7 @@ struct Answer {
 }
 
 /// `POST /par`.
-pub(crate) async fn push<B>(cx: &mut RequestContext<'_>, body: B) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+pub(crate) async fn push(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Response<Body>, Problem> {
     let body = fields::form(cx.parts, body).await.and_then(|body| match body.len() {
         ..=LONGEST => Ok(body),
         _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),

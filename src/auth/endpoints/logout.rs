@@ -1,6 +1,5 @@
 //! `/logout` (OpenID Connect RP-Initiated Logout): ends the signed-in session and its tokens.
 
-use bytes::Bytes;
 use http::{Method, Response};
 
 use crate::{
@@ -8,7 +7,7 @@ use crate::{
         authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
         context::{ClientReach, RequestContext},
         endpoints::form::Posted,
-        http::{answer, fields, problem::Problem},
+        http::{answer, bodies::RequestBody, fields, problem::Problem},
         pages::{logout as logout_pages, page},
     },
     client::Client,
@@ -51,14 +50,11 @@ impl Asked {
 ///
 /// An `id_token_hint` of that session ends it at once, because only its client has that token: no stranger's link can end
 /// a session. In all other cases the user is asked.
-pub(crate) async fn logout<B>(
+pub(crate) async fn logout(
     cx: &mut RequestContext<'_>,
     tokens: &TokenService,
-    body: B,
-) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+    body: RequestBody,
+) -> Result<Response<Body>, Problem> {
     let asked = match asked(cx, body).await {
         Ok(asked) => asked,
         Err(problem) => {
@@ -152,10 +148,7 @@ async fn end(cx: &RequestContext<'_>, sid: &Handle, tenant: Option<&Tenant>) -> 
     Ok(())
 }
 
-async fn asked<B>(cx: &RequestContext<'_>, body: B) -> Result<Asked, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+async fn asked(cx: &RequestContext<'_>, body: RequestBody) -> Result<Asked, Problem> {
     if cx.parts.method == Method::POST {
         let body = fields::form(cx.parts, body).await?;
         let posted = Posted::of(&body);

@@ -14,7 +14,6 @@ pub(crate) mod revoke;
 pub(crate) mod token;
 pub(crate) mod userinfo;
 
-use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use self::form::Posted;
@@ -22,7 +21,9 @@ use crate::{
     auth::{
         context::RequestContext,
         http::{
-            answer, fields,
+            answer,
+            bodies::RequestBody,
+            fields,
             problem::{Code, Problem},
             route::TokenRoute,
         },
@@ -34,10 +35,11 @@ use crate::{
 /// How long clients may keep the public keys and the metadata: much shorter than a key is published before it signs.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-pub(crate) async fn serve<B>(cx: &mut RequestContext<'_>, route: TokenRoute, body: B) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+pub(crate) async fn serve(
+    cx: &mut RequestContext<'_>,
+    route: TokenRoute,
+    body: RequestBody,
+) -> Result<Response<Body>, Problem> {
     let Some(endpoints) = &cx.core.tokens else {
         return Err(Problem::new(Code::NotFound, "there is no such endpoint"));
     };
@@ -66,15 +68,12 @@ where
 }
 
 /// Serves what a client posts as a form.
-async fn posted<B>(
+async fn posted(
     cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     route: TokenRoute,
-    body: B,
-) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+    body: RequestBody,
+) -> Result<Response<Body>, Problem> {
     let body = fields::form(cx.parts, body).await;
     let body = cx.or_charge(body).await?;
     let posted = Posted::of(&body);

@@ -8,7 +8,7 @@ use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
         context::{RequestContext, foreign_origin},
-        http::{answer, fields, problem::Problem},
+        http::{answer, bodies::RequestBody, fields, problem::Problem},
         pages::page,
     },
     event::EventKind,
@@ -18,10 +18,7 @@ use crate::{
 
 /// Ends the session of this browser at the request's tenant, with the tokens issued from it, and its logins. Removes their
 /// cookies. Only pages of this site may ask for it.
-pub(crate) async fn sign_out<B>(cx: &mut RequestContext<'_>, body: B) -> Result<Response<Body>, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+pub(crate) async fn sign_out(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Response<Body>, Problem> {
     let body = fields::form(cx.parts, body).await;
     end(cx, body).await.or_else(|problem| page::shown(cx, problem))
 }

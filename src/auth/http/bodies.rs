@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -80,27 +81,54 @@ impl Drop for BodyPlace {
     }
 }
 
+/// The body of a request, whatever its type was. It has a place until it is dropped; bodies that are empty from the start
+/// need none.
+pub(crate) struct RequestBody {
+    body: Pin<Box<dyn Body<Data = Bytes, Error = ()> + Send>>,
+    _place: Option<BodyPlace>,
+}
+
+impl RequestBody {
+    pub(crate) fn new(body: impl Body<Data = Bytes> + Send + 'static) -> Self {
+        Self { body: Box::pin(Unexplained { body }), _place: None }
+    }
+
+    pub(crate) fn in_place(self, place: BodyPlace) -> Self {
+        Self { _place: Some(place), ..self }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = ();
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
+        self.body.as_mut().poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 pin_project! {
-    /// A body that has a place until it is dropped. Bodies that are empty from the start need none.
-    pub(crate) struct CountedBody<B> {
+    /// A body without its error, which no caller is told.
+    struct Unexplained<B> {
         #[pin]
         body: B,
-        place: Option<BodyPlace>,
     }
 }
 
-impl<B> CountedBody<B> {
-    pub(crate) fn new(body: B, place: Option<BodyPlace>) -> Self {
-        Self { body, place }
-    }
-}
-
-impl<B: Body> Body for CountedBody<B> {
+impl<B: Body> Body for Unexplained<B> {
     type Data = B::Data;
-    type Error = B::Error;
+    type Error = ();
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        self.project().body.poll_frame(cx)
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, ()>>> {
+        self.project().body.poll_frame(cx).map_err(|_| ())
     }
 
     fn is_end_stream(&self) -> bool {
