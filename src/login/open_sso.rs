@@ -31,7 +31,7 @@ impl OpenSso {
     }
 
     /// Returns when the user left for the provider.
-    #[cfg_attr(not(any(test, feature = "sso")), allow(dead_code, reason = "only providers answer"))]
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
     pub(crate) fn opened_at(&self) -> UnixTime {
         UnixTime::from_nanos(self.expires.saturating_sub(saturating_nanos(LIFETIME)))
     }

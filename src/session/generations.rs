@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::identity::UserId;
+#[cfg(feature = "login")]
+use crate::store::{Operation, OperationOutcome};
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, Key, Operation, OperationOutcome, StoreError, StoreErrorKind,
+        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
         table::{Change, Stored, Table, Value},
     },
     tenant::Tenant,

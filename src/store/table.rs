@@ -5,12 +5,14 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+#[cfg(feature = "login")]
+use super::record::{Expected, Operation, OperationOutcome};
 use super::{
     any::AnyStore,
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -60,19 +62,19 @@ pub(crate) struct Stored<T> {
 }
 
 /// A row as it was read: the state that it must still have to be replaced, and the value if it lives.
+#[cfg(feature = "login")]
 #[derive(Debug)]
 pub(crate) struct ReadRow<T> {
     expected: Expected,
     pub(crate) live: Option<Stored<T>>,
 }
 
+#[cfg(feature = "login")]
 impl<T> ReadRow<T> {
     /// A row that does not exist, as far as is known.
-    #[cfg(feature = "login")]
     pub(crate) const ABSENT: Self = Self { expected: Expected::Absent, live: None };
 
     /// A row whose value is not needed any more.
-    #[cfg(feature = "login")]
     pub(crate) fn found<R>(read: &Stored<R>) -> Self {
         Self { expected: Expected::Version(read.version), live: None }
     }
