@@ -166,7 +166,7 @@ impl Sessions {
         if !is_due(&head.times, now) {
             return CookieCheck::Accepted(Session::found(cookie.sid, session));
         }
-        // it was just read, so nobody else has it
+        // always succeeds, because this is the only pointer
         if let Some(session) = Arc::get_mut(&mut session) {
             session.use_at(now);
         }

@@ -114,13 +114,13 @@ pub struct RateLimit {
     is_claimed: bool,
     standing: Standing,
     would_refuse: Option<&'static str>,
-    /// What each limiter has charged, so that a second layer of one limiter charges only what the first did not.
+    /// The charge of the first limiter. A second layer of the same limiter charges only the difference.
     charge: LimiterCharge,
-    /// Allocated only if a request passes several limiters.
+    /// The charges of other limiters. Allocated only if a request passes several.
     more_charges: Vec<LimiterCharge>,
 }
 
-/// What the limiter with this mark has charged a request.
+/// The units that a limiter has charged a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimiterCharge {
     pub(crate) mark: u64,

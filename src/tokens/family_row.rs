@@ -7,16 +7,12 @@ use super::{
     grant::Grant,
 };
 use crate::{
-    client::Scopes,
-    login::Binding,
-    pkce::CodeChallenge,
-    session::{Authentication, Proof, UserId},
+    login::rows::{read_authentication, read_binding, write_authentication, write_binding},
     store::{
         StoreError, StoreErrorKind,
         compact::{Reader, Writer},
         table::Value,
     },
-    tenant::Tenant,
     util::{handle::Handle, secret::Digest},
 };
 
@@ -26,8 +22,6 @@ const FAMILY: u8 = 1;
 /// The parts that a row may have, as bits of one byte.
 const HAS_CURRENT: u8 = 1;
 const HAS_USED: u8 = 2;
-const HAS_MARK: u8 = 1;
-const HAS_ELSEWHERE: u8 = 2;
 
 impl Value for Family {
     fn write(&self) -> Result<Vec<u8>, StoreError> {
@@ -69,24 +63,8 @@ impl Value for Family {
 fn write_grant(writer: &mut Writer, grant: &Grant) -> Result<(), StoreError> {
     let Grant { who, session, binding, jkt, id_token, userinfo } = grant;
     writer.bytes(session.as_bytes());
-    let Authentication { tenant, user, generation, proofs, acr } = who;
-    writer.text(tenant.as_str())?;
-    writer.text(user.as_str())?;
-    writer.number(*generation);
-    writer.optional_text(acr.as_deref())?;
-    writer.list(proofs, |writer, Proof { method, at, mark, elsewhere }| {
-        writer.text(method)?;
-        writer.number(*at);
-        writer.byte(flag(mark, HAS_MARK) | flag(elsewhere, HAS_ELSEWHERE));
-        mark.iter().for_each(|mark| writer.bytes(mark));
-        elsewhere.iter().for_each(|time| writer.number(*time));
-        Ok(())
-    })?;
-    let Binding { client_id, redirect_uri, scope, code_challenge } = binding;
-    writer.text(client_id)?;
-    writer.text(redirect_uri)?;
-    writer.text(&scope.to_string())?;
-    writer.text(code_challenge.as_str())?;
+    write_authentication(writer, who)?;
+    write_binding(writer, binding)?;
     writer.optional_text(jkt.as_deref())?;
     for names in [id_token, userinfo] {
         writer.list(names, |writer, name| writer.text(name))?;
@@ -96,25 +74,10 @@ fn write_grant(writer: &mut Writer, grant: &Grant) -> Result<(), StoreError> {
 
 fn grant(reader: &mut Reader<'_>) -> Option<Grant> {
     let session = Handle::from_bytes(*reader.bytes()?);
-    let (tenant, user) = (Tenant::restore(reader.text()?)?, UserId::parse(reader.text()?).ok()?);
-    let (generation, acr) = (reader.number()?, reader.optional_text()?.map(Box::from));
-    let proofs = reader.list(|reader| {
-        let (method, at) = (Box::from(reader.text()?), reader.number()?);
-        let parts = reader.byte().filter(|parts| *parts <= HAS_MARK | HAS_ELSEWHERE)?;
-        let mark = part(parts, HAS_MARK, || reader.bytes().copied())?;
-        let elsewhere = part(parts, HAS_ELSEWHERE, || reader.number())?;
-        Some(Proof { method, at, mark, elsewhere })
-    })?;
-    let binding = Binding {
-        client_id: reader.text()?.to_owned(),
-        redirect_uri: reader.text()?.to_owned(),
-        scope: Scopes::parse(reader.text()?).ok()?,
-        code_challenge: CodeChallenge::parse(reader.text()?).ok()?,
-    };
+    let (who, binding) = (read_authentication(reader)?, read_binding(reader)?);
     let jkt = reader.optional_text()?.map(str::to_owned);
     let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
     let (id_token, userinfo) = (names()?, names()?);
-    let who = Authentication { tenant, user, generation, proofs, acr };
     Some(Grant { who, session, binding, jkt, id_token, userinfo })
 }
 
@@ -139,6 +102,10 @@ mod tests {
 
     use super::*;
     use crate::{
+        client::Scopes,
+        login::Binding,
+        pkce::CodeChallenge,
+        session::{Authentication, Proof, UserId},
         tokens::{family::Refreshed, refresh_token::RefreshToken},
         util::clock::UnixTime,
     };

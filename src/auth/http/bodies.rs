@@ -81,7 +81,7 @@ impl Drop for BodyPlace {
     }
 }
 
-/// The body of a request, whatever its type was. It has a place until it is dropped; bodies that are empty from the start
+/// The body of a request, without its type. It keeps its place until it is dropped. Bodies that are empty from the start
 /// need none.
 pub(crate) struct RequestBody {
     body: Pin<Box<dyn Body<Data = Bytes, Error = ()> + Send>>,
@@ -116,7 +116,7 @@ impl Body for RequestBody {
 }
 
 pin_project! {
-    /// A body without its error, which no caller is told.
+    /// A body without its error, because callers only learn that it could not be read.
     struct Unexplained<B> {
         #[pin]
         body: B,

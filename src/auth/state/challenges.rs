@@ -41,7 +41,7 @@ impl RedeemedChallenges {
         self.0.reading(None, id(binding).as_bytes())
     }
 
-    /// Returns whether the row that an operation read is there.
+    /// Returns whether an operation has found a redeemed code.
     pub(crate) fn was_redeemed(&self, outcome: Option<OperationOutcome>) -> Result<bool, StoreError> {
         Ok(self.0.row(outcome)?.live.is_some())
     }

@@ -23,7 +23,8 @@ use crate::{
     util::clock::UnixTime,
 };
 
-/// The maximum number of waiting calls that write. At 64 KiB each, they take 64 MiB.
+/// The maximum number of waiting calls. A single write takes at most 64 KiB. A call of several takes more if they are large;
+/// those of the login service take a few KiB.
 const WAITING: usize = 1024;
 /// The maximum number of writes in a commit.
 const BATCH: usize = 256;
