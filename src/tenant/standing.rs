@@ -207,23 +207,33 @@ impl RateLimit {
         charge.map(|charge| charge.units)
     }
 
-    pub(crate) fn add_charge(&mut self, charge: LimiterCharge, would_refuse: Option<&'static str>) {
+    fn add_charge(&mut self, charge: LimiterCharge) {
         let earlier = [&mut self.charge].into_iter().chain(&mut self.more_charges).find(|it| it.mark == charge.mark);
         match earlier {
             Some(earlier) => earlier.units = earlier.units.saturating_add(charge.units),
             None => self.more_charges.push(charge),
         }
-        self.would_refuse = would_refuse.or(self.would_refuse);
+    }
+
+    /// Puts this into a request, or combines it with what an outer layer has put there.
+    #[inline]
+    pub(crate) fn put_into(self, extensions: &mut Extensions) {
+        match extensions.get_mut::<Self>() {
+            Some(outer) => outer.combine(self),
+            None => _ = extensions.insert(self),
+        }
     }
 
     /// Adds the finding of an inner layer. A tenant that the caller merely claims never replaces one that an outer
     /// layer has proved.
-    pub(crate) fn narrow(&mut self, tenant: Tenant, is_claimed: bool, standing: Standing) {
-        if self.is_claimed || !is_claimed {
-            (self.tenant, self.is_claimed) = (tenant, is_claimed);
+    fn combine(&mut self, inner: Self) {
+        self.add_charge(inner.charge);
+        self.would_refuse = inner.would_refuse.or(self.would_refuse);
+        if self.is_claimed || !inner.is_claimed {
+            (self.tenant, self.is_claimed) = (inner.tenant, inner.is_claimed);
         }
-        if self.standing.remaining >= standing.remaining {
-            self.standing = standing;
+        if self.standing.remaining >= inner.standing.remaining {
+            self.standing = inner.standing;
         }
     }
 }

@@ -101,19 +101,21 @@ impl Row {
         self.bits = self.bits & !ON_BOARD | if is_on_board { ON_BOARD } else { 0 };
     }
 
-    /// Decides on a request, and charges it if it fits. Sets the marks of what was charged.
+    /// Decides on a request, and charges it if it fits. Sets the marks of what was charged, and the `decision`, which is
+    /// [`Decision::UNLIMITED`] before.
     #[inline]
-    pub(super) fn decide(&mut self, context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
+    pub(super) fn decide(&mut self, context: Context<'_>, ask: Ask, marks: &mut Marks, decision: &mut Decision) {
         match self.plan.terms() {
-            Terms::Limited { quotas, .. } => decide(quotas, self.meters.as_slice(), context, ask, marks),
-            Terms::Unlimited { .. } => Decision::UNLIMITED,
-            Terms::Denied { .. } => Decision::DENIED,
+            Terms::Limited { quotas, .. } => decide(quotas, self.meters.as_slice(), context, ask, marks, decision),
+            Terms::Unlimited { .. } => {}
+            Terms::Denied { .. } => *decision = Decision::DENIED,
         }
     }
 
     /// Returns the standing of the tenant without spending, as authenticated or as anonymous requests see it.
     pub(super) fn peek(&mut self, context: Context<'_>, is_anonymous: bool) -> Option<Standing> {
-        let decision = self.decide(context, Ask { units: 0, is_anonymous }, &mut NO_MARKS.clone());
+        let mut decision = Decision::UNLIMITED;
+        self.decide(context, Ask { units: 0, is_anonymous }, &mut NO_MARKS.clone(), &mut decision);
         decision.standing.filter(|_| decision.refused.is_none())
     }
 
@@ -243,7 +245,14 @@ impl From<Vec<Meter>> for Meters {
 
 /// All or nothing: each enforced quota has room and is charged, or none is.
 #[inline]
-fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
+fn decide(
+    quotas: &[Limited],
+    meters: &mut [Meter],
+    context: Context<'_>,
+    ask: Ask,
+    marks: &mut Marks,
+    decision: &mut Decision,
+) {
     let units = ask.units;
     // by far the most common plan: one sliding window, which needs no comparison
     if let ([limited], [Meter::Window(log)], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
@@ -255,13 +264,14 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: A
         let over = over(log.used(), units, limited.most);
         if over > 0 && units > 0 {
             let reset = log.freed_at(lengths, over);
-            return Decision::refused_by(limited.standing_with(log.used(), reset, context));
+            return decision.refuse(limited.standing_with(log.used(), reset, context));
         }
         if units > 0 {
             *mark = log.add(lengths, context.now, units, context.bytes);
         }
         let reset = log.rises_at(lengths, limited.most, context.now);
-        return Decision::admitted(Some(limited.standing_with(log.used(), reset, context)), None);
+        decision.standing = Some(limited.standing_with(log.used(), reset, context));
+        return;
     }
     let (mut refused, mut shadow, mut would_refuse) = (None::<Standing>, None, 0);
     for (meter, limited) in zip(&mut *meters, quotas).filter(|(_, limited)| limited.charges(ask)) {
@@ -275,7 +285,7 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: A
         }
     }
     if let Some(latest) = refused {
-        return Decision::refused_by(latest);
+        return decision.refuse(latest);
     }
     let mut tightest = None::<(_, Standing)>;
     let charged = |limited: &Limited| limited.charges(ask) && limited.bit & would_refuse == 0;
@@ -291,7 +301,8 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: A
             }
         }
     }
-    Decision::admitted(tightest.map(|(_, standing)| standing), shadow.map(Box::new))
+    decision.standing = tightest.map(|(_, standing)| standing);
+    decision.shadow = shadow.map(Box::new);
 }
 
 impl Limited {
