@@ -171,7 +171,7 @@ fn write_ietf(standing: &Standing, policy: Option<&HeaderValue>, headers: &mut H
     }
 }
 
-/// The meaning of a header, as an index into the values.
+/// The meaning of a header.
 #[derive(Clone, Copy)]
 enum Field {
     Limit,
@@ -184,9 +184,8 @@ enum Field {
 /// half of inserting each header, which hashes each name.
 struct Template {
     map: HeaderMap,
-    /// The fields in the order in which the map is walked.
-    fields: Vec<Field>,
-    written: [u64; 4],
+    /// The fields in the order in which the map is walked, and their values.
+    written: Vec<(Field, u64)>,
 }
 
 thread_local! {
@@ -205,23 +204,24 @@ impl Template {
             name if *name == RETRY_AFTER => Field::RetryAfter,
             _ => Field::Limit,
         };
-        let fields = map.keys().map(field).collect();
-        Self { map, fields, written: [0; 4] }
+        let written = map.keys().map(|name| (field(name), 0)).collect();
+        Self { map, written }
     }
 
     #[inline]
     fn filled(template: &'static LocalKey<RefCell<Self>>, values: Values, retry_after: u64) -> HeaderMap {
-        let Values { limit, remaining, reset } = values;
-        let values = [u64::from(limit), u64::from(remaining), reset, retry_after];
-        template.with_borrow_mut(|Self { map, fields, written }| {
-            if *written != values {
-                for (place, field) in map.values_mut().zip(&*fields) {
-                    let (old, new) = (written.get(*field as usize), values.get(*field as usize));
-                    if let Some(new) = new.filter(|_| old != new) {
-                        *place = number(*new);
-                    }
+        template.with_borrow_mut(|Self { map, written }| {
+            for (place, (field, old)) in map.values_mut().zip(written) {
+                let new = match field {
+                    Field::Limit => u64::from(values.limit),
+                    Field::Remaining => u64::from(values.remaining),
+                    Field::Reset => values.reset,
+                    Field::RetryAfter => retry_after,
+                };
+                if *old != new {
+                    *place = number(new);
+                    *old = new;
                 }
-                *written = values;
             }
             map.clone()
         })
