@@ -442,7 +442,7 @@ mod tests {
         let (warnings, request) = (Warnings::default(), Request::new(()));
         tracing::subscriber::with_default(warnings.clone(), || {
             for gate in [&gate, &gate.clone()] {
-                let MaybeReady::Ready(Err(rejection)) = gate.decide(Head::of(&request)) else {
+                let MaybeReady::Ready(Err(rejection)) = gate.inspect(Head::of(&request)) else {
                     panic!("it is admitted")
                 };
                 assert_eq!(rejection.status(), StatusCode::INTERNAL_SERVER_ERROR);

@@ -171,58 +171,46 @@ fn write_ietf(standing: &Standing, policy: Option<&HeaderValue>, headers: &mut H
     }
 }
 
-/// The meaning of a header.
-#[derive(Clone, Copy)]
-enum Field {
-    Limit,
-    Remaining,
-    Reset,
-    RetryAfter,
-}
-
 /// The headers that this thread has written last. A copy, with the values that have changed replaced, costs less than
 /// half of inserting each header, which hashes each name.
 struct Template {
     map: HeaderMap,
-    /// The fields in the order in which the map is walked, and their values.
-    written: Vec<(Field, u64)>,
+    written: Values,
+    retry_after: u64,
 }
 
 thread_local! {
-    static ADMITTED: RefCell<Template> = RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING, RESET]));
+    // the remaining units are first, because they change most often
+    static ADMITTED: RefCell<Template> = RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT, RESET]));
     static REFUSED: RefCell<Template> =
-        RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING, RESET, RETRY_AFTER]));
-    static IMPOSSIBLE: RefCell<Template> = RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING]));
+        RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT, RESET, RETRY_AFTER]));
+    static IMPOSSIBLE: RefCell<Template> = RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT]));
 }
 
 impl Template {
     fn of(names: &[HeaderName]) -> Self {
-        let map: HeaderMap = names.iter().map(|name| (name.clone(), number(0))).collect();
-        let field = |name: &HeaderName| match name {
-            name if *name == REMAINING => Field::Remaining,
-            name if *name == RESET => Field::Reset,
-            name if *name == RETRY_AFTER => Field::RetryAfter,
-            _ => Field::Limit,
-        };
-        let written = map.keys().map(|name| (field(name), 0)).collect();
-        Self { map, written }
+        let map = names.iter().map(|name| (name.clone(), number(0))).collect();
+        Self { map, written: Values { limit: 0, remaining: 0, reset: 0 }, retry_after: 0 }
     }
 
     #[inline]
     fn filled(template: &'static LocalKey<RefCell<Self>>, values: Values, retry_after: u64) -> HeaderMap {
-        template.with_borrow_mut(|Self { map, written }| {
-            for (place, (field, old)) in map.values_mut().zip(written) {
-                let new = match field {
-                    Field::Limit => u64::from(values.limit),
-                    Field::Remaining => u64::from(values.remaining),
-                    Field::Reset => values.reset,
-                    Field::RetryAfter => retry_after,
-                };
-                if *old != new {
-                    *place = number(new);
-                    *old = new;
-                }
+        template.with_borrow_mut(|Self { map, written, retry_after: written_retry_after }| {
+            let Values { limit, remaining, reset } = values;
+            // a map is walked in the order in which it was filled
+            if written.remaining != remaining
+                && let Some(place) = map.values_mut().next()
+            {
+                *place = number(remaining.into());
             }
+            if (written.limit, written.reset, *written_retry_after) != (limit, reset, retry_after) {
+                let rest = [limit.into(), limit.into(), reset, retry_after];
+                for (place, value) in map.values_mut().skip(1).zip(rest) {
+                    *place = number(value);
+                }
+                *written_retry_after = retry_after;
+            }
+            *written = values;
             map.clone()
         })
     }

@@ -28,13 +28,14 @@ pub(super) enum Place {
 }
 
 /// The state of one tenant. It is compact, because there may be millions; `tests::a_row_is_small` knows its size.
+#[repr(C)]
 pub(super) struct Row {
     plan: Plan,
-    meters: Meters,
     /// The epoch of the quotas in which the plan was last found to be the tenant's.
     epoch: u32,
     /// Place, whether the refusal board may show this tenant, and generation.
     bits: u32,
+    meters: Meters,
 }
 
 enum Meters {
@@ -398,6 +399,7 @@ mod tests {
     #[test]
     fn a_row_is_small() {
         assert_eq!(size_of::<Row>(), 64);
+        assert_eq!(std::mem::offset_of!((crate::tenant::Tenant, Row), 0), 0);
     }
 
     #[test]
