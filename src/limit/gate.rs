@@ -408,7 +408,7 @@ mod tests {
     use tracing::{Metadata, Subscriber, span};
 
     use super::*;
-    use crate::limit::{quota::Quota, quotas::Quotas};
+    use crate::limit::{plans::quotas::Quotas, quota::Quota};
 
     /// Counts the warnings of this crate.
     #[derive(Clone, Default)]

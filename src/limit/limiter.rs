@@ -12,13 +12,13 @@ use std::{
 use super::{
     decision::{Decision, Spend},
     engine::{Engine, Lookup, Request, Undecided, meter::Context},
-    quotas::Quotas,
+    plans::quotas::Quotas,
     report::Report,
 };
 #[cfg(feature = "plans")]
 use super::{
-    plan_cache::PlanCache,
-    plans::{CachedPlans, PlanUnavailable},
+    plans::cache::PlanCache,
+    plans::source::{CachedPlans, PlanUnavailable},
 };
 use crate::{
     event::{EventKind, EventLog},

@@ -13,8 +13,8 @@ use super::{Engine, Request, SHARDS, board::home_of, meter::Context};
 use crate::{
     limit::{
         decision::{Charge, Decision},
+        plans::quotas::Quotas,
         quota::Quota,
-        quotas::Quotas,
     },
     tenant::Tenant,
     util::clock::{Moment, UnixTime},

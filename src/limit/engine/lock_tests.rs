@@ -9,7 +9,7 @@ use std::{
 
 use super::{Engine, Request, SHARDS, meter::Context, place_of};
 use crate::{
-    limit::{decision::Decision, plan::Plan, quota::Quota, quotas::Quotas},
+    limit::{decision::Decision, plan::Plan, plans::quotas::Quotas, quota::Quota},
     tenant::Tenant,
     util::{
         clock::{Moment, UnixTime},

@@ -11,7 +11,7 @@ use super::{
     row_bytes,
 };
 #[cfg(feature = "plans")]
-use crate::limit::plan_cache::{PlanCache, PlanState};
+use crate::limit::plans::cache::{PlanCache, PlanState};
 use crate::{
     limit::{
         decision::{Charge, Decision, Marks, NO_MARKS, Past, Payer},
