@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// A row of the table of sessions, for looking at it. The session is behind a pointer at once, because moving it would
-/// take longer than decoding it.
+/// take longer than decoding it. So is the tenant of an ended one, which is rare.
 pub(super) enum FoundRow {
     Live(Arc<FoundSession>),
-    Ended(Tenant),
+    Ended(Box<Tenant>),
 }
 
 /// A live session whose row was checked, but not decoded completely.
@@ -67,7 +67,7 @@ impl From<SessionRow> for FoundRow {
     fn from(row: SessionRow) -> Self {
         match row {
             SessionRow::Live(row) => Self::Live(Arc::new(row.into())),
-            SessionRow::Ended(tenant) => Self::Ended(tenant),
+            SessionRow::Ended(tenant) => Self::Ended(Box::new(tenant)),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Value for FoundRow {
         // without an `acr`, a client, an `amr` and proofs
         const NO_DETAILS: &[u8] = &[0; 4];
         match RowParts::read(bytes).ok_or_else(corrupt)? {
-            RowParts::Ended(tenant) => Ok(Self::Ended(tenant)),
+            RowParts::Ended(tenant) => Ok(Self::Ended(Box::new(tenant))),
             RowParts::Live { head, rest, has_device } => {
                 let rest = match rest {
                     NO_DETAILS if !has_device => Box::default(),

@@ -116,14 +116,17 @@ impl Sessions {
     }
 
     fn look_up(&self, cookie: SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
-        let key = match self.rows().key(None, cookie.sid.as_bytes()) {
+        let key = self.rows().key(None, cookie.sid.as_bytes());
+        let key = match &key {
             Ok(key) => key,
-            Err(error) => return MaybeReady::Ready(Err(error)),
+            Err(error) => return MaybeReady::Ready(Err(error.clone())),
         };
         let now = self.rows().now();
-        let checked = match self.rows().view_at(&key, now, |found| self.check(&cookie, found, now)) {
-            Some(checked) => checked,
-            None => match self.rows().get_at(&key) {
+        let mut checked = CookieCheck::Refused(None);
+        let viewed = self.rows().view_at(key, now, |found| checked = self.check(&cookie, found, now));
+        let checked = match viewed {
+            Some(viewed) => viewed.map(|()| checked),
+            None => match self.rows().get_at(key) {
                 MaybeReady::Ready(row) => row.map(|row| self.check(&cookie, found(row), now)),
                 MaybeReady::Pending(future) => {
                     let sessions = self.clone();
@@ -152,7 +155,7 @@ impl Sessions {
         let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
         let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
         let mut session = match value {
-            FoundRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, tenant),
+            FoundRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, *tenant),
             FoundRow::Live(session) => session,
         };
         let head = &session.head;

@@ -295,6 +295,7 @@ impl<'a> RowParts<'a> {
 struct RowReader<'a>(&'a [u8]);
 
 impl<'a> RowReader<'a> {
+    #[inline]
     fn head(&mut self) -> Option<SessionHead> {
         let remembered = self.flag()?;
         let secret = Digest::from_bytes(*self.bytes()?);
@@ -528,7 +529,7 @@ mod tests {
                     let known = FoundSession::from(row.clone());
                     prop_assert_eq!(format!("{:?} {:?}", known.head, known.row()), format!("{:?} {row:?}", found.head));
                 }
-                (Ok(FoundRow::Ended(found)), Ok(SessionRow::Ended(tenant))) => prop_assert_eq!(found, tenant),
+                (Ok(FoundRow::Ended(found)), Ok(SessionRow::Ended(tenant))) => prop_assert_eq!(*found, tenant),
                 (Err(found), Err(row)) => prop_assert_eq!(found.kind(), row.kind()),
                 (found, row) => prop_assert!(false, "{} {:?}", found.is_ok(), row),
             }
