@@ -209,7 +209,8 @@ fn imports(text: &str, module: &[String], modules: &BTreeSet<Vec<String>>) -> BT
     for root in ["crate::", "self::", "super::"] {
         for (place, _) in code.match_indices(root) {
             let before = code[..place].chars().next_back();
-            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+            let is_visibility = code[..place].ends_with("pub(in ");
+            if is_visibility || before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
                 continue;
             }
             let mut base = if root == "crate::" { Vec::new() } else { module.to_vec() };
@@ -348,6 +349,7 @@ fn imports_are_resolved_to_the_deepest_module() {
         use super::{log::EventLog, record::{self, Event}};
         use crate::{util::clock::{Clock, Moment}, event::Query};
         fn f() { self::helper(); super::record::f(); }
+        pub(in crate::util) fn g() {}
     ";
     let found = imports(code, &named("event::query"), &modules);
     assert_eq!(found, ["event", "event::log", "event::record", "util::clock"].map(named).into());
