@@ -280,6 +280,32 @@ async fn a_call_dropped_while_it_is_served_is_never_finished() {
 }
 
 #[tokio::test]
+async fn a_gate_can_mark_requests_without_its_pass() {
+    struct Marks;
+
+    impl Gate for Marks {
+        type Pass = ();
+        type Future = std::future::Ready<Result<(), Rejection>>;
+
+        fn inspect(&self, _: Head<'_>) -> MaybeReady<Self::Future> {
+            MaybeReady::Ready(Ok(()))
+        }
+
+        fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
+            let decision = self.inspect(Head::of(request));
+            request.extensions_mut().insert("marked");
+            decision
+        }
+    }
+
+    let inner = service_fn(async |request: Request<String>| {
+        Ok::<_, Infallible>(Response::new(request.extensions().get::<&str>().unwrap().to_string()))
+    });
+    let response = GateLayer::new(Marks).layer(inner).oneshot(get("/")).await.unwrap();
+    assert_eq!(response.body(), "marked");
+}
+
+#[tokio::test]
 async fn a_request_that_never_gets_a_response_stays_charged() {
     let limiter = Limiter::memory(Quotas::new(Quota::per_minute(2).unwrap()));
     let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone()).charge_if(|_, _| false);

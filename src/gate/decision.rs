@@ -1,6 +1,6 @@
 use std::future::Future;
 
-use http::{Extensions, HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, Request, StatusCode};
 
 use crate::{http::head::Head, reject::Rejection};
 
@@ -20,6 +20,19 @@ pub trait Gate: Send + Sync + 'static {
 
     /// Looks at a request and decides.
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future>;
+
+    /// Decides like [`inspect`](Self::inspect), and marks the request if it is admitted at once.
+    ///
+    /// By default this calls [`Pass::admit`]. Override it if what the request gets would make the pass large: the pass is
+    /// moved several times.
+    #[inline]
+    fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
+        let mut decision = self.inspect(Head::of(request));
+        if let MaybeReady::Ready(Ok(pass)) = &mut decision {
+            pass.admit(request.extensions_mut());
+        }
+        decision
+    }
 }
 
 /// The value that an admitted request carries from the decision to the response.

@@ -12,6 +12,8 @@ use tower_service::Service;
 use super::decision::{Gate, Pass};
 use crate::{http::head::Head, reject::Respond};
 
+const POLLED_AGAIN: &str = "polled after completion";
+
 pin_project! {
     /// The response of a [`Gated`](super::Gated) service.
     pub struct ResponseFuture<S, G, R, ReqBody>
@@ -70,7 +72,6 @@ where
 
     #[expect(clippy::expect_used, reason = "polling a finished future is a bug of the caller")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        const POLLED_AGAIN: &str = "polled after completion";
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
@@ -87,14 +88,7 @@ where
                         }
                     }
                 }
-                StateProjection::Calling { future, pass } => {
-                    let mut result = ready!(future.poll(cx));
-                    let pass = pass.take().expect(POLLED_AGAIN);
-                    if let Ok(response) = &mut result {
-                        pass.finish(response.status(), response.headers_mut());
-                    }
-                    return Poll::Ready(result);
-                }
+                StateProjection::Calling { future, pass } => return poll_calling(future, pass, cx),
                 StateProjection::Rejected { response } => {
                     return Poll::Ready(Ok(response.take().expect(POLLED_AGAIN)));
                 }
@@ -102,6 +96,22 @@ where
             state.set(next);
         }
     }
+}
+
+/// Polls the inner service, and marks its response in place.
+#[expect(clippy::expect_used, reason = "polling a finished future is a bug of the caller")]
+fn poll_calling<F, B, E>(future: Pin<&mut F>, pass: &mut Option<impl Pass>, cx: &mut Context<'_>) -> Poll<F::Output>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    let mut result = future.poll(cx);
+    if let Poll::Ready(result) = &mut result {
+        let pass = pass.take().expect(POLLED_AGAIN);
+        if let Ok(response) = result {
+            pass.finish(response.status(), response.headers_mut());
+        }
+    }
+    result
 }
 
 impl<S, G, R, ReqBody> fmt::Debug for ResponseFuture<S, G, R, ReqBody>

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::{
-    decision::{Gate, MaybeReady, Pass},
+    decision::{Gate, MaybeReady},
     future::ResponseFuture,
 };
 use crate::{http::head::Head, reject::Respond};
@@ -57,11 +57,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        match self.gate.inspect(Head::of(&request)) {
-            MaybeReady::Ready(Ok(mut pass)) => {
-                pass.admit(request.extensions_mut());
-                ResponseFuture::calling(self.inner.call(request), pass)
-            }
+        match self.gate.enter(&mut request) {
+            MaybeReady::Ready(Ok(pass)) => ResponseFuture::calling(self.inner.call(request), pass),
             MaybeReady::Ready(Err(rejection)) => {
                 // release what the ready service has reserved, such as a permit
                 self.inner = self.inner.clone();

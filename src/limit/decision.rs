@@ -29,18 +29,26 @@ impl Decision {
     /// Refuses a request of a denied tenant.
     pub(super) const DENIED: Self = Self { refused: Some(RefusalReason::Denied), ..Self::UNLIMITED };
 
-    #[inline]
+    #[cfg(feature = "redis")]
     pub(super) fn admitted(standing: Option<Standing>, shadow: Option<Box<Standing>>) -> Self {
         Self { refused: None, standing, shadow, spend: Spend(None) }
     }
 
+    /// Refuses the request with this standing.
     #[inline]
-    pub(super) fn refused_by(standing: Standing) -> Self {
-        let reason = match standing.reset() {
+    pub(super) fn refuse(&mut self, standing: Standing) {
+        self.refused = Some(match standing.reset() {
             Standing::NEVER => RefusalReason::Impossible,
             _ => RefusalReason::Spent,
-        };
-        Self { refused: Some(reason), standing: Some(standing), ..Self::UNLIMITED }
+        });
+        self.standing = Some(standing);
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn refused_by(standing: Standing) -> Self {
+        let mut refusal = Self::UNLIMITED;
+        refusal.refuse(standing);
+        refusal
     }
 
     /// Returns whether the request was admitted and charged.

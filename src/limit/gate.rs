@@ -1,23 +1,23 @@
 //! The rate limit as a [`Gate`].
 
 use std::{
-    fmt,
+    fmt, mem,
     pin::Pin,
     sync::{Arc, Mutex, Once, PoisonError},
     task::{Context, Poll},
 };
 
-use http::{HeaderValue, header};
+use http::{HeaderValue, Request, header};
 
 #[cfg(feature = "redis")]
 use super::shared::{self, SharedLimiter};
 use super::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason},
-    engine::Undecided,
+    engine::{Lookup, Undecided},
     headers::HeaderStyle,
     limiter::Limiter,
-    pass::{ChargeRule, Extra, KeyCharge, RateLimitPass, Settle},
+    pass::{ChargeRule, Extra, RateLimitPass, Settle},
 };
 use crate::{
     event::EventKind,
@@ -67,9 +67,23 @@ impl Gate for RateLimitGate {
     type Pass = RateLimitPass;
     type Future = RateLimitFuture;
 
-    #[inline]
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
-        self.decide(head)
+        let mut mark = None;
+        let mut decision = self.decide(head, &mut mark);
+        if let MaybeReady::Ready(Ok(pass)) = &mut decision {
+            pass.keep(mark);
+        }
+        decision
+    }
+
+    #[inline]
+    fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
+        let mut mark = None;
+        let decision = self.decide(Head::of(request), &mut mark);
+        if let Some(mark) = mark {
+            mark.put_into(request.extensions_mut());
+        }
+        decision
     }
 }
 
@@ -91,23 +105,28 @@ impl RateLimitGate {
         }
     }
 
+    /// Decides on a request. Sets the `mark` that an admitted request gets.
     #[inline]
-    fn decide(&self, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
+    fn decide(&self, head: Head<'_>, mark: &mut Option<RateLimit>) -> MaybeReady<RateLimitFuture> {
         if self.exempt_preflight && head.is_preflight() {
-            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
+            return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         }
-        let (found, mut fallback) = (self.source.find_name(head), None);
+        let fallback;
+        let found = self.source.find_name(head);
         let name = match &found {
             Ok(Some(name)) => name,
             Ok(None) => match self.fallback_name(head) {
-                Ok(name) => &*fallback.insert(name),
+                Ok(name) => {
+                    fallback = name;
+                    &fallback
+                }
                 Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
             },
             Err(error) => return MaybeReady::Ready(Err(self.unusable(*error))),
         };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
         let Some(units) = self.unpaid(name, cost, head.extensions().get()) else {
-            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
+            return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         #[cfg(feature = "redis")]
         if self.shared.is_some() {
@@ -116,7 +135,7 @@ impl RateLimitGate {
                 Err(error) => MaybeReady::Ready(Err(self.unusable(error))),
             };
         }
-        match self.charge_units(name, units, true) {
+        match self.charge_units(name, units, true, mark) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
             #[cfg(feature = "plans")]
@@ -152,20 +171,24 @@ impl RateLimitGate {
         let (gate, tenant, is_claimed) = (self.clone(), name.to_known_tenant(), name.is_claimed());
         let owned = TenantName::from(tenant.clone());
         let name = if is_claimed { owned.claimed() } else { owned };
-        let charged = async move {
+        let charge = async move |mark: &mut Option<RateLimit>| {
             #[cfg(feature = "plans")]
             gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::NeedsPlan)?;
             #[cfg(feature = "redis")]
             if let Some(shared) = &gate.shared {
                 let refundable = gate.charge_rule.is_some();
                 let ask = shared::Ask { units, is_anonymous: name.is_claimed(), refundable };
-                let decision = shared.decide(&tenant, ask).await;
-                let mark = gate.limiter.mark(gate.limiter.lookup(&name));
-                return gate.pass(&name, units, mark, decision);
+                let mut decision = shared.decide(&tenant, ask).await;
+                return gate.pass(&name, gate.limiter.lookup(&name), units, &mut decision, mark);
             }
-            gate.charge_units(&name, units, false)
+            gate.charge_units(&name, units, false, mark)
         };
-        let decided = async move { charged.await.map_err(Unadmitted::into_rejection) };
+        let decided = async move {
+            let mut mark = None;
+            let mut pass = charge(&mut mark).await.map_err(Unadmitted::into_rejection)?;
+            pass.keep(mark);
+            Ok(pass)
+        };
         RateLimitFuture(Mutex::new(Box::pin(decided)))
     }
 
@@ -185,13 +208,19 @@ impl RateLimitGate {
         let name = TenantName::from(tenant);
         let name = if is_proved { name } else { name.claimed() };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
-        self.charge_at_once(&name, cost, head.extensions().get())
+        // the service answers itself, so nobody reads the mark
+        self.charge_at_once(&name, cost, head.extensions().get(), &mut None)
     }
 
     /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
     #[cfg(feature = "bearer")]
     pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
-        self.charge_at_once(&TenantName::from(tenant), 1, outer)
+        let mut mark = None;
+        let mut decision = self.charge_at_once(&TenantName::from(tenant), 1, outer, &mut mark);
+        if let MaybeReady::Ready(Ok(pass)) = &mut decision {
+            pass.keep(mark);
+        }
+        decision
     }
 
     /// Charges a request. With a limiter in memory, it waits for nothing, not even for a plan.
@@ -201,9 +230,10 @@ impl RateLimitGate {
         name: &TenantName<'_>,
         units: u32,
         outer: Option<&RateLimit>,
+        mark: &mut Option<RateLimit>,
     ) -> MaybeReady<RateLimitFuture> {
         let Some(units) = self.unpaid(name, units, outer) else {
-            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
+            return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         #[cfg(feature = "redis")]
         if self.shared.is_some() {
@@ -211,7 +241,7 @@ impl RateLimitGate {
         }
         #[cfg(feature = "plans")]
         self.limiter.load_plan_later(&name.to_known_tenant());
-        MaybeReady::Ready(self.charge_units(name, units, false).map_err(Unadmitted::into_rejection))
+        MaybeReady::Ready(self.charge_units(name, units, false, mark).map_err(Unadmitted::into_rejection))
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.
@@ -232,43 +262,47 @@ impl RateLimitGate {
     }
 
     #[inline]
-    fn charge_units(&self, name: &TenantName<'_>, units: u32, can_wait: bool) -> Result<RateLimitPass, Unadmitted> {
+    fn charge_units(
+        &self,
+        name: &TenantName<'_>,
+        units: u32,
+        can_wait: bool,
+        mark: &mut Option<RateLimit>,
+    ) -> Result<RateLimitPass, Unadmitted> {
         let key = self.limiter.lookup(name);
         let refundable = self.charge_rule.is_some();
-        let decision = match self.limiter.check_name(key, units, name.is_claimed(), refundable, can_wait) {
-            Ok(decision) => decision,
-            Err(Undecided::Name(error)) => return Err(Unadmitted::Rejected(self.unusable(error))),
+        let mut decision = Decision::UNLIMITED;
+        match self.limiter.check_name(key, units, name.is_claimed(), refundable, can_wait, &mut decision) {
+            Ok(()) => self.pass(name, key, units, &mut decision, mark),
+            Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(error))),
             #[cfg(feature = "plans")]
-            Err(Undecided::NeedsPlan) => return Err(Unadmitted::NeedsPlan),
-        };
-        self.pass(name, units, self.limiter.mark(key), decision)
+            Err(Undecided::NeedsPlan) => Err(Unadmitted::NeedsPlan),
+        }
     }
 
-    /// Creates the pass or the rejection of a request.
+    /// Creates the pass and the mark, or the rejection of a request.
     #[inline]
     fn pass(
         &self,
         name: &TenantName<'_>,
+        key: Lookup<'_>,
         units: u32,
-        mark: u64,
-        decision: Decision,
+        decision: &mut Decision,
+        mark: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
-        let refundable = self.charge_rule.is_some();
         if let Some(reason) = decision.refused() {
             let rejection = self.rejection(&name.to_known_tenant(), reason, decision.standing());
             return Err(Unadmitted::Rejected(rejection));
         }
-        let charge = self.extensions.then(|| KeyCharge {
-            tenant: name.to_known_tenant(),
-            is_claimed: name.is_claimed(),
-            charge: LimiterCharge { mark, units },
-        });
-        let standing = decision.standing;
-        let extra = match refundable || decision.shadow.is_some() || self.style.wants_policy() {
-            true => Some(self.extra(name, decision)),
-            false => None,
-        };
-        Ok(RateLimitPass { standing, style: self.style, charge, extra })
+        if self.extensions {
+            let charge = LimiterCharge { mark: self.limiter.mark(key), units };
+            let standing = decision.standing.unwrap_or(Standing::UNLIMITED);
+            let would_refuse = decision.would_refuse();
+            *mark = Some(RateLimit::new(name.to_known_tenant(), name.is_claimed(), standing, charge, would_refuse));
+        }
+        let values = decision.standing().and_then(|standing| self.style.values(standing));
+        let is_plain = self.charge_rule.is_none() && decision.shadow.is_none() && !self.style.wants_policy();
+        Ok(RateLimitPass { values, extra: (!is_plain).then(|| self.extra(name, decision)) })
     }
 
     #[cold]
@@ -299,16 +333,22 @@ impl RateLimitGate {
     }
 
     #[cold]
-    fn extra(&self, name: &TenantName<'_>, decision: Decision) -> Box<Extra> {
-        let would_refuse = decision.would_refuse();
+    fn extra(&self, name: &TenantName<'_>, decision: &mut Decision) -> Box<Extra> {
         let settle = self.charge_rule.as_ref().map(|rule| Settle {
             rule: Arc::clone(rule),
             limiter: self.limiter.clone(),
             #[cfg(feature = "redis")]
             shared: self.shared.clone(),
-            spend: decision.into_spend(),
+            spend: mem::take(&mut decision.spend),
         });
-        Box::new(Extra { would_refuse, policy: self.policy(&name.to_known_tenant()), settle })
+        Box::new(Extra {
+            mark: None,
+            style: self.style,
+            standing: decision.standing,
+            would_refuse: decision.would_refuse(),
+            policy: self.policy(&name.to_known_tenant()),
+            settle,
+        })
     }
 }
 
@@ -368,7 +408,7 @@ mod tests {
     use tracing::{Metadata, Subscriber, span};
 
     use super::*;
-    use crate::limit::{quota::Quota, quotas::Quotas};
+    use crate::limit::{plans::quotas::Quotas, quota::Quota};
 
     /// Counts the warnings of this crate.
     #[derive(Clone, Default)]
@@ -402,7 +442,7 @@ mod tests {
         let (warnings, request) = (Warnings::default(), Request::new(()));
         tracing::subscriber::with_default(warnings.clone(), || {
             for gate in [&gate, &gate.clone()] {
-                let MaybeReady::Ready(Err(rejection)) = gate.decide(Head::of(&request)) else {
+                let MaybeReady::Ready(Err(rejection)) = gate.inspect(Head::of(&request)) else {
                     panic!("it is admitted")
                 };
                 assert_eq!(rejection.status(), StatusCode::INTERNAL_SERVER_ERROR);

@@ -76,23 +76,8 @@ impl HeaderStyle {
         self.ietf_draft_10
     }
 
-    /// Writes the headers of an admitted request.
-    #[inline]
-    pub(super) fn write(
-        self,
-        standing: &Standing,
-        policy: Option<&HeaderValue>,
-        status: StatusCode,
-        headers: &mut HeaderMap,
-    ) {
-        if self.x_ratelimit {
-            if headers.is_empty() {
-                let [limit, remaining, reset] = self.values(standing);
-                *headers = Template::filled(&ADMITTED, [limit, remaining, reset, 0]);
-            } else {
-                self.insert(standing, status, headers);
-            }
-        }
+    /// Writes the headers of the IETF draft.
+    pub(super) fn write_ietf(self, standing: &Standing, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if self.ietf_draft_10 {
             write_ietf(standing, policy, headers);
         }
@@ -101,14 +86,13 @@ impl HeaderStyle {
     /// Returns the headers of a refusal, with `retry-after` unless no retry helps.
     pub(super) fn refusal(self, standing: &Standing, policy: Option<&HeaderValue>) -> HeaderMap {
         let retry_helps = standing.reset() != Standing::NEVER;
-        let [limit, remaining, reset] = self.values(standing);
         // never 0, which would invite an immediate retry
         let retry_after = ceil_seconds(standing.wait()).max(1);
-        let mut headers = match (self.x_ratelimit, retry_helps) {
-            (true, true) => Template::filled(&REFUSED, [limit, remaining, reset, retry_after]),
-            (true, false) => Template::filled(&IMPOSSIBLE, [limit, remaining, reset, 0]),
-            (false, true) if !self.is_silent() => HeaderMap::from_iter([(RETRY_AFTER, number(retry_after))]),
-            (false, _) => HeaderMap::new(),
+        let mut headers = match (self.values(standing), retry_helps) {
+            (Some(values), true) => Template::filled(&REFUSED, values, retry_after),
+            (Some(values), false) => Template::filled(&IMPOSSIBLE, values, 0),
+            (None, true) if !self.is_silent() => HeaderMap::from_iter([(RETRY_AFTER, number(retry_after))]),
+            (None, _) => HeaderMap::new(),
         };
         if self.ietf_draft_10 {
             write_ietf(standing, policy, &mut headers);
@@ -116,9 +100,47 @@ impl HeaderStyle {
         headers
     }
 
+    /// Returns the values of the headers `x-ratelimit…`, unless the style has none.
+    #[inline]
+    pub(super) fn values(self, standing: &Standing) -> Option<Values> {
+        let reset = match self.delta_seconds {
+            true => ceil_seconds(standing.wait()),
+            false => standing.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
+        };
+        self.x_ratelimit.then(|| Values { limit: standing.limit(), remaining: standing.remaining(), reset })
+    }
+
+    /// Names the shadow quota that would have refused.
+    pub(super) fn mark_would_refuse(self, policy: &'static str, headers: &mut HeaderMap) {
+        if !self.is_silent() {
+            headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
+        }
+    }
+}
+
+/// The values of the headers `x-ratelimit…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Values {
+    limit: u32,
+    remaining: u32,
+    reset: u64,
+}
+
+impl Values {
+    /// Writes the headers of an admitted request.
+    #[inline]
+    pub(super) fn write(self, status: StatusCode, headers: &mut HeaderMap) {
+        if headers.is_empty() {
+            *headers = Template::filled(&ADMITTED, self, 0);
+        } else {
+            self.insert(status, headers);
+        }
+    }
+
     /// Writes into a response that has headers. Those of an inner limiter stay if they are more informative.
-    fn insert(self, standing: &Standing, status: StatusCode, headers: &mut HeaderMap) {
-        let [limit, remaining, reset] = self.values(standing);
+    fn insert(self, status: StatusCode, headers: &mut HeaderMap) {
+        let Self { limit, remaining, reset } = self;
+        let (limit, remaining) = (u64::from(limit), u64::from(remaining));
         if let Some(inner) = headers.insert(REMAINING, number(remaining)) {
             let (left, back) = (read(Some(&inner)), read(headers.get(RESET)));
             let ours = (Some(remaining), Reverse(Some(reset)));
@@ -132,23 +154,6 @@ impl HeaderStyle {
         headers.insert(LIMIT_SHORT, limit.clone());
         headers.insert(LIMIT, limit);
         headers.insert(RESET, number(reset));
-    }
-
-    /// Returns the values of the headers, in the order of [`Field`].
-    #[inline]
-    fn values(self, standing: &Standing) -> [u64; 3] {
-        let reset = match self.delta_seconds {
-            true => ceil_seconds(standing.wait()),
-            false => standing.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
-        };
-        [u64::from(standing.limit()), u64::from(standing.remaining()), reset]
-    }
-
-    /// Names the shadow quota that would have refused.
-    pub(super) fn mark_would_refuse(self, policy: &'static str, headers: &mut HeaderMap) {
-        if !self.is_silent() {
-            headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
-        }
     }
 }
 
@@ -166,56 +171,46 @@ fn write_ietf(standing: &Standing, policy: Option<&HeaderValue>, headers: &mut H
     }
 }
 
-/// The meaning of a header, as an index into the values.
-#[derive(Clone, Copy)]
-enum Field {
-    Limit,
-    Remaining,
-    Reset,
-    RetryAfter,
-}
-
 /// The headers that this thread has written last. A copy, with the values that have changed replaced, costs less than
 /// half of inserting each header, which hashes each name.
 struct Template {
     map: HeaderMap,
-    /// The fields in the order in which the map is walked.
-    fields: Vec<Field>,
-    written: [u64; 4],
+    written: Values,
+    retry_after: u64,
 }
 
 thread_local! {
-    static ADMITTED: RefCell<Template> = RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING, RESET]));
+    // the remaining units are first, because they change most often
+    static ADMITTED: RefCell<Template> = RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT, RESET]));
     static REFUSED: RefCell<Template> =
-        RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING, RESET, RETRY_AFTER]));
-    static IMPOSSIBLE: RefCell<Template> = RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING]));
+        RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT, RESET, RETRY_AFTER]));
+    static IMPOSSIBLE: RefCell<Template> = RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT]));
 }
 
 impl Template {
     fn of(names: &[HeaderName]) -> Self {
-        let map: HeaderMap = names.iter().map(|name| (name.clone(), number(0))).collect();
-        let field = |name: &HeaderName| match name {
-            name if *name == REMAINING => Field::Remaining,
-            name if *name == RESET => Field::Reset,
-            name if *name == RETRY_AFTER => Field::RetryAfter,
-            _ => Field::Limit,
-        };
-        let fields = map.keys().map(field).collect();
-        Self { map, fields, written: [0; 4] }
+        let map = names.iter().map(|name| (name.clone(), number(0))).collect();
+        Self { map, written: Values { limit: 0, remaining: 0, reset: 0 }, retry_after: 0 }
     }
 
     #[inline]
-    fn filled(template: &'static LocalKey<RefCell<Self>>, values: [u64; 4]) -> HeaderMap {
-        template.with_borrow_mut(|Self { map, fields, written }| {
-            if *written != values {
-                for (place, field) in map.values_mut().zip(&*fields) {
-                    let (old, new) = (written.get(*field as usize), values.get(*field as usize));
-                    if let Some(new) = new.filter(|_| old != new) {
-                        *place = number(*new);
-                    }
-                }
-                *written = values;
+    fn filled(template: &'static LocalKey<RefCell<Self>>, values: Values, retry_after: u64) -> HeaderMap {
+        template.with_borrow_mut(|Self { map, written, retry_after: written_retry_after }| {
+            let Values { limit, remaining, reset } = values;
+            // a map is walked in the order in which it was filled
+            if written.remaining != remaining
+                && let Some(place) = map.values_mut().next()
+            {
+                *place = number(remaining.into());
             }
+            if (written.limit, written.reset, *written_retry_after) != (limit, reset, retry_after) {
+                let rest = [limit.into(), limit.into(), reset, retry_after];
+                for (place, value) in map.values_mut().skip(1).zip(rest) {
+                    *place = number(value);
+                }
+                *written_retry_after = retry_after;
+            }
+            *written = values;
             map.clone()
         })
     }

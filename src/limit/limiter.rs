@@ -12,13 +12,13 @@ use std::{
 use super::{
     decision::{Decision, Spend},
     engine::{Engine, Lookup, Request, Undecided, meter::Context},
-    quotas::Quotas,
+    plans::quotas::Quotas,
     report::Report,
 };
 #[cfg(feature = "plans")]
 use super::{
-    plan_cache::PlanCache,
-    plans::{CachedPlans, PlanUnavailable},
+    plans::cache::PlanCache,
+    plans::source::{CachedPlans, PlanUnavailable},
 };
 use crate::{
     event::{EventKind, EventLog},
@@ -196,7 +196,11 @@ impl Limiter {
         let request = Request { units, is_anonymous, refundable: true, can_wait: false, limiter: self.0.id };
         let key = self.0.engine.lookup(tenant);
         // the tenant is valid, so this fails only if its plan can't be looked up
-        self.decide(key, request, || Some(tenant.clone())).unwrap_or(Decision::DENIED)
+        let mut decision = Decision::UNLIMITED;
+        match self.decide(key, request, || Some(tenant.clone()), &mut decision) {
+            Ok(()) => decision,
+            Err(_) => Decision::DENIED,
+        }
     }
 
     #[inline]
@@ -204,7 +208,8 @@ impl Limiter {
         self.0.engine.lookup_name(name)
     }
 
-    /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept.
+    /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept. The
+    /// decision is written to its place, which is [`Decision::UNLIMITED`] before.
     #[inline]
     pub(super) fn check_name(
         &self,
@@ -213,9 +218,10 @@ impl Limiter {
         is_anonymous: bool,
         refundable: bool,
         can_wait: bool,
-    ) -> Result<Decision, Undecided> {
+        decision: &mut Decision,
+    ) -> Result<(), Undecided> {
         let request = Request { units, is_anonymous, refundable, can_wait, limiter: self.0.id };
-        self.decide(key, request, || key.tenant().ok())
+        self.decide(key, request, || key.tenant().ok(), decision)
     }
 
     /// Looks up the plan of a tenant, unless it is fresh.
@@ -252,7 +258,8 @@ impl Limiter {
         key: Lookup<'_>,
         request: Request,
         tenant: impl Fn() -> Option<Tenant>,
-    ) -> Result<Decision, Undecided> {
+        decision: &mut Decision,
+    ) -> Result<(), Undecided> {
         let Inner { engine, report, .. } = &*self.0;
         let context = self.context();
         let swept = engine.sweep(context);
@@ -261,15 +268,15 @@ impl Limiter {
             plans.tick(&engine.quotas, context.now);
         }
         let began = Cell::new(false);
-        let decision = engine.spend(key, context, request, &began)?;
+        engine.spend(key, context, request, &began, decision)?;
         if began.get() {
             report.overflow_began(context.now);
         }
         if swept {
             report.overflow_ended(context.now);
         }
-        report.decision(&decision, request.units, tenant, context.now);
-        Ok(decision)
+        report.decision(decision, request.units, tenant, context.now);
+        Ok(())
     }
 
     /// Counts a request that was rejected before a budget was looked at.

@@ -83,19 +83,14 @@ mod layer;
 mod limiter;
 mod pass;
 mod plan;
-#[cfg(feature = "plans")]
-mod plan_cache;
-mod plan_text;
-#[cfg(feature = "plans")]
 mod plans;
 mod quota;
-mod quotas;
 mod report;
 #[cfg(feature = "redis")]
 pub(crate) mod shared;
 
 #[cfg(feature = "plans")]
-pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
+pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 #[cfg(feature = "redis")]
 pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 #[cfg(all(feature = "plans", feature = "redis"))]
@@ -109,7 +104,7 @@ pub use self::{
     limiter::{Limiter, LimiterBuilder},
     pass::RateLimitPass,
     plan::Plan,
+    plans::quotas::Quotas,
     quota::Quota,
-    quotas::Quotas,
 };
 pub use crate::tenant::{RateLimit, Standing};

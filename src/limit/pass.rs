@@ -6,32 +6,33 @@ use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
 #[cfg(feature = "redis")]
 use super::shared::SharedLimiter;
-use super::{decision::Spend, headers::HeaderStyle, limiter::Limiter};
+use super::{
+    decision::Spend,
+    headers::{HeaderStyle, Values},
+    limiter::Limiter,
+};
 use crate::{
     gate::Pass,
-    tenant::{LimiterCharge, RateLimit, Standing, Tenant},
+    tenant::{RateLimit, Standing},
 };
 
 /// Decides by the response whether a request is charged.
 pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
-/// The pass of a [`RateLimitGate`](super::RateLimitGate).
+/// The pass of a [`RateLimitGate`](super::RateLimitGate). It is small, because it is moved several times.
 pub struct RateLimitPass {
-    pub(super) standing: Option<Standing>,
-    pub(super) style: HeaderStyle,
-    pub(super) charge: Option<KeyCharge>,
-    /// Boxed, because few requests have it, and a pass is moved several times.
+    /// What the headers show.
+    pub(super) values: Option<Values>,
+    /// Few requests have it.
     pub(super) extra: Option<Box<Extra>>,
 }
 
-/// The charge that goes into the extensions of the request.
-pub(super) struct KeyCharge {
-    pub(super) tenant: Tenant,
-    pub(super) is_claimed: bool,
-    pub(super) charge: LimiterCharge,
-}
-
+#[derive(Default)]
 pub(super) struct Extra {
+    /// What [`Pass::admit`] puts into the request.
+    pub(super) mark: Option<RateLimit>,
+    pub(super) style: HeaderStyle,
+    pub(super) standing: Option<Standing>,
     pub(super) would_refuse: Option<&'static str>,
     pub(super) policy: Option<HeaderValue>,
     pub(super) settle: Option<Settle>,
@@ -62,59 +63,56 @@ impl Settle {
 
 impl RateLimitPass {
     /// The pass of a request that this layer does not charge.
-    pub(super) fn uncharged() -> Self {
-        Self { standing: None, style: HeaderStyle::none(), charge: None, extra: None }
+    pub(super) const UNCHARGED: Self = Self { values: None, extra: None };
+
+    /// Keeps what [`Pass::admit`] puts into the request.
+    pub(super) fn keep(&mut self, mark: Option<RateLimit>) {
+        if mark.is_some() {
+            self.extra.get_or_insert_default().mark = mark;
+        }
     }
 }
 
 impl Pass for RateLimitPass {
-    #[inline]
     fn admit(&mut self, extensions: &mut Extensions) {
-        let Some(KeyCharge { tenant, is_claimed, charge }) = self.charge.take() else { return };
-        let standing = self.standing.unwrap_or(Standing::UNLIMITED);
-        let would_refuse = self.extra.as_ref().and_then(|extra| extra.would_refuse);
-        if let Some(outer) = extensions.get_mut::<RateLimit>() {
-            outer.narrow(tenant, is_claimed, standing);
-            outer.add_charge(charge, would_refuse);
-            return;
+        if let Some(mark) = self.extra.as_mut().and_then(|extra| extra.mark.take()) {
+            mark.put_into(extensions);
         }
-        extensions.insert(RateLimit::new(tenant, is_claimed, standing, charge, would_refuse));
     }
 
     #[inline]
     fn finish(mut self, status: StatusCode, headers: &mut HeaderMap) {
-        let policy = self.extra.take().and_then(|extra| extra.finish(self.style, &mut self.standing, status, headers));
-        if let Some(standing) = &self.standing {
-            self.style.write(standing, policy.as_ref(), status, headers);
+        if let Some(extra) = self.extra {
+            extra.finish(&mut self.values, status, headers);
+        }
+        if let Some(values) = self.values {
+            values.write(status, headers);
         }
     }
 }
 
 impl Extra {
-    /// Settles the charge, which may change the standing, and returns the policies for the headers.
+    /// Settles the charge, which may change the values of the headers, and writes the other headers.
     #[cold]
-    fn finish(
-        self,
-        style: HeaderStyle,
-        standing: &mut Option<Standing>,
-        status: StatusCode,
-        headers: &mut HeaderMap,
-    ) -> Option<HeaderValue> {
+    fn finish(mut self, values: &mut Option<Values>, status: StatusCode, headers: &mut HeaderMap) {
         if let Some(settle) = self.settle
             && !(settle.rule)(status, headers)
-            && let Some(after) = settle.refund(*standing)
+            && let Some(after) = settle.refund(self.standing)
         {
-            *standing = Some(after);
+            self.standing = Some(after);
+            *values = self.style.values(&after);
         }
         if let Some(policy) = self.would_refuse {
-            style.mark_would_refuse(policy, headers);
+            self.style.mark_would_refuse(policy, headers);
         }
-        self.policy
+        if let Some(standing) = &self.standing {
+            self.style.write_ietf(standing, self.policy.as_ref(), headers);
+        }
     }
 }
 
 impl fmt::Debug for RateLimitPass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitPass").field("standing", &self.standing).finish_non_exhaustive()
+        f.debug_struct("RateLimitPass").field("values", &self.values).finish_non_exhaustive()
     }
 }

@@ -113,11 +113,17 @@ pub struct RateLimit {
     tenant: Tenant,
     is_claimed: bool,
     standing: Standing,
-    would_refuse: Option<&'static str>,
     /// The charge of the first limiter. A second layer of the same limiter charges only the difference.
     charge: LimiterCharge,
-    /// The charges of other limiters. Allocated only if a request passes several.
-    more_charges: Vec<LimiterCharge>,
+    /// Few requests have it, and this is moved several times.
+    more: Option<Box<More>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct More {
+    would_refuse: Option<&'static str>,
+    /// The charges of other limiters.
+    charges: Vec<LimiterCharge>,
 }
 
 /// The units that a limiter has charged a request.
@@ -145,7 +151,8 @@ impl RateLimit {
         charge: LimiterCharge,
         would_refuse: Option<&'static str>,
     ) -> Self {
-        Self { tenant, is_claimed, standing, would_refuse, charge, more_charges: Vec::new() }
+        let more = would_refuse.map(|_| Box::new(More { would_refuse, charges: Vec::new() }));
+        Self { tenant, is_claimed, standing, charge, more }
     }
 
     /// Returns the value that the layers in front of this service have put into the request.
@@ -198,32 +205,44 @@ impl RateLimit {
 
     /// Returns the name of a shadow quota that would have refused this request.
     pub fn would_refuse(&self) -> Option<&'static str> {
-        self.would_refuse
+        self.more.as_ref().and_then(|more| more.would_refuse)
     }
 
     /// Returns the units that the limiter with this mark has charged, or `None` if it has not seen the request.
     pub(crate) fn charged(&self, mark: u64) -> Option<u32> {
-        let charge = [self.charge].into_iter().chain(self.more_charges.iter().copied()).find(|it| it.mark == mark);
-        charge.map(|charge| charge.units)
+        let more = self.more.iter().flat_map(|more| &more.charges);
+        let charges = [&self.charge].into_iter().chain(more).filter(|charge| charge.mark == mark);
+        charges.map(|charge| charge.units).reduce(u32::saturating_add)
     }
 
-    pub(crate) fn add_charge(&mut self, charge: LimiterCharge, would_refuse: Option<&'static str>) {
-        let earlier = [&mut self.charge].into_iter().chain(&mut self.more_charges).find(|it| it.mark == charge.mark);
-        match earlier {
-            Some(earlier) => earlier.units = earlier.units.saturating_add(charge.units),
-            None => self.more_charges.push(charge),
+    fn add_charge(&mut self, charge: LimiterCharge) {
+        match self.charge.mark == charge.mark {
+            true => self.charge.units = self.charge.units.saturating_add(charge.units),
+            false => self.more.get_or_insert_default().charges.push(charge),
         }
-        self.would_refuse = would_refuse.or(self.would_refuse);
+    }
+
+    /// Puts this into a request, or combines it with what an outer layer has put there.
+    #[inline]
+    pub(crate) fn put_into(self, extensions: &mut Extensions) {
+        match extensions.get_mut::<Self>() {
+            Some(outer) => outer.combine(self),
+            None => _ = extensions.insert(self),
+        }
     }
 
     /// Adds the finding of an inner layer. A tenant that the caller merely claims never replaces one that an outer
     /// layer has proved.
-    pub(crate) fn narrow(&mut self, tenant: Tenant, is_claimed: bool, standing: Standing) {
-        if self.is_claimed || !is_claimed {
-            (self.tenant, self.is_claimed) = (tenant, is_claimed);
+    fn combine(&mut self, inner: Self) {
+        self.add_charge(inner.charge);
+        if let Some(policy) = inner.would_refuse() {
+            self.more.get_or_insert_default().would_refuse = Some(policy);
         }
-        if self.standing.remaining >= standing.remaining {
-            self.standing = standing;
+        if self.is_claimed || !inner.is_claimed {
+            (self.tenant, self.is_claimed) = (inner.tenant, inner.is_claimed);
+        }
+        if self.standing.remaining >= inner.standing.remaining {
+            self.standing = inner.standing;
         }
     }
 }

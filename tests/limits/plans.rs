@@ -13,7 +13,7 @@ use std::{
 use http::{Request, Response};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tollgate::{
-    CachedPlans, EventLog, Limiter, Plan, PlanFailure, PlanSource, Quota, Quotas, RateLimitLayer, Tenant,
+    CachedPlans, EventLog, Limiter, Plan, PlanFailure, PlanSource, Quota, Quotas, RateLimit, RateLimitLayer, Tenant,
     event::{EventKind, Query},
     tenant::HeaderTenant,
     testing::ManualClock,
@@ -121,15 +121,24 @@ impl World {
         Self { database, limiter, clock, log }
     }
 
-    /// Sends one request. Returns its status, limit and remaining units.
+    /// Sends one request. Returns its status, limit and remaining units. An admitted request has the same in its extension,
+    /// whether its plan had to be looked up or not.
     async fn ask(&self, name: &str) -> (u16, String, String) {
         let service = ServiceBuilder::new()
             .layer(RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), self.limiter.clone()))
-            .service(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
+            .service(service_fn(async |request: Request<String>| {
+                let limit = RateLimit::from_extensions(request.extensions()).unwrap();
+                let known = format!("{} {} {}", limit.tenant(), limit.limit(), limit.remaining());
+                Ok::<_, Infallible>(Response::new(known))
+            }));
         let request = Request::get("/").header("x-tenant", name).body(String::new()).unwrap();
         let response = service.oneshot(request).await.unwrap();
         let header = |name: &str| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
-        (response.status().as_u16(), header("x-ratelimit-limit"), header("x-ratelimit-remaining"))
+        let (limit, remaining) = (header("x-ratelimit-limit"), header("x-ratelimit-remaining"));
+        if response.status().is_success() && !limit.is_empty() {
+            assert_eq!(*response.body(), format!("{name} {limit} {remaining}"));
+        }
+        (response.status().as_u16(), limit, remaining)
     }
 
     fn ask_in_background(&self, tasks: &mut JoinSet<(u16, String, String)>, name: String) {

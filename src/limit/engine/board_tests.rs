@@ -11,7 +11,11 @@ use proptest::{
 
 use super::{Engine, Request, SHARDS, board::home_of, meter::Context};
 use crate::{
-    limit::{decision::Charge, quota::Quota, quotas::Quotas},
+    limit::{
+        decision::{Charge, Decision},
+        plans::quotas::Quotas,
+        quota::Quota,
+    },
     tenant::Tenant,
     util::clock::{Moment, UnixTime},
 };
@@ -115,7 +119,8 @@ impl World {
                     super::BoardTerms { units, epoch: engine.quotas.epoch(), plan: None, is_anonymous: Some(false) };
                 *repeated += usize::from(engine.known_refusal(key, terms, context).is_some());
                 let request = Request { units, is_anonymous: false, refundable: true, can_wait: false, limiter: 1 };
-                let decision = engine.spend(key, context, request, &Cell::new(false)).unwrap();
+                let mut decision = Decision::UNLIMITED;
+                engine.spend(key, context, request, &Cell::new(false), &mut decision).unwrap();
                 let standing = decision.standing.unwrap();
                 assert_eq!(decision.is_admitted(), subject.fits(units, *now));
                 if decision.is_admitted() {

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Engine, Request, SHARDS, meter::Context, place_of};
 use crate::{
-    limit::{plan::Plan, quota::Quota, quotas::Quotas},
+    limit::{decision::Decision, plan::Plan, plans::quotas::Quotas, quota::Quota},
     tenant::Tenant,
     util::{
         clock::{Moment, UnixTime},
@@ -30,7 +30,9 @@ fn spend(engine: &Engine, tenant: &Tenant, units: u32, is_anonymous: bool) -> bo
     let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
     let context = Context { now, unix_now, unix_at_zero: 0, bytes: &engine.bytes };
     let request = Request { units, is_anonymous, refundable: true, can_wait: false, limiter: 1 };
-    engine.spend(engine.lookup(tenant), context, request, &Cell::new(false)).unwrap().is_admitted()
+    let mut decision = Decision::UNLIMITED;
+    engine.spend(engine.lookup(tenant), context, request, &Cell::new(false), &mut decision).unwrap();
+    decision.is_admitted()
 }
 
 /// Returns whether the work ends within this time while every row, and every bucket, is locked.

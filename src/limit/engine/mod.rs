@@ -36,11 +36,11 @@ use self::{
     window::ByteBudget,
 };
 #[cfg(feature = "plans")]
-use super::plan_cache::{PlanCache, PlanState};
+use super::plans::cache::{PlanCache, PlanState};
 use super::{
     decision::{Charge, Decision, Payer},
     plan::{Plan, Terms},
-    quotas::Quotas,
+    plans::quotas::Quotas,
 };
 use crate::{
     tenant::{Standing, Tenant, TenantError, TenantName},

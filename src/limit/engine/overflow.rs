@@ -68,7 +68,6 @@ pub(super) struct PlanFound {
 
 /// A spend from a bucket.
 pub(super) struct Shared {
-    pub(super) decision: Decision,
     pub(super) bucket: BucketId,
     pub(super) past: Past,
     /// Whether this is the first bucket.
@@ -150,6 +149,7 @@ impl Buckets<'_> {
         context: Context<'_>,
         ask: Ask,
         marks: &mut Marks,
+        decision: &mut Decision,
     ) -> Option<Shared> {
         let id = self.id(&found.plan, found.is_default);
         let mut began = false;
@@ -164,9 +164,8 @@ impl Buckets<'_> {
         if is_late || !adopt(row, found, generation, context) {
             return None;
         }
-        let past = row.past();
-        let decision = row.decide(context, ask, marks);
-        Some(Shared { decision, bucket: id, past, began })
+        row.decide(context, ask, marks, decision);
+        Some(Shared { bucket: id, past: row.past(), began })
     }
 
     /// Fills an empty row with all that the tenant may have spent from a bucket, as one with the plan `shared_under`.

@@ -28,13 +28,14 @@ pub(super) enum Place {
 }
 
 /// The state of one tenant. It is compact, because there may be millions; `tests::a_row_is_small` knows its size.
+#[repr(C)]
 pub(super) struct Row {
     plan: Plan,
-    meters: Meters,
     /// The epoch of the quotas in which the plan was last found to be the tenant's.
     epoch: u32,
     /// Place, whether the refusal board may show this tenant, and generation.
     bits: u32,
+    meters: Meters,
 }
 
 enum Meters {
@@ -101,19 +102,21 @@ impl Row {
         self.bits = self.bits & !ON_BOARD | if is_on_board { ON_BOARD } else { 0 };
     }
 
-    /// Decides on a request, and charges it if it fits. Sets the marks of what was charged.
+    /// Decides on a request, and charges it if it fits. Sets the marks of what was charged, and the `decision`, which is
+    /// [`Decision::UNLIMITED`] before.
     #[inline]
-    pub(super) fn decide(&mut self, context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
+    pub(super) fn decide(&mut self, context: Context<'_>, ask: Ask, marks: &mut Marks, decision: &mut Decision) {
         match self.plan.terms() {
-            Terms::Limited { quotas, .. } => decide(quotas, self.meters.as_slice(), context, ask, marks),
-            Terms::Unlimited { .. } => Decision::UNLIMITED,
-            Terms::Denied { .. } => Decision::DENIED,
+            Terms::Limited { quotas, .. } => decide(quotas, self.meters.as_slice(), context, ask, marks, decision),
+            Terms::Unlimited { .. } => {}
+            Terms::Denied { .. } => *decision = Decision::DENIED,
         }
     }
 
     /// Returns the standing of the tenant without spending, as authenticated or as anonymous requests see it.
     pub(super) fn peek(&mut self, context: Context<'_>, is_anonymous: bool) -> Option<Standing> {
-        let decision = self.decide(context, Ask { units: 0, is_anonymous }, &mut NO_MARKS.clone());
+        let mut decision = Decision::UNLIMITED;
+        self.decide(context, Ask { units: 0, is_anonymous }, &mut NO_MARKS.clone(), &mut decision);
         decision.standing.filter(|_| decision.refused.is_none())
     }
 
@@ -243,7 +246,14 @@ impl From<Vec<Meter>> for Meters {
 
 /// All or nothing: each enforced quota has room and is charged, or none is.
 #[inline]
-fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
+fn decide(
+    quotas: &[Limited],
+    meters: &mut [Meter],
+    context: Context<'_>,
+    ask: Ask,
+    marks: &mut Marks,
+    decision: &mut Decision,
+) {
     let units = ask.units;
     // by far the most common plan: one sliding window, which needs no comparison
     if let ([limited], [Meter::Window(log)], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
@@ -255,13 +265,14 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: A
         let over = over(log.used(), units, limited.most);
         if over > 0 && units > 0 {
             let reset = log.freed_at(lengths, over);
-            return Decision::refused_by(limited.standing_with(log.used(), reset, context));
+            return decision.refuse(limited.standing_with(log.used(), reset, context));
         }
         if units > 0 {
             *mark = log.add(lengths, context.now, units, context.bytes);
         }
         let reset = log.rises_at(lengths, limited.most, context.now);
-        return Decision::admitted(Some(limited.standing_with(log.used(), reset, context)), None);
+        decision.standing = Some(limited.standing_with(log.used(), reset, context));
+        return;
     }
     let (mut refused, mut shadow, mut would_refuse) = (None::<Standing>, None, 0);
     for (meter, limited) in zip(&mut *meters, quotas).filter(|(_, limited)| limited.charges(ask)) {
@@ -275,7 +286,7 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: A
         }
     }
     if let Some(latest) = refused {
-        return Decision::refused_by(latest);
+        return decision.refuse(latest);
     }
     let mut tightest = None::<(_, Standing)>;
     let charged = |limited: &Limited| limited.charges(ask) && limited.bit & would_refuse == 0;
@@ -291,7 +302,8 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: A
             }
         }
     }
-    Decision::admitted(tightest.map(|(_, standing)| standing), shadow.map(Box::new))
+    decision.standing = tightest.map(|(_, standing)| standing);
+    decision.shadow = shadow.map(Box::new);
 }
 
 impl Limited {
@@ -387,6 +399,7 @@ mod tests {
     #[test]
     fn a_row_is_small() {
         assert_eq!(size_of::<Row>(), 64);
+        assert_eq!(std::mem::offset_of!((crate::tenant::Tenant, Row), 0), 0);
     }
 
     #[test]

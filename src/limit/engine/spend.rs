@@ -11,7 +11,7 @@ use super::{
     row_bytes,
 };
 #[cfg(feature = "plans")]
-use crate::limit::plan_cache::{PlanCache, PlanState};
+use crate::limit::plans::cache::{PlanCache, PlanState};
 use crate::{
     limit::{
         decision::{Charge, Decision, Marks, NO_MARKS, Past, Payer},
@@ -24,6 +24,9 @@ use crate::{
 impl Engine {
     /// Decides on a request, and charges it if it is admitted. Sets `began` if it made the first bucket.
     ///
+    /// The decision is written to its place, which is [`Decision::UNLIMITED`] before: to return it through each of these
+    /// functions costs more than to decide.
+    ///
     /// # Errors
     ///
     /// Fails if the name of the tenant is not valid, or if its plan must be looked up first.
@@ -34,9 +37,10 @@ impl Engine {
         context: Context<'_>,
         request: Request,
         began: &Cell<bool>,
-    ) -> Result<Decision, Undecided> {
+        decision: &mut Decision,
+    ) -> Result<(), Undecided> {
         if self.quotas.has_function() {
-            return self.spend_by_function(key, context, request, began);
+            return self.spend_by_function(key, context, request, began, decision);
         }
         let terms = BoardTerms {
             units: request.units,
@@ -45,12 +49,20 @@ impl Engine {
             is_anonymous: Some(request.is_anonymous),
         };
         if let Some(standing) = self.known_refusal(key, terms, context) {
-            return Ok(Decision::refused_by(standing));
+            decision.refuse(standing);
+            return Ok(());
         }
         let is_current = |row: &Row| row.epoch() == terms.epoch;
-        match self.with_row(key, |row| is_current(row).then(|| self.decide(key, row, context, request))) {
-            Some(Some(decision)) => Ok(decision),
-            _ => self.spend_anew(key, context, request, began),
+        let decided = self.with_row(key, |row| {
+            let is_current = is_current(row);
+            if is_current {
+                self.decide(key, row, context, request, decision);
+            }
+            is_current
+        });
+        match decided {
+            Some(true) => Ok(()),
+            _ => self.spend_anew(key, context, request, began, decision),
         }
     }
 
@@ -62,14 +74,15 @@ impl Engine {
         context: Context<'_>,
         request: Request,
         began: &Cell<bool>,
-    ) -> Result<Decision, Undecided> {
+        decision: &mut Decision,
+    ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plans {
             self.require_plan(plans, key, context, request)?;
         }
-        match self.on_row(key, context, |row| self.decide(key, row, context, request)) {
-            Some(decision) => Ok(decision),
-            None => Ok(self.spend_without_row(key, context, request, began)?),
+        match self.on_row(key, context, |row| self.decide(key, row, context, request, decision)) {
+            Some(()) => Ok(()),
+            None => Ok(self.spend_without_row(key, context, request, began, decision)?),
         }
     }
 
@@ -98,7 +111,8 @@ impl Engine {
         context: Context<'_>,
         request: Request,
         began: &Cell<bool>,
-    ) -> Result<Decision, Undecided> {
+        decision: &mut Decision,
+    ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plans {
             self.require_plan(plans, key, context, request)?;
@@ -112,31 +126,31 @@ impl Engine {
             is_anonymous: Some(request.is_anonymous),
         };
         if let Some(standing) = self.known_refusal(key, terms, context) {
-            return Ok(Decision::refused_by(standing));
+            decision.refuse(standing);
+            return Ok(());
         }
-        let decided =
-            self.on_row_with_plan(key, (found, named_since), context, |row| self.decide(key, row, context, request));
+        let decided = self.on_row_with_plan(key, (found, named_since), context, |row| {
+            self.decide(key, row, context, request, decision);
+        });
         match decided {
-            Some(decision) => Ok(decision),
-            None => Ok(self.spend_without_row(key, context, request, began)?),
+            Some(()) => Ok(()),
+            None => Ok(self.spend_without_row(key, context, request, began, decision)?),
         }
     }
 
     /// Decides on a locked row, and updates the refusal board.
     #[inline]
-    fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request) -> Decision {
+    fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request, decision: &mut Decision) {
         let mut marks = NO_MARKS;
-        let past = row.past();
-        let mut decision = row.decide(context, request.ask(), &mut marks);
+        row.decide(context, request.ask(), &mut marks, decision);
         if decision.is_admitted() {
             if row.is_on_board() && request.units > 0 {
                 self.clear_board(key, row);
             }
-            self.keep_spend(&mut decision, request, past, marks, || Payer::Tenant(Tenant::trusted(key.name)));
+            self.keep_spend(decision, request, row.past(), marks, || Payer::Tenant(Tenant::trusted(key.name)));
         } else {
-            self.post(key, row, context, request.ask(), &decision);
+            self.post(key, row, context, request.ask(), decision);
         }
-        decision
     }
 
     #[inline]
@@ -161,15 +175,19 @@ impl Engine {
         context: Context<'_>,
         request: Request,
         began: &Cell<bool>,
-    ) -> Result<Decision, TenantError> {
+        decision: &mut Decision,
+    ) -> Result<(), TenantError> {
         let tenant = key.tenant()?;
         loop {
             let (found, named_since) = self.find_plan(&tenant);
             match found.plan.terms() {
                 Terms::Limited { .. } => {}
                 // needs no row
-                Terms::Unlimited { .. } => return Ok(Decision::UNLIMITED),
-                Terms::Denied { .. } => return Ok(Decision::DENIED),
+                Terms::Unlimited { .. } => return Ok(()),
+                Terms::Denied { .. } => {
+                    *decision = Decision::DENIED;
+                    return Ok(());
+                }
             }
             let unnamed = named_since.map(|_| self.unnamed_plan(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
@@ -177,16 +195,18 @@ impl Engine {
                 // another thread has created it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
                 let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
-                return Ok(self.insert(key, tenant, row, context, request));
+                self.insert(key, tenant, row, context, request, decision);
+                return Ok(());
             } else if self.take_room() {
                 let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context);
-                return Ok(self.insert(key, tenant, row, context, request));
-            } else if let Some(spent) = self.spend_from_bucket(&mut buckets, &found, context, request, began) {
-                return Ok(spent);
+                self.insert(key, tenant, row, context, request, decision);
+                return Ok(());
+            } else if self.spend_from_bucket(&mut buckets, &found, context, request, began, decision).is_some() {
+                return Ok(());
             }
             drop(buckets);
-            if let Some(decision) = self.on_row(key, context, |row| self.decide(key, row, context, request)) {
-                return Ok(decision);
+            if let Some(()) = self.on_row(key, context, |row| self.decide(key, row, context, request, decision)) {
+                return Ok(());
             }
         }
     }
@@ -198,15 +218,15 @@ impl Engine {
         context: Context<'_>,
         request: Request,
         began: &Cell<bool>,
-    ) -> Option<Decision> {
+        decision: &mut Decision,
+    ) -> Option<()> {
         let mut marks = NO_MARKS;
-        let shared = buckets.spend(found, || self.next_generation(), context, request.ask(), &mut marks)?;
-        let mut decision = shared.decision;
-        self.keep_spend(&mut decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
+        let shared = buckets.spend(found, || self.next_generation(), context, request.ask(), &mut marks, decision)?;
+        self.keep_spend(decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
         if shared.began {
             began.set(true);
         }
-        Some(decision)
+        Some(())
     }
 
     /// Creates the row that a tenant gets. It counts what the tenant may have spent from a bucket.
@@ -234,16 +254,16 @@ impl Engine {
         mut row: Row,
         context: Context<'_>,
         request: Request,
-    ) -> Decision {
+        decision: &mut Decision,
+    ) {
         if self.has_stale_plan(&tenant, context) {
             row.outdate();
         }
-        let decision = self.decide(key, &mut row, context, request);
+        self.decide(key, &mut row, context, request, decision);
         self.bytes.force(row_bytes(&tenant, &row));
         if let Some(shard) = self.shard(key.hash) {
             let hash = |(tenant, _): &(Tenant, Row)| self.hasher.hash_one(tenant.as_bytes());
             lock(&shard.0).insert_unique(key.hash, (tenant, row), hash);
         }
-        decision
     }
 }

@@ -79,11 +79,12 @@ impl Entry {
 /// The units that a tenant has spent. The oldest and the newest entry are stored inline, so that a decision needs no other memory.
 /// Only a tenant with more than two entries needs a heap allocation.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Log {
     used: u32,
     filled: Filled,
-    oldest: Entry,
     newest: Entry,
+    oldest: Entry,
     between: Option<Between>,
 }
 

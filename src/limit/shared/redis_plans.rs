@@ -12,7 +12,7 @@ use super::breaker::Breaker;
 use crate::{
     limit::{
         plan::Plan,
-        plans::{CachedPlans, PlanSource},
+        plans::source::{CachedPlans, PlanSource},
     },
     redis::{FailureKind, Link, RedisConfig, RedisFailure},
     tenant::Tenant,

@@ -15,7 +15,7 @@ use crate::{
         decision::{Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, Terms},
-        quotas::Quotas,
+        plans::quotas::Quotas,
     },
     redis::{Link, RedisConfig, RedisFailure},
     tenant::{Standing, Tenant},

@@ -12,8 +12,8 @@ use crate::{
     limit::{
         limiter::Limiter,
         plan::Plan,
+        plans::quotas::Quotas,
         quota::{Quota, Rule},
-        quotas::Quotas,
         shared::{
             leasing::identity,
             model::redis_server::RedisServer,

@@ -2,8 +2,8 @@
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 
-use super::plan::Plan;
 use crate::{
+    limit::plan::Plan,
     tenant::Tenant,
     util::{clock::saturating_nanos, error::ConfigError},
 };
@@ -11,7 +11,7 @@ use crate::{
 /// Looks up the plans of tenants, for example in a database.
 ///
 /// Wrap it in [`CachedPlans`] and pass it to
-/// [`LimiterBuilder::plans`](super::LimiterBuilder::plans).
+/// [`LimiterBuilder::plans`](crate::limit::LimiterBuilder::plans).
 /// `examples/plans_from_database.rs` is a whole service.
 ///
 /// ```
@@ -133,7 +133,7 @@ impl CachedPlans {
         self
     }
 
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(in crate::limit) fn validate(&self) -> Result<(), ConfigError> {
         for (setting, most) in [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)] {
             if most == 0 {
                 return Err(ConfigError::new(setting, most, "must be at least 1"));

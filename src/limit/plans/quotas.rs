@@ -10,8 +10,7 @@ use std::{
 
 use dashmap::DashMap;
 
-use super::plan::Plan;
-use crate::tenant::Tenant;
+use crate::{limit::plan::Plan, tenant::Tenant};
 
 type PlanOf = dyn Fn(&Tenant) -> Option<Plan> + Send + Sync;
 
@@ -50,7 +49,7 @@ struct NamedPlan {
     plan: Plan,
     /// The first epoch in which the tenant has a plan of its own.
     since: u32,
-    /// Whether a [`PlanSource`](super::plans::PlanSource) has found the plan.
+    /// Whether a [`PlanSource`](super::source::PlanSource) has found the plan.
     #[cfg(feature = "plans")]
     is_found: bool,
 }
@@ -127,7 +126,7 @@ impl Quotas {
     }
 
     /// Returns the plan of a tenant and, if the tenant has its own, the epoch in which it was set.
-    pub(super) fn find(&self, tenant: &Tenant) -> (Plan, Option<u32>) {
+    pub(in crate::limit) fn find(&self, tenant: &Tenant) -> (Plan, Option<u32>) {
         // the lock of the table is released before the function runs
         let named = self.0.named.get(tenant).map(|named| NamedPlan::clone(&named));
         match named {
@@ -137,27 +136,27 @@ impl Quotas {
     }
 
     /// Returns the plan of a tenant without its own.
-    pub(super) fn unnamed(&self, tenant: &Tenant) -> Plan {
+    pub(in crate::limit) fn unnamed(&self, tenant: &Tenant) -> Plan {
         let chosen = self.0.function.as_ref().and_then(|function| function(tenant));
         chosen.unwrap_or_else(|| self.default())
     }
 
-    pub(super) fn default(&self) -> Plan {
+    pub(in crate::limit) fn default(&self) -> Plan {
         self.0.default.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn named_count(&self) -> usize {
+    pub(in crate::limit) fn named_count(&self) -> usize {
         self.0.named_count.load(SeqCst)
     }
 
     /// Returns whether a function must be called at each request.
     #[inline]
-    pub(super) fn has_function(&self) -> bool {
+    pub(in crate::limit) fn has_function(&self) -> bool {
         self.0.function.is_some()
     }
 
     #[inline]
-    pub(super) fn epoch(&self) -> u32 {
+    pub(in crate::limit) fn epoch(&self) -> u32 {
         self.0.epoch.load(SeqCst)
     }
 

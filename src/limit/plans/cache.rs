@@ -1,4 +1,4 @@
-//! The cache in front of a [`PlanSource`](super::plans::PlanSource).
+//! The cache in front of a [`PlanSource`](super::source::PlanSource).
 //!
 //! The plans that were found are stored in [`Quotas`], like those that an operator sets. The cache only knows until when
 //! each answer may be used. Invariants:
@@ -20,8 +20,8 @@ use dashmap::DashMap;
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 
 use super::{
-    plans::{CachedPlans, LookedUp, PlanFailure, PlanUnavailable},
     quotas::Quotas,
+    source::{CachedPlans, LookedUp, PlanFailure, PlanUnavailable},
 };
 use crate::{
     tenant::Tenant,
@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 type Outcome = Result<(), PlanUnavailable>;
 
-pub(super) struct PlanCache {
+pub(in crate::limit) struct PlanCache {
     settings: CachedPlans,
     answers: DashMap<Tenant, Answer, foldhash::fast::RandomState>,
     /// How many answers say that a tenant has no plan.
@@ -60,7 +60,7 @@ enum Found {
 
 /// The state of a tenant's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PlanState {
+pub(in crate::limit) enum PlanState {
     Fresh,
     /// It is older than its time to live, and still in use.
     Stale,
@@ -69,7 +69,7 @@ pub(super) enum PlanState {
 }
 
 impl PlanCache {
-    pub(super) fn new(settings: CachedPlans) -> Self {
+    pub(in crate::limit) fn new(settings: CachedPlans) -> Self {
         Self {
             settings,
             answers: DashMap::default(),
@@ -82,7 +82,7 @@ impl PlanCache {
 
     /// Lets the first request of each tenant check the age of its plan, if it is time.
     #[inline]
-    pub(super) fn tick(&self, quotas: &Quotas, now: Moment) {
+    pub(in crate::limit) fn tick(&self, quotas: &Quotas, now: Moment) {
         let due = self.tick_at.load(Relaxed);
         if now.as_nanos() >= due {
             self.next_tick(quotas, now, due);
@@ -97,7 +97,7 @@ impl PlanCache {
         }
     }
 
-    pub(super) fn state(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> PlanState {
+    pub(in crate::limit) fn state(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> PlanState {
         // addresses are no customers, and what an operator sets counts
         if Tenant::is_reserved(tenant.as_bytes()) || quotas.is_set(tenant) {
             return PlanState::Fresh;
@@ -113,7 +113,7 @@ impl PlanCache {
     }
 
     /// Returns whether a request must wait for the plan, or is refused. A stale plan is used while it is looked up.
-    pub(super) fn must_wait(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
+    pub(in crate::limit) fn must_wait(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
         match self.state(quotas, tenant, now) {
             PlanState::Fresh => false,
             PlanState::Stale => !self.running().contains_key(tenant),
@@ -123,13 +123,13 @@ impl PlanCache {
 
     /// Returns whether the plan should be looked up and no lookup is running.
     #[cfg(feature = "login")]
-    pub(super) fn is_due(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
+    pub(in crate::limit) fn is_due(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
         matches!(self.state(quotas, tenant, now), PlanState::Stale | PlanState::Unknown)
             && !self.running().contains_key(tenant)
     }
 
     /// Looks up the plan of a tenant, unless it is fresh. Calls `failed` with the reason if the lookup fails.
-    pub(super) async fn load(
+    pub(in crate::limit) async fn load(
         &self,
         quotas: &Quotas,
         tenant: &Tenant,

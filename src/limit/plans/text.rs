@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use super::{
-    plan::{Plan, Terms},
-    quota::{DEFAULT_NAME, DEFAULT_SLICES, Quota, Rule, number},
+use crate::{
+    limit::{
+        plan::{Plan, Terms},
+        quota::{DEFAULT_NAME, DEFAULT_SLICES, Quota, Rule, number},
+    },
+    util::error::ConfigError,
 };
-use crate::util::error::ConfigError;
 
 /// Writes the plan as text that can be read again: `unlimited`, `denied`, or the quotas.
 ///

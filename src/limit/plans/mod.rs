@@ -1,0 +1,8 @@
+//! Which plan a tenant has: as configured, or from a database through a cache.
+
+#[cfg(feature = "plans")]
+pub(super) mod cache;
+pub(super) mod quotas;
+#[cfg(feature = "plans")]
+pub(super) mod source;
+mod text;
