@@ -16,9 +16,6 @@ use super::{
 const SALT: usize = 16;
 const OUTPUT: usize = 32;
 
-/// A salt and an output.
-pub(super) type Decoy = ([u8; SALT], [u8; OUTPUT]);
-
 /// Computes the output for a password and a salt. Returns `None` if there is no memory for it.
 pub(super) type Run = dyn Fn(&Recipe, &[u8], &[u8], &mut [u8]) -> Option<()> + Send + Sync;
 
@@ -42,7 +39,7 @@ pub enum Verdict {
 pub(super) struct Engine {
     pub(super) cost: Cost,
     /// Takes the place of a missing hash. Salt and output are random, so no password for it is known.
-    pub(super) decoy: Arc<Decoy>,
+    pub(super) decoy: Arc<PasswordHash>,
     pub(super) run: Arc<Run>,
 }
 
@@ -52,7 +49,11 @@ impl Engine {
         let run = move |recipe: &Recipe, password: &[u8], salt: &[u8], output: &mut [u8]| {
             run(recipe, password, salt, output, &memory)
         };
-        Self { cost, decoy: Arc::new((random(), random())), run: Arc::new(run) }
+        Self {
+            cost,
+            decoy: Arc::new(PasswordHash::new(Recipe::new(cost), &random::<SALT>(), &random::<OUTPUT>())),
+            run: Arc::new(run),
+        }
     }
 
     /// Hashes a password with a new salt.
@@ -66,21 +67,19 @@ impl Engine {
     /// Checks a password with one run of argon2, whether there is a hash or not. A wrong password under a weaker hash
     /// costs a second run that makes up for the difference.
     pub(super) fn verify(&self, password: &Password, stored: Option<&PasswordHash>) -> Option<Verdict> {
-        let (recipe, salt, expected) = match stored {
-            Some(stored) => (stored.recipe, &*stored.salt, &*stored.output),
-            None => (Recipe::new(self.cost), &self.decoy.0[..], &self.decoy.1[..]),
-        };
+        let recipe = stored.map_or(Recipe::new(self.cost), |stored| stored.recipe);
+        let (salt, expected) = stored.unwrap_or(&self.decoy).bytes();
         let mut output = Zeroizing::new(vec![0; expected.len()]);
         // an unusable password costs as much as any other
-        (self.run)(&recipe, password.usable().unwrap_or_default().as_bytes(), salt, &mut output)?;
-        let equal = bool::from(output.ct_eq(expected));
+        (self.run)(&recipe, password.usable().unwrap_or_default().as_bytes(), &salt, &mut output)?;
+        let equal = bool::from(output.ct_eq(&expected));
         // `Right` needs a stored hash: the decoy never matches
         if let (true, Some(stored), Some(password)) = (equal, stored, password.usable()) {
             let rehashed = stored.is_outdated(self.cost).then(|| self.hash(password)).flatten();
             return Some(Verdict::Right { rehashed });
         }
         if let Some(rest) = self.cost.rest(recipe.cost) {
-            (self.run)(&Recipe::new(rest), &[], &self.decoy.0, &mut [0; OUTPUT])?;
+            (self.run)(&Recipe::new(rest), &[], &[0; SALT], &mut [0; OUTPUT])?;
         }
         Some(Verdict::Wrong)
     }

@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::recipe::{Cost, Recipe};
 
+/// Space for 64 bytes in base64, which decodes whole groups of three.
+const DECODED: usize = 66;
+
 /// An argon2 hash of a password, as a PHC string.
 ///
 /// [`parse`](Self::parse) accepts argon2id, argon2i and argon2d in version 19 or 16, with a salt of 8 to 64 bytes, an
@@ -28,8 +31,10 @@ use super::recipe::{Cost, Recipe};
 pub struct PasswordHash {
     text: Box<str>,
     pub(super) recipe: Recipe,
-    pub(super) salt: Box<[u8]>,
-    pub(super) output: Box<[u8]>,
+    /// The number of bytes of the salt.
+    salt: usize,
+    /// The number of bytes of the output.
+    output: usize,
 }
 
 impl PasswordHash {
@@ -68,9 +73,10 @@ impl PasswordHash {
         if !cost.is_usable() {
             return Err(PasswordHashError("the parameters of the hash are out of bounds"));
         }
-        let bytes = |text: &str| STANDARD_NO_PAD.decode(text).ok().map(Vec::into_boxed_slice);
-        let salt = bytes(field()?).filter(|salt| (8..=64).contains(&salt.len()));
-        let output = bytes(field()?).filter(|output| (16..=64).contains(&output.len()));
+        // most accounts are read for something else than their password, so the bytes are decoded again when they are needed
+        let length = |text: &str| STANDARD_NO_PAD.decode_slice(text, &mut [0; DECODED]).ok();
+        let salt = length(field()?).filter(|salt| (8..=64).contains(salt));
+        let output = length(field()?).filter(|output| (16..=64).contains(output));
         let (Some(salt), Some(output), None) = (salt, output, fields.next()) else {
             return Err(PasswordHashError("the hash needs a salt of 8 to 64 bytes and an output of 16 to 64"));
         };
@@ -84,7 +90,7 @@ impl PasswordHash {
         let (salt_text, output_text) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(output));
         let parameters = format!("m={memory_kib},t={iterations},p={parallelism}");
         let text = format!("${name}$v={version}${parameters}${salt_text}${output_text}");
-        Self { text: text.into(), recipe, salt: salt.into(), output: output.into() }
+        Self { text: text.into(), recipe, salt: salt.len(), output: output.len() }
     }
 
     /// Returns the hash as text, for storing it.
@@ -92,11 +98,20 @@ impl PasswordHash {
         &self.text
     }
 
+    /// Returns the salt and the output.
+    pub(super) fn bytes(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut fields = self.text.rsplit('$');
+        // the defaults are never used, because the text was decoded before; argon2 refuses an empty salt
+        let mut bytes = || fields.next().and_then(|text| STANDARD_NO_PAD.decode(text).ok()).unwrap_or_default();
+        let output = bytes();
+        (bytes(), output)
+    }
+
     /// Returns whether a new hash at this cost would be stronger.
     pub(super) fn is_outdated(&self, cost: Cost) -> bool {
         let current = Recipe::new(cost);
         let other_kind = self.recipe.algorithm != current.algorithm || self.recipe.version != current.version;
-        other_kind || self.recipe.cost.is_below(cost) || self.salt.len() < 16 || self.output.len() < 32
+        other_kind || self.recipe.cost.is_below(cost) || self.salt < 16 || self.output < 32
     }
 }
 
@@ -265,7 +280,8 @@ mod tests {
             prop_assert_eq!(hash.as_str(), &text);
             prop_assert!(hash.recipe.cost.is_usable());
             if hash.recipe.version == Version::V0x13 {
-                let again = PasswordHash::new(hash.recipe, &hash.salt, &hash.output);
+                let (salt, output) = hash.bytes();
+                let again = PasswordHash::new(hash.recipe, &salt, &output);
                 prop_assert_eq!(again.as_str(), &text);
             }
         }

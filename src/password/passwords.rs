@@ -272,13 +272,13 @@ impl Passwords {
         self
     }
 
-    pub(super) fn with_decoy(mut self, decoy: super::engine::Decoy) -> Self {
+    pub(super) fn with_decoy(mut self, decoy: PasswordHash) -> Self {
         self.engine.decoy = std::sync::Arc::new(decoy);
         self
     }
 
-    pub(super) fn decoy(&self) -> super::engine::Decoy {
-        *self.engine.decoy
+    pub(super) fn decoy(&self) -> PasswordHash {
+        PasswordHash::clone(&self.engine.decoy)
     }
 
     pub(super) fn hash_of_nothing(&self) -> PasswordHash {

@@ -1,8 +1,10 @@
 //! [`RefreshToken`]: the token that a client exchanges for the next tokens.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use blake2::{
+    Blake2bMac,
+    digest::{KeyInit, Mac, consts::U32},
+};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -42,9 +44,9 @@ impl RefreshToken {
     }
 
     /// Returns the successor for this salt.
-    #[expect(clippy::expect_used, reason = "HMAC takes keys of every length")]
+    #[expect(clippy::expect_used, reason = "BLAKE2b takes keys of up to 64 bytes, and a secret has 32")]
     pub(super) fn next(&self, salt: &Digest) -> Self {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret[..]).expect("HMAC takes keys of every length");
+        let mut mac = Blake2bMac::<U32>::new_from_slice(&self.secret[..]).expect("the key is short enough");
         mac.update(b"tollgate next refresh token:");
         mac.update(salt.as_bytes());
         let secret: [u8; SECRET] = mac.finalize().into_bytes().into();

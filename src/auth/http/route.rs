@@ -178,7 +178,10 @@ impl Path {
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
     pub(crate) fn of(path: &str, base: &str) -> Option<&'static Self> {
-        let known = |path: &str| PATHS.iter().find(|known| known.matches(path));
+        let known = |path: &str| {
+            let exact = PATHS.iter().find(|known| known.path == path);
+            exact.or_else(|| PATHS.iter().find(|known| known.names_provider_in(path)))
+        };
         #[cfg(feature = "tokens")]
         if path.strip_suffix(base) == Some(SERVER_METADATA) {
             return known(SERVER_METADATA);
@@ -186,8 +189,8 @@ impl Path {
         known(path).or_else(|| known(path.strip_prefix(base)?))
     }
 
-    fn matches(&self, path: &str) -> bool {
-        self.path == path || (self.needs_providers() && provider_in(self.path, path).is_some())
+    fn names_provider_in(&self, path: &str) -> bool {
+        self.needs_providers() && provider_in(self.path, path).is_some()
     }
 
     /// Returns the endpoint for this method. HEAD uses that of GET.
