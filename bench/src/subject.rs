@@ -239,7 +239,7 @@ impl<S: Limited> Subject for Driven<S> {
             }
             took += began.elapsed();
             // GCRA rivals may refuse a thread that loses its core between reading the clock and deciding
-            let missing = if self.limiter.is_some() { 0 } else { lot / 100 };
+            let missing = if self.limiter.is_some() { 0 } else { lot / 20 };
             assert!(
                 as_wanted >= lot - missing,
                 "{}: {as_wanted} of {lot} responses are {}",

@@ -89,6 +89,20 @@ impl Store for Slow {
     }
 }
 
+#[test]
+fn every_use_counts_also_in_a_store_whose_rows_are_decoded_at_once() {
+    let clock = ManualClock::new();
+    let builder = Sessions::builder(Slow::default()).clock(clock.clone());
+    let sessions = builder.idle(Duration::from_secs(120)).build().unwrap();
+    let new = NewSession::new(Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
+    let (cookie, _) = block_on(sessions.create(new)).unwrap();
+    let cookie = cookie_of(&cookie);
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(90));
+        assert!(present(&sessions, cookie).unwrap().is_some());
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Use(usize),

@@ -557,12 +557,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn too_many_proofs_are_refused_instead_of_cut_off() {
-        let proof = Proof { method: "password".into(), at: 1, mark: None, elsewhere: None };
+    fn live(proofs: Vec<Proof>) -> SessionRow {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
-        let row = SessionRow::Live(LiveSession {
-            authentication: Authentication { tenant, user, generation: 0, proofs: vec![proof; 256], acr: None },
+        SessionRow::Live(LiveSession {
+            authentication: Authentication { tenant, user, generation: 0, proofs, acr: None },
             secret: Digest::of("x"),
             client: None,
             amr: Box::default(),
@@ -572,8 +570,21 @@ mod tests {
             last_use: UnixTime::default(),
             remembered: false,
             device: None,
-        });
-        assert_eq!(row.write().unwrap_err().kind(), StoreErrorKind::TooLarge);
+        })
+    }
+
+    #[test]
+    fn too_many_proofs_are_refused_instead_of_cut_off() {
+        let proof = Proof { method: "password".into(), at: 1, mark: None, elsewhere: None };
+        assert_eq!(live(vec![proof; 256]).write().unwrap_err().kind(), StoreErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn a_row_with_a_device_must_have_its_name() {
+        let mut bytes = live(Vec::new()).write().unwrap();
+        assert!(FoundRow::read(&bytes).is_ok());
+        bytes[0] = LIVE_ON_DEVICE;
+        assert!(FoundRow::read(&bytes).is_err() && SessionRow::read(&bytes).is_err());
     }
 
     #[test]
