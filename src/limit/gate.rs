@@ -208,7 +208,7 @@ impl RateLimitGate {
         let name = TenantName::from(tenant);
         let name = if is_proved { name } else { name.claimed() };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
-        // the service answers itself, so nobody reads the mark
+        // the service answers itself, so it needs no mark
         self.charge_at_once(&name, cost, head.extensions().get(), &mut None)
     }
 

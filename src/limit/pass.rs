@@ -21,7 +21,7 @@ pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Syn
 
 /// The pass of a [`RateLimitGate`](super::RateLimitGate). It is small, because it is moved several times.
 pub struct RateLimitPass {
-    /// What the headers show.
+    /// The values of the headers.
     pub(super) values: Option<Values>,
     /// Few requests have it.
     pub(super) extra: Option<Box<Extra>>,
@@ -29,7 +29,7 @@ pub struct RateLimitPass {
 
 #[derive(Default)]
 pub(super) struct Extra {
-    /// What [`Pass::admit`] puts into the request.
+    /// The extension that [`Pass::admit`] inserts.
     pub(super) mark: Option<RateLimit>,
     pub(super) style: HeaderStyle,
     pub(super) standing: Option<Standing>,
