@@ -135,7 +135,7 @@ async fn serve(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Respons
     if let Some(path) = path {
         cx.let_any_client_read(path).await;
     }
-    // boxed: a future is as large as its largest branch, and moved as a whole, but boxed ones are built in place
+    // boxed, because a future is as large as its largest branch and is moved as a whole
     match route {
         Route::Authorize => Box::pin(endpoint::authorize(cx)).await,
         Route::AuthorizeForm => Box::pin(endpoint::by_form(cx, body)).await,
@@ -180,8 +180,8 @@ async fn log_in(cx: &mut RequestContext<'_>, route: Route, body: RequestBody) ->
 pub struct AuthFuture(Pin<Box<dyn Future<Output = Response<Body>> + Send>>);
 
 impl AuthFuture {
-    /// Begins to answer a request. It is neither generic nor inlined into other crates, because only here does the compiler
-    /// build the future in its box instead of moving it there.
+    /// Begins to answer a request. Neither generic nor inlined into other crates, because the compiler then moves the future
+    /// less often on its way into the box.
     #[inline(never)]
     fn new(core: Arc<Core>, parts: Parts, body: RequestBody) -> Self {
         Self(Box::pin(answer(core, parts, body)))

@@ -68,20 +68,20 @@ impl Gate for RateLimitGate {
     type Future = RateLimitFuture;
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
-        let mut mark = None;
-        let mut decision = self.decide(head, &mut mark);
+        let mut extension = None;
+        let mut decision = self.decide(head, &mut extension);
         if let MaybeReady::Ready(Ok(pass)) = &mut decision {
-            pass.keep(mark);
+            pass.keep(extension);
         }
         decision
     }
 
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
-        let mut mark = None;
-        let decision = self.decide(Head::of(request), &mut mark);
-        if let Some(mark) = mark {
-            mark.put_into(request.extensions_mut());
+        let mut extension = None;
+        let decision = self.decide(Head::of(request), &mut extension);
+        if let Some(extension) = extension {
+            extension.put_into(request.extensions_mut());
         }
         decision
     }
@@ -105,9 +105,9 @@ impl RateLimitGate {
         }
     }
 
-    /// Decides on a request. Sets the `mark` that an admitted request gets.
+    /// Decides on a request. Sets the `extension` that an admitted request gets.
     #[inline]
-    fn decide(&self, head: Head<'_>, mark: &mut Option<RateLimit>) -> MaybeReady<RateLimitFuture> {
+    fn decide(&self, head: Head<'_>, extension: &mut Option<RateLimit>) -> MaybeReady<RateLimitFuture> {
         if self.exempt_preflight && head.is_preflight() {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         }
@@ -135,7 +135,7 @@ impl RateLimitGate {
                 Err(error) => MaybeReady::Ready(Err(self.unusable(error))),
             };
         }
-        match self.charge_units(name, units, true, mark) {
+        match self.charge_units(name, units, true, extension) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
             #[cfg(feature = "plans")]
@@ -171,7 +171,7 @@ impl RateLimitGate {
         let (gate, tenant, is_claimed) = (self.clone(), name.to_known_tenant(), name.is_claimed());
         let owned = TenantName::from(tenant.clone());
         let name = if is_claimed { owned.claimed() } else { owned };
-        let charge = async move |mark: &mut Option<RateLimit>| {
+        let charge = async move |extension: &mut Option<RateLimit>| {
             #[cfg(feature = "plans")]
             gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::NeedsPlan)?;
             #[cfg(feature = "redis")]
@@ -179,14 +179,14 @@ impl RateLimitGate {
                 let refundable = gate.charge_rule.is_some();
                 let ask = shared::Ask { units, is_anonymous: name.is_claimed(), refundable };
                 let mut decision = shared.decide(&tenant, ask).await;
-                return gate.pass(&name, gate.limiter.lookup(&name), units, &mut decision, mark);
+                return gate.pass(&name, gate.limiter.lookup(&name), units, &mut decision, extension);
             }
-            gate.charge_units(&name, units, false, mark)
+            gate.charge_units(&name, units, false, extension)
         };
         let decided = async move {
-            let mut mark = None;
-            let mut pass = charge(&mut mark).await.map_err(Unadmitted::into_rejection)?;
-            pass.keep(mark);
+            let mut extension = None;
+            let mut pass = charge(&mut extension).await.map_err(Unadmitted::into_rejection)?;
+            pass.keep(extension);
             Ok(pass)
         };
         RateLimitFuture(Mutex::new(Box::pin(decided)))
@@ -208,17 +208,17 @@ impl RateLimitGate {
         let name = TenantName::from(tenant);
         let name = if is_proved { name } else { name.claimed() };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
-        // the service answers itself, so it needs no mark
+        // the service answers itself, so it needs no extension
         self.charge_at_once(&name, cost, head.extensions().get(), &mut None)
     }
 
     /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
     #[cfg(feature = "bearer")]
     pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
-        let mut mark = None;
-        let mut decision = self.charge_at_once(&TenantName::from(tenant), 1, outer, &mut mark);
+        let mut extension = None;
+        let mut decision = self.charge_at_once(&TenantName::from(tenant), 1, outer, &mut extension);
         if let MaybeReady::Ready(Ok(pass)) = &mut decision {
-            pass.keep(mark);
+            pass.keep(extension);
         }
         decision
     }
@@ -230,7 +230,7 @@ impl RateLimitGate {
         name: &TenantName<'_>,
         units: u32,
         outer: Option<&RateLimit>,
-        mark: &mut Option<RateLimit>,
+        extension: &mut Option<RateLimit>,
     ) -> MaybeReady<RateLimitFuture> {
         let Some(units) = self.unpaid(name, units, outer) else {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
@@ -241,7 +241,7 @@ impl RateLimitGate {
         }
         #[cfg(feature = "plans")]
         self.limiter.load_plan_later(&name.to_known_tenant());
-        MaybeReady::Ready(self.charge_units(name, units, false, mark).map_err(Unadmitted::into_rejection))
+        MaybeReady::Ready(self.charge_units(name, units, false, extension).map_err(Unadmitted::into_rejection))
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.
@@ -267,20 +267,20 @@ impl RateLimitGate {
         name: &TenantName<'_>,
         units: u32,
         can_wait: bool,
-        mark: &mut Option<RateLimit>,
+        extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         let key = self.limiter.lookup(name);
         let refundable = self.charge_rule.is_some();
         let mut decision = Decision::UNLIMITED;
         match self.limiter.check_name(key, units, name.is_claimed(), refundable, can_wait, &mut decision) {
-            Ok(()) => self.pass(name, key, units, &mut decision, mark),
+            Ok(()) => self.pass(name, key, units, &mut decision, extension),
             Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(error))),
             #[cfg(feature = "plans")]
             Err(Undecided::NeedsPlan) => Err(Unadmitted::NeedsPlan),
         }
     }
 
-    /// Creates the pass and the mark, or the rejection of a request.
+    /// Creates the pass and the extension, or the rejection of a request.
     #[inline]
     fn pass(
         &self,
@@ -288,7 +288,7 @@ impl RateLimitGate {
         key: Lookup<'_>,
         units: u32,
         decision: &mut Decision,
-        mark: &mut Option<RateLimit>,
+        extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         if let Some(reason) = decision.refused() {
             let rejection = self.rejection(&name.to_known_tenant(), reason, decision.standing());
@@ -298,7 +298,8 @@ impl RateLimitGate {
             let charge = LimiterCharge { mark: self.limiter.mark(key), units };
             let standing = decision.standing.unwrap_or(Standing::UNLIMITED);
             let would_refuse = decision.would_refuse();
-            *mark = Some(RateLimit::new(name.to_known_tenant(), name.is_claimed(), standing, charge, would_refuse));
+            *extension =
+                Some(RateLimit::new(name.to_known_tenant(), name.is_claimed(), standing, charge, would_refuse));
         }
         let values = decision.standing().and_then(|standing| self.style.values(standing));
         let is_plain = self.charge_rule.is_none() && decision.shadow.is_none() && !self.style.wants_policy();
@@ -342,7 +343,7 @@ impl RateLimitGate {
             spend: mem::take(&mut decision.spend),
         });
         Box::new(Extra {
-            mark: None,
+            extension: None,
             style: self.style,
             standing: decision.standing,
             would_refuse: decision.would_refuse(),

@@ -76,10 +76,20 @@ impl HeaderStyle {
         self.ietf_draft_10
     }
 
-    /// Writes the headers of the IETF draft.
+    /// Writes the headers of the IETF draft, if the style has them. Both are lists, to which each limiter adds its own.
     pub(super) fn write_ietf(self, standing: &Standing, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
-        if self.ietf_draft_10 {
-            write_ietf(standing, policy, headers);
+        if !self.ietf_draft_10 {
+            return;
+        }
+        let mut field = format!("\"{}\";r={}", standing.policy(), standing.remaining());
+        if standing.reset() != Standing::NEVER {
+            field.push_str(&format!(";t={}", ceil_seconds(standing.wait())));
+        }
+        if let Ok(field) = HeaderValue::try_from(field) {
+            headers.append(RATELIMIT, field);
+        }
+        if let Some(policy) = policy {
+            headers.append(RATELIMIT_POLICY, policy.clone());
         }
     }
 
@@ -94,9 +104,7 @@ impl HeaderStyle {
             (None, true) if !self.is_silent() => HeaderMap::from_iter([(RETRY_AFTER, number(retry_after))]),
             (None, _) => HeaderMap::new(),
         };
-        if self.ietf_draft_10 {
-            write_ietf(standing, policy, &mut headers);
-        }
+        self.write_ietf(standing, policy, &mut headers);
         headers
     }
 
@@ -154,20 +162,6 @@ impl Values {
         headers.insert(LIMIT_SHORT, limit.clone());
         headers.insert(LIMIT, limit);
         headers.insert(RESET, number(reset));
-    }
-}
-
-/// Both fields are lists, to which each limiter adds its own.
-fn write_ietf(standing: &Standing, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
-    let mut field = format!("\"{}\";r={}", standing.policy(), standing.remaining());
-    if standing.reset() != Standing::NEVER {
-        field.push_str(&format!(";t={}", ceil_seconds(standing.wait())));
-    }
-    if let Ok(field) = HeaderValue::try_from(field) {
-        headers.append(RATELIMIT, field);
-    }
-    if let Some(policy) = policy {
-        headers.append(RATELIMIT_POLICY, policy.clone());
     }
 }
 

@@ -30,7 +30,7 @@ pub struct RateLimitPass {
 #[derive(Default)]
 pub(super) struct Extra {
     /// The extension that [`Pass::admit`] inserts.
-    pub(super) mark: Option<RateLimit>,
+    pub(super) extension: Option<RateLimit>,
     pub(super) style: HeaderStyle,
     pub(super) standing: Option<Standing>,
     pub(super) would_refuse: Option<&'static str>,
@@ -65,18 +65,18 @@ impl RateLimitPass {
     /// The pass of a request that this layer does not charge.
     pub(super) const UNCHARGED: Self = Self { values: None, extra: None };
 
-    /// Keeps what [`Pass::admit`] puts into the request.
-    pub(super) fn keep(&mut self, mark: Option<RateLimit>) {
-        if mark.is_some() {
-            self.extra.get_or_insert_default().mark = mark;
+    /// Keeps the extension until [`Pass::admit`].
+    pub(super) fn keep(&mut self, extension: Option<RateLimit>) {
+        if extension.is_some() {
+            self.extra.get_or_insert_default().extension = extension;
         }
     }
 }
 
 impl Pass for RateLimitPass {
     fn admit(&mut self, extensions: &mut Extensions) {
-        if let Some(mark) = self.extra.as_mut().and_then(|extra| extra.mark.take()) {
-            mark.put_into(extensions);
+        if let Some(extension) = self.extra.as_mut().and_then(|extra| extra.extension.take()) {
+            extension.put_into(extensions);
         }
     }
 

@@ -22,7 +22,7 @@ impl Keyed {
     #[expect(clippy::expect_used, reason = "BLAKE2b takes keys of up to 64 bytes, and a secret has 43")]
     pub(crate) fn new(key: &Secret) -> Self {
         let mut mac = Blake2bMac::new_from_slice(key.expose().as_bytes()).expect("the key is short enough");
-        // the block of the key is hashed here, once, because something follows it
+        // a block is only hashed when something follows it: this byte lets the key be hashed once, here
         mac.update(&[1]);
         Self(mac)
     }
