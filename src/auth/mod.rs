@@ -353,6 +353,7 @@
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
 
+mod in_box;
 mod http;
 mod state;
 mod pages;

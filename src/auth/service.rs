@@ -28,6 +28,7 @@ use crate::{
             problem::{Code, Problem},
             route::{Path, Route},
         },
+        in_box::in_box,
         pages::page,
         steps::{authenticate, choices, complete, login_page, start, status},
     },
@@ -123,7 +124,7 @@ async fn serve(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Respons
         if let Some(path) = path.filter(|_| *method == Method::OPTIONS) {
             // without addresses, a budget of all callers would let a stranger stop the preflights of everybody
             cx.charge_asset().await?;
-            return Box::pin(cx.options(path)).await;
+            return in_box(|| cx.options(path)).await;
         }
         cx.charge(None).await?;
         return Err(match path {
@@ -135,31 +136,31 @@ async fn serve(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Respons
     if let Some(path) = path {
         cx.let_any_client_read(path).await;
     }
-    // boxed, because a future is as large as its largest branch and is moved as a whole
+    // boxed, so that this future is small
     match route {
-        Route::Authorize => Box::pin(endpoint::authorize(cx)).await,
-        Route::AuthorizeForm => Box::pin(endpoint::by_form(cx, body)).await,
-        Route::StartPage => Box::pin(login_page::login_page(cx)).await,
+        Route::Authorize => in_box(|| endpoint::authorize(cx)).await,
+        Route::AuthorizeForm => in_box(|| endpoint::by_form(cx, body)).await,
+        Route::StartPage => in_box(|| login_page::login_page(cx)).await,
         Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
             cx.charge_asset().await?;
             Ok(page::asset(route))
         }
         #[cfg(feature = "tokens")]
-        Route::Token(route) => Box::pin(endpoints::serve(cx, route, body)).await,
-        Route::Status => Box::pin(status::status(cx)).await,
-        Route::Choices => Box::pin(choices::choices(cx)).await,
-        Route::Par => Box::pin(par::push(cx, body)).await,
+        Route::Token(route) => in_box(|| endpoints::serve(cx, route, body)).await,
+        Route::Status => in_box(|| status::status(cx)).await,
+        Route::Choices => in_box(|| choices::choices(cx)).await,
+        Route::Par => in_box(|| par::push(cx, body)).await,
         #[cfg(feature = "sso")]
-        Route::SsoCallback => Box::pin(sso_callback::sso_callback(cx)).await,
+        Route::SsoCallback => in_box(|| sso_callback::sso_callback(cx)).await,
         #[cfg(not(feature = "sso"))]
         Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
-        Route::SignIn => Box::pin(sign_in::sign_in(cx)).await,
-        Route::FinishSignIn => Box::pin(sign_in::finish(cx)).await,
-        Route::SignOut => Box::pin(sign_out::sign_out(cx, body)).await,
-        Route::AccountPage => Box::pin(account::page(cx)).await,
-        Route::Account(route) => Box::pin(account::serve(cx, route, body)).await,
+        Route::SignIn => in_box(|| sign_in::sign_in(cx)).await,
+        Route::FinishSignIn => in_box(|| sign_in::finish(cx)).await,
+        Route::SignOut => in_box(|| sign_out::sign_out(cx, body)).await,
+        Route::AccountPage => in_box(|| account::page(cx)).await,
+        Route::Account(route) => in_box(|| account::serve(cx, route, body)).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
-            Box::pin(log_in(cx, route, body)).await
+            in_box(|| log_in(cx, route, body)).await
         }
     }
 }

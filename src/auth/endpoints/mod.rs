@@ -27,6 +27,7 @@ use crate::{
             problem::{Code, Problem},
             route::TokenRoute,
         },
+        in_box::in_box,
         state::token_endpoints::TokenEndpoints,
     },
     http::body::Body,
@@ -53,8 +54,8 @@ pub(crate) async fn serve(
             let document = metadata::document(cx.core, endpoints.service.algorithm());
             Ok(kept(answer::json(StatusCode::OK, &document)))
         }
-        TokenRoute::UserInfo => Box::pin(userinfo::userinfo(cx, endpoints)).await,
-        TokenRoute::Logout => Box::pin(logout::logout(cx, &endpoints.service, body)).await,
+        TokenRoute::UserInfo => in_box(|| userinfo::userinfo(cx, endpoints)).await,
+        TokenRoute::Logout => in_box(|| logout::logout(cx, &endpoints.service, body)).await,
         TokenRoute::Exchange => {
             // RFC 6749 §5.1 and §5.2 require it in addition to `Cache-Control`
             const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
@@ -79,8 +80,8 @@ async fn posted(
     let posted = Posted::of(&body);
     match route {
         TokenRoute::Exchange => token::token(cx, endpoints, posted).await,
-        TokenRoute::Revoke => Box::pin(revoke::revoke(cx, endpoints, posted)).await,
-        _ => Box::pin(introspect::introspect(cx, endpoints, posted)).await,
+        TokenRoute::Revoke => in_box(|| revoke::revoke(cx, endpoints, posted)).await,
+        _ => in_box(|| introspect::introspect(cx, endpoints, posted)).await,
     }
 }
 

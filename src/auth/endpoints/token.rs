@@ -10,6 +10,7 @@ use crate::{
             answer,
             problem::{Code, Problem},
         },
+        in_box::in_box,
         state::token_endpoints::TokenEndpoints,
     },
     event::EventKind,
@@ -39,7 +40,7 @@ pub(crate) async fn token(
         // without a budget, or while the store fails, nothing more is read
         && !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable)
     {
-        Box::pin(refresh_grant::revoke_if_reused(cx, endpoints, token)).await?;
+        in_box(|| refresh_grant::revoke_if_reused(cx, endpoints, token)).await?;
     }
     answer
 }
@@ -53,9 +54,9 @@ async fn issue(
     let refused = |code, detail| Err(Problem::new(code, detail));
     let grant_type = posted.required("grant_type", "grant_type is missing")?;
     let (issued, is_bound) = match (grant_type, client.is_machine()) {
-        ("authorization_code", false) => Box::pin(code_grant::redeem(cx, endpoints, &client, posted)).await?,
+        ("authorization_code", false) => in_box(|| code_grant::redeem(cx, endpoints, &client, posted)).await?,
         ("refresh_token", false) => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
-        ("client_credentials", true) => Box::pin(machine_grant::grant(cx, endpoints, &client, posted)).await?,
+        ("client_credentials", true) => in_box(|| machine_grant::grant(cx, endpoints, &client, posted)).await?,
         ("authorization_code" | "refresh_token", true) => {
             return refused(Code::UnauthorizedClient, "a machine client can only use client_credentials");
         }
