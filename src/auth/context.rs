@@ -17,7 +17,7 @@ use crate::{
             problem::{Code, Problem},
             route::Path,
         },
-        state::unverified::CountedWork,
+        state::{logins::StoredLogin, unverified::CountedWork},
     },
     client::Client,
     event::EventKind,
@@ -27,8 +27,8 @@ use crate::{
         head::Head,
     },
     limit::RateLimitPass,
-    login::{Login, LoginId},
-    store::{StoreError, table::Stored},
+    login::LoginId,
+    store::StoreError,
     tenant::{Tenant, TenantSource},
     util::secret::Digest,
 };
@@ -302,7 +302,7 @@ impl<'a> RequestContext<'a> {
         &mut self,
         client_id: Option<&str>,
         session_id: Option<&str>,
-    ) -> Result<(Digest, Stored<Login>), Problem> {
+    ) -> Result<(Digest, StoredLogin), Problem> {
         self.count_unverified().await?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value);
@@ -325,7 +325,7 @@ impl<'a> RequestContext<'a> {
     pub(crate) async fn returning_login(
         &mut self,
         session_id: Option<&str>,
-    ) -> Result<Option<(Digest, Stored<Login>)>, Problem> {
+    ) -> Result<Option<(Digest, StoredLogin)>, Problem> {
         self.count_unverified().await?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value.tenant);
@@ -333,7 +333,7 @@ impl<'a> RequestContext<'a> {
         Ok(found?)
     }
 
-    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, Stored<Login>)>, StoreError> {
+    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, StoredLogin)>, StoreError> {
         let Some(id) = session_id.and_then(LoginId::parse) else { return Ok(None) };
         let Some(digest) = self.core.cookies.secret_of(&self.parts.headers, &id) else { return Ok(None) };
         Ok(self.core.logins.find(&digest).await?.map(|login| (digest, login)))

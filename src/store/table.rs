@@ -61,6 +61,14 @@ pub(crate) struct Stored<T> {
     pub(crate) expires_at: UnixTime,
 }
 
+#[cfg(feature = "login")]
+impl<T> Stored<T> {
+    pub(crate) fn shared(self) -> Stored<Arc<T>> {
+        let Self { value, version, expires_at } = self;
+        Stored { value: Arc::new(value), version, expires_at }
+    }
+}
+
 /// A row as it was read: the state that it must still have to be replaced, and the value if it lives.
 #[cfg(feature = "login")]
 #[derive(Debug)]
@@ -194,19 +202,6 @@ impl<T: Value> Table<T> {
         let occupant = entry.as_ref().map(|entry| entry.version);
         let found = self.read(entry.as_ref())?;
         Ok(self.change(&key, (occupant, found), change).await?.0)
-    }
-
-    /// Changes and writes a value that was read before. Also returns the version that it has
-    /// afterwards.
-    #[cfg(feature = "login")]
-    pub(crate) async fn update_from<R: Send>(
-        &self,
-        tenant: Option<&Tenant>,
-        id: &[u8],
-        read: Stored<T>,
-        change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
-    ) -> Result<(R, Option<Version>), StoreError> {
-        self.change(&self.key(tenant, id)?, (Some(read.version), Some(read)), change).await
     }
 
     /// Changes and writes a value, given the version of the entry, live or expired, and the value

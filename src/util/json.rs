@@ -5,10 +5,14 @@
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
+use foldhash::fast::RandomState;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
+
+/// About as many members as an object has.
+const USUAL: usize = 12;
 
 /// Why a text is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +72,7 @@ impl<'de> Visitor<'de> for Distinct<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::with_capacity_and_hasher(USUAL, RandomState::default());
         while let Some(Name(name)) = map.next_key()? {
             if !seen.insert(name) {
                 *self.duplicate = true;

@@ -10,7 +10,7 @@ use crate::{
             cookies::PresentedLogin,
             problem::{Code, Problem},
         },
-        state::logins::PreparedCall,
+        state::logins::{PreparedCall, StoredLogin},
     },
     client::Client,
     event::EventKind,
@@ -24,14 +24,14 @@ use crate::{
 
 /// A completed login, and the cookie that it was found by.
 pub(crate) struct CompletedLogin<'c> {
-    stored: Stored<Login>,
+    stored: StoredLogin,
     cookie: &'c PresentedLogin<'c>,
     /// All login cookies of the browser.
     presented: &'c [PresentedLogin<'c>],
 }
 
 /// The logins of a browser, in the order of their cookies.
-pub(crate) type FoundLogins = Vec<Option<Stored<Login>>>;
+pub(crate) type FoundLogins = Vec<Option<StoredLogin>>;
 
 /// A session that another login of this browser began or updated.
 pub(crate) struct SessionOfOtherTab {

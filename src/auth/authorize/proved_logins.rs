@@ -1,18 +1,20 @@
 //! The logins of this browser in which something was proved, and how a sign-out ends them.
 
+use std::sync::Arc;
+
 use crate::{
-    auth::{context::RequestContext, http::cookies::PresentedLogin},
+    auth::{context::RequestContext, http::cookies::PresentedLogin, state::logins::StoredLogin},
     http::cookie::SetCookie,
     login::{Login, LoginCall},
-    store::{StoreError, table::Stored},
+    store::StoreError,
     tenant::Tenant,
 };
 
 /// The logins of this browser in which something was proved: those of one tenant, or all.
 pub(crate) struct ProvedLogins<'c> {
-    open: Vec<(&'c PresentedLogin<'c>, Stored<Login>)>,
+    open: Vec<(&'c PresentedLogin<'c>, StoredLogin)>,
     /// Spent logins. The response of the request that spent one can still be on its way.
-    spent: Vec<Login>,
+    spent: Vec<Arc<Login>>,
 }
 
 impl<'c> ProvedLogins<'c> {

@@ -32,11 +32,10 @@ pub(crate) struct PresentedLogin<'a> {
 }
 
 impl LoginCookies {
-    /// Creates the cookie with this secret.
+    /// Creates the cookie with the secret of this login.
     #[expect(clippy::expect_used, reason = "names and secrets are made of base64url")]
-    pub(crate) fn set(self, secret: &Secret) -> SetCookie {
-        let name = self.name(&Handle::of(&secret.digest()).to_string());
-        let cookie = SetCookie::new(&name, secret.expose()).expect("the cookie is good");
+    pub(crate) fn set(self, secret: &Secret, id: &LoginId) -> SetCookie {
+        let cookie = SetCookie::new(&self.name_of(id), secret.expose()).expect("the cookie is good");
         self.sent(cookie).expect("it has no prefix")
     }
 
@@ -101,14 +100,14 @@ mod tests {
     fn c103_the_cookie_is_named_after_its_login_and_bound_to_the_host() {
         let secret = Secret::generate();
         let id = Handle::of(&secret.digest());
-        let value = COOKIES.set(&secret).header_value();
+        let value = COOKIES.set(&secret, &id).header_value();
         let expected = format!(
             "__Host-auth_session_{}={}; Path=/; Secure; HttpOnly; SameSite=Lax",
             &id.to_string()[..8],
             secret.expose()
         );
         assert_eq!(value, expected);
-        let loopback = LoginCookies { loopback: true }.set(&secret).header_value();
+        let loopback = LoginCookies { loopback: true }.set(&secret, &id).header_value();
         assert!(loopback.to_str().unwrap().starts_with("auth_session_"));
         assert!(!loopback.to_str().unwrap().contains("Secure"));
     }

@@ -66,7 +66,7 @@ impl LoginMethod for OtpMethod {
             None => typed_contact(&step.fields, self.method)?,
         };
         let (core, limits) = (step.cx.core, &step.cx.core.login_limits);
-        let (login, keyed, now) = (&step.login, step.keyed, step.now());
+        let (login, keyed, now) = (&*step.login, step.keyed, step.now());
         let address = submitted::address(&contact, keyed);
         let code = OneTimeCode::generate();
         step.preview(&LoginCall::MayOpen(self.method))?;

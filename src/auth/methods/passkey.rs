@@ -104,7 +104,7 @@ impl PasskeyMethod<'_> {
         attempt: &mut Attempt<'_>,
         answered: &Answered,
     ) -> Result<Result<BoundUser, WebauthnError>, Problem> {
-        let (core, login, id) = (step.cx.core, &step.login, answered.response.credential_id());
+        let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
         let owner = core.credentials.by_passkey(&login.tenant, id).await?.map(|(user, _)| user);
         let found = match login.subject {
             Subject::Unbound => core.accounts.of_user(&login.tenant, owner.as_ref()).await?,

@@ -1,7 +1,7 @@
 //! A login step in progress, with everything that methods need for it.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -16,14 +16,18 @@ use crate::{
             problem::{Code, Problem},
         },
         state::{
-            accounts::FoundAccount, devices::DeviceOwner, guard::submitted, journal::EventSource, logins::LoginUpdate,
+            accounts::FoundAccount,
+            devices::DeviceOwner,
+            guard::submitted,
+            journal::EventSource,
+            logins::{LoginUpdate, StoredLogin},
         },
     },
     event::EventKind,
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, refusal},
     policy::Method,
-    store::{Operation, OperationOutcome, StoreError, table::Stored},
+    store::{Operation, OperationOutcome, StoreError},
     user::{Account, Identifier},
     util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
@@ -35,9 +39,9 @@ pub(crate) struct LoginStep<'a> {
     /// The digest of the login's secret.
     pub(crate) digest: Digest,
     /// The login at the time of the call.
-    pub(crate) login: Login,
+    pub(crate) login: Arc<Login>,
     /// The login as it was read or written last, so that a change needs no read.
-    pub(crate) latest: Mutex<Stored<Login>>,
+    pub(crate) latest: Mutex<StoredLogin>,
     pub(crate) fields: Fields,
     /// The name that was typed in this step. Events of a login without a user show its hash.
     pub(crate) typed: Option<Identifier>,
@@ -80,7 +84,7 @@ impl LoginStep<'_> {
     }
 
     /// Returns the login as it was read or written last.
-    pub(crate) fn latest(&self) -> Stored<Login> {
+    pub(crate) fn latest(&self) -> StoredLogin {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -242,7 +246,7 @@ impl LoginStep<'_> {
 
     /// Records how an attempt ended, and returns the response.
     pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> Result<Response<Body>, Problem> {
-        let (journal, login) = (&self.cx.core.journal, &update.stored.value);
+        let (journal, login) = (&self.cx.core.journal, &*update.stored.value);
         match update.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),
             Err(LoginError::WrongSecret(_)) => self.tally_of(login, EventKind::LoginFailed, Some(method)),

@@ -6,14 +6,20 @@ use crate::{
     auth::http::problem::Problem,
     login::{Login, LoginCall, LoginError, LoginView, Transition, transition},
     store::{
-        AnyStore, Operation, OperationOutcome, StoreError, Version,
-        table::{Change, ReadRow, Stored, Table},
+        AnyStore, Operation, OperationOutcome, StoreError, StoreErrorKind, Version, WriteOutcome,
+        table::{ReadRow, Stored, Table},
     },
     util::{
         clock::{Clock, UnixTime},
         secret::Digest,
     },
 };
+
+/// How often a call is applied again because others change the login.
+const ROUNDS: usize = 256;
+
+/// A login as it was read. Shared, because a call keeps it at several places.
+pub(crate) type StoredLogin = Stored<Arc<Login>>;
 
 /// All logins, each under the digest of its secret.
 #[derive(Clone, Debug)]
@@ -22,7 +28,7 @@ pub(crate) struct Logins(Table<Login>);
 /// The result of a call, and the login after it.
 pub(crate) struct LoginUpdate {
     pub(crate) answer: Result<LoginView, LoginError>,
-    pub(crate) stored: Stored<Login>,
+    pub(crate) stored: StoredLogin,
     /// Whether the call changed the login.
     pub(crate) changed: bool,
 }
@@ -32,12 +38,12 @@ pub(crate) struct PreparedCall {
     pub(crate) answer: Result<LoginView, LoginError>,
     /// `None` if the call changes nothing.
     pub(crate) write: Option<Operation>,
-    next: Option<Login>,
+    next: Option<Arc<Login>>,
 }
 
 impl PreparedCall {
     /// Returns the login after its write was done with this version. Without a write, the login is as it was read.
-    pub(crate) fn written(self, version: Option<Version>, read: Stored<Login>) -> LoginUpdate {
+    pub(crate) fn written(self, version: Option<Version>, read: StoredLogin) -> LoginUpdate {
         let answer = self.answer;
         match self.next.zip(version) {
             Some((value, version)) => {
@@ -58,8 +64,8 @@ impl Logins {
         self.0.now()
     }
 
-    pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<Stored<Login>>, StoreError> {
-        self.0.get(None, digest.as_bytes()).wait().await
+    pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<StoredLogin>, StoreError> {
+        Ok(self.0.get(None, digest.as_bytes()).wait().await?.map(Stored::shared))
     }
 
     /// Returns the operation that reads a login.
@@ -68,8 +74,8 @@ impl Logins {
     }
 
     /// Returns the login that an operation read.
-    pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<Option<Stored<Login>>, StoreError> {
-        Ok(self.0.row(outcome)?.live)
+    pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<Option<StoredLogin>, StoreError> {
+        Ok(self.0.row(outcome)?.live.map(Stored::shared))
     }
 
     /// Returns the operation that begins a login. Its secret is new, so nothing is in its place.
@@ -82,14 +88,14 @@ impl Logins {
     pub(crate) fn prepare(
         &self,
         digest: &Digest,
-        read: &Stored<Login>,
+        read: &StoredLogin,
         call: &LoginCall<'_>,
     ) -> Result<PreparedCall, StoreError> {
         let Transition { next, answer } = transition(&read.value, call, self.now());
         let write = next.as_ref().map(|next| {
             self.0.writing(None, digest.as_bytes(), &ReadRow::<Login>::found(read), next, next.forgotten_at())
         });
-        Ok(PreparedCall { answer, write: write.transpose()?, next })
+        Ok(PreparedCall { answer, write: write.transpose()?, next: next.map(Arc::new) })
     }
 
     /// Applies a call to a login that was read before with one compare-and-swap, again if another call came first. Returns
@@ -97,25 +103,23 @@ impl Logins {
     pub(crate) async fn apply(
         &self,
         digest: &Digest,
-        read: Stored<Login>,
+        mut read: StoredLogin,
         call: &LoginCall<'_>,
     ) -> Result<Option<LoginUpdate>, StoreError> {
-        let step = |login: Option<&Login>, now| {
-            let Some(login) = login else { return Change::Keep(None) };
-            let Transition { next, answer } = transition(login, call, now);
-            match next {
-                None => Change::Keep(Some((answer, login.clone(), false))),
-                Some(next) => {
-                    let kept_until = next.forgotten_at();
-                    Change::Put(next.clone(), kept_until, Some((answer, next, true)))
+        for _ in 0..ROUNDS {
+            let Transition { next, answer } = transition(&read.value, call, self.now());
+            let Some(next) = next else { return Ok(Some(LoginUpdate { answer, stored: read, changed: false })) };
+            let expires_at = next.forgotten_at();
+            match self.0.swap(None, digest.as_bytes(), &read, &next, expires_at).await? {
+                WriteOutcome::Done(version) => {
+                    let stored = Stored { value: Arc::new(next), version, expires_at };
+                    return Ok(Some(LoginUpdate { answer, stored, changed: true }));
                 }
+                WriteOutcome::Lost(Some(found)) => read = found.shared(),
+                WriteOutcome::Lost(None) => return Ok(None),
             }
-        };
-        let (taken, version) = self.0.update_from(None, digest.as_bytes(), read, step).await?;
-        Ok(taken.zip(version).map(|((answer, login, changed), version)| {
-            let expires_at = login.forgotten_at();
-            LoginUpdate { answer, stored: Stored { value: login, version, expires_at }, changed }
-        }))
+        }
+        Err(StoreErrorKind::Busy.into())
     }
 }
 

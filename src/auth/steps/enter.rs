@@ -1,6 +1,6 @@
 //! The checks that every call for a started login passes first.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::{
     auth::{
@@ -17,7 +17,7 @@ pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields
     let sent = fields.client();
     let (digest, stored) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
     let keyed = cx.core.keyed().await?;
-    let login = stored.value.clone();
+    let login = Arc::clone(&stored.value);
     let step = LoginStep { cx, keyed, digest, login, latest: Mutex::new(stored), fields, typed: None };
     if step.login.has_ended(step.now()) {
         step.tally(EventKind::SessionUseAfterExpire, None);

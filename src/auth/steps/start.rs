@@ -108,7 +108,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
             challenges,
         },
     );
-    core.cookies.set(&secret).append_to(response.headers_mut());
+    core.cookies.set(&secret, &login.id).append_to(response.headers_mut());
     for removal in surplus.iter().filter_map(|cookie| core.cookies.removal(cookie.name)) {
         removal.append_to(response.headers_mut());
     }
