@@ -1,6 +1,6 @@
 //! The cookies of sessions: how they are named, written and read.
 
-use std::time::Duration;
+use std::{cell::LazyCell, time::Duration};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::HeaderMap;
@@ -109,8 +109,9 @@ impl CookieFormat {
 
     /// Reads the session cookies of one tenant.
     pub(super) fn of_tenant(&self, headers: &HeaderMap, tenant: &Tenant) -> PresentedCookies {
-        let own = self.name(tenant);
-        PresentedCookies::read(headers, MOST_OF_A_TENANT, |name| name == own.as_bytes())
+        // most requests have no session cookie, and need no digest
+        let own = LazyCell::new(|| self.name(tenant));
+        PresentedCookies::read(headers, MOST_OF_A_TENANT, |name| self.is_name(name) && name == own.as_bytes())
     }
 
     /// Reads the session cookies of all tenants.

@@ -314,6 +314,9 @@ impl Sessions {
     ) -> Result<Vec<SetCookie>, StoreError> {
         let mut others = self.held(headers).await?;
         others.retain(|other| other.sid() != session.sid());
+        if others.is_empty() {
+            return Ok(Vec::new());
+        }
         others.sort_by_key(Session::created);
         // compare names: two tenants can share a cookie name, and then the new cookie replaces the other
         let own = self.cookie_name(session.tenant());

@@ -4,7 +4,10 @@
 //! exactly what the layer checked: broken percent sequences and invalid UTF-8 are errors. Only text
 //! that needs decoding is copied.
 
-use std::{borrow::Cow, fmt};
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+};
 
 /// The maximum number of pairs. More are an error.
 pub(crate) const MAX_PAIRS: usize = 256;
@@ -110,7 +113,8 @@ pub(crate) fn encode(value: &str) -> String {
     for byte in value.bytes() {
         match byte {
             b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~' => coded.push(char::from(byte)),
-            _ => coded.push_str(&format!("%{byte:02X}")),
+            // writing to a string can't fail
+            _ => _ = write!(coded, "%{byte:02X}"),
         }
     }
     coded

@@ -358,7 +358,7 @@ async fn account(
         return Ok(None);
     }
     if let Some(account) = found.active().filter(|_| is_new) {
-        core.announce(&step.login, (tenant, account), NoticeKind::LinkAdded).await?;
+        core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded).await?;
     }
     let mark = enrolment_mark(&link.enrolment, step.keyed);
     Ok(found.active().and(found.user()).map(|user| (user, mark)))

@@ -191,7 +191,7 @@ impl SetCookie {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{}={}; Path={}", self.name, self.value.as_str(), self.path);
+        let mut text = [&self.name, "=", self.value.as_str(), "; Path=", &self.path].concat();
         if let Some(domain) = &self.domain {
             text.push_str("; Domain=");
             text.push_str(domain);
