@@ -98,7 +98,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; programs get a 401 |
+//! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; a request of a script, or with an `Accept` header that prefers another type than HTML, gets a 401 |
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
