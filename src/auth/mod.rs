@@ -112,7 +112,8 @@
 //! | `GET /openapi.json` | describes all endpoints ([`AuthService::openapi`]) |
 //!
 //! Bodies are JSON, and forms at `/authorize` and `/par`. Each `POST` of a login repeats the six client parameters of its
-//! start, and all but `start` carry the `session_id`. `HEAD` requests and prefetching never use up a login.
+//! start, and all but `start` carry the `session_id`. `status` and `choices` have it in the query. `HEAD` requests and
+//! prefetching never use up a login.
 //!
 //! These parameters of a request are supported:
 //!

@@ -92,6 +92,9 @@
 //! }
 //! ```
 //!
+//! The cookie is `Secure`, so browsers and curl don't send it over plain HTTP. To try this on a loopback address, set
+//! [`insecure_loopback`](SessionsBuilder::insecure_loopback).
+//!
 //! To sign a user out everywhere, call [`Sessions::end_user`]. A session holds no data of your application: keep it under
 //! the [`sid`](Session::sid) in a table of your own, or [in the same store](crate::store#data-of-your-own).
 //!

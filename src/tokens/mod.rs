@@ -30,7 +30,7 @@
 //!     .build()?;
 //! auth.prepare().await?; // creates the keys, or fails now instead of at the first request
 //!
-//! // the app sends its user to /authorize and gets a code, as the docs of `auth` show
+//! // the app sends its user to /authorize and gets a code; the example `server` prints the same in curl commands
 //! let verifier = CodeVerifier::generate();
 //! # let members = json!({
 //! #     "client_id": "app", "redirect_uri": "com.example.app:/callback", "response_type": "code",
