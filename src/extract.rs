@@ -62,14 +62,15 @@ macro_rules! left_by_a_layer {
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
 left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
-/// Extracts the authenticated tenant, or else the one that a rate limit has charged.
+/// Extracts what [`Tenant::from_extensions`] returns.
 impl<S: Sync> FromRequestParts<S> for Tenant {
     type Rejection = MissingLayer;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingLayer> {
-        Self::from_extensions(&parts.extensions)
-            .cloned()
-            .ok_or(MissingLayer { detail: "no RateLimitLayer covers this route, or its extensions are disabled" })
+        Self::from_extensions(&parts.extensions).cloned().ok_or(MissingLayer {
+            detail: "no RateLimitLayer covers this route, or its extensions are disabled; AccessToken and Session have \
+                     their own tenant",
+        })
     }
 }
 

@@ -327,11 +327,14 @@ async fn people_are_redirected_to_the_login_page_and_programs_get_a_401() {
 
 #[tokio::test]
 async fn another_site_cannot_send_unsafe_requests_with_a_session() {
-    let forbidden = concat!(
-        "HTTP/1.1 403 Forbidden\r\ncontent-type: application/problem+json\r\n\r\n",
-        r#"{"type":"about:blank","title":"Forbidden","status":403,"#,
-        r#""detail":"the request comes from another site","kind":"forbidden"}"#
-    );
+    let forbidden = |detail| {
+        format!(
+            "HTTP/1.1 403 Forbidden\r\ncontent-type: application/problem+json\r\n\r\n\
+             {{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,\"detail\":\"{detail}\",\"kind\":\"forbidden\"}}"
+        )
+    };
+    let foreign = forbidden("the request comes from another site");
+    let unknown = forbidden("the request has neither Origin nor Sec-Fetch-Site, so its site is unknown");
     for site in sites().await {
         let (ada, _) = site.sign_in("acme").await;
         // the request is refused before the store is called
@@ -343,11 +346,11 @@ async fn another_site_cannot_send_unsafe_requests_with_a_session() {
                 &["origin: https://evil.test"],
                 &["origin: null"],
                 &["origin: http://acme.example"],
-                &[],
             ] {
                 let headers = [&[ada.as_str()], sent].concat();
-                assert_eq!(site.send(&format!("POST {target}"), &headers).await, forbidden, "{sent:?}");
+                assert_eq!(site.send(&format!("POST {target}"), &headers).await, foreign, "{sent:?}");
             }
+            assert_eq!(site.send(&format!("POST {target}"), &[&ada]).await, unknown);
         }
         site.down.store(false, SeqCst);
         for sent in [

@@ -295,7 +295,7 @@ fn foreign_files_are_rejected_and_not_modified() {
     let before = fs::read(path).unwrap();
     let error = open_error(path);
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(source, "the file has format 2; this version reads up to 1");
+    assert_eq!(source, format!("{}: the file has format 2; this version reads up to 1", path.display()));
     assert_eq!(error.to_string(), "the store was written by a newer version");
     assert!(!error.is_transient());
     assert_eq!(before.len(), fs::read(path).unwrap().len());

@@ -66,10 +66,10 @@ impl AuthServiceBuilder {
         #[cfg(feature = "tokens")]
         crate::bearer::check_name("issuer", issuer.as_str())?;
         let missing = |setting, reason| ConfigError::new(setting, "", reason);
-        let users = self.users.clone().ok_or(missing("users", "must be set"))?;
+        let users = self.users.clone().ok_or(missing("users", "must be set, for example to StoredUsers"))?;
         let client_ip = self.client_ip.clone().ok_or(missing(
             "client_ip",
-            "must be set: a rule that finds the client's address, or ClientIp::unknown()",
+            "must be set, for example to ClientIp::peer(), or to ClientIp::behind(…) behind a proxy",
         ))?;
         if self.insecure_loopback && !issuer.is_loopback() {
             let reason = "is only for issuers on a loopback address";
@@ -263,7 +263,11 @@ fn token_endpoints(
 ) -> Result<Option<TokenEndpoints>, ConfigError> {
     let Some(tokens) = tokens else {
         if !introspectors.is_empty() || nonces.is_some() {
-            return Err(ConfigError::new("tokens", "", "must be set for introspectors and DPoP nonces"));
+            return Err(ConfigError::new(
+                "tokens",
+                "",
+                "must be set with AuthServiceBuilder::tokens, because introspectors or DPoP nonces need it",
+            ));
         }
         return Ok(None);
     };

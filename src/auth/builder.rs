@@ -75,7 +75,8 @@ impl AuthService {
     ///
     /// `issuer` is the URL under which it is reached, such as `https://auth.example.com` or `https://example.com/auth`;
     /// every URL that it hands out starts with it. Requests may come with the issuer's path, or without it if a router has
-    /// stripped it. Plain `http` is accepted for loopback addresses only. All state lives in `store`.
+    /// stripped it. Plain `http` is accepted for loopback addresses only, where you also need
+    /// [`insecure_loopback`](AuthServiceBuilder::insecure_loopback). All state lives in `store`.
     pub fn builder(issuer: &str, store: impl Into<AnyStore>) -> AuthServiceBuilder {
         AuthServiceBuilder::new(issuer, store.into())
     }
@@ -343,6 +344,9 @@ impl AuthServiceBuilder {
 
     /// Sends cookies over plain HTTP, without `__Host-` and `Secure`. For development only; the issuer must be a loopback
     /// address.
+    ///
+    /// Without it, curl and some browsers do not return the cookies over plain HTTP, and each call after the start of a login
+    /// gets the error `invalid_session`.
     pub fn insecure_loopback(mut self) -> Self {
         self.insecure_loopback = true;
         self

@@ -98,7 +98,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; programs get a 401 |
+//! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; a request of a script, or with an `Accept` header that prefers another type than HTML, gets a 401 |
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
@@ -112,7 +112,8 @@
 //! | `GET /openapi.json` | describes all endpoints ([`AuthService::openapi`]) |
 //!
 //! Bodies are JSON, and forms at `/authorize` and `/par`. Each `POST` of a login repeats the six client parameters of its
-//! start, and all but `start` carry the `session_id`. `HEAD` requests and prefetching never use up a login.
+//! start, and all but `start` carry the `session_id`. `status` and `choices` have it in the query. `HEAD` requests and
+//! prefetching never use up a login.
 //!
 //! These parameters of a request are supported:
 //!

@@ -7,105 +7,109 @@ use crate::{
     util::{clock::UnixTime, error::ConfigError, handle::Handle, json_object::JsonObject},
 };
 
-/// The kind of an [`Event`].
+/// The kind of an [`Event`]. Logs and queries show the name at the beginning of each description. Names of login events
+/// follow the OWASP logging vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A request was rejected because its quota is used up, or would have been (see [`Mode`]).
+    /// `rate_limited`: a request was rejected because its quota is used up, or would have been (see [`Mode`]).
     RateLimited,
-    /// A request was rejected because it costs more than the quota allows.
+    /// `quota_impossible`: a request was rejected because it costs more than the quota allows.
     QuotaImpossible,
-    /// A request of a denied tenant was rejected.
+    /// `tenant_denied`: a request of a denied tenant was rejected.
     TenantDenied,
-    /// An operator reset the usage of a tenant.
+    /// `tenant_reset`: an operator reset the usage of a tenant.
     TenantReset,
-    /// The limiter is full. New tenants share buckets from now on.
+    /// `overflow_began`: the limiter is full. New tenants share buckets from now on.
     OverflowBegan,
-    /// The limiter has room again. New tenants get their own budget.
+    /// `overflow_ended`: the limiter has room again. New tenants get their own budget.
     OverflowEnded,
-    /// The plan of a tenant could not be looked up.
+    /// `plan_lookup_fail`: the plan of a tenant could not be looked up.
     PlanLookupFailed,
-    /// The server of a shared limiter does not answer. Its fallback decides from now on.
+    /// `limiter_fallback_began`: the server of a shared limiter does not answer. Its fallback decides from now on.
     LimiterFallbackBegan,
-    /// The server of a shared limiter answers again.
+    /// `limiter_fallback_ended`: the server of a shared limiter answers again.
     LimiterFallbackEnded,
-    /// A store could not be read or written, or the accounts could not. Requests that need it
-    /// get a 503 meanwhile.
+    /// `store_fail`: a store could not be read or written, or the accounts could not. Requests that need it get a 503
+    /// meanwhile.
     StoreFailed,
-    /// The login service does not know the addresses of clients any more. Until it does again,
-    /// nothing limits a single address.
+    /// `client_address_unknown`: the login service does not know the addresses of clients any more. Until it does
+    /// again, nothing limits a single address.
     ClientAddressUnknown,
-    /// The login service knows the addresses of clients again.
+    /// `client_address_known`: the login service knows the addresses of clients again.
     ClientAddressKnown,
-    /// A user signed in and a session was created.
+    /// `session_created`: a user signed in and a session was created.
     SessionCreated,
-    /// A session received a new secret, and the old one became invalid.
+    /// `session_renewed`: a session received a new secret, and the old one became invalid.
     SessionRenewed,
-    /// A session was ended by its user, by an operator, or because the user had too many.
+    /// `session_revoked`: a session was ended by its user, by an operator, or because the user had too many.
     SessionRevoked,
-    /// A cookie of a session that had already ended was presented. The browser may have been
-    /// asleep, or the cookie was stolen.
+    /// `session_use_after_expire`: a cookie of a session that had already ended was presented. The browser may have
+    /// been asleep, or the cookie was stolen.
     SessionUseAfterExpire,
-    /// A cookie named a live session but carried another secret. It may be older than the last
+    /// `session_wrong_secret`: a cookie named a live session but carried another secret. It may be older than the last
     /// rotation, or a guess.
     SessionWrongSecret,
-    /// An account was linked to a user of another identity provider.
+    /// `authn_sso_linked`: an account was linked to a user of another identity provider.
     SsoLinked,
-    /// A login started.
+    /// `authn_login_start`: a login started.
     LoginStarted,
-    /// A login step was completed successfully.
+    /// `authn_login_step`: a login step was completed successfully.
     LoginStepProved,
-    /// All steps of a login were completed, and an authorization code was issued.
+    /// `authn_login_success`: all steps of a login were completed, and an authorization code was issued.
     LoginSucceeded,
-    /// A login step failed.
+    /// `authn_login_fail`: a login step failed.
     LoginFailed,
-    /// A login was ended after too many failures.
+    /// `authn_login_fail_max`: a login was ended after too many failures.
     LoginFailedMost,
-    /// An attempt was rejected because of too many earlier failures.
+    /// `authn_login_lock`: an attempt was rejected because of too many earlier failures.
     LoginLocked,
-    /// A correct attempt was rejected, or a message was not sent, because an account or address
+    /// `authn_login_ceiling`: a correct attempt was rejected, or a message was not sent, because an account or address
     /// exceeded its limit. The caller cannot see this.
     LoginCeiling,
-    /// A valid signature of a passkey was refused, or reported, because its counter had not increased. The
-    /// authenticator may have been cloned.
+    /// `authn_passkey_cloned`: a valid signature of a passkey was refused, or reported, because its counter had not
+    /// increased. The authenticator may have been cloned.
     PasskeyCloned,
-    /// An authorization code was issued.
+    /// `authn_code_created`: an authorization code was issued.
     CodeIssued,
-    /// A one-time code was queued for delivery.
+    /// `authn_otp_sent`: a one-time code was queued for delivery.
     OtpSent,
-    /// A one-time code could not be delivered.
+    /// `authn_otp_undelivered`: a one-time code could not be delivered.
     OtpUndelivered,
-    /// A user was told about a change of their sign-in methods.
+    /// `authn_notice_sent`: a user was told about a change of their sign-in methods.
     NoticeSent,
-    /// A user could not be told about a change of their sign-in methods.
+    /// `authn_notice_undelivered`: a user could not be told about a change of their sign-in methods.
     NoticeUndelivered,
-    /// A user added a passkey, an authenticator app, recovery codes or a linked account, or replaced one.
+    /// `authn_credential_added`: a user added a passkey, an authenticator app, recovery codes or a linked account, or
+    /// replaced one.
     CredentialAdded,
-    /// A user removed one of these.
+    /// `authn_credential_removed`: a user removed one of these.
     CredentialRemoved,
-    /// A user renamed a passkey.
+    /// `authn_credential_renamed`: a user renamed a passkey.
     CredentialRenamed,
-    /// The application deleted all credentials of a user, and ended everything that the user had begun.
+    /// `authn_user_forgotten`: the application deleted all credentials of a user, and ended everything that the user
+    /// had begun.
     UserForgotten,
-    /// A request came out of order, or with other parameters than the login started with.
+    /// `sequence_fail`: a request came out of order, or with other parameters than the login started with.
     SequenceFailed,
-    /// A request came from a page of a foreign origin.
+    /// `malicious_csrf`: a request came from a page of a foreign origin, or would have changed something with a session
+    /// cookie and did not name its origin.
     ForeignOrigin,
-    /// A request with an unknown API key, or another unknown credential, was rejected. A request for the event log
-    /// without a valid key counts too.
+    /// `credential_unknown`: a request with an unknown API key, or another unknown credential, was rejected. A request
+    /// for the event log without a valid key counts too.
     CredentialUnknown,
-    /// A request was rejected because it has no API key or names no usable tenant.
+    /// `tenant_missing`: a request was rejected because it has no API key or names no usable tenant.
     TenantMissing,
-    /// A request was rejected or redirected to the login page, because it has no valid session.
+    /// `session_refused`: a request was rejected or redirected to the login page, because it has no valid session.
     SessionRefused,
-    /// A request was rejected because of its PKCE challenge.
+    /// `pkce_refused`: a request was rejected because of its PKCE challenge.
     PkceRefused,
-    /// An authorization code or a refresh token was exchanged for tokens.
+    /// `authn_token_created`: an authorization code or a refresh token was exchanged for tokens.
     TokenIssued,
-    /// An authorization code or a refresh token was used a second time, so two parties have it.
+    /// `authn_token_reuse`: an authorization code or a refresh token was used a second time, so two parties have it.
     /// Everything issued from it was revoked.
     TokenReused,
-    /// Tokens were revoked by their client or by a logout.
+    /// `authn_token_revoked`: tokens were revoked by their client or by a logout.
     TokenRevoked,
 }
 
@@ -158,8 +162,7 @@ impl EventKind {
         Self::TokenRevoked,
     ];
 
-    /// Returns a stable name, which is used in the log and in queries. Names of login events follow
-    /// the OWASP logging vocabulary.
+    /// Returns a stable name, which is used in the log and in queries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RateLimited => "rate_limited",
@@ -373,5 +376,13 @@ mod tests {
         );
         let event = Event::new(EventKind::OverflowBegan, UnixTime::from_secs(1));
         assert_eq!(event.to_json(), r#"{"id":0,"at":1000,"kind":"overflow_began","mode":"enforced","count":1}"#);
+    }
+
+    #[test]
+    fn the_docs_of_each_kind_begin_with_its_name() {
+        for kind in EventKind::ALL {
+            let documented = include_str!("record.rs").contains(&format!("    /// `{kind}`: "));
+            assert!(documented, "{kind}");
+        }
     }
 }

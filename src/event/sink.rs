@@ -12,7 +12,7 @@ use crate::{tenant::Tenant, util::clock::UnixTime};
 /// Receives the events of a log, in order, on a background thread of the log.
 ///
 /// All sinks of a log share this thread. A slow sink delays the other sinks, but never the threads
-/// that record. A sink that panics is removed. Closures are sinks too:
+/// that record. A sink that panics is removed. Closures that return nothing are sinks too:
 ///
 /// ```
 /// use tollgate::{EventLog, event::Event};

@@ -42,6 +42,11 @@ impl TrustedOrigins {
     }
 }
 
+/// Returns whether the request tells which site it comes from.
+pub(crate) fn names_its_site(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) || headers.contains_key(SEC_FETCH_SITE)
+}
+
 /// Returns whether the request only reads. The handshake of a `WebSocket` does more, although
 /// it is a GET: the connection acts in the session as long as it is open.
 fn is_safe(head: Head<'_>) -> bool {

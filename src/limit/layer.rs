@@ -34,8 +34,25 @@ impl RateLimitLayer {
 
 impl<R> RateLimitLayer<R> {
     /// Sets how rejected requests are answered: [`StatusOnly`] (the default),
-    /// [`ProblemJson`](crate::ProblemJson), or a closure; see
+    /// [`ProblemJson`](crate::ProblemJson), or a closure with both arguments annotated; see
     /// [`Respond`](crate::Respond).
+    ///
+    /// ```
+    /// use http::Response;
+    /// use tollgate::{ClientIp, Head, Limiter, Quota, Quotas, RateLimitLayer, Rejection, Tenant};
+    ///
+    /// # let limiter = Limiter::memory(Quotas::new(Quota::per_minute(5)?));
+    /// let limit = RateLimitLayer::new(ClientIp::peer(), limiter).respond_with(|rejection: &Rejection, _: Head<'_>| {
+    ///     let who = rejection.tenant().map_or("unknown", Tenant::as_str);
+    ///     // a request without a tenant has no standing
+    ///     let left = rejection.standing().map(|standing| standing.remaining());
+    ///     let mut response = Response::new(format!("{}: {who} has {left:?} left", rejection.detail()));
+    ///     *response.status_mut() = rejection.status();
+    ///     response
+    /// });
+    /// # let _ = limit;
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
     pub fn respond_with<R2>(self, respond: R2) -> RateLimitLayer<R2> {
         RateLimitLayer { gate: self.gate, respond }
     }
@@ -53,6 +70,18 @@ impl<R> RateLimitLayer<R> {
     }
 
     /// Sets how many units a request costs. Defaults to 1. Zero is free.
+    ///
+    /// ```
+    /// # use tollgate::{ApiKeys, Limiter, Quota, Quotas, RateLimitLayer};
+    /// # let limiter = Limiter::memory(Quotas::new(Quota::per_minute(5)?));
+    /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter)
+    ///     .cost(|head| if head.uri().path() == "/export" { 10 } else { 1 });
+    /// # let _ = limit;
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    ///
+    /// A router can set the cost of a route, too: add a clone of the layer with its own cost to that route. A request
+    /// that passes both layers is charged the larger cost, once.
     pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
         self.gate.cost = Some(Arc::new(cost));
         self

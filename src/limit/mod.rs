@@ -68,6 +68,24 @@
 //! processes that use it share them. Layers and the login service take it like a [`Limiter`].
 //! `docs/scale.md` describes how to run it.
 //!
+//! # Metrics
+//!
+//! With the feature `metrics`, all limiters of the process add to these counters, which have no labels. A request that
+//! passes two limiters counts in both.
+//!
+//! | counter | counts |
+//! |---|---|
+//! | `tollgate_units_admitted_total` | units of admitted requests; refunds are not subtracted |
+//! | `tollgate_requests_refused_total` | refused requests |
+//! | `tollgate_requests_shadow_refused_total` | admitted requests that a shadow quota would have refused |
+//! | `tollgate_limiter_fallback_total` | requests that the fallback of a `SharedLimiter` decided |
+//! | `tollgate_limiter_fallback_changes_total` | how often a fallback began or ended |
+//!
+//! An [`EventLog`](crate::EventLog) counts in `tollgate_events_lost_total` the events that were overwritten before a sink
+//! received them.
+//!
+//! For counts per tenant, policy or kind, add a [`Sink`](crate::event::Sink) to the event log of the limiter.
+//!
 //! # The tenant of a request
 //!
 //! The layer puts a [`RateLimit`] into the request, with the tenant that it has charged. That

@@ -23,7 +23,8 @@ use crate::util::error::ConfigError;
 /// denied. Clones are the same plan.
 ///
 /// Several quotas are checked all or nothing: a request is charged to each of them or to
-/// none.
+/// none. They need different names, because a quota is called `default` unless
+/// [`Quota::with_name`] sets another name.
 ///
 /// ```
 /// use tollgate::{Plan, Quota};
@@ -99,7 +100,11 @@ impl Plan {
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = quotas.iter().find(|quota| !names.insert(quota.name())) {
-            return Err(ConfigError::new("quota name", twice.name(), "is the name of two quotas in one plan"));
+            return Err(ConfigError::new(
+                "quota name",
+                twice.name(),
+                "is the name of two quotas in one plan: give them different names with Quota::with_name",
+            ));
         }
         Ok(Self::of(&quotas))
     }

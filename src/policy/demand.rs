@@ -14,7 +14,10 @@ use crate::util::error::ConfigError;
 /// use tollgate::{Method, Policy};
 ///
 /// let any_two = Policy::any(2)?;
+/// let password_and_mail = Policy::slots([Method::Password, Method::Email])?;
+/// // all slots have one type: if one accepts several methods, convert the others
 /// let strict = Policy::slots([Method::Password.into(), Method::Sms | Method::Passkey])?;
+/// assert!(password_and_mail.is_met_by(Method::Email | Method::Password));
 /// assert!(strict.is_met_by(Method::Passkey | Method::Password));
 /// assert!(!strict.is_met_by(Method::Passkey | Method::Sms));
 /// // both prove the same phone

@@ -16,7 +16,10 @@ use super::{
 use crate::{
     event::EventKind,
     gate::{Gate, Gated, MaybeReady, Pass},
-    http::{cross_site::TrustedOrigins, head::Head},
+    http::{
+        cross_site::{self, TrustedOrigins},
+        head::Head,
+    },
     reject::{Rejection, RejectionKind, StatusOnly},
     store::BoxFuture,
     tenant::TenantSource,
@@ -82,7 +85,8 @@ impl<R> SessionLayer<R> {
     /// if returning makes no sense, for example after a form was sent.
     ///
     /// The login page must check it again before it redirects, because anyone can write a link
-    /// to that page.
+    /// to that page. Accept only a path that begins with one `/` and has no `//`, no `\` and no
+    /// control character, percent-encoded ones included. If in doubt, redirect to `/`.
     ///
     /// # Errors
     ///
@@ -223,10 +227,11 @@ impl Gate for SessionGate {
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
             self.sessions.tally_refusal(EventKind::ForeignOrigin);
-            return MaybeReady::Ready(Err(Rejection::new(
-                RejectionKind::Forbidden,
-                "the request comes from another site",
-            )));
+            let detail = match cross_site::names_its_site(head.headers()) {
+                true => "the request comes from another site",
+                false => "the request has neither Origin nor Sec-Fetch-Site, so its site is unknown",
+            };
+            return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Forbidden, detail)));
         }
         let pending = match self.sessions.find(cookies, tenant) {
             MaybeReady::Ready(found) => match self.settle(found, || self.without_session(head)) {

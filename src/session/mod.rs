@@ -48,6 +48,56 @@
 //! is closed. A session that has ended never comes back. There is no cache, so a
 //! revocation takes effect at the next request.
 //!
+//! # Signing in and out
+//!
+//! With the feature `axum`, a handler returns the cookie in front of the response. `AuthService` (feature `login`) does all
+//! of this, with a login page.
+//!
+//! ```
+//! use axum::{Router, extract::State, http::StatusCode, response::{IntoResponse, Redirect}, routing::{get, post}};
+//! use tollgate::{ConfigError, NewSession, Session, SessionLayer, Sessions, Tenant, UserId, store::StoreError};
+//!
+//! # fn user_with_the_right_password() -> Option<(Tenant, UserId)> { None }
+//! async fn sign_in(
+//!     State(sessions): State<Sessions>,
+//!     earlier: Option<Session>,
+//! ) -> Result<impl IntoResponse, StatusCode> {
+//!     let (tenant, user) = user_with_the_right_password().ok_or(StatusCode::UNAUTHORIZED)?;
+//!     if let Some(earlier) = earlier {
+//!         sessions.revoke(&earlier).await.map_err(unavailable)?;
+//!     }
+//!     let (cookie, _) = sessions.create(NewSession::new(tenant, user)).await.map_err(unavailable)?;
+//!     Ok((cookie, Redirect::to("/")))
+//! }
+//!
+//! async fn sign_out(State(sessions): State<Sessions>, session: Session) -> Result<impl IntoResponse, StatusCode> {
+//!     sessions.revoke(&session).await.map_err(unavailable)?;
+//!     Ok((sessions.removal(session.tenant()), Redirect::to("/login")))
+//! }
+//!
+//! fn unavailable(_: StoreError) -> StatusCode {
+//!     StatusCode::SERVICE_UNAVAILABLE
+//! }
+//!
+//! fn app(sessions: Sessions) -> Result<Router, ConfigError> {
+//!     let layer = SessionLayer::new(sessions.clone());
+//!     // here a session is optional: it is the one that a sign-in replaces
+//!     let login = Router::new().route("/login", post(sign_in)).layer(layer.clone());
+//!     Ok(Router::new()
+//!         .route("/", get(async |session: Session| format!("hello {}", session.user())))
+//!         .route("/sign-out", post(sign_out))
+//!         .layer(layer.required().login_url("/login")?)
+//!         .merge(login)
+//!         .with_state(sessions))
+//! }
+//! ```
+//!
+//! The cookie is `Secure`, so browsers and curl don't send it over plain HTTP. To try this on a loopback address, set
+//! [`insecure_loopback`](SessionsBuilder::insecure_loopback).
+//!
+//! To sign a user out everywhere, call [`Sessions::end_user`]. A session holds no data of your application: keep it under
+//! the [`sid`](Session::sid) in a table of your own, or [in the same store](crate::store#data-of-your-own).
+//!
 //! # What the layer does
 //!
 //! | request | optional | `required` |
@@ -71,6 +121,10 @@
 //! header it accepts an `Origin` of `https://` and the `Host` of the request. It refuses
 //! requests with neither header, except those of gRPC clients. A program that uses a cookie
 //! must send `Origin`.
+//!
+//! The layer does not check requests without the cookie. So another site can send your sign-in form and sign a visitor in
+//! to an account of its own. To prevent that, refuse sign-ins with a `Sec-Fetch-Site` other than `same-origin`, or with
+//! an `Origin` other than your own. `AuthService` does this itself.
 //!
 //! Forwarding headers are ignored. Behind a proxy that changes `Host`, pass the site's own
 //! origin to [`SessionLayer::trusted_origin`]. Your GET routes must not change anything.

@@ -33,7 +33,8 @@ const MOST_OPERATIONS: usize = 32;
 pub struct AnyStore(Arc<dyn DynStore>);
 
 impl AnyStore {
-    /// Calls [`Store::get`]. A result that is available immediately is not boxed.
+    /// Calls [`Store::get`]. A result that is available immediately is not boxed: call
+    /// [`wait`](MaybeReady::wait) and await that.
     pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
         self.0.get(key)
     }

@@ -11,13 +11,16 @@ use crate::tenant::Tenant;
 /// Table names are 1 to 64 bytes long, ids at most 1,024. The binary form is unambiguous, because
 /// it stores the length of each part: different keys never collide.
 ///
+/// The tables of this crate have names of lower-case letters and `_`. If you keep data of your own in the same store, put
+/// a `.` into the names of your tables.
+///
 /// ```
 /// use tollgate::{Tenant, store::Key};
 ///
 /// let acme = Tenant::parse("acme")?;
-/// let key = Key::new("codes", Some(&acme), "bc")?;
-/// assert_eq!((key.table(), key.tenant(), key.id()), ("codes", Some("acme"), &b"bc"[..]));
-/// assert_eq!(key.as_bytes(), b"\x05codes\x04acmebc");
+/// let key = Key::new("shop.carts", Some(&acme), "bc")?;
+/// assert_eq!((key.table(), key.tenant(), key.id()), ("shop.carts", Some("acme"), &b"bc"[..]));
+/// assert_eq!(key.as_bytes(), b"\x0ashop.carts\x04acmebc");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -13,6 +13,35 @@
 //! | id | 0 to 1,024 arbitrary bytes |
 //! | value | 0 to 64 KiB |
 //!
+//! # Data of your own
+//!
+//! Your application can use the store, too, for example for what it remembers about a session. A write names the version
+//! that it replaces, so repeat it if another write came first:
+//!
+//! ```
+//! use tollgate::{Clock, Session, SystemClock, store::{AnyStore, Key, Record, StoreError, WriteOutcome}};
+//!
+//! async fn add_to_cart(store: &AnyStore, clock: &SystemClock, session: &Session, item: u8) -> Result<(), StoreError> {
+//!     let key = Key::new("shop.carts", Some(session.tenant()), session.sid().to_string())?;
+//!     loop {
+//!         let (_, now) = clock.read();
+//!         let found = store.get(&key).wait().await?;
+//!         // a store may return an expired entry: its value is void, but its version is needed
+//!         let live = found.as_ref().filter(|entry| entry.expires_at > now);
+//!         let mut cart = live.map_or(Vec::new(), |entry| entry.value.to_vec());
+//!         cart.push(item);
+//!         let record = Record::new(cart, now, session.expires())?;
+//!         let written = match &found {
+//!             Some(entry) => store.swap(&key, entry.version, record).await?,
+//!             None => store.insert(&key, record).await?,
+//!         };
+//!         if matches!(written, WriteOutcome::Done(_)) {
+//!             return Ok(());
+//!         }
+//!     }
+//! }
+//! ```
+//!
 //! # Writing your own store
 //!
 //! Implement the methods as `async fn`, except for `get`. It is called for every request with a

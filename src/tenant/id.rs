@@ -15,6 +15,9 @@ use super::error::TenantError;
 /// to this crate and can't be parsed, so no caller can impersonate an address or the
 /// anonymous tenant.
 ///
+/// With the feature `axum` it is an extractor: [`from_extensions`](Self::from_extensions) describes which tenant it
+/// returns.
+///
 /// Names of up to 38 bytes, such as UUIDs, are stored without an allocation.
 ///
 /// ```

@@ -10,9 +10,20 @@ use crate::http::head::Head;
 /// puts a [`Tenant`] into the extensions for
 /// [`ExtensionTenant`](super::ExtensionTenant).
 ///
-/// Closures are sources, too. Return `Ok(None)` if the request names no tenant, so that
-/// the next source of a chain is asked. To choose a source at run time, use an `Arc`
-/// (a `Box` does not work):
+/// Closures are sources, too, if their argument is annotated. Return `Ok(None)` if the request
+/// names no tenant, so that the next source of a chain is asked:
+///
+/// ```
+/// use tollgate::{Head, Tenant, TenantError, TenantSource};
+///
+/// let by_region = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
+///     head.headers().get("x-region").map(|value| Tenant::parse(value)).transpose()
+/// };
+/// let request = http::Request::get("/").header("x-region", "north").body(()).unwrap();
+/// assert_eq!(by_region.find(Head::of(&request)).unwrap().unwrap().as_str(), "north");
+/// ```
+///
+/// To choose a source at run time, use an `Arc` (a `Box` does not work):
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,5 +1,31 @@
 //! Helpers for tests (feature `test-util`): a [`ManualClock`], the conformance suite for stores
 //! and, with the feature `tokens`, a `TestIssuer` of access tokens and the `DpopKey` of a client.
+//!
+//! A service whose clock is an argument can be tested without a server and without sleeping:
+//!
+//! ```
+//! use std::time::Duration;
+//! use axum::{Router, body::Body, routing::get};
+//! use http::{Request, StatusCode};
+//! use tollgate::{ClientIp, Clock, ConfigError, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, testing::ManualClock};
+//! use tower::ServiceExt;
+//!
+//! fn app(clock: impl Clock) -> Result<Router, ConfigError> {
+//!     let limiter = Limiter::builder(Quotas::new(Quota::per_minute(1)?)).clock(clock).build()?;
+//!     Ok(Router::new().route("/", get(async || "hello")).layer(RateLimitLayer::new(ClientIp::peer(), limiter)))
+//! }
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let clock = ManualClock::new();
+//! let app = app(clock.clone())?;
+//! for (passed, status) in [(0, StatusCode::OK), (59, StatusCode::TOO_MANY_REQUESTS), (1, StatusCode::OK)] {
+//!     clock.advance(Duration::from_secs(passed));
+//!     // the server inserts the address otherwise
+//!     let request = Request::get("/").extension(PeerAddr(([192, 0, 2, 1], 49152).into())).body(Body::empty())?;
+//!     assert_eq!(app.clone().oneshot(request).await?.status(), status);
+//! }
+//! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
 
 mod clock;
 #[cfg(feature = "tokens")]

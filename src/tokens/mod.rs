@@ -30,7 +30,7 @@
 //!     .build()?;
 //! auth.prepare().await?; // creates the keys, or fails now instead of at the first request
 //!
-//! // the app sends its user to /authorize and gets a code, as the docs of `auth` show
+//! // the app sends its user to /authorize and gets a code; the example `server` prints the same in curl commands
 //! let verifier = CodeVerifier::generate();
 //! # let members = json!({
 //! #     "client_id": "app", "redirect_uri": "com.example.app:/callback", "response_type": "code",
@@ -105,7 +105,7 @@
 //!
 //! Each refresh token works once and returns the next one. All tokens issued from one code form a *family*. If a used
 //! token is presented again, two parties have it, so the whole family is revoked, access tokens included, and the event
-//! log records `token_reused`. For ten seconds after its use ([`refresh_grace`](Tokens::refresh_grace)), a token returns
+//! log records `authn_token_reuse`. For ten seconds after its use ([`refresh_grace`](Tokens::refresh_grace)), a token returns
 //! the same successor again, so that a lost answer or two tabs end nothing. The store keeps only digests, so a copy of it
 //! yields no token.
 //!

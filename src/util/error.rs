@@ -10,6 +10,10 @@ use std::{borrow::Cow, fmt};
 /// ```
 /// let error = tollgate::Quota::per_minute(0).unwrap_err();
 /// assert_eq!(error.to_string(), "quota limit: 0 is not usable: must be at least 1");
+///
+/// // without a value
+/// let error = "".parse::<tollgate::Quota>().unwrap_err();
+/// assert_eq!(error.to_string(), "quota must be written like 600/minute, 5/10s or 10000/day fixed");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -34,7 +38,7 @@ impl ConfigError {
         self.setting
     }
 
-    /// Returns the given value.
+    /// Returns the given value. It is empty if the setting is missing.
     pub fn value(&self) -> &str {
         &self.value
     }
@@ -47,7 +51,10 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} is not usable: {}", self.setting, self.value, self.reason)
+        match self.value.as_str() {
+            "" => write!(f, "{} {}", self.setting, self.reason),
+            value => write!(f, "{}: {value} is not usable: {}", self.setting, self.reason),
+        }
     }
 }
 

@@ -43,7 +43,8 @@ async fn c041_every_call_must_repeat_the_parameters_of_the_start() {
                 let mut wrong = good.clone();
                 wrong[name] = other;
                 let answer = post(&mut browser, endpoint, &wrong).await;
-                let (shown, description) = (answer.json(), format!("{name} differs from the start of the login"));
+                let (shown, description) =
+                    (answer.json(), format!("{name} is missing or differs from the start of the login"));
                 assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_request"), "{wrong}");
                 assert_eq!(shown["error_description"], description.as_str(), "{wrong}");
                 assert_eq!(browser.status(&id).await.text, before);

@@ -24,7 +24,7 @@ async fn c086_a_login_can_be_completed_repeatedly_once_its_steps_are_done() {
     assert_eq!(browser.authorize("mfa").await.redirected("code"), None);
     assert_eq!(
         browser.complete("web", &id).await.json()["error_description"],
-        "client_id differs from the start of the login"
+        "client_id is missing or differs from the start of the login"
     );
     let completed = browser.complete("mfa", &id).await;
     assert_eq!(

@@ -32,11 +32,11 @@ pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields
 
 fn mismatch(name: &'static str) -> &'static str {
     match name {
-        "client_id" => "client_id differs from the start of the login",
-        "redirect_uri" => "redirect_uri differs from the start of the login",
-        "response_type" => "response_type differs from the start of the login",
-        "scope" => "scope differs from the start of the login",
-        "code_challenge" => "code_challenge differs from the start of the login",
-        _ => "code_challenge_method differs from the start of the login",
+        "client_id" => "client_id is missing or differs from the start of the login",
+        "redirect_uri" => "redirect_uri is missing or differs from the start of the login",
+        "response_type" => "response_type is missing or differs from the start of the login",
+        "scope" => "scope is missing or differs from the start of the login",
+        "code_challenge" => "code_challenge is missing or differs from the start of the login",
+        _ => "code_challenge_method is missing or differs from the start of the login",
     }
 }

@@ -52,7 +52,8 @@ impl OpenFile {
     pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Self, StoreError> {
         // the working directory may change before the file is opened again
         let path = guard(|| Ok(std::path::absolute(path)?))?;
-        let database = RwLock::new(Some(open(&path, cache_bytes)?));
+        let database = open(&path, cache_bytes).map_err(|error| with_path(&error, &path))?;
+        let database = RwLock::new(Some(database));
         Ok(Self { path, cache_bytes, database })
     }
 
@@ -131,6 +132,12 @@ fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
         }
         Ok(database)
     })
+}
+
+/// Adds the path to the cause of an error, which is meant for logs.
+fn with_path(error: &StoreError, path: &Path) -> StoreError {
+    let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    StoreError::new(error.kind(), format!("{}: {cause}", path.display()))
 }
 
 /// Creates a file next to `path` and then moves it there, so that an existing file without content
