@@ -6,7 +6,7 @@ use axum_core::{
     extract::{FromRequestParts, OptionalFromRequestParts},
     response::{IntoResponse, IntoResponseParts, Response, ResponseParts},
 };
-use http::{HeaderValue, StatusCode, header, request::Parts};
+use http::{Extensions, HeaderValue, StatusCode, header, request::Parts};
 
 #[cfg(feature = "bearer")]
 use crate::bearer::{self, AccessToken};
@@ -62,15 +62,26 @@ macro_rules! left_by_a_layer {
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
 left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
-/// Extracts what [`Tenant::from_extensions`] returns.
+/// Returns the tenant that the application has put into a request, or else that of its access token, of its session, or of
+/// a rate limit.
+fn tenant_of(extensions: &Extensions) -> Option<&Tenant> {
+    let tenant = extensions.get();
+    #[cfg(feature = "bearer")]
+    let tenant = tenant.or_else(|| AccessToken::from_extensions(extensions)?.tenant());
+    #[cfg(feature = "session")]
+    let tenant = tenant.or_else(|| Session::from_extensions(extensions).map(Session::tenant));
+    tenant.or_else(|| Tenant::from_extensions(extensions))
+}
+
+/// Extracts the tenant that the application has put into the request, or else that of the access token, of the session, or
+/// of the rate limit.
 impl<S: Sync> FromRequestParts<S> for Tenant {
     type Rejection = MissingLayer;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingLayer> {
-        Self::from_extensions(&parts.extensions).cloned().ok_or(MissingLayer {
-            detail: "no RateLimitLayer covers this route, or its extensions are disabled; AccessToken and Session have \
-                     their own tenant",
-        })
+        let missing =
+            MissingLayer { detail: "no layer of this route knows the tenant, or its extensions are disabled" };
+        tenant_of(&parts.extensions).cloned().ok_or(missing)
     }
 }
 
@@ -78,7 +89,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Tenant {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
-        Ok(Self::from_extensions(&parts.extensions).cloned())
+        Ok(tenant_of(&parts.extensions).cloned())
     }
 }
 

@@ -8,14 +8,17 @@ use axum::extract::ConnectInfo;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{Empty, Full};
 use tollgate::{
-    ApiKeys, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, ProblemJson, Quota, Quotas,
-    RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
+    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, ProblemJson,
+    Quota, Quotas, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
     bearer::AccessTokenTenant,
     event::{Event, EventKind, Query, TenantsAndOperator},
     limit::MissingTenant,
+    session::SessionTenant,
     store::Memory,
     tenant::HeaderTenant,
+    testing::TestIssuer,
 };
+use tower::layer::util::Stack;
 use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 type Bytes = Full<bytes::Bytes>;
@@ -66,7 +69,10 @@ async fn a07_a_missing_and_an_unknown_key_are_401_and_an_unusable_name_is_400() 
     let log = EventLog::new();
     let key = RateLimitLayer::new(keys(), limiter(&log)).respond_with(ProblemJson);
     let either = RateLimitLayer::new(AccessTokenTenant.or(keys()), limiter(&log)).respond_with(ProblemJson);
+    let issuer = TestIssuer::new("https://auth.example", "https://api.example");
+    let bearer = BearerLayer::new(issuer.verifier()).optional().respond_with(ProblemJson);
     for layer in [&key, &either] {
+        let layer = &Stack::new(layer.clone(), bearer.clone());
         assert_eq!(ask(layer, get("/", &[("x-api-key", "a-key-of-acme")])).await.0, StatusCode::OK);
         for headers in [&[][..], &[("x-api-key", "guessed")]] {
             let (status, challenge) = ask(layer, get("/", headers)).await;
@@ -75,7 +81,16 @@ async fn a07_a_missing_and_an_unknown_key_are_401_and_an_unusable_name_is_400() 
         }
     }
     let token = RateLimitLayer::new(AccessTokenTenant, limiter(&log)).respond_with(ProblemJson);
-    assert_eq!(ask(&token, get("/", &[])).await, (StatusCode::UNAUTHORIZED, String::from("Bearer")));
+    let behind = Stack::new(token.clone(), bearer);
+    assert_eq!(ask(&behind, get("/", &[])).await, (StatusCode::UNAUTHORIZED, String::from("Bearer")));
+    // a missing layer is the server's mistake, and not the caller's
+    let session = RateLimitLayer::new(SessionTenant, limiter(&log)).respond_with(ProblemJson);
+    for alone in [&token, &session] {
+        assert_eq!(ask(alone, get("/", &[])).await, (StatusCode::INTERNAL_SERVER_ERROR, String::new()));
+    }
+    let behind = Stack::new(session, SessionLayer::new(Sessions::new(Memory::new())).respond_with(ProblemJson));
+    let (status, challenge) = ask(&behind, get("/", &[])).await;
+    assert_eq!((status, &*challenge), (StatusCode::UNAUTHORIZED, r#"Session realm="app""#));
     let name = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter(&log)).respond_with(ProblemJson);
     for headers in [&[][..], &[("x-tenant", "a b")], &[("x-tenant", "ip:192.0.2.1")]] {
         assert_eq!(ask(&name, get("/", headers)).await, (StatusCode::BAD_REQUEST, String::new()), "{headers:?}");

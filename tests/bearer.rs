@@ -14,8 +14,8 @@ use std::{
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response, StatusCode, request::Builder};
 use tollgate::{
-    AccessToken, BearerLayer, Clock, Limiter, Moment, OAuthJson, ProblemJson, Quota, Quotas, RateLimitLayer, Secret,
-    Tenant, UnixTime, Verifier,
+    AccessToken, BearerLayer, ClientIp, Clock, Limiter, Moment, OAuthJson, PeerAddr, ProblemJson, Quota, Quotas,
+    RateLimitLayer, Secret, Tenant, UnixTime, Verifier,
     bearer::AccessTokenTenant,
     store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock, TestClaims, TestIssuer},
@@ -319,6 +319,29 @@ async fn axum_handlers_extract_the_token() {
     // a missing layer does not make callers anonymous
     for path in ["/bare/me", "/bare/open"] {
         assert_eq!(ask(path, Some(&token)).await, is(500, "", "no BearerLayer covers this route"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_tenant_of_a_handler_is_that_of_the_token_and_not_the_address_that_was_charged() {
+    let (issuer, _) = issuer();
+    let limit = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::per_minute(60).unwrap())));
+    let routes = Router::new()
+        .route("/", get(async |tenant: Tenant| tenant.to_string()))
+        .route("/open", get(async |tenant: Option<Tenant>| tenant.map_or_else(String::new, |it| it.to_string())));
+    let bearer = BearerLayer::new(issuer.verifier()).optional();
+    let token = issuer.token(|claims| claims.tenant(&Tenant::parse("acme").unwrap()));
+    let ask = async |router: Router, path: &str, request: Request<String>| {
+        let (mut parts, body) = request.into_parts();
+        parts.uri = path.parse().unwrap();
+        parts.extensions.insert(PeerAddr(([192, 0, 2, 1], 1234).into()));
+        page(&router, Request::from_parts(parts, body)).await.2
+    };
+    for path in ["/", "/open"] {
+        let limited = routes.clone().layer(bearer.clone()).layer(limit.clone());
+        assert_eq!(ask(limited.clone(), path, self::bearer(&token)).await, "acme");
+        assert_eq!(ask(routes.clone().layer(bearer.clone()), path, self::bearer(&token)).await, "acme");
+        assert_eq!(ask(limited, path, Request::new(String::new())).await, "ip:192.0.2.1");
     }
 }
 

@@ -407,10 +407,15 @@ async fn handlers_without_a_layer_get_a_500_or_none() {
         let server = axum(app).await;
         Wire::to(server.address).await.ask(ACME).await
     };
-    let missing = "no RateLimitLayer covers this route, or its extensions are disabled";
-    for app in [
-        Router::new().route("/", get(async |tenant: Tenant| tenant.to_string())),
-        Router::new().route("/", get(async |limit: RateLimit| limit.remaining().to_string())),
+    for (app, missing) in [
+        (
+            Router::new().route("/", get(async |tenant: Tenant| tenant.to_string())),
+            "no layer of this route knows the tenant, or its extensions are disabled",
+        ),
+        (
+            Router::new().route("/", get(async |limit: RateLimit| limit.remaining().to_string())),
+            "no RateLimitLayer covers this route, or its extensions are disabled",
+        ),
     ] {
         let answer = ask(app.clone()).await;
         assert_eq!((status(&answer), body(&answer)), (500, missing));

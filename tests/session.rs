@@ -566,6 +566,21 @@ async fn a_nested_route_redirects_back_to_the_full_path() {
     assert_eq!(location(other).await, "/login?return_to=%2Fpage%3Fa%3Db");
 }
 
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn the_tenant_of_a_handler_is_that_of_the_session() {
+    use axum::{Router, body::Body, routing::get};
+    use tower::ServiceExt;
+    let sessions = Sessions::new(Memory::new());
+    let (cookie, _) = sessions.create(new("acme")).await.unwrap();
+    let cookie = cookie.header_value().to_str().unwrap().split(';').next().unwrap().to_owned();
+    let routes = Router::new().route("/", get(async |tenant: Tenant| tenant.to_string()));
+    let request = Request::get("/").header("cookie", cookie).header("sec-fetch-site", "same-origin");
+    let request = request.body(Body::empty()).unwrap();
+    let response = routes.layer(SessionLayer::new(sessions)).oneshot(request).await.unwrap();
+    assert_eq!(axum::body::to_bytes(response.into_body(), 64).await.unwrap(), "acme");
+}
+
 #[test]
 fn c105_contradictory_lifetimes_are_refused() {
     let hours = |hours: u64| Duration::from_secs(hours * 3600);

@@ -1,4 +1,4 @@
-use super::token::AccessToken;
+use super::token::{AccessToken, TokenSlot};
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantError, TenantSource},
@@ -8,7 +8,7 @@ use crate::{
 /// verified one.
 ///
 /// Callers can't forge it. There is no tenant if the request has no token or the token names no
-/// tenant.
+/// tenant. Without an outer `BearerLayer`, the answer is a 500.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessTokenTenant;
 
@@ -18,9 +18,10 @@ impl TenantSource for AccessTokenTenant {
     }
 
     fn missing(&self, head: Head<'_>) -> TenantError {
-        match AccessToken::from_extensions(head.extensions()) {
-            Some(_) => TenantError::invalid("the access token names no tenant"),
-            None => TenantError::missing("the access token is missing").challenge("Bearer"),
+        match head.extensions().get() {
+            Some(TokenSlot::Taken { .. }) => TenantError::invalid("the access token names no tenant"),
+            Some(TokenSlot::Empty(_)) => TenantError::missing("the access token is missing").challenge("Bearer"),
+            None => TenantError::internal("no BearerLayer is outside of the rate limit"),
         }
     }
 }

@@ -6,13 +6,21 @@ const MAX_LEN: usize = 2048;
 /// How often percent sequences are decoded to see what is behind them. Text that is encoded more often is refused.
 const MAX_ROUNDS: usize = 5;
 
-/// Returns the text if it is a path of this site, with or without a query and a fragment.
+/// Returns the text if it is a path of this site, with or without a query and a fragment: an address to return to after a
+/// sign-in.
 ///
 /// Anyone can write a link with such a text in it, so nothing passes that a browser, a proxy
 /// or a router could understand as another site: the path begins with one `/`, and no part of
 /// it is `//` or a backslash, not even percent-encoded several times. Control characters
 /// are refused everywhere, encoded ones too.
-pub(crate) fn local_path(text: &str) -> Option<&str> {
+///
+/// ```
+/// use tollgate::session::local_path;
+///
+/// assert_eq!(local_path("/orders?page=2"), Some("/orders?page=2"));
+/// assert_eq!(local_path("//evil.example"), None);
+/// ```
+pub fn local_path(text: &str) -> Option<&str> {
     if text.len() > MAX_LEN || !text.starts_with('/') {
         return None;
     }

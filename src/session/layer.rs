@@ -84,9 +84,8 @@ impl<R> SessionLayer<R> {
     /// parameter `name`. The value is a path of this site with its query. It is left out
     /// if returning makes no sense, for example after a form was sent.
     ///
-    /// The login page must check it again before it redirects, because anyone can write a link
-    /// to that page. Accept only a path that begins with one `/` and has no `//`, no `\` and no
-    /// control character, percent-encoded ones included. If in doubt, redirect to `/`.
+    /// The login page must check it with [`local_path`](super::local_path) before it redirects, because anyone can write a
+    /// link to that page.
     ///
     /// # Errors
     ///

@@ -207,3 +207,4 @@ pub use self::{
     session::{NewSession, Session, SessionTenant},
     sessions::{Sessions, SessionsBuilder},
 };
+pub use crate::http::return_to::local_path;

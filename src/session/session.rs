@@ -307,8 +307,8 @@ impl NewSession {
 
 /// Reads the tenant from the session of the request.
 ///
-/// Needs a [`SessionLayer`](super::SessionLayer) outside. Callers cannot forge this tenant,
-/// unlike one that a header names. Requests without a session have no tenant.
+/// Needs a [`SessionLayer`](super::SessionLayer) outside, and answers with a 500 without one. Callers cannot forge this
+/// tenant, unlike one that a header names. Requests without a session have no tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionTenant;
 
@@ -317,7 +317,10 @@ impl TenantSource for SessionTenant {
         Ok(Session::from_extensions(head.extensions()).map(|session| session.tenant().clone()))
     }
 
-    fn missing(&self, _: Head<'_>) -> TenantError {
-        TenantError::missing("a session is required").challenge("Session realm=\"app\"")
+    fn missing(&self, head: Head<'_>) -> TenantError {
+        match head.extensions().get::<SessionExtension>() {
+            Some(_) => TenantError::missing("a session is required").challenge("Session realm=\"app\""),
+            None => TenantError::internal("no SessionLayer is outside of the rate limit"),
+        }
     }
 }

@@ -15,8 +15,9 @@ use super::error::TenantError;
 /// to this crate and can't be parsed, so no caller can impersonate an address or the
 /// anonymous tenant.
 ///
-/// With the feature `axum` it is an extractor: [`from_extensions`](Self::from_extensions) describes which tenant it
-/// returns.
+/// With the feature `axum` it is an extractor. It returns the tenant that your application has put into the request, or
+/// else that of the access token, of the session, or of a rate limit. The last can be an address, or a name that the caller
+/// has chosen; see [`from_extensions`](Self::from_extensions).
 ///
 /// Names of up to 38 bytes, such as UUIDs, are stored without an allocation.
 ///

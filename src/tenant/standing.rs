@@ -134,15 +134,14 @@ pub(crate) struct LimiterCharge {
 }
 
 impl Tenant {
-    /// Returns the tenant that an outer layer has put into the request: an authenticated
-    /// tenant, or else the one that a rate limit has charged. With axum, use it as an
-    /// extractor instead.
+    /// Returns the tenant that your application has put into the request, or else the one that a rate limit has charged.
+    /// With axum, use it as an extractor instead: it prefers the tenant of an access token or of a session.
     ///
     /// # Security
     ///
     /// A rate limit may have charged an address, or a tenant that the caller only claims to be. `BearerLayer` and
-    /// `SessionLayer` put no tenant into the request: use `AccessToken::tenant` or `Session::tenant` behind them. Behind a
-    /// limit per address, this method returns that address, such as `ip:192.0.2.1`, even if the request has a token.
+    /// `SessionLayer` put no tenant into the request: without axum, use `AccessToken::tenant` or `Session::tenant` behind
+    /// them. Behind a limit per address, this method returns that address, such as `ip:192.0.2.1`.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         extensions.get().or_else(|| extensions.get().map(RateLimit::tenant))
     }
