@@ -12,9 +12,12 @@ use http::{Extensions, HeaderValue, StatusCode, header, request::Parts};
 use crate::bearer::{self, AccessToken};
 #[cfg(feature = "pkce")]
 use crate::pkce::CodeChallenge;
-#[cfg(feature = "session")]
-use crate::session::{Session, SessionExtension};
 use crate::{http::cookie::SetCookie, limit::RateLimit, tenant::Tenant};
+#[cfg(feature = "session")]
+use crate::{
+    session::{Session, SessionExtension},
+    store::StoreError,
+};
 
 /// The rejection of an extractor whose layer does not cover the route. This is a bug of the server,
 /// so the response is a 500.
@@ -90,6 +93,14 @@ impl<S: Sync> OptionalFromRequestParts<S> for Tenant {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
         Ok(tenant_of(&parts.extensions).cloned())
+    }
+}
+
+/// A store that fails is a 503 without details, so that handlers can use `?` on the methods of `Sessions`.
+#[cfg(feature = "session")]
+impl IntoResponse for StoreError {
+    fn into_response(self) -> Response {
+        StatusCode::SERVICE_UNAVAILABLE.into_response()
     }
 }
 

@@ -7,8 +7,11 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Redirect};
 use proptest::prelude::*;
 use tollgate::{
-    Method, NewSession, Quota, Sessions, Tenant, UserId, client::RedirectUri, cookie::SetCookie, event::EventKind,
-    store::Memory,
+    Method, NewSession, Quota, Sessions, Tenant, UserId,
+    client::RedirectUri,
+    cookie::SetCookie,
+    event::EventKind,
+    store::{Memory, StoreError, StoreErrorKind},
 };
 
 #[test]
@@ -115,6 +118,9 @@ async fn a17_an_axum_handler_returns_a_session_cookie() {
         response.headers().get_all("set-cookie").iter().map(|value| value.to_str().unwrap()).collect();
     assert!(cookies.first().unwrap().starts_with(&format!("{name}=")) && cookies.last().unwrap().starts_with("theme="));
     assert!(response.headers()["set-cookie"].is_sensitive());
+    let failed = StoreError::new(StoreErrorKind::Unavailable, "db-7 refused").into_response();
+    assert_eq!(failed.status(), 503);
+    assert!(axum::body::to_bytes(failed.into_body(), 64).await.unwrap().is_empty());
     let gone = (sessions.removal(session.tenant()), "signed out").into_response();
     assert!(gone.headers()["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
 }
