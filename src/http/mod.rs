@@ -5,6 +5,7 @@ pub(crate) mod head;
 pub(crate) mod accept;
 pub(crate) mod origin;
 pub(crate) mod cross_site;
+#[cfg(feature = "session")]
 pub(crate) mod return_to;
 #[cfg(feature = "login")]
 pub(crate) mod user_agent;

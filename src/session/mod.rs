@@ -54,29 +54,26 @@
 //! of this, with a login page.
 //!
 //! ```
-//! use axum::{Router, extract::State, http::StatusCode, response::{IntoResponse, Redirect}, routing::{get, post}};
-//! use tollgate::{ConfigError, NewSession, Session, SessionLayer, Sessions, Tenant, UserId, store::StoreError};
+//! use axum::{Router, extract::State, http::StatusCode, response, response::{IntoResponse, Redirect}, routing::{get, post}};
+//! use tollgate::{ConfigError, NewSession, Session, SessionLayer, Sessions, Tenant, UserId};
 //!
 //! # fn user_with_the_right_password() -> Option<(Tenant, UserId)> { None }
+//! // `?` turns the error of a store into a 503
 //! async fn sign_in(
 //!     State(sessions): State<Sessions>,
 //!     earlier: Option<Session>,
-//! ) -> Result<impl IntoResponse, StatusCode> {
+//! ) -> response::Result<impl IntoResponse> {
 //!     let (tenant, user) = user_with_the_right_password().ok_or(StatusCode::UNAUTHORIZED)?;
 //!     if let Some(earlier) = earlier {
-//!         sessions.revoke(&earlier).await.map_err(unavailable)?;
+//!         sessions.revoke(&earlier).await?;
 //!     }
-//!     let (cookie, _) = sessions.create(NewSession::new(tenant, user)).await.map_err(unavailable)?;
+//!     let (cookie, _) = sessions.create(NewSession::new(tenant, user)).await?;
 //!     Ok((cookie, Redirect::to("/")))
 //! }
 //!
-//! async fn sign_out(State(sessions): State<Sessions>, session: Session) -> Result<impl IntoResponse, StatusCode> {
-//!     sessions.revoke(&session).await.map_err(unavailable)?;
+//! async fn sign_out(State(sessions): State<Sessions>, session: Session) -> response::Result<impl IntoResponse> {
+//!     sessions.revoke(&session).await?;
 //!     Ok((sessions.removal(session.tenant()), Redirect::to("/login")))
-//! }
-//!
-//! fn unavailable(_: StoreError) -> StatusCode {
-//!     StatusCode::SERVICE_UNAVAILABLE
 //! }
 //!
 //! fn app(sessions: Sessions) -> Result<Router, ConfigError> {
