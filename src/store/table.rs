@@ -61,14 +61,6 @@ pub(crate) struct Stored<T> {
     pub(crate) expires_at: UnixTime,
 }
 
-#[cfg(feature = "login")]
-impl<T> Stored<T> {
-    pub(crate) fn shared(self) -> Stored<Arc<T>> {
-        let Self { value, version, expires_at } = self;
-        Stored { value: Arc::new(value), version, expires_at }
-    }
-}
-
 /// A row as it was read: the state that it must still have to be replaced, and the value if it lives.
 #[cfg(feature = "login")]
 #[derive(Debug)]

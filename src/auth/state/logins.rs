@@ -65,7 +65,7 @@ impl Logins {
     }
 
     pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<StoredLogin>, StoreError> {
-        Ok(self.0.get(None, digest.as_bytes()).wait().await?.map(Stored::shared))
+        Ok(self.0.get(None, digest.as_bytes()).wait().await?.map(|row| row.map(Arc::new)))
     }
 
     /// Returns the operation that reads a login.
@@ -75,7 +75,7 @@ impl Logins {
 
     /// Returns the login that an operation read.
     pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<Option<StoredLogin>, StoreError> {
-        Ok(self.0.row(outcome)?.live.map(Stored::shared))
+        Ok(self.0.row(outcome)?.live.map(|row| row.map(Arc::new)))
     }
 
     /// Returns the operation that begins a login. Its secret is new, so nothing is in its place.
@@ -115,7 +115,7 @@ impl Logins {
                     let stored = Stored { value: Arc::new(next), version, expires_at };
                     return Ok(Some(LoginUpdate { answer, stored, changed: true }));
                 }
-                WriteOutcome::Lost(Some(found)) => read = found.shared(),
+                WriteOutcome::Lost(Some(found)) => read = found.map(Arc::new),
                 WriteOutcome::Lost(None) => return Ok(None),
             }
         }
