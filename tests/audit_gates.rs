@@ -88,6 +88,13 @@ async fn a07_a_missing_and_an_unknown_key_are_401_and_an_unusable_name_is_400() 
     for alone in [&token, &session] {
         assert_eq!(ask(alone, get("/", &[])).await, (StatusCode::INTERNAL_SERVER_ERROR, String::new()));
     }
+    // nor does it make the caller of an open page anonymous
+    let closure = |_: Head<'_>| -> Result<Option<Tenant>, TenantError> { Err(TenantError::internal("no directory")) };
+    let sessions = Sessions::new(Memory::new());
+    let cookie = format!("{}=a", sessions.removal(&"acme".parse::<Tenant>().unwrap()).name());
+    let open = SessionLayer::new(sessions).tenant(closure).respond_with(ProblemJson);
+    assert_eq!(ask(&open, get("/", &[("cookie", &cookie)])).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(ask(&open, get("/", &[])).await.0, StatusCode::OK);
     let behind = Stack::new(session, SessionLayer::new(Sessions::new(Memory::new())).respond_with(ProblemJson));
     let (status, challenge) = ask(&behind, get("/", &[])).await;
     assert_eq!((status, &*challenge), (StatusCode::UNAUTHORIZED, r#"Session realm="app""#));

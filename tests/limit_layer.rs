@@ -1,16 +1,18 @@
 //! Rate limits in front of handlers: extensions, headers, requests without a tenant, and metrics.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, PeerAddr, Plan, ProblemJson, Quota, Quotas, RateLimit,
+    ApiKeys, ClientIp, EventLog, Head, HeaderStyle, Limiter, PeerAddr, Plan, ProblemJson, Quota, Quotas, RateLimit,
     RateLimitLayer, Rejection, Tenant, TenantSource,
+    event::{EventKind, Query},
     limit::MissingTenant,
     tenant::{HeaderTenant, HostTenant, PathTenant, QueryTenant},
+    testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -57,6 +59,25 @@ async fn requests_without_a_tenant_share_a_budget_or_count_by_address_or_are_ref
     assert_eq!(call(&by_ip, from("192.0.2.1", 2)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(call(&by_ip, from("192.0.2.2", 1)).await.status(), StatusCode::OK);
     assert_eq!(call(&by_ip, request(None)).await.status(), StatusCode::INTERNAL_SERVER_ERROR, "no address either");
+}
+
+/// Also if the request that frees the last bucket names no valid tenant.
+#[tokio::test]
+async fn the_end_of_an_overflow_is_an_event() {
+    let (log, clock) = (EventLog::new(), ManualClock::new());
+    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(1).unwrap())).max_tenants(1);
+    let layer = by_header(limiter.events(log.clone()).clock(clock.clone()).build().unwrap());
+    for name in ["first", "second"] {
+        assert_eq!(call(&layer, request(Some(name))).await.status(), StatusCode::OK);
+    }
+    let count = |kind| log.read(&Query::new()).events.iter().filter(|event| event.kind == kind).count();
+    assert_eq!((count(EventKind::OverflowBegan), count(EventKind::OverflowEnded)), (1, 0));
+    // each shard is swept once in 30 seconds
+    for _ in 0..100 {
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(call(&layer, request(Some("not valid"))).await.status(), StatusCode::BAD_REQUEST);
+    }
+    assert_eq!((count(EventKind::OverflowBegan), count(EventKind::OverflowEnded)), (1, 1));
 }
 
 #[tokio::test]

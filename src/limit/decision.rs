@@ -29,6 +29,9 @@ impl Decision {
     /// Refuses a request of a denied tenant.
     pub(super) const DENIED: Self = Self { refused: Some(RefusalReason::Denied), ..Self::UNLIMITED };
 
+    /// Refuses a request for which no budget can be determined.
+    pub(super) const UNAVAILABLE: Self = Self { refused: Some(RefusalReason::Unavailable), ..Self::UNLIMITED };
+
     #[cfg(feature = "redis")]
     pub(super) fn admitted(standing: Option<Standing>, shadow: Option<Box<Standing>>) -> Self {
         Self { refused: None, standing, shadow, spend: Spend(None) }
@@ -73,7 +76,8 @@ impl Decision {
     }
 
     /// Returns how long to wait before a retry of a refused request. Zero if the
-    /// request was admitted, or if the tenant is denied.
+    /// request was admitted, or if the tenant is denied. Centuries if no retry helps; see
+    /// [`Standing::reset_unix`](crate::tenant::Standing::reset_unix).
     pub fn wait(&self) -> Duration {
         let standing = self.standing.filter(|_| !self.is_admitted());
         standing.map(|standing| standing.wait()).unwrap_or_default()
@@ -96,7 +100,8 @@ pub enum RefusalReason {
     Impossible,
     /// The plan of the tenant is [`Plan::denied`].
     Denied,
-    /// The shared server does not answer, and the limiter refuses all requests meanwhile.
+    /// The plan of the tenant can't be looked up, or the shared server does not answer, and the limiter refuses requests
+    /// meanwhile.
     Unavailable,
 }
 

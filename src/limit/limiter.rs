@@ -127,7 +127,7 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if a maximum or a time is zero.
+    /// Returns an error if a maximum or a time is zero.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         for (setting, most) in [("limiter max_tenants", self.max_tenants), ("limiter max_bytes", self.max_bytes)] {
             if most == 0 {
@@ -155,7 +155,7 @@ impl LimiterBuilder {
             id: NEXT_ID.fetch_add(1, Relaxed),
             unix_at_zero: clock.unix(now).as_nanos().saturating_sub(now.as_nanos()),
             engine,
-            report: Report { clock, log: self.log },
+            report: Report::new(clock, self.log),
         }))
     }
 }
@@ -199,7 +199,7 @@ impl Limiter {
         let mut decision = Decision::UNLIMITED;
         match self.decide(key, request, || Some(tenant.clone()), &mut decision) {
             Ok(()) => decision,
-            Err(_) => Decision::DENIED,
+            Err(_) => Decision::UNAVAILABLE,
         }
     }
 
@@ -230,7 +230,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Fails if the lookup fails and [`PlanFailure::Refuse`](super::PlanFailure::Refuse) is set.
+    /// Returns an error if the lookup fails and [`PlanFailure::Refuse`](super::PlanFailure::Refuse) is set.
     #[cfg(feature = "plans")]
     pub async fn load_plan(&self, tenant: &Tenant) -> Result<(), PlanUnavailable> {
         let Inner { engine, report, .. } = &*self.0;
@@ -262,7 +262,9 @@ impl Limiter {
     ) -> Result<(), Undecided> {
         let Inner { engine, report, .. } = &*self.0;
         let context = self.context();
-        let swept = engine.sweep(context);
+        if engine.sweep(context) {
+            report.overflow_ended(context.now);
+        }
         #[cfg(feature = "plans")]
         if let Some(plans) = &engine.plans {
             plans.tick(&engine.quotas, context.now);
@@ -271,9 +273,6 @@ impl Limiter {
         engine.spend(key, context, request, &began, decision)?;
         if began.get() {
             report.overflow_began(context.now);
-        }
-        if swept {
-            report.overflow_ended(context.now);
         }
         report.decision(decision, request.units, tenant, context.now);
         Ok(())
@@ -316,7 +315,7 @@ impl Limiter {
         self.0.engine.tenants()
     }
 
-    /// Returns how many bytes they take, by the limiter's own count.
+    /// Returns how many bytes the remembered tenants take, by the limiter's own count.
     pub fn bytes(&self) -> usize {
         self.0.engine.bytes.used()
     }

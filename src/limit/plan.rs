@@ -90,7 +90,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Fails if there are too few or too many quotas, or if two have the same name.
+    /// Returns an error if there are too few or too many quotas, or if two have the same name.
     pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Result<Self, ConfigError> {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
         let reserves = quotas.iter().filter(|quota| quota.reserved() > 0).count();

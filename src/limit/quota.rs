@@ -73,7 +73,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails if the limit is zero or the window is too short or too long. The same is true
+    /// Returns an error if the limit is zero or the window is too short or too long. The same is true
     /// of all constructors.
     pub fn new(limit: u32, window: Duration) -> Result<Self, ConfigError> {
         Self::checked(limit, window, Rule::Window { slices: DEFAULT_SLICES })
@@ -154,7 +154,7 @@ impl Quota {
     /// A tenant that spends late in one window and early in the next can spend twice the
     /// limit in one period. The boundaries are fixed on the forward-only clock when the
     /// limiter is built. Later changes of the wall clock do not move them. If a custom
-    /// [`Clock`](crate::Clock) steps back, a window that has ended may begin again.
+    /// [`Clock`](crate::Clock) steps back, a tenant that the limiter has forgotten begins an earlier window again.
     pub fn fixed(limit: u32, period: Duration) -> Result<Self, ConfigError> {
         Self::checked(limit, period, Rule::Fixed)
     }
@@ -181,7 +181,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails if the name is too long or has other characters.
+    /// Returns an error if the name is too long or has other characters.
     pub fn with_name(self, name: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > 32 || !name.bytes().all(allowed) {
@@ -198,7 +198,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails if the number is out of range, or if the quota has no sliding window.
+    /// Returns an error if the number is out of range, or if the quota has no sliding window.
     pub fn slices(self, slices: u16) -> Result<Self, ConfigError> {
         match self.rule {
             Rule::Window { .. } if (1..=1000).contains(&slices) => Ok(Self { rule: Rule::Window { slices }, ..self }),
@@ -244,7 +244,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails if the part is not from 0 to 1.
+    /// Returns an error if the part is not from 0 to 1.
     pub fn reserve(self, fraction: f64) -> Result<Self, ConfigError> {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(ConfigError::new("quota reserve", fraction, "must be from 0 to 1"));

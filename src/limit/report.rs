@@ -1,6 +1,8 @@
 //! The reports of a limiter: events, and counters with the feature `metrics`.
 
 use std::sync::Arc;
+#[cfg(feature = "plans")]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::decision::{Decision, RefusalReason};
 use crate::{
@@ -13,9 +15,24 @@ use crate::{
 pub(super) struct Report {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) log: Option<EventLog>,
+    /// From when on the next failed lookup of a plan is logged.
+    #[cfg(feature = "plans")]
+    plan_warning_at: AtomicU64,
 }
 
+#[cfg(feature = "plans")]
+const SECOND: u64 = 1_000_000_000;
+
 impl Report {
+    pub(super) fn new(clock: Arc<dyn Clock>, log: Option<EventLog>) -> Self {
+        Self {
+            clock,
+            log,
+            #[cfg(feature = "plans")]
+            plan_warning_at: AtomicU64::new(0),
+        }
+    }
+
     /// Reports a decision.
     #[inline]
     pub(super) fn decision(&self, decision: &Decision, units: u32, tenant: impl Fn() -> Option<Tenant>, now: Moment) {
@@ -69,10 +86,18 @@ impl Report {
         self.record(EventKind::TenantReset, now, Some(tenant));
     }
 
-    /// Counts a failed lookup of a plan. The reason is not for those who read events.
+    /// Counts a failed lookup of a plan. The reason is not for those who read events. At most one warning is logged each
+    /// second, because callers can invent tenants.
     #[cfg(feature = "plans")]
     pub(super) fn plan_lookup_failed(&self, tenant: &Tenant, reason: &str) {
-        crate::util::trace::warning!("the plan of {tenant} could not be looked up: {reason}");
+        let now = self.clock.now().as_nanos();
+        if self
+            .plan_warning_at
+            .fetch_update(Relaxed, Relaxed, |at| (now >= at).then_some(now.saturating_add(SECOND)))
+            .is_ok()
+        {
+            crate::util::trace::warning!("the plan of {tenant} could not be looked up: {reason}");
+        }
         if let Some(log) = &self.log {
             let event = Event::new(EventKind::PlanLookupFailed, self.clock.unix(self.clock.now()));
             log.tally(&event.tenant(tenant.clone()));

@@ -156,7 +156,7 @@ impl Connection {
     }
 }
 
-/// Fails if a server may remove live keys to make room, because that would forget spent units and revoked tokens. Where
+/// Returns an error if a server may remove live keys to make room, because that would forget spent units and revoked tokens. Where
 /// the setting can't be read, it is not checked.
 async fn check_eviction(connection: &mut Connection) -> Result<(), RedisFailure> {
     let mut command = cmd("INFO");

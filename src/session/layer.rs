@@ -22,7 +22,7 @@ use crate::{
     },
     reject::{Rejection, RejectionKind, StatusOnly},
     store::BoxFuture,
-    tenant::TenantSource,
+    tenant::{TenantErrorKind, TenantSource},
     util::error::ConfigError,
 };
 
@@ -58,8 +58,8 @@ impl SessionLayer {
 }
 
 impl<R> SessionLayer<R> {
-    /// Refuses requests without a session, which are events of the sessions' log: with 401 (UNAUTHENTICATED for gRPC clients), or
-    /// with a redirect to the [`login_url`](Self::login_url).
+    /// Rejects requests without a session with a 401 (UNAUTHENTICATED for gRPC clients), or redirects them to the
+    /// [`login_url`](Self::login_url). The log of the sessions counts them.
     pub fn required(mut self) -> Self {
         self.gate.required = true;
         self
@@ -218,6 +218,11 @@ impl Gate for SessionGate {
             Some(_) if !format.is_presented(head.headers()) => (PresentedCookies::Absent, None),
             Some(source) => match source.find(head) {
                 Ok(Some(tenant)) => (format.of_tenant(head.headers(), &tenant), Some(tenant)),
+                // the server's mistake must not make callers anonymous
+                Err(error) if error.kind() == TenantErrorKind::Internal => {
+                    crate::util::trace::warning!("the tenant of a session can't be determined: {error}");
+                    return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Internal, error.detail())));
+                }
                 Ok(None) | Err(_) => (PresentedCookies::Absent, None),
             },
         };
@@ -233,10 +238,7 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Forbidden, detail)));
         }
         let pending = match self.sessions.find(cookies, tenant) {
-            MaybeReady::Ready(found) => match self.settle(found, || self.without_session(head)) {
-                MaybeReady::Ready(result) => return MaybeReady::Ready(result),
-                MaybeReady::Pending(claims) => return MaybeReady::Pending(claims),
-            },
+            MaybeReady::Ready(found) => return self.settle(found, || self.without_session(head)),
             MaybeReady::Pending(pending) => pending,
         };
         // the request is gone when the store answers
@@ -292,7 +294,6 @@ impl SessionGate {
 fn unavailable<E: fmt::Display>(sessions: &Sessions, error: &E) -> Rejection {
     crate::util::trace::warning!("sessions cannot be read: {error}");
     sessions.store_failed();
-    let _ = error;
     Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::identity::Proof;
 use super::{
     identity::{Authentication, UserId},
-    rows::{ListedSession, LiveSession, REMEMBERED, SessionList, SessionRow},
+    rows::{KEPT_AFTER_END, ListedSession, LiveSession, SessionList, SessionRow},
     session::{NewSession, Session},
     sessions::Sessions,
 };
@@ -207,7 +207,7 @@ impl Sessions {
             kept.amr = amr(&kept.authentication.proofs);
             if kept.authentication.proofs.is_empty() {
                 let ended = SessionRow::Ended(row.authentication.tenant.clone());
-                return Change::Put(ended, row.expires + REMEMBERED, Some(kept));
+                return Change::Put(ended, row.expires + KEPT_AFTER_END, Some(kept));
             }
             let keep_until = lifetimes.keep_until(&kept);
             Change::Put(SessionRow::Live(kept.clone()), keep_until, Some(kept))
@@ -432,7 +432,7 @@ impl Sessions {
                 }
                 None => (None, listed.expires()),
             };
-            Change::Put(SessionRow::Ended(tenant.clone()), expires + REMEMBERED, lived)
+            Change::Put(SessionRow::Ended(tenant.clone()), expires + KEPT_AFTER_END, lived)
         };
         let lived = self.rows().update(None, listed.sid.as_bytes(), end).await?;
         Ok(lived.map(|row| Session::new(listed.sid, row)))
@@ -783,7 +783,7 @@ mod tests {
         block_on(world.sessions.revoke(&renewed)).unwrap();
         let row = || block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
         let before = row();
-        assert_eq!(before.expires_at, renewed.expires() + REMEMBERED);
+        assert_eq!(before.expires_at, renewed.expires() + KEPT_AFTER_END);
         block_on(world.sessions.revoke(&session)).unwrap();
         assert!(!block_on(world.sessions.revoke_sid(&session.sid())).unwrap());
         assert!(block_on(world.sessions.renew(&renewed, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
@@ -794,7 +794,7 @@ mod tests {
         let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
         block_on(world.sessions.revoke(&session)).unwrap();
         let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
-        assert_eq!(row.expires_at, renewed.expires() + REMEMBERED);
+        assert_eq!(row.expires_at, renewed.expires() + KEPT_AFTER_END);
     }
 
     #[test]

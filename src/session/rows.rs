@@ -18,7 +18,7 @@ pub(super) const SESSIONS: &str = "sessions";
 /// How long a session is remembered after its end. Tokens issued from a session may live
 /// up to a day after it. They are refused by looking at the row of the session, so the row
 /// must outlive them.
-pub(super) const REMEMBERED: Duration = Duration::from_secs(25 * 3600);
+pub(super) const KEPT_AFTER_END: Duration = Duration::from_secs(25 * 3600);
 
 /// The maximum number of sessions that one user has at the same time.
 pub(super) const MOST_SESSIONS: usize = 100;
@@ -72,7 +72,7 @@ impl SessionLifetimes {
 
     /// Returns until when the row of a live session is kept.
     pub(super) fn keep_until(&self, session: impl Into<SessionTimes>) -> UnixTime {
-        self.end_of(session) + REMEMBERED
+        self.end_of(session) + KEPT_AFTER_END
     }
 }
 

@@ -41,7 +41,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the entry of `key`.
     fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static>;
 
-    /// Writes a new entry. Fails with [`WriteOutcome::Lost`] if the key has one.
+    /// Writes a new entry. Returns [`WriteOutcome::Lost`] if the key has one.
     fn insert(&self, key: &Key, record: Record) -> impl Future<Output = Result<WriteOutcome, StoreError>> + Send;
 
     /// Replaces the entry if it still has the version `expected`.

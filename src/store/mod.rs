@@ -2,10 +2,10 @@
 //!
 //! State lives behind the small [`Store`] trait. A store keeps bytes under a [`Key`] (table,
 //! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take; and
-//! several of them can be executed in one call. Each write has a unique [`Version`], and each record an expiry. [`Memory`] is the default, and
-//! [`Disk`] (feature `store-disk`) survives crashes, and `Redis` (feature `redis`) is shared by many
-//! processes. Your own store can be tested with
-//! `testing::store_conformance` (feature `test-util`).
+//! several of them can be executed in one call. Each write has a unique [`Version`], and each record an expiry.
+//!
+//! [`Memory`] forgets everything when the process ends. [`Disk`] (feature `store-disk`) survives crashes. `Redis` (feature
+//! `redis`) is shared by many processes. Test your own store with `testing::store_conformance` (feature `test-util`).
 //!
 //! | | |
 //! |---|---|

@@ -51,7 +51,7 @@ impl ApiKeys {
     ///
     /// # Errors
     ///
-    /// Fails if `header` is not a valid header name.
+    /// Returns an error if `header` is not a valid header name.
     pub fn new(header: impl AsRef<str>) -> Result<Self, ConfigError> {
         Ok(Self { header: header_name("API key header", header.as_ref())?, tenants: Arc::default() })
     }
@@ -60,7 +60,7 @@ impl ApiKeys {
     ///
     /// # Errors
     ///
-    /// Fails if the key or the name is not valid, or if the table has the key already.
+    /// Returns an error if the key or the name is not valid, or if the table has the key already.
     pub fn key(self, key: impl AsRef<[u8]>, tenant: impl AsRef<str>) -> Result<Self, ConfigError> {
         let name = tenant.as_ref();
         let tenant =
@@ -77,7 +77,7 @@ impl ApiKeys {
     ///
     /// # Errors
     ///
-    /// Fails if the key is not valid.
+    /// Returns an error if the key is not valid.
     pub fn insert(&self, key: impl AsRef<[u8]>, tenant: Tenant) -> Result<Option<Tenant>, ConfigError> {
         let key = key.as_ref();
         if !is_sized(key) || !key.iter().all(u8::is_ascii_graphic) {

@@ -31,7 +31,7 @@ impl Cidr {
     ///
     /// # Errors
     ///
-    /// Fails if the text is malformed, or has bits set after the prefix.
+    /// Returns an error if the text is malformed, or has bits set after the prefix.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::new("address range", text, reason);
         let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));

@@ -79,7 +79,7 @@ impl ClientIp {
     ///
     /// # Errors
     ///
-    /// Fails if a range is malformed or the list is empty.
+    /// Returns an error if a range is malformed or the list is empty.
     pub fn behind<I>(proxies: I) -> Result<Self, ConfigError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -125,7 +125,7 @@ impl ClientIp {
     ///
     /// # Errors
     ///
-    /// Fails if the number is out of range.
+    /// Returns an error if the number is out of range.
     pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, ConfigError> {
         if !(32..=128).contains(&bits) {
             return Err(ConfigError::new("IPv6 prefix", bits, "must be 32 to 128"));

@@ -31,7 +31,7 @@ impl HeaderTenant {
     ///
     /// # Errors
     ///
-    /// Fails if `name` is not a valid header name.
+    /// Returns an error if `name` is not a valid header name.
     pub fn new(name: impl AsRef<str>) -> Result<Self, ConfigError> {
         Ok(Self { name: header_name("tenant header", name.as_ref())? })
     }

@@ -41,7 +41,7 @@ impl HostTenant {
     ///
     /// # Errors
     ///
-    /// Fails if `domain` is not a domain name.
+    /// Returns an error if `domain` is not a domain name.
     pub fn subdomain_of(domain: impl AsRef<str>) -> Result<Self, ConfigError> {
         let domain = domain.as_ref();
         match Host::parse(domain.as_bytes()) {

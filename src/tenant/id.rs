@@ -61,7 +61,7 @@ impl Tenant {
     ///
     /// # Errors
     ///
-    /// Fails if the name is not valid or is reserved.
+    /// Returns an error if the name is not valid or is reserved.
     pub fn parse(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
         let name = name.as_ref();
         if Self::is_reserved(name) {

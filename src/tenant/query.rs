@@ -33,7 +33,7 @@ impl QueryTenant {
     ///
     /// # Errors
     ///
-    /// Fails if `name` is empty.
+    /// Returns an error if `name` is empty.
     pub fn new(name: impl Into<Box<str>>) -> Result<Self, ConfigError> {
         let name = name.into();
         if name.is_empty() {

@@ -10,6 +10,14 @@ use crate::http::head::Head;
 /// puts a [`Tenant`] into the extensions for
 /// [`ExtensionTenant`](super::ExtensionTenant).
 ///
+/// # Security
+///
+/// Limits trust a source that implements only [`find`](Self::find), as closures do: its requests may spend what
+/// [`Quota::reserve`](crate::Quota::reserve) keeps back. If callers can choose the name, override
+/// [`find_name`](Self::find_name) and return [`TenantName::claimed`].
+///
+/// # Closures
+///
 /// Closures are sources, too, if their argument is annotated. Return `Ok(None)` if the request
 /// names no tenant, so that the next source of a chain is asked:
 ///
@@ -45,7 +53,7 @@ pub trait TenantSource: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Fails if the request names a tenant that can't be used.
+    /// Returns an error if the request names a tenant that can't be used.
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError>;
 
     /// Returns the name of the tenant, borrowed from the request if possible.
@@ -56,7 +64,7 @@ pub trait TenantSource: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Fails if `find` fails. Names that are not valid may pass, because they are
+    /// Returns an error if `find` fails. Names that are not valid may pass, because they are
     /// checked before they are used.
     fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         Ok(self.find(head)?.map(TenantName::from))
@@ -137,7 +145,7 @@ impl<'a> TenantName<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the name is reserved (`ip:…` and `~…`), because a row with such a name
+    /// Returns an error if the name is reserved (`ip:…` and `~…`), because a row with such a name
     /// belongs to no caller.
     #[inline]
     pub fn borrowed(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, TenantError> {
@@ -179,7 +187,7 @@ impl<'a> TenantName<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the name is not valid.
+    /// Returns an error if the name is not valid.
     pub fn to_tenant(&self) -> Result<Tenant, TenantError> {
         match &self.name {
             Name::Text(text) => Tenant::parse(text),
@@ -206,8 +214,8 @@ impl From<Tenant> for TenantName<'_> {
 /// Two sources in a row: the second is asked if the first finds no tenant.
 ///
 /// An error of the first is final: a request with an unknown API key is refused, and not
-/// treated as one without a key. If neither finds a tenant and one of them asks for a
-/// credential, the caller gets a 401. If both do, the second one's challenge is sent.
+/// treated as one without a key. If neither finds a tenant, the caller gets a 500 if one of them lacks what it needs, or
+/// else a 401 if one of them asks for a credential. If both do, the second one's challenge is sent.
 /// Created by [`TenantSource::or`].
 #[derive(Clone, Copy, Debug)]
 pub struct Or<A, B> {

@@ -96,7 +96,8 @@ impl Standing {
         (self.reset != Self::NEVER).then_some(reset)
     }
 
-    /// Returns the time from the decision until [`reset`](Self::reset).
+    /// Returns the time from the decision until [`reset`](Self::reset). Centuries if no retry helps; then
+    /// [`reset_unix`](Self::reset_unix) returns `None`.
     #[inline]
     pub fn wait(&self) -> Duration {
         self.reset.since(self.now)
@@ -106,8 +107,8 @@ impl Standing {
 /// The value that [`RateLimitLayer`](crate::RateLimitLayer) puts into the extensions of a
 /// request.
 ///
-/// It holds the tenant that was charged and its [`Standing`]. If a request passes
-/// several layers, it shows the standing with the least left.
+/// It holds the tenant that was charged, and a [`Standing`]. If a request passes several layers, the tenant is the one that
+/// was proved last, and the standing is the one with the least left: they can come from different layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     tenant: Tenant,

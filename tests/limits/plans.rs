@@ -15,6 +15,7 @@ use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tollgate::{
     CachedPlans, EventLog, Limiter, Plan, PlanFailure, PlanSource, Quota, Quotas, RateLimit, RateLimitLayer, Tenant,
     event::{EventKind, Query},
+    limit::RefusalReason,
     tenant::HeaderTenant,
     testing::ManualClock,
 };
@@ -243,6 +244,25 @@ async fn a13_a_failed_lookup_is_answered_as_chosen_and_not_repeated_at_once() {
         let tenants: Vec<_> = failed.iter().map(|event| event.tenant.as_ref().unwrap().as_str()).collect();
         assert_eq!(tenants, ["other", "acme"], "{on_failure:?}");
     }
+}
+
+#[tokio::test]
+async fn a13_a_stale_plan_is_used_while_too_many_lookups_are_running() {
+    let world = World::new(&[("acme", 10)], |plans| plans.max_lookups(1).on_failure(PlanFailure::Refuse));
+    assert_eq!(world.ask("acme").await, answer(200, 10, 9));
+    world.clock.advance(MINUTE);
+    world.database.mode(Mode::Waits);
+    let mut tasks = JoinSet::new();
+    world.ask_in_background(&mut tasks, String::from("slow"));
+    settled().await;
+    assert_eq!(world.ask("stranger").await.0, 503);
+    assert_eq!(world.ask("acme").await, answer(200, 10, 9));
+    world.database.0.permits.add_permits(1);
+    tasks.join_all().await;
+    // a tenant whose plan is unknown is not a denied one
+    world.database.mode(Mode::Fails);
+    assert_eq!(world.ask("stranger").await.0, 503);
+    assert_eq!(world.limiter.check(&tenant("stranger"), 1).refused(), Some(RefusalReason::Unavailable));
 }
 
 #[tokio::test(start_paused = true)]

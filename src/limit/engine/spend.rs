@@ -29,7 +29,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Fails if the name of the tenant is not valid, or if its plan must be looked up first.
+    /// Returns an error if the name of the tenant is not valid, or if its plan must be looked up first.
     #[inline]
     pub(in crate::limit) fn spend(
         &self,
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Fails if the plan of the tenant must be looked up first, unless the request can't wait for it.
+    /// Returns an error if the plan of the tenant must be looked up first, unless the request can't wait for it.
     #[cfg(feature = "plans")]
     #[cold]
     fn require_plan(

@@ -146,7 +146,7 @@ impl PlanCache {
             match self.join(tenant) {
                 Turn::Full => {
                     failed("too many lookups are running");
-                    return self.unknown();
+                    return if state == PlanState::Stale { Ok(()) } else { self.unknown() };
                 }
                 Turn::Leads(lookup) => return self.look_up(quotas, tenant, clock, lookup, failed).await,
                 Turn::Follows(_) if state == PlanState::Stale => return Ok(()),

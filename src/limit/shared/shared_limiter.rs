@@ -199,7 +199,7 @@ impl SharedLimiter {
     async fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
         #[cfg(feature = "plans")]
         if self.local().load_plan(tenant).await.is_err() {
-            return Decision::DENIED;
+            return Decision::UNAVAILABLE;
         }
         self.decide(tenant, Ask { units, is_anonymous, refundable: true }).await
     }
