@@ -279,6 +279,8 @@ mod tests {
         assert!(matches!(read(&[format!("{}; {}", own(0), own(0))]), PresentedCookies::One(_)));
         assert!(matches!(read(&[format!("{name}=bad; {}", own(0))]), PresentedCookies::One(_)));
         assert!(matches!(read(&[own(0), format!("{name}=bad")]), PresentedCookies::One(_)));
+        let twice = [own(0), own(1), own(1), own(0)];
+        assert!(matches!(read(&twice), PresentedCookies::Several(all) if all.len() == 2));
         let lines: Vec<_> = (0..6).map(own).collect();
         for several in 2..=MOST_OF_A_TENANT {
             let read = read(&lines[..several]);
