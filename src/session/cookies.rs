@@ -166,12 +166,11 @@ impl PresentedCookies {
     fn read(headers: &HeaderMap, most: usize, is_own: impl Fn(&[u8]) -> bool) -> Self {
         let mut found = Self::Absent;
         for (_, value) in cookie::raw_pairs(headers).filter(|(name, _)| is_own(name)) {
-            found = match SessionCookie::parse(value) {
-                Some(cookie) => found.with(cookie),
-                None if !cookie::is_value(value) => found,
-                None if matches!(found, Self::Absent) => Self::Unusable,
-                None => found,
-            };
+            match SessionCookie::parse(value) {
+                Some(cookie) => found.add(cookie),
+                None if matches!(found, Self::Absent) && cookie::is_value(value) => found = Self::Unusable,
+                None => {}
+            }
             if let Self::Several(all) = &found
                 && all.len() > most
             {
@@ -181,16 +180,13 @@ impl PresentedCookies {
         found
     }
 
-    fn with(self, cookie: SessionCookie) -> Self {
+    fn add(&mut self, cookie: SessionCookie) {
         match self {
-            Self::Absent | Self::Unusable => Self::One(cookie),
-            Self::One(one) if one.equals(&cookie) => Self::One(one),
-            Self::One(one) => Self::Several(vec![one, cookie]),
-            Self::Several(all) if all.iter().any(|known| known.equals(&cookie)) => Self::Several(all),
-            Self::Several(mut all) => {
-                all.push(cookie);
-                Self::Several(all)
-            }
+            Self::Absent | Self::Unusable => *self = Self::One(cookie),
+            Self::One(one) if one.equals(&cookie) => {}
+            Self::One(one) => *self = Self::Several(vec![*one, cookie]),
+            Self::Several(all) if all.iter().any(|known| known.equals(&cookie)) => {}
+            Self::Several(all) => all.push(cookie),
         }
     }
 }

@@ -228,7 +228,7 @@ impl Gate for SessionGate {
                 "the request comes from another site",
             )));
         }
-        let pending = match self.sessions.find(cookies, tenant) {
+        let pending = match self.sessions.find(&cookies, tenant.as_ref()) {
             MaybeReady::Ready(found) => match self.settle(found, || self.without_session(head)) {
                 MaybeReady::Ready(result) => return MaybeReady::Ready(result),
                 MaybeReady::Pending(claims) => return MaybeReady::Pending(claims),
@@ -262,6 +262,7 @@ impl SessionGate {
     }
 
     /// Adds the claims to the session that was found.
+    #[inline]
     fn settle(
         &self,
         found: LookupResult,

@@ -39,22 +39,24 @@ impl Sessions {
     ///
     /// Ignores sessions of tenants other than `tenant`, if one is given. Finds nothing if two
     /// of the cookies belong to live sessions.
+    #[inline]
     pub(super) fn find(
         &self,
-        cookies: PresentedCookies,
-        tenant: Option<Tenant>,
+        cookies: &PresentedCookies,
+        tenant: Option<&Tenant>,
     ) -> MaybeReady<BoxFuture<'static, LookupResult>> {
         match cookies {
             PresentedCookies::Absent | PresentedCookies::Unusable => MaybeReady::Ready(Ok(None)),
             PresentedCookies::One(cookie) => match self.look_up(cookie) {
-                MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| of_tenant(found, tenant.as_ref()))),
+                MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| of_tenant(found, tenant))),
                 MaybeReady::Pending(future) => {
+                    let tenant = tenant.cloned();
                     MaybeReady::Pending(Box::pin(async move { Ok(of_tenant(future.await?, tenant.as_ref())) }))
                 }
             },
             PresentedCookies::Several(cookies) => {
-                let sessions = self.clone();
-                MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(cookies, tenant).await }))
+                let (sessions, cookies, tenant) = (self.clone(), cookies.clone(), tenant.cloned());
+                MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(&cookies, tenant.as_ref()).await }))
             }
         }
     }
@@ -62,7 +64,7 @@ impl Sessions {
     /// Finds the session of a browser at this tenant.
     #[cfg(any(feature = "login", test))]
     pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: &Tenant) -> LookupResult {
-        self.find(self.cookies().of_tenant(headers, tenant), Some(tenant.clone())).wait().await
+        self.find(&self.cookies().of_tenant(headers, tenant), Some(tenant)).wait().await
     }
 
     /// Finds all live sessions of a browser, of any tenant. Looks at 16 cookies at most.
@@ -71,7 +73,7 @@ impl Sessions {
         let mut sessions: Vec<Session> = Vec::new();
         for cookie in self.cookies().first_of_all_tenants(headers) {
             if sessions.iter().all(|known| known.sid() != cookie.sid) {
-                sessions.extend(self.look_up(cookie).wait().await?);
+                sessions.extend(self.look_up(&cookie).wait().await?);
             }
         }
         Ok(sessions)
@@ -103,10 +105,10 @@ impl Sessions {
         })
     }
 
-    async fn only_one_of(&self, cookies: Vec<SessionCookie>, tenant: Option<Tenant>) -> LookupResult {
+    async fn only_one_of(&self, cookies: &[SessionCookie], tenant: Option<&Tenant>) -> LookupResult {
         let mut only = None;
         for cookie in cookies {
-            if let Some(session) = of_tenant(self.look_up(cookie).wait().await?, tenant.as_ref())
+            if let Some(session) = of_tenant(self.look_up(cookie).wait().await?, tenant)
                 && only.replace(session).is_some()
             {
                 return Ok(None);
@@ -115,7 +117,8 @@ impl Sessions {
         Ok(only)
     }
 
-    fn look_up(&self, cookie: SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
+    #[inline]
+    fn look_up(&self, cookie: &SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
         let key = self.rows().key(None, cookie.sid.as_bytes());
         let key = match &key {
             Ok(key) => key,
@@ -123,13 +126,13 @@ impl Sessions {
         };
         let now = self.rows().now();
         let mut checked = CookieCheck::Refused(None);
-        let viewed = self.rows().view_at(key, now, |found| checked = self.check(&cookie, found, now));
+        let viewed = self.rows().view_at(key, now, |found| checked = self.check(cookie, found, now));
         let checked = match viewed {
             Some(viewed) => viewed.map(|()| checked),
             None => match self.rows().get_at(key) {
-                MaybeReady::Ready(row) => row.map(|row| self.check(&cookie, found(row), now)),
+                MaybeReady::Ready(row) => row.map(|row| self.check(cookie, found(row), now)),
                 MaybeReady::Pending(future) => {
-                    let sessions = self.clone();
+                    let (sessions, cookie) = (self.clone(), *cookie);
                     return MaybeReady::Pending(Box::pin(async move {
                         let checked = sessions.check(&cookie, found(future.await?), sessions.rows().now());
                         match checked {
@@ -143,14 +146,15 @@ impl Sessions {
         match checked {
             Err(error) => MaybeReady::Ready(Err(error)),
             Ok(CookieCheck::UseIsDue(read, used)) => {
-                let sessions = self.clone();
+                let (sessions, cookie) = (self.clone(), *cookie);
                 MaybeReady::Pending(Box::pin(async move { Ok(sessions.record_use(&cookie, &read, used).await) }))
             }
-            Ok(checked) => MaybeReady::Ready(Ok(self.accepted(&cookie, checked))),
+            Ok(checked) => MaybeReady::Ready(Ok(self.accepted(cookie, checked))),
         }
     }
 
     /// Compares a cookie with the row of its session. Only looks, because the row may be locked.
+    #[inline]
     fn check(&self, cookie: &SessionCookie, found: Option<Stored<FoundRow>>, now: UnixTime) -> CookieCheck {
         let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
         let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
@@ -177,6 +181,7 @@ impl Sessions {
     }
 
     /// Returns the session unless the cookie was refused.
+    #[inline]
     fn accepted(&self, cookie: &SessionCookie, checked: CookieCheck) -> Option<Session> {
         match checked {
             CookieCheck::Refused(event) => {
@@ -316,7 +321,7 @@ mod tests {
     fn sessions_of_another_tenant_are_ignored() {
         with_both_stores(|world| {
             let [(acme, own), (globex, _)] = ["acme", "globex"].map(|tenant| world.sign_in(tenant));
-            let find = |cookies| block_on(world.sessions.find(cookies, Some(own.tenant().clone())).wait()).unwrap();
+            let find = |cookies| block_on(world.sessions.find(&cookies, Some(own.tenant())).wait()).unwrap();
             assert!(find(PresentedCookies::One(globex)).is_none());
             for cookies in [vec![acme, globex], vec![globex, acme]] {
                 assert_eq!(find(PresentedCookies::Several(cookies)).unwrap().sid(), own.sid());
