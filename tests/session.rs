@@ -389,6 +389,24 @@ async fn c114_while_the_store_is_down_sessions_get_a_503_without_details() {
     }
 }
 
+#[tokio::test]
+async fn requests_of_other_sites_and_failures_of_the_store_are_events() {
+    use tower::ServiceExt;
+    let (store, log) = (Shaky::default(), EventLog::new());
+    let sessions = Sessions::builder(store.clone()).events(log.clone()).build().unwrap();
+    let service = ServiceBuilder::new().layer(SessionLayer::new(sessions.clone())).service(service_fn(
+        async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
+    ));
+    let (cookie, _) = sessions.create(new("acme")).await.unwrap();
+    store.down.store(true, SeqCst);
+    for (method, status) in [("POST", 403), ("GET", 503)] {
+        let request = Request::builder().method(method).header("cookie", pair(&cookie)).body(String::new()).unwrap();
+        assert_eq!(service.clone().oneshot(request).await.unwrap().status(), status);
+    }
+    let seen: Vec<_> = log.read(&Query::new()).events.iter().map(|event| (event.kind, event.count)).collect();
+    assert_eq!(seen, [(EventKind::SessionCreated, 1), (EventKind::ForeignOrigin, 1), (EventKind::StoreFailed, 1)]);
+}
+
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn a_missing_layer_differs_from_a_missing_session() {

@@ -167,12 +167,11 @@ impl PresentedCookies {
     fn read(headers: &HeaderMap, most: usize, is_own: impl Fn(&[u8]) -> bool) -> Self {
         let mut found = Self::Absent;
         for (_, value) in cookie::raw_pairs(headers).filter(|(name, _)| is_own(name)) {
-            found = match SessionCookie::parse(value) {
-                Some(cookie) => found.with(cookie),
-                None if !cookie::is_value(value) => found,
-                None if matches!(found, Self::Absent) => Self::Unusable,
-                None => found,
-            };
+            match SessionCookie::parse(value) {
+                Some(cookie) => found.add(cookie),
+                None if matches!(found, Self::Absent) && cookie::is_value(value) => found = Self::Unusable,
+                None => {}
+            }
             if let Self::Several(all) = &found
                 && all.len() > most
             {
@@ -182,16 +181,13 @@ impl PresentedCookies {
         found
     }
 
-    fn with(self, cookie: SessionCookie) -> Self {
+    fn add(&mut self, cookie: SessionCookie) {
         match self {
-            Self::Absent | Self::Unusable => Self::One(cookie),
-            Self::One(one) if one.equals(&cookie) => Self::One(one),
-            Self::One(one) => Self::Several(vec![one, cookie]),
-            Self::Several(all) if all.iter().any(|known| known.equals(&cookie)) => Self::Several(all),
-            Self::Several(mut all) => {
-                all.push(cookie);
-                Self::Several(all)
-            }
+            Self::Absent | Self::Unusable => *self = Self::One(cookie),
+            Self::One(one) if one.equals(&cookie) => {}
+            Self::One(one) => *self = Self::Several(vec![*one, cookie]),
+            Self::Several(all) if all.iter().any(|known| known.equals(&cookie)) => {}
+            Self::Several(all) => all.push(cookie),
         }
     }
 }
@@ -280,6 +276,8 @@ mod tests {
         assert!(matches!(read(&[format!("{}; {}", own(0), own(0))]), PresentedCookies::One(_)));
         assert!(matches!(read(&[format!("{name}=bad; {}", own(0))]), PresentedCookies::One(_)));
         assert!(matches!(read(&[own(0), format!("{name}=bad")]), PresentedCookies::One(_)));
+        let twice = [own(0), own(1), own(1), own(0)];
+        assert!(matches!(read(&twice), PresentedCookies::Several(all) if all.len() == 2));
         let lines: Vec<_> = (0..6).map(own).collect();
         for several in 2..=MOST_OF_A_TENANT {
             let read = read(&lines[..several]);

@@ -89,6 +89,7 @@ impl Value for FoundRow {
                     rest if RowParts::is_rest(rest, has_device) => rest.into(),
                     _ => return Err(corrupt()),
                 };
+                let head = head.decode().ok_or_else(corrupt)?;
                 Ok(Self::Live(Arc::new(FoundSession { head, rest, has_device, row: OnceLock::new() })))
             }
         }

@@ -43,6 +43,7 @@ impl UserId {
     }
 
     /// Reads a stored id.
+    #[inline]
     pub(super) fn restore(id: &[u8]) -> Option<Self> {
         is_visible(id, Self::MAX_LEN).then(|| Self(InlineBytes::new(&[id])))
     }

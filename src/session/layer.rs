@@ -237,7 +237,7 @@ impl Gate for SessionGate {
             };
             return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Forbidden, detail)));
         }
-        let pending = match self.sessions.find(cookies, tenant) {
+        let pending = match self.sessions.find(&cookies, tenant.as_ref()) {
             MaybeReady::Ready(found) => return self.settle(found, || self.without_session(head)),
             MaybeReady::Pending(pending) => pending,
         };
@@ -268,6 +268,7 @@ impl SessionGate {
     }
 
     /// Adds the claims to the session that was found.
+    #[inline]
     fn settle(
         &self,
         found: LookupResult,

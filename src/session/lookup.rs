@@ -39,22 +39,24 @@ impl Sessions {
     ///
     /// Ignores sessions of tenants other than `tenant`, if one is given. Finds nothing if two
     /// of the cookies belong to live sessions.
+    #[inline]
     pub(super) fn find(
         &self,
-        cookies: PresentedCookies,
-        tenant: Option<Tenant>,
+        cookies: &PresentedCookies,
+        tenant: Option<&Tenant>,
     ) -> MaybeReady<BoxFuture<'static, LookupResult>> {
         match cookies {
             PresentedCookies::Absent | PresentedCookies::Unusable => MaybeReady::Ready(Ok(None)),
             PresentedCookies::One(cookie) => match self.look_up(cookie) {
-                MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| of_tenant(found, tenant.as_ref()))),
+                MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| of_tenant(found, tenant))),
                 MaybeReady::Pending(future) => {
+                    let tenant = tenant.cloned();
                     MaybeReady::Pending(Box::pin(async move { Ok(of_tenant(future.await?, tenant.as_ref())) }))
                 }
             },
             PresentedCookies::Several(cookies) => {
-                let sessions = self.clone();
-                MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(cookies, tenant).await }))
+                let (sessions, cookies, tenant) = (self.clone(), cookies.clone(), tenant.cloned());
+                MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(&cookies, tenant.as_ref()).await }))
             }
         }
     }
@@ -62,7 +64,7 @@ impl Sessions {
     /// Finds the session of a browser at this tenant.
     #[cfg(any(feature = "login", test))]
     pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: &Tenant) -> LookupResult {
-        self.find(self.cookies().of_tenant(headers, tenant), Some(tenant.clone())).wait().await
+        self.find(&self.cookies().of_tenant(headers, tenant), Some(tenant)).wait().await
     }
 
     /// Finds all live sessions of a browser, of any tenant. Looks at 16 cookies at most.
@@ -71,7 +73,7 @@ impl Sessions {
         let mut sessions: Vec<Session> = Vec::new();
         for cookie in self.cookies().first_of_all_tenants(headers) {
             if sessions.iter().all(|known| known.sid() != cookie.sid) {
-                sessions.extend(self.look_up(cookie).wait().await?);
+                sessions.extend(self.look_up(&cookie).wait().await?);
             }
         }
         Ok(sessions)
@@ -103,10 +105,10 @@ impl Sessions {
         })
     }
 
-    async fn only_one_of(&self, cookies: Vec<SessionCookie>, tenant: Option<Tenant>) -> LookupResult {
+    async fn only_one_of(&self, cookies: &[SessionCookie], tenant: Option<&Tenant>) -> LookupResult {
         let mut only = None;
         for cookie in cookies {
-            if let Some(session) = of_tenant(self.look_up(cookie).wait().await?, tenant.as_ref())
+            if let Some(session) = of_tenant(self.look_up(cookie).wait().await?, tenant)
                 && only.replace(session).is_some()
             {
                 return Ok(None);
@@ -115,7 +117,8 @@ impl Sessions {
         Ok(only)
     }
 
-    fn look_up(&self, cookie: SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
+    #[inline]
+    fn look_up(&self, cookie: &SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
         let key = self.rows().key(None, cookie.sid.as_bytes());
         let key = match &key {
             Ok(key) => key,
@@ -123,13 +126,13 @@ impl Sessions {
         };
         let now = self.rows().now();
         let mut checked = CookieCheck::Refused(None);
-        let viewed = self.rows().view_at(key, now, |found| checked = self.check(&cookie, found, now));
+        let viewed = self.rows().view_at(key, now, |found| checked = self.check(cookie, found, now));
         let checked = match viewed {
             Some(viewed) => viewed.map(|()| checked),
             None => match self.rows().get_at(key) {
-                MaybeReady::Ready(row) => row.map(|row| self.check(&cookie, found(row), now)),
+                MaybeReady::Ready(row) => row.map(|row| self.check(cookie, found(row), now)),
                 MaybeReady::Pending(future) => {
-                    let sessions = self.clone();
+                    let (sessions, cookie) = (self.clone(), *cookie);
                     return MaybeReady::Pending(Box::pin(async move {
                         let checked = sessions.check(&cookie, found(future.await?), sessions.rows().now());
                         match checked {
@@ -143,14 +146,15 @@ impl Sessions {
         match checked {
             Err(error) => MaybeReady::Ready(Err(error)),
             Ok(CookieCheck::UseIsDue(read, used)) => {
-                let sessions = self.clone();
+                let (sessions, cookie) = (self.clone(), *cookie);
                 MaybeReady::Pending(Box::pin(async move { Ok(sessions.record_use(&cookie, &read, used).await) }))
             }
-            Ok(checked) => MaybeReady::Ready(Ok(self.accepted(&cookie, checked))),
+            Ok(checked) => MaybeReady::Ready(Ok(self.accepted(cookie, checked))),
         }
     }
 
     /// Compares a cookie with the row of its session. Only looks, because the row may be locked.
+    #[inline]
     fn check(&self, cookie: &SessionCookie, found: Option<Stored<FoundRow>>, now: UnixTime) -> CookieCheck {
         let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
         let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
@@ -177,6 +181,7 @@ impl Sessions {
     }
 
     /// Returns the session unless the cookie was refused.
+    #[inline]
     fn accepted(&self, cookie: &SessionCookie, checked: CookieCheck) -> Option<Session> {
         match checked {
             CookieCheck::Refused(event) => {
@@ -219,4 +224,198 @@ fn is_due(session: &SessionTimes, now: UnixTime) -> bool {
 
 fn of_tenant(session: Option<Session>, tenant: Option<&Tenant>) -> Option<Session> {
     session.filter(|session| tenant.is_none_or(|tenant| tenant == session.tenant()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::Future, sync::Mutex, time::Duration};
+
+    use http::header::COOKIE;
+
+    use super::*;
+    use crate::{
+        event::{EventLog, Query},
+        session::{
+            identity::UserId,
+            model::{cookie_of, present},
+            rows::KEPT_AFTER_END,
+            session::NewSession,
+        },
+        store::{AnyStore, Entry, Key, Memory, Record, Store, StoreErrorKind, Version, table::Change},
+        testing::{ManualClock, block_on},
+        util::{lock::lock, secret::Secret},
+    };
+
+    type Step = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
+
+    /// A store that answers later, and that does something else before its next read or write.
+    #[derive(Clone, Default)]
+    struct Interrupted {
+        memory: Arc<Memory>,
+        before_read: Arc<Mutex<Option<Step>>>,
+        before_write: Arc<Mutex<Option<Step>>>,
+    }
+
+    fn interrupt(at: &Mutex<Option<Step>>) -> Result<(), StoreError> {
+        let step = lock(at).take();
+        step.map_or(Ok(()), |step| step())
+    }
+
+    impl Store for Interrupted {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            let (store, key) = (self.clone(), key.clone());
+            MaybeReady::Pending(async move {
+                interrupt(&store.before_read)?;
+                store.memory.get(&key).wait().await
+            })
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.memory.insert(key, record).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            interrupt(&self.before_write)?;
+            self.memory.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.memory.take(key).await
+        }
+    }
+
+    struct World {
+        sessions: Sessions,
+        clock: ManualClock,
+        log: EventLog,
+    }
+
+    impl World {
+        fn new(store: impl Into<AnyStore>) -> Self {
+            let (clock, log) = (ManualClock::new(), EventLog::new());
+            let sessions = Sessions::builder(store).clock(clock.clone()).events(log.clone()).build().unwrap();
+            Self { sessions, clock, log }
+        }
+
+        fn sign_in(&self, tenant: &str) -> (SessionCookie, Session) {
+            let new = NewSession::new(Tenant::parse(tenant).unwrap(), UserId::parse("ada").unwrap());
+            let (cookie, session) = block_on(self.sessions.create(new)).unwrap();
+            (cookie_of(&cookie), session)
+        }
+
+        fn row(&self, cookie: SessionCookie) -> Stored<SessionRow> {
+            block_on(self.sessions.rows().get(None, cookie.sid.as_bytes()).wait()).unwrap().unwrap()
+        }
+    }
+
+    /// Calls `test` with a store that answers at once, and with one that answers later.
+    fn with_both_stores(test: impl Fn(&World)) {
+        test(&World::new(Memory::new()));
+        test(&World::new(Interrupted::default()));
+    }
+
+    #[test]
+    fn sessions_of_another_tenant_are_ignored() {
+        with_both_stores(|world| {
+            let [(acme, own), (globex, _)] = ["acme", "globex"].map(|tenant| world.sign_in(tenant));
+            let find = |cookies| block_on(world.sessions.find(&cookies, Some(own.tenant())).wait()).unwrap();
+            assert!(find(PresentedCookies::One(globex)).is_none());
+            for cookies in [vec![acme, globex], vec![globex, acme]] {
+                assert_eq!(find(PresentedCookies::Several(cookies)).unwrap().sid(), own.sid());
+            }
+        });
+    }
+
+    #[test]
+    fn a_use_is_recorded_after_a_minute_and_the_row_is_kept_until_25_hours_after_the_new_end() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        with_both_stores(|world| {
+            let (cookie, session) = world.sign_in("acme");
+            let before = world.row(cookie);
+            world.clock.advance(Duration::from_secs(60) - Duration::from_nanos(1));
+            assert_eq!(present(&world.sessions, cookie).unwrap().unwrap().last_use(), session.created());
+            assert_eq!(world.row(cookie).version, before.version);
+            world.clock.advance(Duration::from_nanos(1));
+            let used_at = session.created() + Duration::from_secs(60);
+            assert_eq!(present(&world.sessions, cookie).unwrap().unwrap().last_use(), used_at);
+            let row = world.row(cookie);
+            assert_eq!(row.expires_at, used_at + HOUR + 25 * HOUR);
+            assert!(matches!(row.value, SessionRow::Live(row) if row.last_use == used_at));
+        });
+    }
+
+    #[test]
+    fn if_a_row_was_written_since_it_was_read_the_new_row_decides() {
+        type Write = fn(&Sessions, &Session) -> Result<(), StoreError>;
+        let revoke: Write = |sessions, session| block_on(sessions.revoke(session));
+        let rotate: Write = |sessions, session| block_on(sessions.rotate(session)).map(|_| ());
+        // as another request with this cookie does
+        let touch: Write = |sessions, session| {
+            let unchanged = |row: Option<&SessionRow>, now| Change::Put(row.unwrap().clone(), now + KEPT_AFTER_END, ());
+            block_on(sessions.rows().update(None, session.sid().as_bytes(), unchanged))
+        };
+        for (write, survives) in [(revoke, false), (rotate, false), (touch, true)] {
+            let store = Interrupted::default();
+            let world = World::new(store.clone());
+            let (cookie, session) = world.sign_in("acme");
+            world.clock.advance(Duration::from_secs(60));
+            let sessions = world.sessions.clone();
+            let step: Step = Box::new(move || write(&sessions, &session));
+            *lock(&store.before_write) = Some(step);
+            assert_eq!(present(&world.sessions, cookie).unwrap().is_some(), survives);
+        }
+    }
+
+    #[test]
+    fn a_session_that_expires_before_the_store_answers_is_refused() {
+        let store = Interrupted::default();
+        let world = World::new(store.clone());
+        let (cookie, _) = world.sign_in("acme");
+        let clock = world.clock.clone();
+        let step: Step = Box::new(move || {
+            clock.advance(Duration::from_secs(3600));
+            Ok(())
+        });
+        *lock(&store.before_read) = Some(step);
+        assert!(present(&world.sessions, cookie).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_session_whose_use_cannot_be_recorded_lives_on_and_the_failure_is_counted() {
+        let store = Interrupted::default();
+        let world = World::new(store.clone());
+        let (cookie, session) = world.sign_in("acme");
+        world.clock.advance(Duration::from_secs(60));
+        *lock(&store.before_write) = Some(Box::new(|| Err(StoreErrorKind::Unavailable.into())));
+        assert_eq!(present(&world.sessions, cookie).unwrap().unwrap().sid(), session.sid());
+        let failed = world.log.read(&Query::new().kind(EventKind::StoreFailed));
+        assert_eq!(failed.events.iter().map(|event| event.count).sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_is_an_error_and_not_a_missing_session() {
+        let store = AnyStore::from(Memory::new());
+        let world = World::new(store.clone());
+        let (cookie, _) = world.sign_in("acme");
+        let key = world.sessions.rows().key(None, cookie.sid.as_bytes()).unwrap();
+        let now = world.sessions.rows().now();
+        let version = world.row(cookie).version;
+        let corrupt = Record::new(vec![0xff], now, now + Duration::from_secs(60)).unwrap();
+        let _written = block_on(store.swap(&key, version, corrupt)).unwrap();
+        assert_eq!(present(&world.sessions, cookie).unwrap_err().kind(), StoreErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_browser_that_knows_only_the_sid_holds_no_session() {
+        let world = World::new(Memory::new());
+        let (_, session) = world.sign_in("acme");
+        let cookie = world.sessions.cookie(&session, &Secret::generate());
+        let header = cookie.header_value();
+        let (pair, _) = header.to_str().unwrap().split_once(';').unwrap();
+        let headers = HeaderMap::from_iter([(COOKIE, pair.parse().unwrap())]);
+        assert!(block_on(world.sessions.held(&headers)).unwrap().is_empty());
+    }
 }

@@ -32,7 +32,7 @@ pub(super) fn cookie_of(cookie: &SetCookie) -> SessionCookie {
 
 /// Looks up the session of a request with this cookie.
 pub(super) fn present(sessions: &Sessions, cookie: SessionCookie) -> Result<Option<Session>, StoreError> {
-    block_on(sessions.find(PresentedCookies::One(cookie), None).wait())
+    block_on(sessions.find(&PresentedCookies::One(cookie), None).wait())
 }
 
 /// The authentication of a login with these methods.

@@ -218,7 +218,7 @@ fn start(sessions: &Sessions, base: &[(SessionCookie, Session)], call: Call) -> 
     };
     Box::pin(async move {
         match call {
-            Use(_) => Done::Used(sessions.find(PresentedCookies::One(cookie), None).wait().await.unwrap()),
+            Use(_) => Done::Used(sessions.find(&PresentedCookies::One(cookie), None).wait().await.unwrap()),
             Revoke(_) => sessions.revoke(&session).await.map(|()| Done::Else).unwrap(),
             RevokeSid(_) => sessions.revoke_sid(&session.sid()).await.map(|_| Done::Else).unwrap(),
             RevokeOthers(_) => sessions.revoke_others(&session).await.map(|_| Done::Else).unwrap(),

@@ -251,7 +251,7 @@ fn read_row(bytes: &[u8]) -> Option<SessionRow> {
     Some(match RowParts::read(bytes)? {
         RowParts::Ended(tenant) => SessionRow::Ended(tenant),
         RowParts::Live { head, rest, has_device } => {
-            SessionRow::Live(LiveSession::of(head, SessionDetails::read(rest, has_device)?))
+            SessionRow::Live(LiveSession::of(head.decode()?, SessionDetails::read(rest, has_device)?))
         }
     })
 }
@@ -261,10 +261,29 @@ pub(super) enum RowParts<'a> {
     Ended(Tenant),
     /// The rest is not checked yet.
     Live {
-        head: SessionHead,
+        head: HeadParts<'a>,
         rest: &'a [u8],
         has_device: bool,
     },
+}
+
+/// A [`SessionHead`] that is still in its row. It is decoded where it stays, because moving it would take longer.
+pub(super) struct HeadParts<'a> {
+    tenant: &'a [u8],
+    user: &'a [u8],
+    generation: u64,
+    secret: &'a [u8; 32],
+    declared_auth_time: UnixTime,
+    times: SessionTimes,
+}
+
+impl HeadParts<'_> {
+    #[inline]
+    pub(super) fn decode(&self) -> Option<SessionHead> {
+        let Self { tenant, user, generation, secret, declared_auth_time, times } = *self;
+        let (tenant, user) = (Tenant::restore(tenant)?, UserId::restore(user)?);
+        Some(SessionHead { tenant, user, generation, secret: Digest::from_bytes(*secret), declared_auth_time, times })
+    }
 }
 
 impl<'a> RowParts<'a> {
@@ -296,14 +315,14 @@ struct RowReader<'a>(&'a [u8]);
 
 impl<'a> RowReader<'a> {
     #[inline]
-    fn head(&mut self) -> Option<SessionHead> {
+    fn head(&mut self) -> Option<HeadParts<'a>> {
         let remembered = self.flag()?;
-        let secret = Digest::from_bytes(*self.bytes()?);
+        let secret = self.bytes()?;
         let generation = self.number()?;
         let declared_auth_time = self.time()?;
         let times = SessionTimes { created: self.time()?, expires: self.time()?, last_use: self.time()?, remembered };
-        let user = UserId::restore(self.short()?)?;
-        Some(SessionHead { tenant: self.tenant()?, user, generation, secret, declared_auth_time, times })
+        let user = self.short()?;
+        Some(HeadParts { tenant: self.short()?, user, generation, secret, declared_auth_time, times })
     }
 
     /// Reads everything after the head, and shows each part of it.

@@ -13,14 +13,21 @@ pub(crate) enum InlineBytes<const PLACE: usize> {
 }
 
 impl<const PLACE: usize> InlineBytes<PLACE> {
+    #[inline]
     pub(crate) fn new(parts: &[&[u8]]) -> Self {
         const { assert!(PLACE <= u8::MAX as usize) }
-        let mut new = Self::InPlace { len: 0, bytes: [0; PLACE] };
-        // filled where it is, because a copy would cost more
-        if let Self::InPlace { len, bytes } = &mut new {
-            match joined(parts, bytes) {
-                Some(joined) => *len = joined as u8,
-                None => new = Self::Shared(parts.concat().into()),
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        if len > PLACE {
+            return Self::Shared(parts.concat().into());
+        }
+        let mut new = Self::InPlace { len: len as u8, bytes: [0; PLACE] };
+        // filled where it is returned, because a copy would cost more
+        if let Self::InPlace { bytes, .. } = &mut new {
+            let mut rest = bytes.as_mut_slice();
+            for part in parts {
+                let Some((start, after)) = rest.split_at_mut_checked(part.len()) else { break };
+                start.copy_from_slice(part);
+                rest = after;
             }
         }
         new
@@ -32,17 +39,6 @@ impl<const PLACE: usize> InlineBytes<PLACE> {
             Self::Shared(bytes) => bytes,
         }
     }
-}
-
-/// Writes all parts to a place, and returns their length, unless they are too long.
-#[inline]
-fn joined(parts: &[&[u8]], place: &mut [u8]) -> Option<usize> {
-    let mut len = 0;
-    for part in parts {
-        place.get_mut(len..len + part.len())?.copy_from_slice(part);
-        len += part.len();
-    }
-    Some(len)
 }
 
 impl<const PLACE: usize> PartialEq for InlineBytes<PLACE> {

@@ -41,6 +41,7 @@ impl Key {
     ///
     /// Returns an error of the kind [`StoreErrorKind::TooLarge`] if the table name is empty, or a
     /// part is too long.
+    #[inline]
     pub fn new(table: &str, tenant: Option<&Tenant>, id: impl AsRef<[u8]>) -> Result<Self, StoreError> {
         let id = id.as_ref();
         // tenant names are never empty

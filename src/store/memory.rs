@@ -101,6 +101,7 @@ impl Memory {
     }
 
     /// Shows the entry of `key` to `see`. The entry is locked meanwhile.
+    #[inline]
     pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> R {
         match self.shard(key) {
             Some(shard) => see(read(shard).get(key.as_bytes())),
@@ -147,6 +148,7 @@ impl Memory {
         Some(entry)
     }
 
+    #[inline]
     fn shard(&self, key: &Key) -> Option<&RwLock<Shard>> {
         let hash = self.hasher.hash_one(key.as_bytes());
         self.shards.get(hash as usize % SHARDS)
@@ -252,6 +254,7 @@ impl Row {
 }
 
 impl Shard {
+    #[inline]
     fn get(&self, key: &[u8]) -> Option<EntryView<'_>> {
         let (row, Written { number, expires_at }) = self.map.get_key_value(key)?;
         let (_, value) = row.parts();

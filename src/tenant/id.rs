@@ -89,6 +89,7 @@ impl Tenant {
     }
 
     /// Reads a stored name, which may be reserved.
+    #[inline]
     pub(crate) fn restore(name: impl AsRef<[u8]>) -> Option<Self> {
         let name = name.as_ref();
         let allowed = |byte: &u8| ALLOWED.get(usize::from(*byte)) == Some(&true);

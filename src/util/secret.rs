@@ -47,6 +47,7 @@ impl Secret {
 
     /// Returns the digest of a secret that a caller presents, without copying it. Returns `None` if it is not the text
     /// of a secret.
+    #[inline]
     pub(crate) fn digest_of(text: &[u8]) -> Option<Digest> {
         is_base64url_of_32(text).then(|| Digest::of(text))
     }
@@ -78,6 +79,7 @@ pub struct Digest([u8; 32]);
 
 impl Digest {
     /// Hashes these bytes.
+    #[inline]
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -93,6 +95,7 @@ impl Digest {
     }
 
     /// Compares two digests in constant time.
+    #[inline]
     pub fn matches(&self, other: &Self) -> bool {
         // in words, because `subtle` hides each comparison from the optimizer
         let words = self.0.as_chunks().0.iter().zip(other.0.as_chunks().0);

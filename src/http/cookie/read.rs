@@ -58,6 +58,7 @@ pub(crate) struct RawPairs<'a> {
 impl<'a> Iterator for RawPairs<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let line = match self.rest {
@@ -81,6 +82,7 @@ impl<'a> Iterator for RawPairs<'a> {
 }
 
 /// Splits a pair into its name and its value. Returns `None` if it has no name.
+#[inline]
 fn named(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     let (name, value) = split_before(pair, b'=');
     let (name, value) = (trim(name), trim(value.get(1..)?));
