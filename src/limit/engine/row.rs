@@ -57,7 +57,7 @@ const GENERATION_SHIFT: u32 = 3;
 
 impl Row {
     /// Creates an empty row. No two rows of a tenant, and no row before and after a reset or a change of its quotas, may
-    /// have the same generation.
+    /// have the same generation. Generations repeat after 2^29 of them.
     pub(super) fn new(plan: Plan, place: Place, epoch: u32, generation: u32) -> Self {
         let meters = match plan.limits() {
             [only] => Meters::One(Meter::new(only.gauge)),
