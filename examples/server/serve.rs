@@ -9,6 +9,8 @@ use hyper_util::{
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
 };
+#[cfg(unix)]
+use tokio::signal::unix::SignalKind;
 use tokio::{net::TcpListener, time::sleep};
 use tollgate::{EventLog, PeerAddr};
 use tower::{ServiceExt, service_fn};
@@ -32,6 +34,7 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behi
     server.http2().timer(TokioTimer::new()).keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
     let connections = Connections::new(is_behind_proxies);
     let graceful = GracefulShutdown::new();
+    // caught before anything is served, so that a signal never cuts off a request
     let mut stop = pin!(signal());
     loop {
         let (stream, peer, place) = tokio::select! {
@@ -74,14 +77,19 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behi
     }
 }
 
-async fn signal() {
+/// Catches Ctrl-C and SIGTERM from now on. Returns at the next of them.
+fn signal() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(tokio::signal::unix::signal);
+    async move {
+        #[cfg(unix)]
+        if let [Ok(mut interrupt), Ok(mut terminate)] = signals {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
         }
-        return;
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }
