@@ -1,10 +1,9 @@
 use std::{
-    borrow::Borrow,
     cmp::Ordering,
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     fmt,
     future::{Future, Ready},
-    hash::{BuildHasher, Hash, Hasher},
+    hash::BuildHasher,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -12,6 +11,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
+use hashbrown::{HashTable, hash_table::OccupiedEntry};
 
 use super::{
     contract::Store,
@@ -103,8 +103,9 @@ impl Memory {
     /// Shows the entry of `key` to `see`. The entry is locked meanwhile.
     #[inline]
     pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> R {
-        match self.shard(key) {
-            Some(shard) => see(read(shard).get(key.as_bytes())),
+        let hash = self.hash(key.as_bytes());
+        match self.shard(hash) {
+            Some(shard) => see(read(shard).get(hash, key.as_bytes())),
             None => see(None),
         }
     }
@@ -114,21 +115,21 @@ impl Memory {
     }
 
     fn write(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
-        let now = record.written_at();
+        let (now, hash) = (record.written_at(), self.hash(key.as_bytes()));
         loop {
-            let Some(shard) = self.shard(key) else {
+            let Some(shard) = self.shard(hash) else {
                 return Err(StoreErrorKind::Unavailable.into());
             };
             let mut shard = write(shard);
-            let found = shard.get(key.as_bytes());
+            let found = shard.get(hash, key.as_bytes());
             if !expected.is_met_by(found.map(|entry| entry.version)) {
                 return Ok(WriteOutcome::Lost(found.map(EntryView::to_entry)));
             }
             let replaced = found.map_or(0, |entry| cost(key.as_bytes(), entry.value));
             let needed = cost(key.as_bytes(), record.value());
             if self.used.reserve(usize::from(found.is_none()), needed, replaced) {
-                let version = shard.put(key, record);
-                shard.sweep(now, SWEPT_PER_WRITE, &self.used);
+                let version = shard.put(hash, key.as_bytes(), record, |row| self.hash(row.key()));
+                self.sweep(&mut shard, now, SWEPT_PER_WRITE);
                 drop(shard);
                 self.sweep_next(now);
                 return Ok(WriteOutcome::Done(version));
@@ -141,29 +142,46 @@ impl Memory {
     }
 
     fn remove(&self, key: &Key) -> Option<Entry> {
-        let mut shard = write(self.shard(key)?);
-        let entry = shard.get(key.as_bytes())?.to_entry();
-        shard.remove(key.as_bytes());
-        self.used.release(1, cost(key.as_bytes(), &entry.value));
-        Some(entry)
+        let hash = self.hash(key.as_bytes());
+        let row = write(self.shard(hash)?).remove(hash, key.as_bytes())?;
+        self.used.release(1, cost(row.key(), row.view().value));
+        Some(row.view().to_entry())
     }
 
     #[inline]
-    fn shard(&self, key: &Key) -> Option<&RwLock<Shard>> {
-        let hash = self.hasher.hash_one(key.as_bytes());
-        self.shards.get(hash as usize % SHARDS)
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Returns the shard of this hash. It takes bits that the table of the shard does not use.
+    #[inline]
+    fn shard(&self, hash: u64) -> Option<&RwLock<Shard>> {
+        self.shards.get((hash >> 48) as usize % SHARDS)
     }
 
     /// Removes a few expired entries from another shard, which may see no writes itself.
     fn sweep_next(&self, now: UnixTime) {
         let next = self.next_swept.fetch_add(1, Relaxed) % SHARDS;
         if let Some(Ok(mut shard)) = self.shards.get(next).map(RwLock::try_write) {
-            shard.sweep(now, SWEPT_PER_WRITE, &self.used);
+            self.sweep(&mut shard, now, SWEPT_PER_WRITE);
         }
     }
 
     fn sweep_all(&self, now: UnixTime) -> usize {
-        self.shards.iter().map(|shard| write(shard).sweep(now, SWEPT_WHEN_FULL, &self.used)).sum()
+        self.shards.iter().map(|shard| self.sweep(&mut write(shard), now, SWEPT_WHEN_FULL)).sum()
+    }
+
+    /// Removes at most `most` expired entries of a shard and returns their number.
+    fn sweep(&self, shard: &mut Shard, now: UnixTime, most: usize) -> usize {
+        let mut swept = 0;
+        while swept < most && shard.by_expiry.first().is_some_and(|row| row.expires_at <= now) {
+            let Some(row) = shard.by_expiry.pop_first() else { break };
+            if shard.rows.find_entry(self.hash(row.key()), |own| own == &row).map(OccupiedEntry::remove).is_ok() {
+                self.used.release(1, cost(row.key(), row.view().value));
+            }
+            swept += 1;
+        }
+        swept
     }
 }
 
@@ -222,94 +240,71 @@ impl fmt::Debug for Memory {
 
 #[derive(Default)]
 struct Shard {
-    map: HashMap<Row, Written, RandomState>,
-    by_expiry: BTreeSet<(UnixTime, Row)>,
+    rows: HashTable<Row>,
+    by_expiry: BTreeSet<Row>,
     /// Counts all writes of the shard, so that no version repeats for a key.
     writes: u64,
 }
 
-/// A key and its value, one after the other, so that a look-up reads one place. It is compared by its key.
+/// An entry and its key. Rows are ordered by their expiry.
 #[derive(Clone)]
 struct Row {
+    /// The key and the value, one after the other, so that a look-up reads one place.
     bytes: Arc<[u8]>,
     key_len: u16,
-}
-
-#[derive(Clone, Copy)]
-struct Written {
     /// The number of the write.
     number: u64,
     expires_at: UnixTime,
 }
 
 impl Row {
-    fn new(key: &[u8], value: &[u8]) -> Self {
-        // keys have at most 1,218 bytes
-        Self { bytes: [key, value].concat().into(), key_len: key.len() as u16 }
-    }
-
+    #[inline]
     fn parts(&self) -> (&[u8], &[u8]) {
         self.bytes.split_at_checked(self.key_len.into()).unwrap_or_default()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.parts().0
+    }
+
+    #[inline]
+    fn view(&self) -> EntryView<'_> {
+        let (_, value) = self.parts();
+        EntryView { value, version: Version::from_u64(self.number), expires_at: self.expires_at }
     }
 }
 
 impl Shard {
     #[inline]
-    fn get(&self, key: &[u8]) -> Option<EntryView<'_>> {
-        let (row, Written { number, expires_at }) = self.map.get_key_value(key)?;
-        let (_, value) = row.parts();
-        Some(EntryView { value, version: Version::from_u64(*number), expires_at: *expires_at })
+    fn get(&self, hash: u64, key: &[u8]) -> Option<EntryView<'_>> {
+        self.rows.find(hash, |row| row.key() == key).map(Row::view)
     }
 
-    fn put(&mut self, key: &Key, record: &Record) -> Version {
-        self.remove(key.as_bytes());
+    fn put(&mut self, hash: u64, key: &[u8], record: &Record, hasher: impl Fn(&Row) -> u64) -> Version {
+        self.remove(hash, key);
         self.writes += 1;
-        let (row, expires_at) = (Row::new(key.as_bytes(), record.value()), record.expires_at());
-        self.by_expiry.insert((expires_at, row.clone()));
-        self.map.insert(row, Written { number: self.writes, expires_at });
+        let (bytes, expires_at) = ([key, record.value()].concat().into(), record.expires_at());
+        // keys have at most 1,218 bytes
+        let row = Row { bytes, key_len: key.len() as u16, number: self.writes, expires_at };
+        self.by_expiry.insert(row.clone());
+        self.rows.insert_unique(hash, row, hasher);
         Version::from_u64(self.writes)
     }
 
-    fn remove(&mut self, key: &[u8]) {
-        if let Some((row, Written { expires_at, .. })) = self.map.remove_entry(key) {
-            self.by_expiry.remove(&(expires_at, row));
-        }
-    }
-
-    /// Removes at most `most` expired entries and returns their number.
-    fn sweep(&mut self, now: UnixTime, most: usize, used: &Used) -> usize {
-        let mut swept = 0;
-        while swept < most && self.by_expiry.first().is_some_and(|(expires_at, _)| *expires_at <= now) {
-            let Some((_, row)) = self.by_expiry.pop_first() else { break };
-            let (key, value) = row.parts();
-            if self.map.remove(key).is_some() {
-                used.release(1, cost(key, value));
-            }
-            swept += 1;
-        }
-        swept
+    fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Row> {
+        let found = self.rows.find_entry(hash, |row| row.key() == key).ok()?;
+        let (row, _) = found.remove();
+        self.by_expiry.remove(&row);
+        Some(row)
     }
 }
 
-impl Borrow<[u8]> for Row {
-    fn borrow(&self) -> &[u8] {
-        self.parts().0
+impl Ord for Row {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.expires_at, self.key()).cmp(&(other.expires_at, other.key()))
     }
 }
-
-impl Hash for Row {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.parts().0.hash(state);
-    }
-}
-
-impl PartialEq for Row {
-    fn eq(&self, other: &Self) -> bool {
-        self.parts().0 == other.parts().0
-    }
-}
-
-impl Eq for Row {}
 
 impl PartialOrd for Row {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
@@ -317,11 +312,13 @@ impl PartialOrd for Row {
     }
 }
 
-impl Ord for Row {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.parts().0.cmp(other.parts().0)
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
     }
 }
+
+impl Eq for Row {}
 
 /// The used memory and its limits.
 #[derive(Debug, Default)]
