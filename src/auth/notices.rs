@@ -66,10 +66,10 @@ impl Core {
     }
 
     async fn drop_outdated_proofs(&self, session: &Session) -> Result<bool, StoreError> {
-        if session.authentication().proofs.is_empty() {
+        if session.proofs().is_empty() {
             return Ok(false);
         }
-        match self.accounts.current(session.authentication(), self.keyed().await?).await? {
+        match self.accounts.current(&session.authentication(), self.keyed().await?).await? {
             None => self.sessions.revoke_sid(&session.sid()).await,
             Some(current) => Ok(self.keep_proofs(session, &current.proofs).await?.is_none()),
         }

@@ -136,12 +136,17 @@ impl Proof {
     }
 }
 
+/// Returns when the user last authenticated, if that is known.
+pub(super) fn auth_time(proofs: &[Proof]) -> Option<UnixTime> {
+    let latest = proofs.iter().map(Proof::authenticated_at).max();
+    latest.filter(|time| *time > UnixTime::default())
+}
+
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service reads proofs"))]
 impl Authentication {
     /// Returns when the user last authenticated, if that is known.
     pub(crate) fn auth_time(&self) -> Option<UnixTime> {
-        let latest = self.proofs.iter().map(Proof::authenticated_at).max();
-        latest.filter(|time| *time > UnixTime::default())
+        auth_time(&self.proofs)
     }
 
     /// Returns the methods that were proved, in the order of the proofs.

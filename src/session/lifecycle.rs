@@ -10,13 +10,13 @@
 //! user is read. [`Sessions::end_user`] raises the generation first and then reads the list.
 //! So one of the two always sees the other.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[cfg(any(feature = "login", test))]
 use super::identity::Proof;
 use super::{
-    identity::{Authentication, UserId},
-    rows::{KEPT_AFTER_END, ListedSession, LiveSession, SessionList, SessionRow},
+    identity::UserId,
+    rows::{KEPT_AFTER_END, ListedSession, LiveSession, SessionList, SessionRow, SessionTimes},
     session::{NewSession, Session},
     sessions::Sessions,
 };
@@ -79,19 +79,17 @@ impl Sessions {
         sid: Handle,
         new: NewSession,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let (authentication, secret) = (self.with_generation(&new).await?, Secret::generate());
-        let (tenant, user) = (authentication.tenant.clone(), authentication.user.clone());
-        let new = NewSession { authentication, ..new };
-        let row = new.into_row(secret.digest(), self.rows().now(), self.lifetimes().absolute);
-        let listed = ListedSession::new(sid, row.expires);
-        let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed))).await?.unwrap_or_default();
+        let (generation, secret) = (self.generation_of(&new).await?, Secret::generate());
+        let row = Arc::new(new.into_row(generation, secret.digest(), self.rows().now(), self.lifetimes().absolute));
+        let session = Session::new(sid, Arc::clone(&row));
+        let listed = ListedSession::new(sid, row.times.expires);
+        let revoked = self.amend(&row.tenant, &row.user, |list| Some(list.with(listed))).await?.unwrap_or_default();
         self.record_revoked(&revoked);
-        let keep_until = self.lifetimes().keep_until(&row);
-        let written = SessionRow::Live(row.clone());
-        if let WriteOutcome::Lost(_) = self.rows().insert(None, sid.as_bytes(), &written, keep_until).await? {
+        let keep_until = self.lifetimes().keep_until(&row.times);
+        let inserted = self.rows().insert(None, sid.as_bytes(), &SessionRow::Live(row), keep_until).await?;
+        if let WriteOutcome::Lost(_) = inserted {
             return Ok(None);
         }
-        let session = Session::new(sid, row);
         if !self.is_of_current_generation(&session).await? {
             return Ok(None);
         }
@@ -107,7 +105,11 @@ impl Sessions {
     /// sign in again.
     pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let secret = Secret::generate();
-        let change = |row: &LiveSession, now| LiveSession { secret: secret.digest(), last_use: now, ..row.clone() };
+        let change = |row: &LiveSession, now| LiveSession {
+            secret: secret.digest(),
+            times: SessionTimes { last_use: now, ..row.times },
+            ..row.clone()
+        };
         let Some(rotated) = self.change(session, change).await? else { return Ok(None) };
         self.record(EventKind::SessionRenewed, &rotated);
         Ok(Some((self.cookie(&rotated, &secret), rotated)))
@@ -129,48 +131,33 @@ impl Sessions {
             Renewal::FullSignIn(new) => (new, true),
             Renewal::StepUp(new) => (new, false),
         };
-        let (authentication, secret) = (self.with_generation(&new).await?, Secret::generate());
         let (tenant, user) = (session.tenant(), session.user());
-        if authentication.tenant != *tenant || authentication.user != *user {
+        if new.tenant != *tenant || new.user != *user {
             return Ok(None);
         }
+        let (generation, secret, longest) = (self.generation_of(&new).await?, Secret::generate(), new.remember);
         let began = self.rows().now();
-        let expires = began + new.remember.unwrap_or(self.lifetimes().absolute);
+        let fresh = new.into_row(generation, secret.digest(), began, self.lifetimes().absolute);
         if is_full {
             // a renewal that would fail below must not make the session the newest
             let current = self.get(&session.sid()).await?;
-            if current.is_none_or(|current| !current.head().secret.matches(&session.head().secret)) {
+            if current.is_none_or(|current| !current.row().secret.matches(&session.row().secret)) {
                 return Ok(None);
             }
             // the list comes first, because it must never contain an earlier end than the row
-            let listed = ListedSession::new(session.sid(), expires);
+            let listed = ListedSession::new(session.sid(), fresh.times.expires);
             if self.amend(tenant, user, |list| list.renewed(listed)).await?.is_none() {
                 return Ok(None);
             }
         }
-        let change = |row: &LiveSession, now| {
-            let fresh = LiveSession {
-                authentication: authentication.clone(),
-                secret: secret.digest(),
-                client: new.client.clone(),
-                amr: new.amr.clone(),
-                declared_auth_time: new.auth_time.unwrap_or(now),
-                created: began,
-                expires,
-                remembered: new.remember.is_some(),
-                last_use: now,
-                device: new.device.clone(),
-            };
-            match is_full {
-                true => fresh,
+        let change = |row: &LiveSession, _| {
+            let mut renewed = fresh.clone();
+            if !is_full {
                 // a session of several steps may have to end earlier than one of a single step
-                false => LiveSession {
-                    created: row.created,
-                    expires: new.remember.map_or(row.expires, |longest| row.expires.min(began + longest)),
-                    remembered: row.remembered,
-                    ..fresh
-                },
+                let expires = longest.map_or(row.times.expires, |longest| row.times.expires.min(began + longest));
+                renewed.times = SessionTimes { expires, last_use: began, ..row.times };
             }
+            renewed
         };
         let Some(renewed) = self.change(session, change).await? else { return Ok(None) };
         if !self.is_of_current_generation(&renewed).await? {
@@ -192,31 +179,35 @@ impl Sessions {
         keep: impl Fn(&Proof) -> bool + Send + Sync,
         amr: impl Fn(&[Proof]) -> Box<[Box<str>]> + Send + Sync,
     ) -> Result<Option<Session>, StoreError> {
-        if session.authentication().proofs.iter().all(&keep) {
+        if session.proofs().iter().all(&keep) {
             return Ok(Some(session.clone()));
         }
         let lifetimes = self.lifetimes();
         let step = |row: Option<&SessionRow>, now: UnixTime| {
             let Some(SessionRow::Live(row)) = row else { return Change::Keep(None) };
-            if now >= lifetimes.end_of(row) || row.authentication.proofs.iter().all(&keep) {
-                return Change::Keep(Some(row.clone()).filter(|row| now < lifetimes.end_of(row)));
+            if now >= lifetimes.end_of(&row.times) {
+                return Change::Keep(None);
             }
-            let mut kept = row.clone();
-            kept.authentication.proofs.retain(&keep);
-            kept.authentication.acr = None;
-            kept.amr = amr(&kept.authentication.proofs);
-            if kept.authentication.proofs.is_empty() {
-                let ended = SessionRow::Ended(row.authentication.tenant.clone());
-                return Change::Put(ended, row.expires + KEPT_AFTER_END, Some(kept));
+            let mut details = row.details.get().clone();
+            if details.proofs.iter().all(&keep) {
+                return Change::Keep(Some(Arc::clone(row)));
             }
-            let keep_until = lifetimes.keep_until(&kept);
-            Change::Put(SessionRow::Live(kept.clone()), keep_until, Some(kept))
+            details.proofs.retain(&keep);
+            details.acr = None;
+            details.amr = amr(&details.proofs);
+            let is_over = details.proofs.is_empty();
+            let kept = Arc::new(LiveSession { details: details.into(), ..LiveSession::clone(row) });
+            let (written, keep_until) = match is_over {
+                true => (SessionRow::Ended(Box::new(row.tenant.clone())), row.times.expires + KEPT_AFTER_END),
+                false => (SessionRow::Live(Arc::clone(&kept)), lifetimes.keep_until(&kept.times)),
+            };
+            Change::Put(written, keep_until, Some(kept))
         };
         let Some(row) = self.rows().update(None, session.sid().as_bytes(), step).await? else { return Ok(None) };
-        let had_proofs = !session.authentication().proofs.is_empty();
         // keep the secret that was passed: if it has been replaced, a rotation must still fail
-        let kept = Session::new(session.sid(), LiveSession { secret: session.head().secret, ..row });
-        if had_proofs && kept.authentication().proofs.is_empty() {
+        let row = LiveSession { secret: session.row().secret, ..Arc::unwrap_or_clone(row) };
+        let kept = Session::new(session.sid(), Arc::new(row));
+        if kept.proofs().is_empty() {
             self.record(EventKind::SessionRevoked, &kept);
             self.unlist(kept.tenant(), kept.user(), kept.sid()).await;
             return Ok(None);
@@ -246,11 +237,10 @@ impl Sessions {
     pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
-        let Authentication { tenant, user, .. } = &row.authentication;
-        let ended = self.end(tenant, &ListedSession::new(*sid, row.expires)).await?;
+        let ended = self.end(&row.tenant, &ListedSession::new(*sid, row.times.expires)).await?;
         let lived = ended.is_some();
         self.record_revoked(&Vec::from_iter(ended));
-        self.unlist(tenant, user, *sid).await;
+        self.unlist(&row.tenant, &row.user, *sid).await;
         Ok(Some(lived))
     }
 
@@ -342,15 +332,12 @@ impl Sessions {
         Ok(removals)
     }
 
-    /// Returns the authentication of a new session, with the current generation if the
-    /// sign-in has not read it.
-    async fn with_generation(&self, new: &NewSession) -> Result<Authentication, StoreError> {
-        let mut authentication = new.authentication.clone();
-        if !new.has_generation {
-            let (tenant, user) = (&authentication.tenant, &authentication.user);
-            authentication.generation = self.generations().current(tenant, user).wait().await?;
+    /// Returns the generation of the user of a new session.
+    async fn generation_of(&self, new: &NewSession) -> Result<u64, StoreError> {
+        match new.generation {
+            Some(read) => Ok(read),
+            None => self.generations().current(&new.tenant, &new.user).wait().await,
         }
-        Ok(authentication)
     }
 
     /// Checks the generation of a session that was just written, and ends the session if its
@@ -366,7 +353,7 @@ impl Sessions {
         session: &Session,
         current: Result<u64, StoreError>,
     ) -> Result<bool, StoreError> {
-        if matches!(current, Ok(current) if current <= session.head().generation) {
+        if matches!(current, Ok(current) if current <= session.generation()) {
             return Ok(true);
         }
         // its secret was not sent to anyone yet, so a failure here does no harm
@@ -378,7 +365,7 @@ impl Sessions {
 
     pub(super) fn cookie(&self, session: &Session, secret: &Secret) -> SetCookie {
         let remaining = session.expires().as_nanos().saturating_sub(self.rows().now().as_nanos());
-        let max_age = session.head().times.remembered.then(|| Duration::from_nanos(remaining));
+        let max_age = session.row().times.remembered.then(|| Duration::from_nanos(remaining));
         self.cookies().set(session.tenant(), session.sid(), secret, max_age)
     }
 
@@ -407,12 +394,12 @@ impl Sessions {
         session: &Session,
         change: impl Fn(&LiveSession, UnixTime) -> LiveSession + Send + Sync,
     ) -> Result<Option<Session>, StoreError> {
-        let (lifetimes, secret) = (self.lifetimes(), session.head().secret);
+        let (lifetimes, secret) = (self.lifetimes(), session.row().secret);
         let step = |row: Option<&SessionRow>, now: UnixTime| match row {
-            Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < lifetimes.end_of(row) => {
-                let changed = change(row, now);
-                let keep_until = lifetimes.keep_until(&changed);
-                Change::Put(SessionRow::Live(changed.clone()), keep_until, Some(changed))
+            Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < lifetimes.end_of(&row.times) => {
+                let changed = Arc::new(change(row, now));
+                let keep_until = lifetimes.keep_until(&changed.times);
+                Change::Put(SessionRow::Live(Arc::clone(&changed)), keep_until, Some(changed))
             }
             _ => Change::Keep(None),
         };
@@ -427,12 +414,12 @@ impl Sessions {
             let (lived, expires) = match row {
                 Some(SessionRow::Ended(_)) => return Change::Keep(None),
                 Some(SessionRow::Live(row)) => {
-                    let lived = (now < lifetimes.end_of(row)).then(|| row.clone());
-                    (lived, listed.expires().max(row.expires))
+                    let lived = (now < lifetimes.end_of(&row.times)).then(|| Arc::clone(row));
+                    (lived, listed.expires().max(row.times.expires))
                 }
                 None => (None, listed.expires()),
             };
-            Change::Put(SessionRow::Ended(tenant.clone()), expires + KEPT_AFTER_END, lived)
+            Change::Put(SessionRow::Ended(Box::new(tenant.clone())), expires + KEPT_AFTER_END, lived)
         };
         let lived = self.rows().update(None, listed.sid.as_bytes(), end).await?;
         Ok(lived.map(|row| Session::new(listed.sid, row)))
@@ -687,7 +674,7 @@ mod tests {
         // a session of an application, and a login that begins now
         let new = NewSession::new(tenant.clone(), user.clone());
         let (_, begun) = world.create(new);
-        assert_eq!(begun.authentication().generation, 1);
+        assert_eq!(begun.generation(), 1);
         let (_, session) = world.create(NewSession::authenticated(proved("acme", "ada", 1, &["password"])));
         // a step-up that began before is refused too, and ends the session that it was written to
         assert!(block_on(world.sessions.renew(&session, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
@@ -713,7 +700,7 @@ mod tests {
         // what was proved since then counts
         let renewal = Renewal::StepUp(login("acme", "ada"));
         let (_, renewed) = block_on(world.sessions.renew(&rotated, renewal)).unwrap().unwrap();
-        let old = Session::new(rotated.sid(), rotated.row().clone());
+        let old = Session::new(rotated.sid(), Arc::clone(rotated.row()));
         assert!(keep(&old, "email").unwrap().authentication().methods().eq(["email"]));
         assert!(world.lives(&renewed));
         assert!(keep(&old, "none").is_none());

@@ -7,7 +7,6 @@ use http::HeaderMap;
 
 use super::{
     cookies::{PresentedCookies, SessionCookie},
-    found::FoundRow,
     rows::{SessionRow, SessionTimes},
     session::Session,
     sessions::Sessions,
@@ -100,7 +99,9 @@ impl Sessions {
     pub async fn get(&self, sid: &Handle) -> Result<Option<Session>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         Ok(match stored.value {
-            SessionRow::Live(row) if self.rows().now() < self.lifetimes().end_of(&row) => Some(Session::new(*sid, row)),
+            SessionRow::Live(row) if self.rows().now() < self.lifetimes().end_of(&row.times) => {
+                Some(Session::new(*sid, row))
+            }
             SessionRow::Live(_) | SessionRow::Ended(_) => None,
         })
     }
@@ -119,35 +120,31 @@ impl Sessions {
 
     #[inline]
     fn look_up(&self, cookie: &SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
-        let key = self.rows().key(None, cookie.sid.as_bytes());
-        let key = match &key {
+        let key = match self.rows().key(None, cookie.sid.as_bytes()) {
             Ok(key) => key,
-            Err(error) => return MaybeReady::Ready(Err(error.clone())),
+            Err(error) => return MaybeReady::Ready(Err(error)),
         };
-        let now = self.rows().now();
-        let mut checked = CookieCheck::Refused(None);
-        let viewed = self.rows().view_at(key, now, |found| checked = self.check(cookie, found, now));
+        let (now, mut checked) = (self.rows().now(), CookieCheck::Refused(None));
+        let viewed = self.rows().view_at(&key, now, |found| checked = self.check(cookie, found, now));
         let checked = match viewed {
             Some(viewed) => viewed.map(|()| checked),
-            None => match self.rows().get_at(key) {
-                MaybeReady::Ready(row) => row.map(|row| self.check(cookie, found(row), now)),
-                MaybeReady::Pending(future) => {
+            None => match self.rows().get_at(&key) {
+                MaybeReady::Ready(found) => found.map(|found| self.check(cookie, found, now)),
+                MaybeReady::Pending(found) => {
                     let (sessions, cookie) = (self.clone(), *cookie);
                     return MaybeReady::Pending(Box::pin(async move {
-                        let checked = sessions.check(&cookie, found(future.await?), sessions.rows().now());
-                        match checked {
-                            CookieCheck::UseIsDue(read, used) => Ok(sessions.record_use(&cookie, &read, used).await),
-                            checked => Ok(sessions.accepted(&cookie, checked)),
-                        }
+                        let found = found.await?;
+                        let checked = sessions.check(&cookie, found, sessions.rows().now());
+                        Ok(sessions.finish(&cookie, checked).await)
                     }));
                 }
             },
         };
         match checked {
             Err(error) => MaybeReady::Ready(Err(error)),
-            Ok(CookieCheck::UseIsDue(read, used)) => {
+            Ok(due @ CookieCheck::UseIsDue(..)) => {
                 let (sessions, cookie) = (self.clone(), *cookie);
-                MaybeReady::Pending(Box::pin(async move { Ok(sessions.record_use(&cookie, &read, used).await) }))
+                MaybeReady::Pending(Box::pin(async move { Ok(sessions.finish(&cookie, due).await) }))
             }
             Ok(checked) => MaybeReady::Ready(Ok(self.accepted(cookie, checked))),
         }
@@ -155,29 +152,33 @@ impl Sessions {
 
     /// Compares a cookie with the row of its session. Only looks, because the row may be locked.
     #[inline]
-    fn check(&self, cookie: &SessionCookie, found: Option<Stored<FoundRow>>, now: UnixTime) -> CookieCheck {
+    fn check(&self, cookie: &SessionCookie, found: Option<Stored<SessionRow>>, now: UnixTime) -> CookieCheck {
         let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
         let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
-        let mut session = match value {
-            FoundRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, *tenant),
-            FoundRow::Live(session) => session,
+        let mut row = match value {
+            SessionRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, *tenant),
+            SessionRow::Live(row) => row,
         };
-        let head = &session.head;
         // check the secret first: the sid is public, and callers without the secret must learn nothing
-        if !head.secret.matches(&cookie.secret) {
-            return refused(EventKind::SessionWrongSecret, head.tenant.clone());
+        if !row.secret.matches(&cookie.secret) {
+            return refused(EventKind::SessionWrongSecret, row.tenant.clone());
         }
-        if now >= self.lifetimes().end_of(head.times) {
-            return refused(EventKind::SessionUseAfterExpire, head.tenant.clone());
+        if now >= self.lifetimes().end_of(&row.times) {
+            return refused(EventKind::SessionUseAfterExpire, row.tenant.clone());
         }
-        if !is_due(&head.times, now) {
-            return CookieCheck::Accepted(Session::found(cookie.sid, session));
+        if !is_due(&row.times, now) {
+            return CookieCheck::Accepted(Session::new(cookie.sid, row));
         }
-        // always succeeds, because this is the only pointer
-        if let Some(session) = Arc::get_mut(&mut session) {
-            session.use_at(now);
+        Arc::make_mut(&mut row).times.last_use = now;
+        CookieCheck::UseIsDue(Stored { value: (), version, expires_at }, Session::new(cookie.sid, row))
+    }
+
+    /// Records the use of the session if that is due, and returns the session unless the cookie was refused.
+    async fn finish(&self, cookie: &SessionCookie, checked: CookieCheck) -> Option<Session> {
+        match checked {
+            CookieCheck::UseIsDue(read, used) => self.record_use(cookie, &read, used).await,
+            checked => self.accepted(cookie, checked),
         }
-        CookieCheck::UseIsDue(Stored { value: (), version, expires_at }, Session::found(cookie.sid, session))
     }
 
     /// Returns the session unless the cookie was refused.
@@ -197,13 +198,11 @@ impl Sessions {
     /// Records the use of a session, unless somebody has written its row since it was read.
     /// In that case the new row decides, so that a revoked session stays revoked.
     async fn record_use(&self, cookie: &SessionCookie, read: &Stored<()>, used: Session) -> Option<Session> {
-        let keep_until = self.lifetimes().keep_until(used.head().times);
-        let row = SessionRow::Live(used.row().clone());
+        let keep_until = self.lifetimes().keep_until(&used.row().times);
+        let row = SessionRow::Live(Arc::clone(used.row()));
         match self.rows().swap(None, cookie.sid.as_bytes(), read, &row, keep_until).await {
             Ok(WriteOutcome::Done(_)) => Some(used),
-            Ok(WriteOutcome::Lost(instead)) => {
-                self.accepted(cookie, self.check(cookie, found(instead), self.rows().now()))
-            }
+            Ok(WriteOutcome::Lost(instead)) => self.accepted(cookie, self.check(cookie, instead, self.rows().now())),
             // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
                 crate::util::trace::warning!("the use of a session could not be recorded: {error}");
@@ -212,10 +211,6 @@ impl Sessions {
             }
         }
     }
-}
-
-fn found(row: Option<Stored<SessionRow>>) -> Option<Stored<FoundRow>> {
-    row.map(|row| row.map(FoundRow::from))
 }
 
 fn is_due(session: &SessionTimes, now: UnixTime) -> bool {
@@ -343,7 +338,7 @@ mod tests {
             assert_eq!(present(&world.sessions, cookie).unwrap().unwrap().last_use(), used_at);
             let row = world.row(cookie);
             assert_eq!(row.expires_at, used_at + HOUR + 25 * HOUR);
-            assert!(matches!(row.value, SessionRow::Live(row) if row.last_use == used_at));
+            assert!(matches!(row.value, SessionRow::Live(row) if row.times.last_use == used_at));
         });
     }
 

@@ -167,7 +167,7 @@
 // Each file uses only files that are listed above it.
 mod identity;
 mod rows;
-mod found;
+mod ended;
 mod generations;
 #[expect(clippy::module_inception, reason = "the type that the module is named after")]
 mod session;
@@ -192,7 +192,7 @@ pub(crate) use self::session::SessionExtension;
 #[allow(unused_imports, reason = "some of these are only used with the feature `tokens`")]
 pub(crate) use self::{
     cached_claims::{ClaimsResult, ClaimsSource},
-    found::{EndedSessions, SessionEndCheck},
+    ended::{EndedSessions, SessionEndCheck},
     generations::{GenerationCheck, Generations},
     identity::{Authentication, Proof},
     lifecycle::Renewal,

@@ -1,5 +1,7 @@
 //! A session that begins in one call of the store, together with other writes.
 
+use std::sync::Arc;
+
 use super::{
     rows::{ListedSession, SessionList, SessionRow},
     session::{NewSession, Session},
@@ -24,8 +26,9 @@ impl Sessions {
     /// have no other session, so the list of the user is not read first.
     pub(crate) fn opening(&self, sid: Handle, new: NewSession) -> Opening {
         let secret = Secret::generate();
-        let session = Session::new(sid, new.into_row(secret.digest(), self.rows().now(), self.lifetimes().absolute));
-        Opening { session, secret, list: ReadRow::ABSENT }
+        let generation = new.generation.unwrap_or_default();
+        let row = new.into_row(generation, secret.digest(), self.rows().now(), self.lifetimes().absolute);
+        Opening { session: Session::new(sid, Arc::new(row)), secret, list: ReadRow::ABSENT }
     }
 
     /// Returns the operations that list the session and then begin it, or `None` if the oldest session of the user has to
@@ -39,8 +42,8 @@ impl Sessions {
         if !before.missing_in(&after).is_empty() {
             return Ok(None);
         }
-        let row = SessionRow::Live(session.row().clone());
-        let keep_until = self.lifetimes().keep_until(session.row());
+        let row = SessionRow::Live(Arc::clone(session.row()));
+        let keep_until = self.lifetimes().keep_until(&session.row().times);
         Ok(Some([
             self.lists().writing(Some(tenant), user.as_str().as_bytes(), list, &after, after.expires(now))?,
             self.rows().writing(None, sid.as_bytes(), &ReadRow::<SessionRow>::ABSENT, &row, keep_until)?,

@@ -6,10 +6,11 @@ use http::{Extensions, HeaderValue};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+#[cfg(any(feature = "login", test))]
+use super::identity::Authentication;
 use super::{
-    found::FoundSession,
-    identity::{Authentication, IdentityError, UserId, is_visible},
-    rows::{LiveSession, SessionHead},
+    identity::{IdentityError, Proof, UserId, auth_time, is_visible},
+    rows::{LiveSession, SessionDetails, SessionTimes},
 };
 use crate::{
     http::head::Head,
@@ -33,17 +34,13 @@ const SHORTEST_REMEMBERED: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 pub struct Session {
     sid: Handle,
-    found: Arc<FoundSession>,
+    row: Arc<LiveSession>,
     claims: Option<Arc<Map<String, Value>>>,
 }
 
 impl Session {
-    pub(super) fn new(sid: Handle, row: LiveSession) -> Self {
-        Self::found(sid, Arc::new(row.into()))
-    }
-
-    pub(super) fn found(sid: Handle, found: Arc<FoundSession>) -> Self {
-        Self { sid, found, claims: None }
+    pub(super) fn new(sid: Handle, row: Arc<LiveSession>) -> Self {
+        Self { sid, row, claims: None }
     }
 
     /// Returns the session of a request that passed a
@@ -64,12 +61,12 @@ impl Session {
 
     /// Returns the user.
     pub fn user(&self) -> &UserId {
-        &self.head().user
+        &self.row.user
     }
 
     /// Returns the tenant of the user.
     pub fn tenant(&self) -> &Tenant {
-        &self.head().tenant
+        &self.row.tenant
     }
 
     /// Returns when the user last proved who they are.
@@ -77,41 +74,41 @@ impl Session {
     /// If the user signed in at another identity provider that did not tell when it last asked for their credentials, this
     /// is the Unix epoch.
     pub fn auth_time(&self) -> UnixTime {
-        match self.authentication().proofs.is_empty() {
-            true => self.head().declared_auth_time,
-            false => self.authentication().auth_time().unwrap_or_default(),
+        match self.proofs() {
+            [] => self.row.declared_auth_time,
+            proofs => auth_time(proofs).unwrap_or_default(),
         }
     }
 
     /// Returns how strong the proof was, if the sign-in recorded it.
     pub fn acr(&self) -> Option<&str> {
-        self.authentication().acr.as_deref()
+        self.details().acr.as_deref()
     }
 
     /// Returns how the user proved who they are, by the names of RFC 8176.
     pub fn amr(&self) -> impl Iterator<Item = &str> {
-        self.row().amr.iter().map(AsRef::as_ref)
+        self.details().amr.iter().map(AsRef::as_ref)
     }
 
     /// Returns when the session began, or when the user last repeated the whole sign-in.
     pub fn created(&self) -> UnixTime {
-        self.head().times.created
+        self.row.times.created
     }
 
     /// Returns when the session ends at the latest, regardless of use.
     pub fn expires(&self) -> UnixTime {
-        self.head().times.expires
+        self.row.times.expires
     }
 
     /// Returns when the session was last used, to the minute.
     pub fn last_use(&self) -> UnixTime {
-        self.head().times.last_use
+        self.row.times.last_use
     }
 
     /// Returns the browser and the system in which the user signed in through an `AuthService`, such as `Firefox on
     /// Linux`. Browsers can name themselves as they like, so only show it.
     pub fn device(&self) -> Option<&str> {
-        self.row().device.as_deref()
+        self.details().device.as_deref()
     }
 
     /// Reads an extra claim of the user, such as a role or a locale.
@@ -128,28 +125,41 @@ impl Session {
         self
     }
 
-    pub(super) fn head(&self) -> &SessionHead {
-        &self.found.head
+    pub(super) fn row(&self) -> &Arc<LiveSession> {
+        &self.row
     }
 
-    pub(super) fn row(&self) -> &LiveSession {
-        self.found.row()
+    fn details(&self) -> &SessionDetails {
+        self.row.details.get()
     }
 
-    pub(crate) fn authentication(&self) -> &Authentication {
-        &self.row().authentication
+    /// Returns how the user proved who they are. Empty if the application created the session itself.
+    pub(crate) fn proofs(&self) -> &[Proof] {
+        &self.details().proofs
+    }
+
+    /// Returns the generation of the user when the sign-in began.
+    pub(crate) fn generation(&self) -> u64 {
+        self.row.generation
+    }
+
+    #[cfg(any(feature = "login", test))]
+    pub(crate) fn authentication(&self) -> Authentication {
+        let (LiveSession { tenant, user, generation, .. }, details) = (&*self.row, self.details().clone());
+        let (tenant, user) = (tenant.clone(), user.clone());
+        Authentication { tenant, user, generation: *generation, proofs: details.proofs, acr: details.acr }
     }
 
     /// Returns the client at which the session began.
     #[cfg(any(feature = "login", test))]
     pub(crate) fn client(&self) -> Option<&str> {
-        self.row().client.as_deref()
+        self.details().client.as_deref()
     }
 
     /// Returns whether the user asked to stay signed in.
     #[cfg(test)]
     pub(crate) fn is_remembered(&self) -> bool {
-        self.head().times.remembered
+        self.row.times.remembered
     }
 }
 
@@ -185,55 +195,38 @@ pub(crate) enum SessionExtension {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct NewSession {
-    /// The generation counts only if `has_generation` is set.
-    pub(super) authentication: Authentication,
-    /// Whether the generation was read when the sign-in began. If not, it is read when the
-    /// session is created.
-    pub(super) has_generation: bool,
-    pub(super) auth_time: Option<UnixTime>,
-    pub(super) amr: Box<[Box<str>]>,
-    pub(super) client: Option<Box<str>>,
+    pub(super) tenant: Tenant,
+    pub(super) user: UserId,
+    /// The generation of the user when the sign-in began. If it was not read then, it is read when the session is created.
+    pub(super) generation: Option<u64>,
+    auth_time: Option<UnixTime>,
     pub(super) remember: Option<Duration>,
-    pub(super) device: Option<Box<str>>,
+    details: SessionDetails,
 }
 
 impl NewSession {
     /// Returns the row of a session that begins now. It lives for `absolute` unless it is remembered for another time.
-    pub(super) fn into_row(self, secret: Digest, now: UnixTime, absolute: Duration) -> LiveSession {
-        LiveSession {
-            authentication: self.authentication,
-            secret,
-            client: self.client,
-            amr: self.amr,
-            declared_auth_time: self.auth_time.unwrap_or(now),
-            created: now,
-            expires: now + self.remember.unwrap_or(absolute),
-            last_use: now,
-            remembered: self.remember.is_some(),
-            device: self.device,
-        }
+    pub(super) fn into_row(self, generation: u64, secret: Digest, now: UnixTime, absolute: Duration) -> LiveSession {
+        let Self { tenant, user, auth_time, remember, details, .. } = self;
+        let expires = now + remember.unwrap_or(absolute);
+        let times = SessionTimes { created: now, expires, last_use: now, remembered: remember.is_some() };
+        let declared_auth_time = auth_time.unwrap_or(now);
+        LiveSession { tenant, user, generation, secret, declared_auth_time, times, details: details.into() }
     }
 
     /// Describes a session of this user, who has just signed in.
     pub fn new(tenant: Tenant, user: UserId) -> Self {
-        let authentication = Authentication { tenant, user, generation: 0, proofs: Vec::new(), acr: None };
-        Self {
-            authentication,
-            has_generation: false,
-            auth_time: None,
-            amr: Box::default(),
-            client: None,
-            remember: None,
-            device: None,
-        }
+        let details = SessionDetails::default();
+        Self { tenant, user, generation: None, auth_time: None, remember: None, details }
     }
 
     /// Describes the session of a login, with its proofs and the generation that was read
     /// when the login began.
     #[cfg(any(feature = "login", test))]
     pub(crate) fn authenticated(authentication: Authentication) -> Self {
-        let new = Self::new(authentication.tenant.clone(), authentication.user.clone());
-        Self { authentication, has_generation: true, ..new }
+        let Authentication { tenant, user, generation, proofs, acr } = authentication;
+        let details = SessionDetails { proofs, acr, ..SessionDetails::default() };
+        Self { generation: Some(generation), details, ..Self::new(tenant, user) }
     }
 
     /// Sets when the user signed in, if that was earlier: the `auth_time` of OpenID Connect.
@@ -251,7 +244,7 @@ impl NewSession {
         if !is_visible(class, 255) {
             return Err(IdentityError("the acr must have 1 to 255 visible ASCII characters"));
         }
-        self.authentication.acr = Some(class.into());
+        self.details.acr = Some(class.into());
         Ok(self)
     }
 
@@ -268,7 +261,7 @@ impl NewSession {
         if methods.len() > 16 || !methods.iter().all(|method| is_visible(method, 64)) {
             return Err(IdentityError("the amr must be up to 16 names of 1 to 64 visible ASCII characters"));
         }
-        self.amr = methods.into_iter().map(Box::from).collect();
+        self.details.amr = methods.into_iter().map(Box::from).collect();
         Ok(self)
     }
 
@@ -293,14 +286,14 @@ impl NewSession {
     /// Sets the browser and the system of the sign-in.
     #[cfg(any(feature = "login", test))]
     pub(crate) fn device(mut self, device: Option<String>) -> Self {
-        self.device = device.filter(|device| !device.is_empty()).map(Box::from);
+        self.details.device = device.filter(|device| !device.is_empty()).map(Box::from);
         self
     }
 
     /// Sets the client at which the session begins.
     #[cfg(any(feature = "login", test))]
     pub(crate) fn client(mut self, id: &str) -> Self {
-        self.client = Some(id).filter(|id| !id.is_empty()).map(Box::from);
+        self.details.client = Some(id).filter(|id| !id.is_empty()).map(Box::from);
         self
     }
 }

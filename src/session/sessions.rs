@@ -114,8 +114,8 @@ impl Sessions {
 
     /// Returns which sessions were ended, as the token side reads it.
     #[cfg(test)]
-    pub(super) fn ended(&self) -> super::found::EndedSessions {
-        super::found::EndedSessions::new(self.0.store.clone(), self.0.clock.clone())
+    pub(super) fn ended(&self) -> super::ended::EndedSessions {
+        super::ended::EndedSessions::new(self.0.store.clone(), self.0.clock.clone())
     }
 
     pub(super) fn cookies(&self) -> &CookieFormat {

@@ -134,13 +134,13 @@ impl<T: Value> Table<T> {
         }
     }
 
-    /// Shows the value that is live at this time to `see`, read as a `V`, if the store is in memory. `see` must be quick
-    /// and must not use the store.
-    pub(crate) fn view_at<V: Value, R>(
+    /// Shows the value that is live at this time to `see`, if the store is in memory. `see` must be quick and must not use
+    /// the store.
+    pub(crate) fn view_at<R>(
         &self,
         key: &Key,
         now: UnixTime,
-        see: impl FnOnce(Option<Stored<V>>) -> R,
+        see: impl FnOnce(Option<Stored<T>>) -> R,
     ) -> Option<Result<R, StoreError>> {
         self.store.view(key, |found| read_at(now, found).map(see))
     }
@@ -352,6 +352,7 @@ fn not_json(error: &serde_json::Error) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, format!("invalid JSON: {category:?} error at byte {column}"))
 }
 
+#[cfg(feature = "login")]
 impl<T> Stored<T> {
     pub(crate) fn map<R>(self, change: impl FnOnce(T) -> R) -> Stored<R> {
         let Self { value, version, expires_at } = self;

@@ -170,8 +170,7 @@ impl AccountCall {
         discard: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<(), Problem> {
         let (tenant, user) = self.owner();
-        if core.sessions.generations().current(tenant, user).wait().await? <= self.session().authentication().generation
-        {
+        if core.sessions.generations().current(tenant, user).wait().await? <= self.session().generation() {
             return Ok(());
         }
         discard.await?;
@@ -182,7 +181,7 @@ impl AccountCall {
     /// made, so failures are only logged: sessions are checked again when their account is read next.
     pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
         let (tenant, user) = self.owner();
-        let announced = cx.core.announce(self.session().authentication(), (tenant, self.account()), change).await;
+        let announced = cx.core.announce(&self.session().authentication(), (tenant, self.account()), change).await;
         let ended = cx.core.end_outdated(tenant, user).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {
             cx.log(&Problem::from(error));

@@ -99,7 +99,7 @@ fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps:
     let can_use = |method: &Method| match method {
         // a password that the application alone knows shows in the session
         Method::Password => {
-            let mut proved = who.session.authentication().methods();
+            let mut proved = who.session.proofs().iter().map(|proof| &*proof.method);
             who.account.current_password_mark().is_some() || proved.any(|name| name == method.as_str())
         }
         Method::Sms | Method::Email | Method::Whatsapp => reachable(&who.account, *method).next().is_some(),

@@ -108,7 +108,7 @@ pub(super) async fn rename(
         None => false,
     };
     found(cx.core.credentials.update(tenant, user, rename).await?)?;
-    let (who, keyed) = (call.session().authentication(), cx.core.keyed().await?);
+    let (who, keyed) = (&call.session().authentication(), cx.core.keyed().await?);
     cx.core.journal.record(EventKind::CredentialRenamed, who, Some(Method::Passkey), keyed);
     Ok(answer::no_content())
 }

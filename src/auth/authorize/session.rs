@@ -144,7 +144,7 @@ pub(super) fn described(cx: &RequestContext<'_>, login: &Login, who: Authenticat
 
 /// Adds the proofs of the session by other methods.
 fn with_proofs_of(who: &Authentication, session: &Session) -> Authentication {
-    let more = session.authentication().proofs.iter().filter(|proof| who.methods().all(|own| *own != *proof.method));
+    let more = session.proofs().iter().filter(|proof| who.methods().all(|own| *own != *proof.method));
     let mut all = Authentication { proofs: who.proofs.iter().chain(more).cloned().collect(), ..who.clone() };
     all.proofs.sort_by_key(|proof| proof.at);
     all.acr = all.acr.or_else(|| session.acr().map(Box::from));

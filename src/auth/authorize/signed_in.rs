@@ -45,7 +45,7 @@ impl SignedIn {
         let sessions = &cx.core.sessions;
         let Some(session) = sessions.presented(&cx.parts.headers, tenant).await? else { return Ok(None) };
         let keyed = cx.core.keyed().await?;
-        let current = cx.core.accounts.current(session.authentication(), keyed).await?;
+        let current = cx.core.accounts.current(&session.authentication(), keyed).await?;
         let Some(CurrentProofs { account, proofs, strengths }) = current else { return Ok(None) };
         let session = cx.core.keep_proofs(&session, &proofs).await?;
         let weak = proofs.into_iter().zip(strengths).filter(|(_, strength)| *strength < u8::MAX).collect();
@@ -53,7 +53,7 @@ impl SignedIn {
     }
 
     fn proofs(&self) -> &[Proof] {
-        &self.session.authentication().proofs
+        self.session.proofs()
     }
 
     /// Returns the proofs, and up to how many steps each counts.
@@ -95,7 +95,7 @@ impl SignedIn {
         is_met.then(|| Authentication {
             proofs: self.proofs_within(oidc.max_age, plan, now),
             acr: plan.acr().map(Box::from),
-            ..self.session.authentication().clone()
+            ..self.session.authentication()
         })
     }
 
@@ -116,8 +116,8 @@ impl SignedIn {
             return None;
         }
         proofs.retain(|proof| Method::from_name(&proof.method).is_some_and(|method| useful.contains(method)));
-        let Authentication { user, generation, .. } = self.session.authentication().clone();
-        Some(CarriedProofs { session: self.session.sid(), user: BoundUser { id: user, generation }, proofs })
+        let user = BoundUser { id: self.session.user().clone(), generation: self.session.generation() };
+        Some(CarriedProofs { session: self.session.sid(), user, proofs })
     }
 
     /// Returns a name of the user for our own pages.

@@ -87,7 +87,7 @@ async fn is_signed_in(
     }
     // a session that the application created itself
     let foreign = cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?;
-    Ok(!oidc.needs_proofs() && foreign.is_some_and(|session| session.authentication().proofs.is_empty()))
+    Ok(!oidc.needs_proofs() && foreign.is_some_and(|session| session.proofs().is_empty()))
 }
 
 async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {

@@ -1,0 +1,76 @@
+//! Whether a session was ended, for tokens that were issued from it.
+
+use std::sync::Arc;
+
+use super::rows::{ENDED, LIVE, LIVE_ON_DEVICE, SESSIONS, corrupt};
+use crate::{
+    gate::MaybeReady,
+    store::{
+        AnyStore, BoxFuture, Key, StoreError,
+        table::{Stored, Table, Value},
+    },
+    util::{clock::Clock, handle::Handle},
+};
+
+/// Which sessions were ended. Sessions that expired without being ended are not among them.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedSessions(Table<EndMark>);
+
+/// A row of a session of which only the kind is read.
+pub(super) struct EndMark {
+    pub(super) has_ended: bool,
+}
+
+impl Value for EndMark {
+    /// Never called: this view of the table only reads.
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        Err(corrupt())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        match bytes.first() {
+            Some(&ENDED) => Ok(Self { has_ended: true }),
+            Some(&LIVE | &LIVE_ON_DEVICE) => Ok(Self { has_ended: false }),
+            _ => Err(corrupt()),
+        }
+    }
+}
+
+#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
+impl EndedSessions {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, SESSIONS, clock))
+    }
+
+    /// Returns whether the session was ended; at once if the store answers at once.
+    pub(crate) fn contains(&self, sid: &Handle) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
+        match self.check(sid) {
+            Ok(check) => check.has_ended(),
+            Err(error) => MaybeReady::Ready(Err(error)),
+        }
+    }
+
+    /// Prepares a check of one session that can be repeated without allocating.
+    pub(crate) fn check(&self, sid: &Handle) -> Result<SessionEndCheck, StoreError> {
+        Ok(SessionEndCheck { key: self.0.key(None, sid.as_bytes())?, rows: self.0.clone() })
+    }
+}
+
+/// A repeatable check whether one session was ended.
+#[derive(Debug)]
+pub(crate) struct SessionEndCheck {
+    rows: Table<EndMark>,
+    key: Key,
+}
+
+#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
+impl SessionEndCheck {
+    /// Returns whether the session was ended; at once if the store answers at once.
+    pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
+        let has_ended = |row: Option<Stored<EndMark>>| row.is_some_and(|row| row.value.has_ended);
+        match self.rows.get_at(&self.key) {
+            MaybeReady::Ready(row) => MaybeReady::Ready(row.map(has_ended)),
+            MaybeReady::Pending(row) => MaybeReady::Pending(Box::pin(async move { row.await.map(has_ended) })),
+        }
+    }
+}
