@@ -83,7 +83,8 @@ impl Sessions {
         let row = Arc::new(new.into_row(generation, secret.digest(), self.rows().now(), self.lifetimes().absolute));
         let session = Session::new(sid, Arc::clone(&row));
         let listed = ListedSession::new(sid, row.times.expires);
-        let revoked = self.amend(&row.tenant, &row.user, |list| Some(list.with(listed))).await?.unwrap_or_default();
+        let revoked =
+            self.amend(&row.tenant, &row.user, None, |list| Some(list.with(listed))).await?.unwrap_or_default();
         self.record_revoked(&revoked);
         let keep_until = self.lifetimes().keep_until(&row.times);
         let inserted = self.rows().insert(None, sid.as_bytes(), &SessionRow::Live(row), keep_until).await?;
@@ -146,7 +147,7 @@ impl Sessions {
             }
             // the list comes first, because it must never contain an earlier end than the row
             let listed = ListedSession::new(session.sid(), fresh.times.expires);
-            if self.amend(tenant, user, |list| list.renewed(listed)).await?.is_none() {
+            if self.amend(tenant, user, None, |list| list.renewed(listed)).await?.is_none() {
                 return Ok(None);
             }
         }
@@ -376,7 +377,7 @@ impl Sessions {
         whether: impl Fn(&Handle) -> bool + Send,
     ) -> Result<usize, StoreError> {
         let rest = move |list: SessionList| Some(list.only(|listed| !whether(&listed.sid)));
-        let ended = self.amend(tenant, user, rest).await?.unwrap_or_default();
+        let ended = self.amend(tenant, user, None, rest).await?.unwrap_or_default();
         self.record_revoked(&ended);
         Ok(ended.len())
     }
@@ -429,14 +430,14 @@ impl Sessions {
     /// the list may name sessions that have ended.
     async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: Handle) {
         let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
-        if let Err(error) = self.amend(tenant, user, rest).await {
+        if let Err(error) = self.amend(tenant, user, Some(sid), rest).await {
             crate::util::trace::warning!("an ended session could not be removed from its list: {error}");
             self.store_failed();
         }
     }
 
     /// Replaces the list of a user with the result of `plan`, after ending the sessions that
-    /// are missing in it. Returns those that were live. Returns `None` if `plan` wants no
+    /// are missing in it, except `ended`. Returns those that were live. Returns `None` if `plan` wants no
     /// change.
     ///
     /// When this is done, every session that was listed before and is not listed now has
@@ -445,9 +446,10 @@ impl Sessions {
         &self,
         tenant: &Tenant,
         user: &UserId,
+        ended: Option<Handle>,
         mut plan: impl FnMut(SessionList) -> Option<SessionList> + Send,
     ) -> Result<Option<Vec<Session>>, StoreError> {
-        let (mut ended, mut lived) = (Vec::<Handle>::new(), Vec::new());
+        let (mut ended, mut lived) = (Vec::from_iter(ended), Vec::new());
         for _ in 0..LIST_ROUNDS {
             let step = |list: Option<&SessionList>, now: UnixTime| {
                 let before = list.cloned().unwrap_or_default().without_expired(now);

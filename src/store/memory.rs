@@ -17,7 +17,7 @@ use super::{
     contract::Store,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -210,25 +210,6 @@ impl Store for Memory {
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         Ok(self.remove(key))
-    }
-
-    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
-        let mut outcomes = Vec::with_capacity(operations.len());
-        for operation in &operations {
-            let written = match operation {
-                Operation::Read(key) => {
-                    outcomes.push(OperationOutcome::Read(self.find(key)));
-                    continue;
-                }
-                Operation::Write(key, expected, record) => self.write(key, *expected, record)?,
-            };
-            let is_lost = matches!(written, WriteOutcome::Lost(_));
-            outcomes.push(OperationOutcome::Write(written));
-            if is_lost {
-                break;
-            }
-        }
-        Ok(outcomes)
     }
 }
 

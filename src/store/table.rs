@@ -184,31 +184,22 @@ impl<T: Value> Table<T> {
         &self,
         tenant: Option<&Tenant>,
         id: &[u8],
-        change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
+        mut change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
     ) -> Result<R, StoreError>
     where
         R: Send,
     {
         let key = self.key(tenant, id)?;
         let entry = self.store.get(&key).wait().await?;
-        let occupant = entry.as_ref().map(|entry| entry.version);
-        let found = self.read(entry.as_ref())?;
-        Ok(self.change(&key, (occupant, found), change).await?.0)
-    }
-
-    /// Changes and writes a value, given the version of the entry, live or expired, and the value
-    /// if it lives.
-    async fn change<R: Send>(
-        &self,
-        key: &Key,
-        (mut occupant, mut found): (Option<Version>, Option<Stored<T>>),
-        mut change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
-    ) -> Result<(R, Option<Version>), StoreError> {
+        // the version of the entry, live or expired
+        let mut occupant = entry.as_ref().map(|entry| entry.version);
+        let mut found = self.read(entry.as_ref())?;
+        drop(entry);
         for _ in 0..TRIES {
             // the value may have expired since it was read
             found = found.filter(|read| self.lives(read.expires_at));
             let (value, expires_at, answer) = match change(found.as_ref().map(|stored| &stored.value), self.now()) {
-                Change::Keep(answer) => return Ok((answer, occupant)),
+                Change::Keep(answer) => return Ok(answer),
                 Change::Put(value, expires_at, answer) => (value, expires_at, answer),
             };
             // or meanwhile, and then the change was based on nothing
@@ -220,11 +211,11 @@ impl<T: Value> Table<T> {
             // an expired entry is overwritten directly, so that the amount of work does not reveal
             // whether there was one
             let outcome = match occupant {
-                Some(version) => self.store.swap(key, version, record).await?,
-                None => self.store.insert(key, record).await?,
+                Some(version) => self.store.swap(&key, version, record).await?,
+                None => self.store.insert(&key, record).await?,
             };
             match outcome {
-                WriteOutcome::Done(version) => return Ok((answer, Some(version))),
+                WriteOutcome::Done(_) => return Ok(answer),
                 WriteOutcome::Lost(instead) => {
                     occupant = instead.as_ref().map(|entry| entry.version);
                     found = self.read(instead.as_ref())?;
