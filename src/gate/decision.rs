@@ -24,7 +24,8 @@ pub trait Gate: Send + Sync + 'static {
     /// Decides like [`inspect`](Self::inspect), and marks the request if it is admitted at once.
     ///
     /// By default this calls [`Pass::admit`]. Override it if what the request gets would make the pass large: the pass is
-    /// moved several times.
+    /// moved several times. An override must decide as `inspect` does, and mark the request only if the decision is
+    /// `Ready(Ok(_))`. The layer calls [`Pass::admit`] itself for a decision that is pending.
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
         let mut decision = self.inspect(Head::of(request));

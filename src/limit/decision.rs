@@ -90,6 +90,26 @@ impl Decision {
     }
 }
 
+/// What a request asks of a limiter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) units: u32,
+    /// Whether the request must leave what is reserved for others, because it has not proved its tenant.
+    pub(super) is_anonymous: bool,
+    /// Whether the spend may be refunded.
+    pub(super) refundable: bool,
+    /// Whether the request can wait until the plan of its tenant is looked up.
+    #[cfg_attr(not(feature = "plans"), allow(dead_code, reason = "nothing is looked up"))]
+    pub(super) can_wait: bool,
+}
+
+impl Ask {
+    /// Asks for units that are never refunded, and that can't wait.
+    pub(super) fn new(units: u32, is_anonymous: bool) -> Self {
+        Self { units, is_anonymous, refundable: false, can_wait: false }
+    }
+}
+
 /// Why a limiter refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

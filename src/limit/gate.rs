@@ -10,11 +10,11 @@ use std::{
 use http::{HeaderValue, Request, header};
 
 #[cfg(feature = "redis")]
-use super::shared::{self, SharedLimiter};
+use super::shared::SharedLimiter;
 use super::{
     any_limiter::AnyLimiter,
-    decision::{Decision, RefusalReason},
-    engine::{Lookup, Undecided},
+    decision::{Ask, Decision, RefusalReason},
+    engine::{TenantKey, Undecided},
     headers::HeaderStyle,
     limiter::Limiter,
     pass::{ChargeRule, Extra, RateLimitPass, Settle},
@@ -69,7 +69,7 @@ impl Gate for RateLimitGate {
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
         let mut extension = None;
-        let mut decision = self.decide(head, &mut extension);
+        let mut decision = self.check(head, &mut extension);
         if let MaybeReady::Ready(Ok(pass)) = &mut decision {
             pass.keep(extension);
         }
@@ -79,7 +79,7 @@ impl Gate for RateLimitGate {
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
         let mut extension = None;
-        let decision = self.decide(Head::of(request), &mut extension);
+        let decision = self.check(Head::of(request), &mut extension);
         if let Some(extension) = extension {
             extension.put_into(request.extensions_mut());
         }
@@ -107,7 +107,7 @@ impl RateLimitGate {
 
     /// Decides on a request. Sets the `extension` that an admitted request gets.
     #[inline]
-    fn decide(&self, head: Head<'_>, extension: &mut Option<RateLimit>) -> MaybeReady<RateLimitFuture> {
+    fn check(&self, head: Head<'_>, extension: &mut Option<RateLimit>) -> MaybeReady<RateLimitFuture> {
         if self.exempt_preflight && head.is_preflight() {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         }
@@ -135,7 +135,7 @@ impl RateLimitGate {
                 Err(error) => MaybeReady::Ready(Err(self.unusable(error))),
             };
         }
-        match self.charge_units(name, units, true, extension) {
+        match self.charge_in_memory(name, units, true, extension) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
             #[cfg(feature = "plans")]
@@ -166,22 +166,20 @@ impl RateLimitGate {
 
     /// Looks up the plan of the tenant or asks the shared limiter, and charges the request then.
     #[cfg(any(feature = "plans", feature = "redis"))]
-    #[cold]
+    #[inline(never)]
     fn charge_later(&self, name: &TenantName<'_>, units: u32) -> RateLimitFuture {
         let (gate, tenant, is_claimed) = (self.clone(), name.to_known_tenant(), name.is_claimed());
         let owned = TenantName::from(tenant.clone());
         let name = if is_claimed { owned.claimed() } else { owned };
         let charge = async move |extension: &mut Option<RateLimit>| {
             #[cfg(feature = "plans")]
-            gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::NeedsPlan)?;
+            gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
             #[cfg(feature = "redis")]
             if let Some(shared) = &gate.shared {
-                let refundable = gate.charge_rule.is_some();
-                let ask = shared::Ask { units, is_anonymous: name.is_claimed(), refundable };
-                let mut decision = shared.decide(&tenant, ask).await;
-                return gate.pass(&name, gate.limiter.lookup(&name), units, &mut decision, extension);
+                let mut decision = shared.check_in_plan(&tenant, gate.ask(&name, units)).await;
+                return gate.pass(&name, gate.limiter.key(&name), units, &mut decision, extension);
             }
-            gate.charge_units(&name, units, false, extension)
+            gate.charge_in_memory(&name, units, false, extension)
         };
         let decided = async move {
             let mut extension = None;
@@ -209,14 +207,14 @@ impl RateLimitGate {
         let name = if is_proved { name } else { name.claimed() };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
         // the service answers itself, so it needs no extension
-        self.charge_at_once(&name, cost, head.extensions().get(), &mut None)
+        self.charge_without_plan(&name, cost, head.extensions().get(), &mut None)
     }
 
     /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
     #[cfg(feature = "bearer")]
     pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
         let mut extension = None;
-        let mut decision = self.charge_at_once(&TenantName::from(tenant), 1, outer, &mut extension);
+        let mut decision = self.charge_without_plan(&TenantName::from(tenant), 1, outer, &mut extension);
         if let MaybeReady::Ready(Ok(pass)) = &mut decision {
             pass.keep(extension);
         }
@@ -225,7 +223,7 @@ impl RateLimitGate {
 
     /// Charges a request. With a limiter in memory, it waits for nothing, not even for a plan.
     #[cfg(any(feature = "login", feature = "bearer"))]
-    fn charge_at_once(
+    fn charge_without_plan(
         &self,
         name: &TenantName<'_>,
         units: u32,
@@ -241,7 +239,7 @@ impl RateLimitGate {
         }
         #[cfg(feature = "plans")]
         self.limiter.load_plan_later(&name.to_known_tenant());
-        MaybeReady::Ready(self.charge_units(name, units, false, extension).map_err(Unadmitted::into_rejection))
+        MaybeReady::Ready(self.charge_in_memory(name, units, false, extension).map_err(Unadmitted::into_rejection))
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.
@@ -255,24 +253,30 @@ impl RateLimitGate {
     #[inline]
     fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<u32> {
         let outer = outer.filter(|_| self.extensions);
-        match outer.and_then(|outer| outer.charged(self.limiter.mark(self.limiter.lookup(name)))) {
+        match outer.and_then(|outer| outer.charged(self.limiter.payer_id(self.limiter.key(name)))) {
             Some(charged) => units.checked_sub(charged).filter(|rest| *rest > 0),
             None => Some(units),
         }
     }
 
+    /// A tenant that is only claimed has proved nothing.
     #[inline]
-    fn charge_units(
+    fn ask(&self, name: &TenantName<'_>, units: u32) -> Ask {
+        Ask { refundable: self.charge_rule.is_some(), ..Ask::new(units, name.is_claimed()) }
+    }
+
+    #[inline]
+    fn charge_in_memory(
         &self,
         name: &TenantName<'_>,
         units: u32,
         can_wait: bool,
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
-        let key = self.limiter.lookup(name);
-        let refundable = self.charge_rule.is_some();
+        let key = self.limiter.key(name);
+        let ask = Ask { can_wait, ..self.ask(name, units) };
         let mut decision = Decision::UNLIMITED;
-        match self.limiter.check_name(key, units, name.is_claimed(), refundable, can_wait, &mut decision) {
+        match self.limiter.check_name(key, ask, &mut decision) {
             Ok(()) => self.pass(name, key, units, &mut decision, extension),
             Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(error))),
             #[cfg(feature = "plans")]
@@ -285,7 +289,7 @@ impl RateLimitGate {
     fn pass(
         &self,
         name: &TenantName<'_>,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         units: u32,
         decision: &mut Decision,
         extension: &mut Option<RateLimit>,
@@ -295,7 +299,7 @@ impl RateLimitGate {
             return Err(Unadmitted::Rejected(rejection));
         }
         if self.extensions {
-            let charge = LimiterCharge { mark: self.limiter.mark(key), units };
+            let charge = LimiterCharge { payer: self.limiter.payer_id(key), units };
             let standing = decision.standing.unwrap_or(Standing::UNLIMITED);
             let would_refuse = decision.would_refuse();
             *extension =
@@ -373,11 +377,14 @@ impl Unadmitted {
         match self {
             Self::Rejected(rejection) => rejection,
             #[cfg(feature = "plans")]
-            Self::NeedsPlan => {
-                Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
-            }
+            Self::NeedsPlan => no_plan(),
         }
     }
+}
+
+#[cfg(feature = "plans")]
+fn no_plan() -> Rejection {
+    Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
 }
 
 /// The decision on a request that waits until the plan of its tenant is looked up, or for a shared limiter.

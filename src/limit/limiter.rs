@@ -1,17 +1,10 @@
 //! The limiter: the budgets of all tenants, shared by any number of layers.
 
-use std::{
-    cell::Cell,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{cell::Cell, fmt, sync::Arc};
 
 use super::{
-    decision::{Decision, Spend},
-    engine::{Engine, Lookup, Request, Undecided, meter::Context},
+    decision::{Ask, Decision, Spend},
+    engine::{Engine, TenantKey, Undecided, meter::Context},
     plans::quotas::Quotas,
     report::Report,
 };
@@ -47,7 +40,6 @@ use crate::{
 pub struct Limiter(Arc<Inner>);
 
 struct Inner {
-    id: u64,
     unix_at_zero: u64,
     engine: Engine,
     report: Report,
@@ -142,7 +134,6 @@ impl LimiterBuilder {
     }
 
     fn assemble(self) -> Limiter {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let now = clock.now();
         #[cfg_attr(not(feature = "plans"), allow(unused_mut, reason = "set below"))]
@@ -152,7 +143,6 @@ impl LimiterBuilder {
             engine.plans = self.plans.map(PlanCache::new);
         }
         Limiter(Arc::new(Inner {
-            id: NEXT_ID.fetch_add(1, Relaxed),
             unix_at_zero: clock.unix(now).as_nanos().saturating_sub(now.as_nanos()),
             engine,
             report: Report::new(clock, self.log),
@@ -193,35 +183,26 @@ impl Limiter {
     }
 
     pub(super) fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
-        let request = Request { units, is_anonymous, refundable: true, can_wait: false, limiter: self.0.id };
-        let key = self.0.engine.lookup(tenant);
+        let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
+        let key = self.0.engine.key(tenant);
         // the tenant is valid, so this fails only if its plan can't be looked up
         let mut decision = Decision::UNLIMITED;
-        match self.decide(key, request, || Some(tenant.clone()), &mut decision) {
+        match self.check_key(key, ask, || Some(tenant.clone()), &mut decision) {
             Ok(()) => decision,
             Err(_) => Decision::UNAVAILABLE,
         }
     }
 
     #[inline]
-    pub(super) fn lookup<'a>(&self, name: &'a TenantName<'a>) -> Lookup<'a> {
-        self.0.engine.lookup_name(name)
+    pub(super) fn key<'a>(&self, name: &'a TenantName<'a>) -> TenantKey<'a> {
+        self.0.engine.key_of_name(name)
     }
 
     /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept. The
     /// decision is written to its place, which is [`Decision::UNLIMITED`] before.
     #[inline]
-    pub(super) fn check_name(
-        &self,
-        key: Lookup<'_>,
-        units: u32,
-        is_anonymous: bool,
-        refundable: bool,
-        can_wait: bool,
-        decision: &mut Decision,
-    ) -> Result<(), Undecided> {
-        let request = Request { units, is_anonymous, refundable, can_wait, limiter: self.0.id };
-        self.decide(key, request, || key.tenant().ok(), decision)
+    pub(super) fn check_name(&self, key: TenantKey<'_>, ask: Ask, decision: &mut Decision) -> Result<(), Undecided> {
+        self.check_key(key, ask, || key.tenant().ok(), decision)
     }
 
     /// Looks up the plan of a tenant, unless it is fresh.
@@ -253,10 +234,10 @@ impl Limiter {
     }
 
     #[inline]
-    fn decide(
+    fn check_key(
         &self,
-        key: Lookup<'_>,
-        request: Request,
+        key: TenantKey<'_>,
+        ask: Ask,
         tenant: impl Fn() -> Option<Tenant>,
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
@@ -270,11 +251,11 @@ impl Limiter {
             plans.tick(&engine.quotas, context.now);
         }
         let began = Cell::new(false);
-        engine.spend(key, context, request, &began, decision)?;
+        engine.spend(key, context, ask, &began, decision)?;
         if began.get() {
             report.overflow_began(context.now);
         }
-        report.decision(decision, request.units, tenant, context.now);
+        report.decision(decision, ask.units, tenant, context.now);
         Ok(())
     }
 
@@ -294,14 +275,14 @@ impl Limiter {
     /// Nothing is refunded if its window has passed, if another limiter charged it, or
     /// if the tenant was [`reset`](Self::reset) or got another plan since.
     pub fn refund(&self, spend: Spend) -> Option<Standing> {
-        let charge = spend.0.filter(|charge| charge.limiter == self.0.id)?;
+        let charge = spend.0.filter(|charge| charge.limiter == self.0.engine.id)?;
         self.0.engine.refund(&charge, self.context())
     }
 
     /// Clears all spends of the tenant and logs it. Spends in a shared bucket stay.
     pub fn reset(&self, tenant: &Tenant) {
         let context = self.context();
-        self.0.engine.reset(self.0.engine.lookup(tenant), context);
+        self.0.engine.reset(self.0.engine.key(tenant), context);
         self.0.report.reset(tenant, context.now);
     }
 
@@ -323,7 +304,7 @@ impl Limiter {
     /// Returns a number that no other limiter of the process has.
     #[cfg(feature = "redis")]
     pub(super) fn id(&self) -> u64 {
-        self.0.id
+        self.0.engine.id
     }
 
     /// Returns the clock and the reports of this limiter.
@@ -333,8 +314,8 @@ impl Limiter {
     }
 
     /// Returns a number that identifies this tenant in this limiter.
-    pub(super) fn mark(&self, key: Lookup<'_>) -> u64 {
-        key.hash ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    pub(super) fn payer_id(&self, key: TenantKey<'_>) -> u64 {
+        key.hash ^ self.0.engine.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     #[inline]

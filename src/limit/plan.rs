@@ -37,9 +37,9 @@ use crate::util::error::ConfigError;
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone)]
-pub struct Plan(Arc<Terms>);
+pub struct Plan(Arc<PlanKind>);
 
-pub(super) enum Terms {
+pub(super) enum PlanKind {
     Limited {
         id: u32,
         quotas: Box<[Limited]>,
@@ -111,12 +111,12 @@ impl Plan {
 
     /// Creates a plan without a limit.
     pub fn unlimited() -> Self {
-        Self(Arc::new(Terms::Unlimited { kept: None }))
+        Self(Arc::new(PlanKind::Unlimited { kept: None }))
     }
 
     /// Creates a plan that refuses every request with a 403.
     pub fn denied() -> Self {
-        Self(Arc::new(Terms::Denied { kept: None }))
+        Self(Arc::new(PlanKind::Denied { kept: None }))
     }
 
     fn of(quotas: &[Quota]) -> Self {
@@ -126,7 +126,7 @@ impl Plan {
         let mut limits: Vec<Limited> = (0..).zip(quotas).map(|(place, quota)| Limited::of(quota, 1 << place)).collect();
         let for_anonymous: Vec<Limited> = limits.iter().filter_map(Limited::for_anonymous).collect();
         limits.extend(for_anonymous);
-        Self(Arc::new(Terms::Limited {
+        Self(Arc::new(PlanKind::Limited {
             id,
             quotas: limits.into(),
             policy_header,
@@ -145,37 +145,37 @@ impl Plan {
         self.limits().last().is_some_and(|limited| limited.is_for_anonymous)
     }
 
-    pub(super) fn terms(&self) -> &Terms {
+    pub(super) fn kind(&self) -> &PlanKind {
         &self.0
     }
 
     pub(super) fn limits(&self) -> &[Limited] {
-        match self.terms() {
-            Terms::Limited { quotas, .. } => quotas,
-            Terms::Unlimited { kept } | Terms::Denied { kept } => kept.as_ref().map_or(&[], Self::limits),
+        match self.kind() {
+            PlanKind::Limited { quotas, .. } => quotas,
+            PlanKind::Unlimited { kept } | PlanKind::Denied { kept } => kept.as_ref().map_or(&[], Self::limits),
         }
     }
 
     /// Returns the quotas as a shared limiter sends them. They are packed once.
     #[cfg(feature = "redis")]
     pub(super) fn packed(&self, pack: impl FnOnce(&[Limited]) -> Bytes) -> Bytes {
-        match self.terms() {
-            Terms::Limited { quotas, packed, .. } => packed.get_or_init(|| pack(quotas)).clone(),
-            Terms::Unlimited { .. } | Terms::Denied { .. } => pack(self.limits()),
+        match self.kind() {
+            PlanKind::Limited { quotas, packed, .. } => packed.get_or_init(|| pack(quotas)).clone(),
+            PlanKind::Unlimited { .. } | PlanKind::Denied { .. } => pack(self.limits()),
         }
     }
 
     /// Returns this plan as the successor of another. A plan without quotas keeps those of the other, so that what was
     /// spent still counts when they come back. If the quotas are equal, the plan with them stays.
     pub(super) fn after(self, other: &Self) -> Self {
-        let kept = match other.terms() {
-            Terms::Limited { .. } => Some(other.clone()),
-            Terms::Unlimited { kept } | Terms::Denied { kept } => kept.clone(),
+        let kept = match other.kind() {
+            PlanKind::Limited { .. } => Some(other.clone()),
+            PlanKind::Unlimited { kept } | PlanKind::Denied { kept } => kept.clone(),
         };
-        match self.terms() {
-            Terms::Limited { .. } => kept.filter(|kept| *kept == self).unwrap_or(self),
-            Terms::Unlimited { .. } => Self(Arc::new(Terms::Unlimited { kept })),
-            Terms::Denied { .. } => Self(Arc::new(Terms::Denied { kept })),
+        match self.kind() {
+            PlanKind::Limited { .. } => kept.filter(|kept| *kept == self).unwrap_or(self),
+            PlanKind::Unlimited { .. } => Self(Arc::new(PlanKind::Unlimited { kept })),
+            PlanKind::Denied { .. } => Self(Arc::new(PlanKind::Denied { kept })),
         }
     }
 
@@ -184,9 +184,9 @@ impl Plan {
 
     /// Returns a number that differs between limited plans.
     pub(super) fn id(&self) -> u32 {
-        match self.terms() {
-            Terms::Limited { id, .. } => *id,
-            Terms::Unlimited { .. } | Terms::Denied { .. } => Self::NO_ID,
+        match self.kind() {
+            PlanKind::Limited { id, .. } => *id,
+            PlanKind::Unlimited { .. } | PlanKind::Denied { .. } => Self::NO_ID,
         }
     }
 
@@ -199,9 +199,9 @@ impl Plan {
 
     /// Returns the value of `RateLimit-Policy` for all enforced quotas.
     pub(super) fn policy_header(&self) -> Option<&HeaderValue> {
-        match self.terms() {
-            Terms::Limited { policy_header, .. } => policy_header.as_ref(),
-            Terms::Unlimited { .. } | Terms::Denied { .. } => None,
+        match self.kind() {
+            PlanKind::Limited { policy_header, .. } => policy_header.as_ref(),
+            PlanKind::Unlimited { .. } | PlanKind::Denied { .. } => None,
         }
     }
 }
@@ -217,9 +217,10 @@ impl PartialEq for Plan {
         if Arc::ptr_eq(&self.0, &other.0) {
             return true;
         }
-        match (self.terms(), other.terms()) {
-            (Terms::Limited { .. }, Terms::Limited { .. }) => self.quotas().eq(other.quotas()),
-            (Terms::Unlimited { .. }, Terms::Unlimited { .. }) | (Terms::Denied { .. }, Terms::Denied { .. }) => true,
+        match (self.kind(), other.kind()) {
+            (PlanKind::Limited { .. }, PlanKind::Limited { .. }) => self.quotas().eq(other.quotas()),
+            (PlanKind::Unlimited { .. }, PlanKind::Unlimited { .. })
+            | (PlanKind::Denied { .. }, PlanKind::Denied { .. }) => true,
             _ => false,
         }
     }
@@ -229,10 +230,10 @@ impl Eq for Plan {}
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.terms() {
-            Terms::Limited { .. } => f.debug_list().entries(self.quotas()).finish(),
-            Terms::Unlimited { .. } => f.write_str("Unlimited"),
-            Terms::Denied { .. } => f.write_str("Denied"),
+        match self.kind() {
+            PlanKind::Limited { .. } => f.debug_list().entries(self.quotas()).finish(),
+            PlanKind::Unlimited { .. } => f.write_str("Unlimited"),
+            PlanKind::Denied { .. } => f.write_str("Denied"),
         }
     }
 }

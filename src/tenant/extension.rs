@@ -108,7 +108,7 @@ mod tests {
             |request: &Request<()>| ExtensionTenant::new().find_name(Head::of(request)).unwrap().unwrap().is_claimed();
         for is_claimed in [false, true] {
             let mut request = Request::new(());
-            let charge = LimiterCharge { mark: 1, units: 1 };
+            let charge = LimiterCharge { payer: 1, units: 1 };
             let outer = RateLimit::new(Tenant::anonymous(), is_claimed, Standing::UNLIMITED, charge, None);
             request.extensions_mut().insert(outer);
             assert_eq!(claimed(&request), is_claimed);

@@ -130,7 +130,7 @@ struct More {
 /// The units that a limiter has charged a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimiterCharge {
-    pub(crate) mark: u64,
+    pub(crate) payer: u64,
     pub(crate) units: u32,
 }
 
@@ -214,15 +214,15 @@ impl RateLimit {
         self.more.as_ref().and_then(|more| more.would_refuse)
     }
 
-    /// Returns the units that the limiter with this mark has charged, or `None` if it has not seen the request.
-    pub(crate) fn charged(&self, mark: u64) -> Option<u32> {
+    /// Returns the units that the limiter has charged to this payer, or `None` if it has not seen the request.
+    pub(crate) fn charged(&self, payer: u64) -> Option<u32> {
         let more = self.more.iter().flat_map(|more| &more.charges);
-        let charges = [&self.charge].into_iter().chain(more).filter(|charge| charge.mark == mark);
+        let charges = [&self.charge].into_iter().chain(more).filter(|charge| charge.payer == payer);
         charges.map(|charge| charge.units).reduce(u32::saturating_add)
     }
 
     fn add_charge(&mut self, charge: LimiterCharge) {
-        match self.charge.mark == charge.mark {
+        match self.charge.payer == charge.payer {
             true => self.charge.units = self.charge.units.saturating_add(charge.units),
             false => self.more.get_or_insert_default().charges.push(charge),
         }

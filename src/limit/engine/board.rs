@@ -70,7 +70,7 @@ pub(super) struct TenantHash<F> {
 
 /// The terms of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Terms {
+pub(super) struct BoardTerms {
     pub(super) units: u32,
     pub(super) epoch: u32,
     /// The plan, if a function chooses it. Without a function, the epoch is sufficient.
@@ -89,7 +89,7 @@ impl Board {
     pub(super) fn find(
         &self,
         tenant: &TenantHash<impl Fn() -> u64>,
-        terms: Terms,
+        terms: BoardTerms,
         time: (Moment, UnixTime),
     ) -> Option<Standing> {
         if !self.in_use.has(tenant.first) || !self.slot(tenant.first, 0)?.is_of(tenant.first) {
@@ -109,7 +109,7 @@ impl Board {
     pub(super) fn post(
         &self,
         tenant: TenantHash<u64>,
-        terms: Terms,
+        terms: BoardTerms,
         standing: &Standing,
         quota: &Quota,
         (now, holds_until): (Moment, Moment),
@@ -148,7 +148,7 @@ impl Board {
 
     /// Returns the slot for a refusal, or `None` if another tenant has the home. Does not overwrite refusals of other costs
     /// if a slot of the group is free.
-    fn place(&self, hash: u64, terms: Terms, now: Moment) -> Option<&Slot> {
+    fn place(&self, hash: u64, terms: BoardTerms, now: Moment) -> Option<&Slot> {
         let home = self.slot(hash, 0)?;
         if !home.is_of(hash) {
             return home.is_free(terms.epoch, now).then_some(home);
@@ -215,7 +215,7 @@ impl Slot {
     }
 
     /// Returns whether the refusal is for requests of as many units and of the same audience.
-    fn is_for(&self, terms: Terms) -> bool {
+    fn is_for(&self, terms: BoardTerms) -> bool {
         let units = halves(self.units.load(Relaxed)).0;
         units == terms.units && audience(halves(self.policy.load(Relaxed)).1).1 == terms.is_anonymous
     }
@@ -224,7 +224,7 @@ impl Slot {
     fn refusal(
         &self,
         tenant: &TenantHash<impl Fn() -> u64>,
-        terms: Terms,
+        terms: BoardTerms,
         time: (Moment, UnixTime),
     ) -> Option<Standing> {
         if !self.is_of(tenant.first) || time.0.as_nanos() >= self.holds_until.load(Relaxed) {
@@ -238,7 +238,7 @@ impl Slot {
     }
 
     /// Reads all of the slot, or nothing if it changes meanwhile.
-    fn read(&self, time: (Moment, UnixTime)) -> Option<(Standing, Terms, u64)> {
+    fn read(&self, time: (Moment, UnixTime)) -> Option<(Standing, BoardTerms, u64)> {
         let before = self.version.load(Acquire);
         if before % 2 == 1 {
             return None;
@@ -255,7 +255,7 @@ impl Slot {
         let (policy, is_anonymous) = audience(policy);
         let name = Quota::name_by_number(policy)?;
         let standing = Standing::new(name, limit, remaining, Moment::from_nanos(reset), time);
-        Some((standing, Terms { units, epoch, plan: Some(plan), is_anonymous }, second_hash))
+        Some((standing, BoardTerms { units, epoch, plan: Some(plan), is_anonymous }, second_hash))
     }
 
     /// Writes the slot, unless another thread is writing it. Returns whether it did.
@@ -302,8 +302,8 @@ mod tests {
         Quota::per_minute(9).unwrap()
     }
 
-    fn terms() -> Terms {
-        Terms { units: 3, epoch: 7, plan: Some(5), is_anonymous: None }
+    fn terms() -> BoardTerms {
+        BoardTerms { units: 3, epoch: 7, plan: Some(5), is_anonymous: None }
     }
 
     fn post(board: &Board, (first, second): (u64, u64), now: u64, until: u64) -> bool {
@@ -312,7 +312,7 @@ mod tests {
         board.post(TenantHash { first, second }, terms(), &standing, &quota(), period)
     }
 
-    fn find(board: &Board, (first, second): (u64, u64), terms: Terms, now: u64) -> Option<Standing> {
+    fn find(board: &Board, (first, second): (u64, u64), terms: BoardTerms, now: u64) -> Option<Standing> {
         board.find(&TenantHash { first, second: || second }, terms, at(now))
     }
 
@@ -323,12 +323,15 @@ mod tests {
         let posted = find(&board, (1, 2), terms(), 19).unwrap();
         assert_eq!((posted.policy(), posted.limit(), posted.remaining()), ("default", 9, 2));
         assert_eq!((posted.reset(), posted.wait().as_nanos()), (Moment::from_nanos(21), 2));
-        assert!(find(&board, (1, 2), Terms { plan: None, ..terms() }, 19).is_some(), "the epoch says enough");
+        assert!(find(&board, (1, 2), BoardTerms { plan: None, ..terms() }, 19).is_some(), "the epoch says enough");
         assert_eq!(find(&board, (1, 2), terms(), 20), None, "it has passed");
         assert_eq!(find(&board, (1, 3), terms(), 19), None, "half a hash is not the tenant");
         assert_eq!(find(&board, (2, 2), terms(), 19), None);
-        for other in [Terms { units: 2, ..terms() }, Terms { epoch: 8, ..terms() }, Terms { plan: Some(6), ..terms() }]
-        {
+        for other in [
+            BoardTerms { units: 2, ..terms() },
+            BoardTerms { epoch: 8, ..terms() },
+            BoardTerms { plan: Some(6), ..terms() },
+        ] {
             assert_eq!(find(&board, (1, 2), other, 19), None, "{other:?}");
         }
     }
@@ -336,12 +339,12 @@ mod tests {
     #[test]
     fn a_refusal_of_anonymous_requests_is_not_for_others() {
         for audience in [None, Some(false), Some(true)] {
-            let (board, terms) = (Board::new(), Terms { is_anonymous: audience, ..terms() });
+            let (board, terms) = (Board::new(), BoardTerms { is_anonymous: audience, ..terms() });
             let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), at(10));
             let period = (Moment::from_nanos(10), Moment::from_nanos(20));
             assert!(board.post(TenantHash { first: 1, second: 2 }, terms, &standing, &quota(), period));
             for asked in [false, true] {
-                let found = find(&board, (1, 2), Terms { is_anonymous: Some(asked), ..terms }, 15);
+                let found = find(&board, (1, 2), BoardTerms { is_anonymous: Some(asked), ..terms }, 15);
                 assert_eq!(found.is_some(), audience.is_none_or(|audience| audience == asked), "{audience:?}");
                 assert!(found.is_none_or(|found| found.policy() == "default" && found.limit() == 9));
             }
@@ -361,7 +364,7 @@ mod tests {
     #[test]
     fn a_tenant_has_refusals_of_several_costs_and_clears_them_together() {
         let (board, neighbor) = (Board::new(), (3 << 43, 2));
-        let of = |units: usize| Terms { units: units as u32, ..terms() };
+        let of = |units: usize| BoardTerms { units: units as u32, ..terms() };
         let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), at(10));
         let period = (Moment::from_nanos(10), Moment::from_nanos(20));
         let post_of = |units| board.post(TenantHash { first: 1, second: 2 }, of(units), &standing, &quota(), period);
@@ -381,7 +384,7 @@ mod tests {
     #[test]
     fn a_refusal_that_is_not_at_home_is_not_read_without_its_home_and_cleared_all_the_same() {
         let board = Board::new();
-        let of = |units| Terms { units, ..terms() };
+        let of = |units| BoardTerms { units, ..terms() };
         let post_of = |first, units, until| {
             let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(until), at(10));
             let period = (Moment::from_nanos(10), Moment::from_nanos(until));

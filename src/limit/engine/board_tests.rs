@@ -9,10 +9,10 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-use super::{Engine, Request, SHARDS, board::home_of, meter::Context};
+use super::{Engine, SHARDS, board::home_of, meter::Context};
 use crate::{
     limit::{
-        decision::{Charge, Decision},
+        decision::{Ask, Charge, Decision},
         plans::quotas::Quotas,
         quota::Quota,
     },
@@ -95,7 +95,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let engine = Engine::new(Quotas::new(hourly(9)), 1_000, usize::MAX);
-        let group = |tenant: &Tenant| home_of(engine.lookup(tenant).hash) / 4;
+        let group = |tenant: &Tenant| home_of(engine.key(tenant).hash) / 4;
         let all = || (0..).map(|number| Tenant::parse(format!("tenant-{number}")).unwrap());
         let first = all().next().unwrap();
         let shares_slots = |tenant: &Tenant| group(tenant) == group(&first);
@@ -114,13 +114,13 @@ impl World {
                 if units > subject.limit {
                     return;
                 }
-                let key = engine.lookup(&subject.tenant);
+                let key = engine.key(&subject.tenant);
                 let terms =
                     super::BoardTerms { units, epoch: engine.quotas.epoch(), plan: None, is_anonymous: Some(false) };
                 *repeated += usize::from(engine.known_refusal(key, terms, context).is_some());
-                let request = Request { units, is_anonymous: false, refundable: true, can_wait: false, limiter: 1 };
+                let ask = Ask { refundable: true, ..Ask::new(units, false) };
                 let mut decision = Decision::UNLIMITED;
-                engine.spend(key, context, request, &Cell::new(false), &mut decision).unwrap();
+                engine.spend(key, context, ask, &Cell::new(false), &mut decision).unwrap();
                 let standing = decision.standing.unwrap();
                 assert_eq!(decision.is_admitted(), subject.fits(units, *now));
                 if decision.is_admitted() {
@@ -139,7 +139,7 @@ impl World {
             }
             Step::Refund(_) => {}
             Step::Reset(tenant) => {
-                engine.reset(engine.lookup(&subjects[*tenant].tenant), context);
+                engine.reset(engine.key(&subjects[*tenant].tenant), context);
                 subjects[*tenant].spent.clear();
             }
             Step::Limit { tenant, limit } => {

@@ -7,9 +7,14 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, Request, SHARDS, meter::Context, place_of};
+use super::{Engine, SHARDS, meter::Context, place_of};
 use crate::{
-    limit::{decision::Decision, plan::Plan, plans::quotas::Quotas, quota::Quota},
+    limit::{
+        decision::{Ask, Decision},
+        plan::Plan,
+        plans::quotas::Quotas,
+        quota::Quota,
+    },
     tenant::Tenant,
     util::{
         clock::{Moment, UnixTime},
@@ -29,9 +34,9 @@ fn tenant(number: u32) -> Tenant {
 fn spend(engine: &Engine, tenant: &Tenant, units: u32, is_anonymous: bool) -> bool {
     let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
     let context = Context { now, unix_now, unix_at_zero: 0, bytes: &engine.bytes };
-    let request = Request { units, is_anonymous, refundable: true, can_wait: false, limiter: 1 };
+    let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
     let mut decision = Decision::UNLIMITED;
-    engine.spend(engine.lookup(tenant), context, request, &Cell::new(false), &mut decision).unwrap();
+    engine.spend(engine.key(tenant), context, ask, &Cell::new(false), &mut decision).unwrap();
     decision.is_admitted()
 }
 
@@ -84,7 +89,7 @@ fn a_refused_tenant_takes_no_lock_also_with_costs_that_differ() {
 fn rows_spread_over_all_shards_and_half_of_them_get_more() {
     let engine = engine(Quotas::new(Quota::per_hour(1).unwrap()));
     let mut rows = vec![0_u32; SHARDS];
-    (0..200_000).for_each(|number| rows[place_of(engine.lookup(&tenant(number)).hash)] += 1);
+    (0..200_000).for_each(|number| rows[place_of(engine.key(&tenant(number)).hash)] += 1);
     assert!(SHARDS >= 1_024 && rows.iter().all(|rows| *rows > 0));
     let (few, many) = rows.split_at(SHARDS / 2);
     let ratio = f64::from(many.iter().sum::<u32>()) / f64::from(few.iter().sum::<u32>());

@@ -29,17 +29,17 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use self::{
-    board::{Board, TenantHash, Terms as BoardTerms},
+    board::{Board, BoardTerms, TenantHash},
     meter::Context,
     overflow::{Overflow, PlanFound, is_before},
-    row::{Ask, Place, Row},
+    row::{Place, Row},
     window::ByteBudget,
 };
 #[cfg(feature = "plans")]
 use super::plans::cache::{PlanCache, PlanState};
 use super::{
-    decision::{Charge, Decision, Payer},
-    plan::{Plan, Terms},
+    decision::{Ask, Charge, Decision, Payer},
+    plan::{Plan, PlanKind},
     plans::quotas::Quotas,
 };
 use crate::{
@@ -51,6 +51,8 @@ use crate::{
 const SHARDS: usize = 1024;
 
 pub(super) struct Engine {
+    /// A number that no other limiter of the process has.
+    pub(super) id: u64,
     pub(super) quotas: Quotas,
     #[cfg(feature = "plans")]
     pub(super) plans: Option<PlanCache>,
@@ -75,7 +77,7 @@ struct Shard(Mutex<HashTable<(Tenant, Row)>>);
 
 /// A tenant to look up. Hashed once in a request.
 #[derive(Clone, Copy)]
-pub(super) struct Lookup<'a> {
+pub(super) struct TenantKey<'a> {
     pub(super) hash: u64,
     name: &'a [u8],
     source: Source<'a>,
@@ -87,7 +89,7 @@ enum Source<'a> {
     Name(&'a TenantName<'a>),
 }
 
-impl Lookup<'_> {
+impl TenantKey<'_> {
     /// Returns the tenant, if its name is valid. The name of a row always is.
     pub(super) fn tenant(&self) -> Result<Tenant, TenantError> {
         match self.source {
@@ -95,21 +97,6 @@ impl Lookup<'_> {
             Source::Name(name) => name.to_tenant(),
         }
     }
-}
-
-/// A request to spend.
-#[derive(Clone, Copy)]
-pub(super) struct Request {
-    pub(super) units: u32,
-    /// Whether it must leave what is reserved for authenticated requests.
-    pub(super) is_anonymous: bool,
-    /// Whether the spend may be refunded.
-    pub(super) refundable: bool,
-    /// Whether the request can wait until the plan of its tenant is looked up.
-    #[cfg_attr(not(feature = "plans"), allow(dead_code, reason = "nothing is looked up"))]
-    pub(super) can_wait: bool,
-    /// The limiter that a refund must come back to.
-    pub(super) limiter: u64,
 }
 
 /// Why a request can't be decided on.
@@ -128,16 +115,11 @@ impl From<TenantError> for Undecided {
     }
 }
 
-impl Request {
-    #[inline]
-    fn ask(self) -> Ask {
-        Ask { units: self.units, is_anonymous: self.is_anonymous }
-    }
-}
-
 impl Engine {
     pub(super) fn new(quotas: Quotas, max_tenants: usize, max_bytes: usize) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         Self {
+            id: NEXT_ID.fetch_add(1, Relaxed),
             quotas,
             #[cfg(feature = "plans")]
             plans: None,
@@ -160,15 +142,15 @@ impl Engine {
         self.shards.iter().map(|shard| lock(&shard.0).len()).sum::<usize>() + self.overflow.len()
     }
 
-    pub(super) fn lookup<'a>(&self, tenant: &'a Tenant) -> Lookup<'a> {
+    pub(super) fn key<'a>(&self, tenant: &'a Tenant) -> TenantKey<'a> {
         let name = tenant.as_bytes();
-        Lookup { hash: self.hasher.hash_one(name), name, source: Source::Tenant(tenant) }
+        TenantKey { hash: self.hasher.hash_one(name), name, source: Source::Tenant(tenant) }
     }
 
     #[inline]
-    pub(super) fn lookup_name<'a>(&self, name: &'a TenantName<'a>) -> Lookup<'a> {
+    pub(super) fn key_of_name<'a>(&self, name: &'a TenantName<'a>) -> TenantKey<'a> {
         let text = name.as_bytes();
-        Lookup { hash: self.hasher.hash_one(text), name: text, source: Source::Name(name) }
+        TenantKey { hash: self.hasher.hash_one(text), name: text, source: Source::Name(name) }
     }
 
     /// Refunds a charge as far as it still counts, and returns the standing of the tenant after it.
@@ -183,7 +165,7 @@ impl Engine {
     fn on_payer<T>(&self, payer: &Payer, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
         match payer {
             Payer::Tenant(tenant) => {
-                let key = self.lookup(tenant);
+                let key = self.key(tenant);
                 self.on_row(key, context, |row| {
                     self.clear_board(key, row);
                     use_row(row)
@@ -196,7 +178,7 @@ impl Engine {
     }
 
     /// Clears the spends in the tenant's own row.
-    pub(super) fn reset(&self, key: Lookup<'_>, context: Context<'_>) {
+    pub(super) fn reset(&self, key: TenantKey<'_>, context: Context<'_>) {
         self.on_row(key, context, |row| {
             row.reset(context, self.next_generation());
             self.clear_board(key, row);
@@ -205,13 +187,13 @@ impl Engine {
 
     /// Returns the standing of the tenant, for authenticated requests, in the row that it would spend from next. Creates no row.
     pub(super) fn peek(&self, tenant: &Tenant, context: Context<'_>) -> Option<Standing> {
-        let key = self.lookup(tenant);
+        let key = self.key(tenant);
         loop {
             if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
                 return standing;
             }
             let (found, named_since) = self.find_plan(tenant);
-            if !matches!(found.plan.terms(), Terms::Limited { .. }) {
+            if !matches!(found.plan.kind(), PlanKind::Limited { .. }) {
                 return None;
             }
             let unnamed = named_since.map(|_| self.unnamed_plan(tenant, found.epoch));
@@ -237,7 +219,7 @@ impl Engine {
 
     /// Uses the row of a tenant, if there is one. The row has the current plan.
     #[inline]
-    fn on_row<T>(&self, key: Lookup<'_>, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
+    fn on_row<T>(&self, key: TenantKey<'_>, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let epoch = self.quotas.epoch();
         let has_function = self.quotas.has_function();
         let used = self.with_row(key, |row| match row.epoch() == epoch && !has_function {
@@ -261,7 +243,7 @@ impl Engine {
     #[cold]
     fn on_row_with_plan<T>(
         &self,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         mut found: (PlanFound, Option<u32>),
         context: Context<'_>,
         mut use_row: impl FnOnce(&mut Row) -> T,
@@ -305,13 +287,13 @@ impl Engine {
         false
     }
 
-    fn has_row(&self, key: Lookup<'_>) -> bool {
+    fn has_row(&self, key: TenantKey<'_>) -> bool {
         self.with_row(key, |_| ()).is_some()
     }
 
     /// Locks the row of a tenant and uses it, if there is one.
     #[inline]
-    fn with_row<T>(&self, key: Lookup<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
+    fn with_row<T>(&self, key: TenantKey<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let mut rows = lock(&self.shard(key.hash)?.0);
         let (_, row) = rows.find_mut(key.hash, |(tenant, _)| tenant.as_bytes() == key.name)?;
         Some(use_row(row))
@@ -340,7 +322,7 @@ impl Engine {
         PlanFound { plan, is_default, epoch }
     }
 
-    fn post(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &Decision) {
+    fn post(&self, key: TenantKey<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &Decision) {
         let Some(standing) = decision.standing.filter(|standing| standing.reset() != Standing::NEVER) else { return };
         if !self.board.has_room(key.hash, row.epoch(), context.now) {
             return;
@@ -358,7 +340,7 @@ impl Engine {
     }
 
     /// Clears the refusal of a locked row.
-    fn clear_board(&self, key: Lookup<'_>, row: &mut Row) {
+    fn clear_board(&self, key: TenantKey<'_>, row: &mut Row) {
         if row.is_on_board() {
             self.board.clear(key.hash);
             row.set_on_board(false);
@@ -367,7 +349,7 @@ impl Engine {
 
     /// Returns the refusal of this request that the board shows.
     #[inline]
-    fn known_refusal(&self, key: Lookup<'_>, terms: BoardTerms, context: Context<'_>) -> Option<Standing> {
+    fn known_refusal(&self, key: TenantKey<'_>, terms: BoardTerms, context: Context<'_>) -> Option<Standing> {
         let tenant = TenantHash { first: key.hash, second: || self.second_hasher.hash_one(key.name) };
         self.board.find(&tenant, terms, (context.now, context.unix_now))
     }
@@ -408,8 +390,10 @@ fn place_of(hash: u64) -> usize {
     place as usize
 }
 
+/// What the map and the allocator take for a row, besides the row.
+const SLACK: usize = 32;
+
 /// Returns the bytes of a row: itself, the slack of the map and of the allocator, and a long name.
 fn row_bytes(tenant: &Tenant, row: &Row) -> usize {
-    const SLACK: usize = 32;
     size_of::<(Tenant, Row)>() + SLACK + tenant.heap_bytes() + row.boxed_bytes()
 }

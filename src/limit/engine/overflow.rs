@@ -25,11 +25,12 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::{
+    SLACK,
     meter::Context,
-    row::{Ask, Place, Row},
+    row::{Place, Row},
 };
 use crate::limit::{
-    decision::{BucketId, Decision, Marks, Past},
+    decision::{Ask, BucketId, Decision, Marks, Past},
     plan::Plan,
 };
 
@@ -67,7 +68,7 @@ pub(super) struct PlanFound {
 }
 
 /// A spend from a bucket.
-pub(super) struct Shared {
+pub(super) struct BucketSpend {
     pub(super) bucket: BucketId,
     pub(super) past: Past,
     /// Whether this is the first bucket.
@@ -150,7 +151,7 @@ impl Buckets<'_> {
         ask: Ask,
         marks: &mut Marks,
         decision: &mut Decision,
-    ) -> Option<Shared> {
+    ) -> Option<BucketSpend> {
         let id = self.id(&found.plan, found.is_default);
         let mut began = false;
         let overflow = self.overflow;
@@ -165,7 +166,7 @@ impl Buckets<'_> {
             return None;
         }
         row.decide(context, ask, marks, decision);
-        Some(Shared { bucket: id, past: row.past(), began })
+        Some(BucketSpend { bucket: id, past: row.past(), began })
     }
 
     /// Fills an empty row with all that the tenant may have spent from a bucket, as one with the plan `shared_under`.
@@ -215,6 +216,5 @@ pub(super) fn is_before(epoch: u32, other: u32) -> bool {
 }
 
 fn bucket_bytes(row: &Row) -> usize {
-    const SLACK: usize = 32;
     size_of::<(BucketId, Row)>() + SLACK + row.boxed_bytes()
 }

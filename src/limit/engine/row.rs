@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     limit::{
-        decision::{Decision, Marks, NO_MARKS, Past, UNCHARGED},
-        plan::{Limited, Plan, Terms},
+        decision::{Ask, Decision, Marks, NO_MARKS, Past, UNCHARGED},
+        plan::{Limited, Plan, PlanKind},
         quota::Quota,
     },
     tenant::Standing,
@@ -41,14 +41,6 @@ pub(super) struct Row {
 enum Meters {
     One(Meter),
     Many(Box<[Meter]>),
-}
-
-/// The units that a request asks for.
-#[derive(Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) units: u32,
-    /// Whether it must leave what is reserved for authenticated requests.
-    pub(super) is_anonymous: bool,
 }
 
 const PLACE: u32 = 0b011;
@@ -106,17 +98,19 @@ impl Row {
     /// [`Decision::UNLIMITED`] before.
     #[inline]
     pub(super) fn decide(&mut self, context: Context<'_>, ask: Ask, marks: &mut Marks, decision: &mut Decision) {
-        match self.plan.terms() {
-            Terms::Limited { quotas, .. } => decide(quotas, self.meters.as_slice(), context, ask, marks, decision),
-            Terms::Unlimited { .. } => {}
-            Terms::Denied { .. } => *decision = Decision::DENIED,
+        match self.plan.kind() {
+            PlanKind::Limited { quotas, .. } => {
+                charge_all(quotas, self.meters.as_slice(), context, ask, marks, decision);
+            }
+            PlanKind::Unlimited { .. } => {}
+            PlanKind::Denied { .. } => *decision = Decision::DENIED,
         }
     }
 
     /// Returns the standing of the tenant without spending, as authenticated or as anonymous requests see it.
     pub(super) fn peek(&mut self, context: Context<'_>, is_anonymous: bool) -> Option<Standing> {
         let mut decision = Decision::UNLIMITED;
-        self.decide(context, Ask { units: 0, is_anonymous }, &mut NO_MARKS.clone(), &mut decision);
+        self.decide(context, Ask::new(0, is_anonymous), &mut NO_MARKS.clone(), &mut decision);
         decision.standing.filter(|_| decision.refused.is_none())
     }
 
@@ -246,7 +240,7 @@ impl From<Vec<Meter>> for Meters {
 
 /// All or nothing: each enforced quota has room and is charged, or none is.
 #[inline]
-fn decide(
+fn charge_all(
     quotas: &[Limited],
     meters: &mut [Meter],
     context: Context<'_>,

@@ -3,8 +3,8 @@
 use std::{cell::Cell, hash::BuildHasher};
 
 use super::{
-    Engine, Lookup, Request, Undecided,
-    board::Terms as BoardTerms,
+    Engine, TenantKey, Undecided,
+    board::BoardTerms,
     meter::Context,
     overflow::{Buckets, PlanFound, is_before},
     row::{Place, Row},
@@ -14,15 +14,15 @@ use super::{
 use crate::limit::plans::cache::{PlanCache, PlanState};
 use crate::{
     limit::{
-        decision::{Charge, Decision, Marks, NO_MARKS, Past, Payer},
-        plan::{Plan, Terms},
+        decision::{Ask, Charge, Decision, Marks, NO_MARKS, Past, Payer},
+        plan::{Plan, PlanKind},
     },
     tenant::{Tenant, TenantError},
     util::lock::lock,
 };
 
 impl Engine {
-    /// Decides on a request, and charges it if it is admitted. Sets `began` if it made the first bucket.
+    /// Decides on a ask, and charges it if it is admitted. Sets `began` if it made the first bucket.
     ///
     /// The decision is written to its place, which is [`Decision::UNLIMITED`] before: to return it through each of these
     /// functions costs more than to decide.
@@ -33,20 +33,20 @@ impl Engine {
     #[inline]
     pub(in crate::limit) fn spend(
         &self,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         context: Context<'_>,
-        request: Request,
+        ask: Ask,
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
         if self.quotas.has_function() {
-            return self.spend_by_function(key, context, request, began, decision);
+            return self.spend_by_function(key, context, ask, began, decision);
         }
         let terms = BoardTerms {
-            units: request.units,
+            units: ask.units,
             epoch: self.quotas.epoch(),
             plan: None,
-            is_anonymous: Some(request.is_anonymous),
+            is_anonymous: Some(ask.is_anonymous),
         };
         if let Some(standing) = self.known_refusal(key, terms, context) {
             decision.refuse(standing);
@@ -56,13 +56,13 @@ impl Engine {
         let decided = self.with_row(key, |row| {
             let is_current = is_current(row);
             if is_current {
-                self.decide(key, row, context, request, decision);
+                self.decide_in(key, row, context, ask, decision);
             }
             is_current
         });
         match decided {
             Some(true) => Ok(()),
-            _ => self.spend_anew(key, context, request, began, decision),
+            _ => self.spend_anew(key, context, ask, began, decision),
         }
     }
 
@@ -70,19 +70,19 @@ impl Engine {
     #[cold]
     fn spend_anew(
         &self,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         context: Context<'_>,
-        request: Request,
+        ask: Ask,
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plans {
-            self.require_plan(plans, key, context, request)?;
+            self.require_plan(plans, key, context, ask)?;
         }
-        match self.on_row(key, context, |row| self.decide(key, row, context, request, decision)) {
+        match self.on_row(key, context, |row| self.decide_in(key, row, context, ask, decision)) {
             Some(()) => Ok(()),
-            None => Ok(self.spend_without_row(key, context, request, began, decision)?),
+            None => Ok(self.spend_without_row(key, context, ask, began, decision)?),
         }
     }
 
@@ -92,12 +92,12 @@ impl Engine {
     fn require_plan(
         &self,
         plans: &PlanCache,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         context: Context<'_>,
-        request: Request,
+        ask: Ask,
     ) -> Result<(), Undecided> {
         let tenant = key.tenant()?;
-        let needs_plan = match request.can_wait {
+        let needs_plan = match ask.can_wait {
             true => plans.must_wait(&self.quotas, &tenant, context.now),
             false => plans.state(&self.quotas, &tenant, context.now) == PlanState::Refused,
         };
@@ -107,49 +107,49 @@ impl Engine {
     /// Decides on a request if a function chooses plans. The function runs before the board is read.
     fn spend_by_function(
         &self,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         context: Context<'_>,
-        request: Request,
+        ask: Ask,
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plans {
-            self.require_plan(plans, key, context, request)?;
+            self.require_plan(plans, key, context, ask)?;
         }
         let tenant = key.tenant()?;
         let (found, named_since) = self.find_plan(&tenant);
         let terms = BoardTerms {
-            units: request.units,
+            units: ask.units,
             epoch: found.epoch,
             plan: Some(found.plan.id()),
-            is_anonymous: Some(request.is_anonymous),
+            is_anonymous: Some(ask.is_anonymous),
         };
         if let Some(standing) = self.known_refusal(key, terms, context) {
             decision.refuse(standing);
             return Ok(());
         }
         let decided = self.on_row_with_plan(key, (found, named_since), context, |row| {
-            self.decide(key, row, context, request, decision);
+            self.decide_in(key, row, context, ask, decision);
         });
         match decided {
             Some(()) => Ok(()),
-            None => Ok(self.spend_without_row(key, context, request, began, decision)?),
+            None => Ok(self.spend_without_row(key, context, ask, began, decision)?),
         }
     }
 
     /// Decides on a locked row, and updates the refusal board.
     #[inline]
-    fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request, decision: &mut Decision) {
+    fn decide_in(&self, key: TenantKey<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &mut Decision) {
         let mut marks = NO_MARKS;
-        row.decide(context, request.ask(), &mut marks, decision);
+        row.decide(context, ask, &mut marks, decision);
         if decision.is_admitted() {
-            if row.is_on_board() && request.units > 0 {
+            if row.is_on_board() && ask.units > 0 {
                 self.clear_board(key, row);
             }
-            self.keep_spend(decision, request, row.past(), marks, || Payer::Tenant(Tenant::trusted(key.name)));
+            self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(Tenant::trusted(key.name)));
         } else {
-            self.post(key, row, context, request.ask(), decision);
+            self.post(key, row, context, ask, decision);
         }
     }
 
@@ -157,34 +157,35 @@ impl Engine {
     fn keep_spend(
         &self,
         decision: &mut Decision,
-        Request { units, is_anonymous, refundable, limiter, .. }: Request,
+        Ask { units, is_anonymous, refundable, .. }: Ask,
         past: Past,
         marks: Marks,
         payer: impl FnOnce() -> Payer,
     ) {
         // a tenant without limits has spent nothing
         if refundable && units > 0 && past.plan != Plan::NO_ID && decision.is_admitted() {
-            decision.spend.0 = Some(Box::new(Charge { limiter, payer: payer(), past, units, is_anonymous, marks }));
+            decision.spend.0 =
+                Some(Box::new(Charge { limiter: self.id, payer: payer(), past, units, is_anonymous, marks }));
         }
     }
 
     #[cold]
     fn spend_without_row(
         &self,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         context: Context<'_>,
-        request: Request,
+        ask: Ask,
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), TenantError> {
         let tenant = key.tenant()?;
         loop {
             let (found, named_since) = self.find_plan(&tenant);
-            match found.plan.terms() {
-                Terms::Limited { .. } => {}
+            match found.plan.kind() {
+                PlanKind::Limited { .. } => {}
                 // needs no row
-                Terms::Unlimited { .. } => return Ok(()),
-                Terms::Denied { .. } => {
+                PlanKind::Unlimited { .. } => return Ok(()),
+                PlanKind::Denied { .. } => {
                     *decision = Decision::DENIED;
                     return Ok(());
                 }
@@ -195,17 +196,17 @@ impl Engine {
                 // another thread has created it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
                 let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
-                self.insert(key, tenant, row, context, request, decision);
+                self.insert(key, tenant, row, context, ask, decision);
                 return Ok(());
             } else if self.take_room() {
                 let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context);
-                self.insert(key, tenant, row, context, request, decision);
+                self.insert(key, tenant, row, context, ask, decision);
                 return Ok(());
-            } else if self.spend_from_bucket(&mut buckets, &found, context, request, began, decision).is_some() {
+            } else if self.spend_from_bucket(&mut buckets, &found, context, ask, began, decision).is_some() {
                 return Ok(());
             }
             drop(buckets);
-            if let Some(()) = self.on_row(key, context, |row| self.decide(key, row, context, request, decision)) {
+            if let Some(()) = self.on_row(key, context, |row| self.decide_in(key, row, context, ask, decision)) {
                 return Ok(());
             }
         }
@@ -216,13 +217,13 @@ impl Engine {
         buckets: &mut Buckets<'_>,
         found: &PlanFound,
         context: Context<'_>,
-        request: Request,
+        ask: Ask,
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Option<()> {
         let mut marks = NO_MARKS;
-        let shared = buckets.spend(found, || self.next_generation(), context, request.ask(), &mut marks, decision)?;
-        self.keep_spend(decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
+        let shared = buckets.spend(found, || self.next_generation(), context, ask, &mut marks, decision)?;
+        self.keep_spend(decision, ask, shared.past, marks, || Payer::Bucket(shared.bucket));
         if shared.began {
             began.set(true);
         }
@@ -249,17 +250,17 @@ impl Engine {
     /// Decides on a new row and adds it. Its room is taken.
     fn insert(
         &self,
-        key: Lookup<'_>,
+        key: TenantKey<'_>,
         tenant: Tenant,
         mut row: Row,
         context: Context<'_>,
-        request: Request,
+        ask: Ask,
         decision: &mut Decision,
     ) {
         if self.has_stale_plan(&tenant, context) {
             row.outdate();
         }
-        self.decide(key, &mut row, context, request, decision);
+        self.decide_in(key, &mut row, context, ask, decision);
         self.bytes.force(row_bytes(&tenant, &row));
         if let Some(shard) = self.shard(key.hash) {
             let hash = |(tenant, _): &(Tenant, Row)| self.hasher.hash_one(tenant.as_bytes());

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use crate::{
     limit::{
-        plan::{Plan, Terms},
+        plan::{Plan, PlanKind},
         quota::{DEFAULT_NAME, DEFAULT_SLICES, Quota, Rule, number},
     },
     util::error::ConfigError,
@@ -33,10 +33,10 @@ use crate::{
 /// ```
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.terms() {
-            Terms::Unlimited { .. } => f.write_str("unlimited"),
-            Terms::Denied { .. } => f.write_str("denied"),
-            Terms::Limited { .. } => {
+        match self.kind() {
+            PlanKind::Unlimited { .. } => f.write_str("unlimited"),
+            PlanKind::Denied { .. } => f.write_str("denied"),
+            PlanKind::Limited { .. } => {
                 for (place, quota) in self.quotas().enumerate() {
                     f.write_str(if place > 0 { "; " } else { "" })?;
                     write_quota(&quota, f)?;

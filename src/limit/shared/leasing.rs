@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use super::{
     lease::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish, Leases},
     script::{self, Answer},
-    server::{Ask, Server},
+    server::Server,
 };
 use crate::{
     limit::{
-        decision::{Marks, UNCHARGED},
+        decision::{Ask, Marks, UNCHARGED},
         plan::Plan,
         quota::Rule,
     },
@@ -40,7 +40,7 @@ pub(super) struct Leasing {
     hasher: RandomState,
 }
 
-type Slots = LeaseSlots<Holder, Arc<Terms>>;
+type Slots = LeaseSlots<Holder, Arc<LeaseTerms>>;
 
 /// The key of a lease. Requests that have proved their tenant and others have different ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ pub(super) struct Holder {
 
 /// The terms of a reply of the server.
 #[derive(Debug)]
-pub(super) struct Terms {
+pub(super) struct LeaseTerms {
     plan: Plan,
     pub(super) quotas: Bytes,
     standing: Option<Standing>,
@@ -64,7 +64,7 @@ pub(super) enum Leased {
     Admitted {
         lease: u64,
         standing: Option<Standing>,
-        terms: Arc<Terms>,
+        terms: Arc<LeaseTerms>,
     },
     Refused(Option<Standing>),
     /// The request must be checked without a lease.
@@ -84,7 +84,7 @@ impl Leasing {
     }
 
     /// Decides on a request within the deadline.
-    pub(super) async fn decide(self: &Arc<Self>, tenant: &Tenant, plan: &Plan, ask: Ask) -> Leased {
+    pub(super) async fn spend(self: &Arc<Self>, tenant: &Tenant, plan: &Plan, ask: Ask) -> Leased {
         // zero units only look, and a shadow quota is checked for each request
         if ask.units == 0 || plan.limits().iter().any(|limited| limited.quota.is_shadow()) {
             return Leased::Plain;
@@ -105,7 +105,7 @@ impl Leasing {
         holder: &Holder,
         plan: &Plan,
         wish: LeaseWish,
-        first: LeaseStep<Arc<Terms>>,
+        first: LeaseStep<Arc<LeaseTerms>>,
     ) -> Leased {
         let mut step = first;
         loop {
@@ -129,7 +129,7 @@ impl Leasing {
         }
     }
 
-    fn step(self: &Arc<Self>, holder: &Holder, wish: LeaseWish) -> LeaseStep<Arc<Terms>> {
+    fn step(self: &Arc<Self>, holder: &Holder, wish: LeaseWish) -> LeaseStep<Arc<LeaseTerms>> {
         let mut slots = self.shard(holder);
         let step = slots.request(holder, wish, self.now());
         self.give_back(slots.take_returns());
@@ -137,8 +137,8 @@ impl Leasing {
     }
 
     /// Sends a call and takes its reply.
-    async fn send(self: Arc<Self>, holder: Holder, plan: Plan, call: LeaseCall) -> Option<LeaseStep<Arc<Terms>>> {
-        let ask = Ask { units: call.needed, is_anonymous: holder.is_anonymous, refundable: false };
+    async fn send(self: Arc<Self>, holder: Holder, plan: Plan, call: LeaseCall) -> Option<LeaseStep<Arc<LeaseTerms>>> {
+        let ask = Ask::new(call.needed, holder.is_anonymous);
         let [most, lifetime] = [call.most.to_string(), call.lifetime.as_micros().to_string()];
         let more = [most.as_bytes(), lifetime.as_bytes()];
         let reply = match self.server.call("lease", &holder.tenant, &plan, ask, &more).await {
@@ -151,7 +151,7 @@ impl Leasing {
         step
     }
 
-    fn leased(&self, step: LeaseStep<Arc<Terms>>) -> Leased {
+    fn leased(&self, step: LeaseStep<Arc<LeaseTerms>>) -> Leased {
         match step {
             LeaseStep::Admitted(admission) => {
                 let standing = self.standing(&admission);
@@ -166,7 +166,7 @@ impl Leasing {
     }
 
     /// Returns the standing with the units that this node has left.
-    fn standing(&self, admission: &Admission<Arc<Terms>>) -> Option<Standing> {
+    fn standing(&self, admission: &Admission<Arc<LeaseTerms>>) -> Option<Standing> {
         let time = self.server.local.reports().clock.read();
         admission.terms.standing.map(|standing| standing.read_at(time).with_more(admission.left))
     }
@@ -209,7 +209,7 @@ impl Leasing {
         _ = self.server.link.spawn(send_back(Arc::clone(&self.server), returns)).await;
     }
 
-    fn give_back(&self, returns: Vec<LeaseReturn<Holder, Arc<Terms>>>) {
+    fn give_back(&self, returns: Vec<LeaseReturn<Holder, Arc<LeaseTerms>>>) {
         if !returns.is_empty() {
             self.server.link.spawn(send_back(Arc::clone(&self.server), returns));
         }
@@ -235,11 +235,11 @@ impl Leasing {
     }
 }
 
-fn reply(answer: Answer, plan: Plan) -> LeaseReply<Arc<Terms>> {
+fn reply(answer: Answer, plan: Plan) -> LeaseReply<Arc<LeaseTerms>> {
     let Answer { decision, generation, marks, granted, lifetime } = answer;
     let (standing, is_admitted) = (decision.standing, decision.is_admitted());
     let quotas = script::packed(&plan);
-    let terms = Arc::new(Terms { plan, quotas, standing, generation, marks });
+    let terms = Arc::new(LeaseTerms { plan, quotas, standing, generation, marks });
     match is_admitted {
         true => LeaseReply::Granted { granted, lifetime, terms },
         false => LeaseReply::Refused { wait: standing.map(|standing| standing.wait()).unwrap_or_default(), terms },
@@ -254,7 +254,7 @@ pub(super) fn identity(generation: u64, quotas: &Bytes, marks: &Marks) -> Vec<By
 }
 
 /// Sends returns. One that fails is lost, and its units come back with the window.
-async fn send_back(server: Arc<Server>, returns: Vec<LeaseReturn<Holder, Arc<Terms>>>) {
+async fn send_back(server: Arc<Server>, returns: Vec<LeaseReturn<Holder, Arc<LeaseTerms>>>) {
     let mut calls = JoinSet::new();
     for LeaseReturn { key, units, terms } in returns {
         if calls.len() >= RETURNS {
@@ -264,7 +264,7 @@ async fn send_back(server: Arc<Server>, returns: Vec<LeaseReturn<Holder, Arc<Ter
         calls.spawn(async move {
             let more = identity(terms.generation, &terms.quotas, &terms.marks);
             let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
-            let ask = Ask { units, is_anonymous: key.is_anonymous, refundable: false };
+            let ask = Ask::new(units, key.is_anonymous);
             _ = server.call("return", &key.tenant, &terms.plan, ask, &more).await;
         });
     }

@@ -14,5 +14,4 @@ mod shared_limiter;
 pub use self::lease::Leases;
 #[cfg(feature = "plans")]
 pub use self::redis_plans::{RedisPlans, RedisPlansError};
-pub(super) use self::server::Ask;
 pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};

@@ -12,12 +12,12 @@ use std::time::Duration;
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
 use tokio::runtime::Runtime;
 
-use super::{SharedLimiter, server::Ask};
+use super::SharedLimiter;
 use crate::{
     limit::{
-        decision::{Decision, Payer, Spend},
+        decision::{Ask, Decision, Payer, Spend},
         limiter::Limiter,
-        plan::{Plan, Terms},
+        plan::{Plan, PlanKind},
         plans::quotas::Quotas,
         quota::Quota,
     },
@@ -122,14 +122,14 @@ impl Both {
     }
 
     async fn spend(&self, units: u32, is_anonymous: bool) -> Decision {
-        let ask = Ask { units, is_anonymous, refundable: true };
+        let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
         let plan = self.shared.quotas().plan(&self.tenant);
-        match plan.terms() {
-            Terms::Limited { .. } => {
+        match plan.kind() {
+            PlanKind::Limited { .. } => {
                 self.shared.with_spend(self.call("spend", ask, &[]).await.unwrap(), &self.tenant, &plan, ask)
             }
-            Terms::Unlimited { .. } => Decision::UNLIMITED,
-            Terms::Denied { .. } => Decision::DENIED,
+            PlanKind::Unlimited { .. } => Decision::UNLIMITED,
+            PlanKind::Denied { .. } => Decision::DENIED,
         }
     }
 
@@ -147,7 +147,7 @@ impl Both {
                 Step::Refund { which } if !spends.is_empty() => {
                     let (expected, spend) = spends.swap_remove(which % spends.len());
                     self.memory.refund(expected);
-                    let is_limited = matches!(self.shared.quotas().plan(&self.tenant).terms(), Terms::Limited { .. });
+                    let is_limited = matches!(self.shared.quotas().plan(&self.tenant).kind(), PlanKind::Limited { .. });
                     if let Some(charge) = spend.0.filter(|_| is_limited)
                         && let Payer::Shared(past) = &charge.payer
                     {

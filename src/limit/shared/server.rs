@@ -7,18 +7,10 @@ use super::{
     script::{self, Answer, SCRIPT},
 };
 use crate::{
-    limit::{limiter::Limiter, plan::Plan},
+    limit::{decision::Ask, limiter::Limiter, plan::Plan},
     redis::{Link, RedisFailure, Reply, unexpected},
     tenant::Tenant,
 };
-
-/// A request to decide on.
-#[derive(Clone, Copy)]
-pub(crate) struct Ask {
-    pub(crate) units: u32,
-    pub(crate) is_anonymous: bool,
-    pub(crate) refundable: bool,
-}
 
 /// The shared server, and what is needed to call it.
 pub(super) struct Server {

@@ -8,13 +8,13 @@ use super::{
     lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
-    server::{Ask, Server, TENANTS},
+    server::{Server, TENANTS},
 };
 use crate::{
     limit::{
-        decision::{Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
+        decision::{Ask, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
         limiter::{Limiter, LimiterBuilder},
-        plan::{Plan, Terms},
+        plan::{Plan, PlanKind},
         plans::quotas::Quotas,
     },
     redis::{Link, RedisConfig, RedisFailure},
@@ -201,19 +201,19 @@ impl SharedLimiter {
         if self.local().load_plan(tenant).await.is_err() {
             return Decision::UNAVAILABLE;
         }
-        self.decide(tenant, Ask { units, is_anonymous, refundable: true }).await
+        self.check_in_plan(tenant, Ask { refundable: true, ..Ask::new(units, is_anonymous) }).await
     }
 
     /// Decides on a request of a tenant whose plan is looked up.
-    pub(crate) async fn decide(&self, tenant: &Tenant, ask: Ask) -> Decision {
+    pub(in crate::limit) async fn check_in_plan(&self, tenant: &Tenant, ask: Ask) -> Decision {
         let plan = self.quotas().plan(tenant);
-        let decision = match plan.terms() {
-            Terms::Limited { .. } => match self.charge(tenant, &plan, ask).await {
+        let decision = match plan.kind() {
+            PlanKind::Limited { .. } => match self.charge(tenant, &plan, ask).await {
                 Some(decision) => decision,
                 None => return self.fall_back(tenant, ask),
             },
-            Terms::Unlimited { .. } => Decision::UNLIMITED,
-            Terms::Denied { .. } => Decision::DENIED,
+            PlanKind::Unlimited { .. } => Decision::UNLIMITED,
+            PlanKind::Denied { .. } => Decision::DENIED,
         };
         self.report(&decision, tenant, ask);
         decision
@@ -222,7 +222,7 @@ impl SharedLimiter {
     /// Returns `None` if the fallback must decide.
     async fn charge(&self, tenant: &Tenant, plan: &Plan, ask: Ask) -> Option<Decision> {
         let leased = match &self.0.leasing {
-            Some(leasing) => leasing.decide(tenant, plan, ask).await,
+            Some(leasing) => leasing.spend(tenant, plan, ask).await,
             None => Leased::Plain,
         };
         match leased {
@@ -260,10 +260,10 @@ impl SharedLimiter {
     /// applies. Includes what is reserved for authenticated requests.
     pub async fn peek(&self, tenant: &Tenant) -> Option<Standing> {
         let plan = self.quotas().plan(tenant);
-        if !matches!(plan.terms(), Terms::Limited { .. }) {
+        if !matches!(plan.kind(), PlanKind::Limited { .. }) {
             return None;
         }
-        let ask = Ask { units: 0, is_anonymous: false, refundable: false };
+        let ask = Ask::new(0, false);
         match self.spend(tenant, &plan, ask).await {
             Some(answer) => {
                 let standing = answer.decision.standing.filter(|_| answer.decision.is_admitted())?;
@@ -295,7 +295,7 @@ impl SharedLimiter {
             return standing;
         }
         let plan = self.quotas().plan(&past.tenant);
-        if !matches!(plan.terms(), Terms::Limited { .. }) {
+        if !matches!(plan.kind(), PlanKind::Limited { .. }) {
             return None;
         }
         let (operation, ask, more) = Self::refund_of(&charge, past);
@@ -310,7 +310,7 @@ impl SharedLimiter {
     /// Returns the operation and the arguments of a refund.
     pub(super) fn refund_of(charge: &Charge, past: &SharedPast) -> (&'static str, Ask, Vec<Bytes>) {
         let operation = if past.lease == 0 { "refund" } else { "return" };
-        let ask = Ask { units: charge.units, is_anonymous: charge.is_anonymous, refundable: false };
+        let ask = Ask::new(charge.units, charge.is_anonymous);
         (operation, ask, identity(past.generation, &past.quotas, &charge.marks))
     }
 

@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use super::{ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish};
 use crate::{
     limit::{
+        decision::Ask,
         limiter::Limiter,
         plan::Plan,
         plans::quotas::Quotas,
@@ -18,7 +19,7 @@ use crate::{
             leasing::identity,
             model::redis_server::RedisServer,
             script::{self, Answer},
-            server::{Ask, Server},
+            server::Server,
         },
     },
     redis::RedisConfig,
@@ -234,7 +235,7 @@ impl World {
         is_anonymous: bool,
         more: &[Bytes],
     ) -> Option<Answer> {
-        let ask = Ask { units, is_anonymous, refundable: false };
+        let ask = Ask::new(units, is_anonymous);
         let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
         let time = (BEGIN + self.micros).to_string();
         self.server.call_at(&time, operation, &self.tenant, &self.plans[plan], ask, &more).await.unwrap()
