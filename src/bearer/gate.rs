@@ -142,14 +142,10 @@ impl BearerGate {
         // charged before the proof takes up memory
         self.charge(&token, request.charged.as_ref(), move |gate, limit| {
             let own = gate.clone();
-            let decide = move |spent: Result<(), ProofError>| match spent {
+            gate.verifier.possession().spend(proof).map(move |spent| match spent {
                 Ok(()) => own.pass(known, Scheme::DPoP, limit),
                 Err(error) => Err(own.unproved(error)),
-            };
-            match gate.verifier.possession().spend(proof) {
-                MaybeReady::Ready(spent) => MaybeReady::Ready(decide(spent)),
-                MaybeReady::Pending(spent) => MaybeReady::Pending(Box::pin(async move { decide(spent.await) })),
-            }
+            })
         })
     }
 

@@ -89,12 +89,7 @@ impl Possession {
 
     /// Marks a proof as used.
     pub(super) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
-        match self.proofs.spend(proof) {
-            MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(drop).map_err(ProofError::Proof)),
-            MaybeReady::Pending(spent) => {
-                MaybeReady::Pending(Box::pin(async move { spent.await.map(drop).map_err(ProofError::Proof) }))
-            }
-        }
+        self.proofs.spend(proof).map(|spent| spent.map(drop).map_err(ProofError::Proof))
     }
 }
 

@@ -194,10 +194,7 @@ type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
 
 impl KeySource for RemoteIssuer {
     fn keys(&self) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
-        match self.keys() {
-            MaybeReady::Ready(keys) => MaybeReady::Ready(keys.map_err(Unavailable::from)),
-            MaybeReady::Pending(keys) => MaybeReady::Pending(Box::pin(async { Ok(keys.await?) })),
-        }
+        self.keys().map(|keys| keys.map_err(Unavailable::from))
     }
 
     fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {

@@ -196,14 +196,8 @@ impl Verifier {
         if !self.0.settings.rules.is_timely(token.claims(), self.now()) {
             return MaybeReady::Ready(Err(TokenError::Invalid));
         }
-        let settle = |revoked, token| if revoked { Err(TokenError::Invalid) } else { Ok(token) };
         let Some(revocation) = token.revocation() else { return MaybeReady::Ready(Ok(token)) };
-        match revocation.is_revoked() {
-            MaybeReady::Ready(revoked) => {
-                MaybeReady::Ready(revoked.map_err(TokenError::from).and_then(|revoked| settle(revoked, token)))
-            }
-            MaybeReady::Pending(revoked) => MaybeReady::Pending(Box::pin(async move { settle(revoked.await?, token) })),
-        }
+        revocation.is_revoked().map(|revoked| if revoked? { Err(TokenError::Invalid) } else { Ok(token) })
     }
 }
 

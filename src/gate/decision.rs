@@ -1,4 +1,4 @@
-use std::future::Future;
+use std::{future::Future, pin::Pin};
 
 use http::{Extensions, HeaderMap, Request, StatusCode};
 
@@ -75,6 +75,20 @@ impl<F: Future> MaybeReady<F> {
         match self {
             Self::Ready(value) => value,
             Self::Pending(future) => future.await,
+        }
+    }
+}
+
+#[cfg(feature = "session")]
+impl<T: 'static> MaybeReady<Pin<Box<dyn Future<Output = T> + Send>>> {
+    /// Changes the value, now or when it is there.
+    pub(crate) fn map<R>(
+        self,
+        change: impl FnOnce(T) -> R + Send + 'static,
+    ) -> MaybeReady<Pin<Box<dyn Future<Output = R> + Send>>> {
+        match self {
+            Self::Ready(value) => MaybeReady::Ready(change(value)),
+            Self::Pending(future) => MaybeReady::Pending(Box::pin(async move { change(future.await) })),
         }
     }
 }

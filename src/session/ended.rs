@@ -68,9 +68,6 @@ impl SessionEndCheck {
     /// Returns whether the session was ended; at once if the store answers at once.
     pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
         let has_ended = |row: Option<Stored<EndMark>>| row.is_some_and(|row| row.value.has_ended);
-        match self.rows.get_at(&self.key) {
-            MaybeReady::Ready(row) => MaybeReady::Ready(row.map(has_ended)),
-            MaybeReady::Pending(row) => MaybeReady::Pending(Box::pin(async move { row.await.map(has_ended) })),
-        }
+        self.rows.get_at(&self.key).map(move |row| row.map(has_ended))
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     session::{EndedSessions, GenerationCheck, Generations, SessionEndCheck, UserId},
     store::{
         AnyStore, BoxFuture, Key, StoreError,
-        table::{Change, Stored, Table},
+        table::{Change, Table},
     },
     tenant::Tenant,
     util::{clock::Clock, handle::Handle},
@@ -98,10 +98,10 @@ pub(super) struct RevocationCheck {
 impl RevocationCheck {
     pub(super) fn is_revoked(&self) -> Answer {
         let own = self.generation;
-        let family =
-            self.family.as_ref().map(|key| map(self.families.get_at(key), |row: Option<Stored<()>>| row.is_some()));
+        let family = self.family.as_ref().map(|key| self.families.get_at(key).map(|row| row.map(|row| row.is_some())));
         let session = self.session.as_ref().map(SessionEndCheck::has_ended);
-        let user = self.user.as_ref().map(|user| map(user.current(), move |current| current > own));
+        let user =
+            self.user.as_ref().map(|user| user.current().map(move |current| current.map(|current| current > own)));
         let mut pending = Vec::new();
         for answer in [family, session, user].into_iter().flatten() {
             match answer {
@@ -132,15 +132,5 @@ impl RevocationCheck {
             });
             Ok(is_revoked.await? || may_have_lost(&families, issued))
         }))
-    }
-}
-
-fn map<T: 'static>(
-    answer: MaybeReady<BoxFuture<'static, Result<T, StoreError>>>,
-    change: impl FnOnce(T) -> bool + Send + 'static,
-) -> Answer {
-    match answer {
-        MaybeReady::Ready(answer) => MaybeReady::Ready(answer.map(change)),
-        MaybeReady::Pending(answer) => MaybeReady::Pending(Box::pin(async move { answer.await.map(change) })),
     }
 }
