@@ -4,9 +4,10 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc, Barrier, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    thread,
     time::Duration,
 };
 
@@ -17,7 +18,7 @@ use tollgate::{
     event::{EventKind, Query},
     limit::RefusalReason,
     tenant::HeaderTenant,
-    testing::ManualClock,
+    testing::{ManualClock, block_on},
 };
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
@@ -378,6 +379,30 @@ async fn a13_old_answers_make_room_for_new_ones() {
     world.clock.advance(Duration::from_secs(61));
     for (name, _) in &plans[4..] {
         assert_eq!(world.ask(name).await, answer(200, 10, 9));
+    }
+}
+
+#[test]
+fn a13_a_plan_that_is_found_while_old_answers_are_removed_stays() {
+    let names: Vec<_> = (0..64).map(|number| format!("customer-{number}")).chain(["acme".to_owned()]).collect();
+    let plans: Vec<_> = names.iter().map(|name| (name.as_str(), 10)).chain([("newcomer", 10)]).collect();
+    let world = World::new(&plans, |settings| settings.max_tenants(names.len()));
+    let load = |name: &str| block_on(world.limiter.load_plan(&tenant(name))).unwrap();
+    for round in 0..500 {
+        names.iter().for_each(|name| load(name));
+        world.clock.advance(Duration::from_secs(61));
+        let start = Barrier::new(2);
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                start.wait();
+                // there is no room, so old answers are removed
+                load("newcomer");
+            });
+            start.wait();
+            load("acme");
+        });
+        assert_eq!(world.limiter.peek(&tenant("acme")).unwrap().limit(), 10, "{round}");
+        world.clock.advance(Duration::from_secs(61));
     }
 }
 

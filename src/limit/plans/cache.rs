@@ -189,7 +189,7 @@ impl PlanCache {
             }
             Ok(Some(_)) => String::from("there is no room for one more plan"),
             Ok(None) => {
-                quotas.remove_found([tenant]);
+                quotas.remove_found(tenant);
                 self.insert(quotas, tenant, Answer { until, found: Found::Nothing }, now);
                 return Ok(());
             }
@@ -201,7 +201,7 @@ impl PlanCache {
             PlanFailure::Keep if quotas.is_found(tenant) => Found::Plan,
             PlanFailure::Keep | PlanFailure::Refuse => Found::Failure,
             PlanFailure::Default => {
-                quotas.remove_found([tenant]);
+                quotas.remove_found(tenant);
                 Found::Failure
             }
         };
@@ -246,22 +246,23 @@ impl PlanCache {
         if now.as_nanos() < due || self.purge_at.compare_exchange(due, next, Relaxed, Relaxed).is_err() {
             return;
         }
-        let mut forgotten = Vec::new();
         let is_full = self.answers.len() >= self.settings.max_tenants;
-        self.answers.retain(|tenant, answer| {
-            if now < answer.until || (answer.found == Found::Plan && !is_full) {
-                return true;
-            }
-            if answer.found != Found::Plan {
-                self.without_plan.fetch_sub(1, Relaxed);
-            }
-            // a failure may follow a plan
-            if answer.found != Found::Nothing {
-                forgotten.push(tenant.clone());
-            }
-            false
+        quotas.remove_all_found(|remove| {
+            self.answers.retain(|tenant, answer| {
+                if now < answer.until || (answer.found == Found::Plan && !is_full) {
+                    return true;
+                }
+                if answer.found != Found::Plan {
+                    self.without_plan.fetch_sub(1, Relaxed);
+                }
+                // while the answer is locked: a lookup that ends now puts its plan there afterwards; a failure may
+                // follow a plan
+                if answer.found != Found::Nothing {
+                    remove(tenant);
+                }
+                false
+            });
         });
-        quotas.remove_found(&forgotten);
     }
 
     /// Begins a lookup, or finds the one that is running.

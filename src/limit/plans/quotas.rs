@@ -198,19 +198,24 @@ impl Quotas {
         });
     }
 
-    /// Removes plans that a source has found.
+    /// Removes the plan of a tenant, if a source has found it.
     #[cfg(feature = "plans")]
-    pub(super) fn remove_found<'a>(&self, tenants: impl IntoIterator<Item = &'a Tenant>) {
-        let mut tenants = tenants.into_iter().filter(|tenant| self.is_found(tenant)).peekable();
-        if tenants.peek().is_none() {
-            return;
+    pub(super) fn remove_found(&self, tenant: &Tenant) {
+        // without a plan, nothing changes for any row
+        if self.is_found(tenant) {
+            self.remove_all_found(|remove| remove(tenant));
         }
+    }
+
+    /// Removes the plans that `choose` names and that a source has found.
+    #[cfg(feature = "plans")]
+    pub(super) fn remove_all_found(&self, choose: impl FnOnce(&dyn Fn(&Tenant))) {
         self.change(|_| {
-            for tenant in tenants {
+            choose(&|tenant| {
                 if self.0.named.remove_if(tenant, |_, named| named.is_found).is_some() {
                     self.0.named_count.fetch_sub(1, SeqCst);
                 }
-            }
+            });
         });
     }
 
