@@ -67,9 +67,10 @@ impl Throttle {
         (next, next.hidden_until(), is_below)
     }
 
-    /// Removes an attempt whose secret could not be checked.
-    pub(crate) fn uncount(self) -> Self {
-        Self { failures: self.failures.saturating_sub(1), open_at: 0 }
+    /// Removes an attempt whose secret could not be checked, and its wait, unless a later attempt has set another one.
+    pub(crate) fn uncount(self, written: Self) -> Self {
+        let open_at = if self.open_at == written.open_at { 0 } else { self.open_at };
+        Self { failures: self.failures.saturating_sub(1), open_at }
     }
 
     /// Removes an attempt from a hidden count. The rest is forgotten as late as before.
@@ -141,6 +142,19 @@ mod tests {
         let mut alone = Throttle::default();
         assert!((1..=100).all(|at| fail(&mut alone, at, true).1));
         assert!(!fail(&mut alone, 101, true).1);
+    }
+
+    #[test]
+    fn a_withdrawn_attempt_takes_its_own_wait_along_and_no_later_one() {
+        let limits = LoginLimits::new();
+        let count = |throttle: Throttle, seconds| throttle.count(&limits, UnixTime::from_secs(seconds));
+        let five = (0..5).fold(Throttle::default(), |throttle, _| count(throttle, 0).unwrap());
+        let sixth = count(five, 30).unwrap();
+        assert_eq!(count(sixth, 31).unwrap_err().as_secs(), 59);
+        assert_eq!(sixth.uncount(sixth), Throttle { failures: 5, open_at: 0 });
+        let seventh = count(sixth, 90).unwrap();
+        assert_eq!(seventh.uncount(sixth), Throttle { failures: 6, ..seventh });
+        assert!(count(seventh.uncount(sixth), 91).is_err());
     }
 
     proptest! {

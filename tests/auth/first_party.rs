@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use axum::{Router, routing::get};
 use http::{Request, header};
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 use tollgate::{
     AuthServiceBuilder, Client, Clients, Head, Identifier, NewUser, Session, Tenant, TenantError, UserId, Users,
     store::{Memory, StoreError},
@@ -13,7 +14,10 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, World, encode, form_of, join, with};
+use crate::{
+    controlled_store::ControlledStore,
+    world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, World, encode, form_of, join, with},
+};
 
 const BUILT_IN: &str = "this site";
 
@@ -575,4 +579,38 @@ async fn own_pages_replace_the_built_in_ones() {
     let wider = |service: AuthServiceBuilder| service.pages(pages.content_security_policy("img-src 'self'"));
     let world = World::with(Memory::new(), wider).await;
     assert_eq!(world.browser().send(open(&login), "").await.header("content-security-policy"), "img-src 'self'");
+}
+
+#[tokio::test]
+async fn a_sign_out_ends_the_login_that_another_tab_is_finishing() {
+    let mut finished_first = Vec::new();
+    for delay in 0..40 {
+        let store = ControlledStore::default();
+        let world = World::with(store.clone(), |service| service.first_party(tenant("acme"))).await;
+        let mut browser = world.browser();
+        let fields = begin(&mut browser, "/").await;
+        complete(&mut browser, &fields, ADA, ADA_PASSWORD).await;
+        let mut other_tab = world.browser();
+        other_tab.cookies = browser.cookies.clone();
+        store.yields();
+        let wait = async |rounds| {
+            for _ in 0..rounds {
+                yield_now().await;
+            }
+        };
+        let (_, ()) = tokio::join!(
+            async {
+                wait(15).await;
+                sign_out(&mut browser, &[]).await
+            },
+            async {
+                wait(delay).await;
+                other_tab.get("/sign-in/finish").await;
+            }
+        );
+        assert!(sessions(&world, "u-ada").await.is_empty(), "{delay}");
+        let is_session = |name: &String| name.contains("session_") && !name.contains("auth_session_");
+        finished_first.push(other_tab.cookies.keys().any(is_session));
+    }
+    assert!(finished_first.contains(&true) && finished_first.contains(&false), "{finished_first:?}");
 }

@@ -72,9 +72,28 @@ async fn made_up_passkeys_leave_rows_for_a_minute_only() {
         let latest = rows.latest("throttles").unwrap();
         assert_eq!(latest.as_secs(), world.time().as_secs() + 60, "{identifier:?}");
     }
-    // failures with a known one are remembered
+    // failures with a known one are remembered for its account
     known.flags &= !0x04;
     let begun = begin(&mut browser, "web", None).await;
     assert_eq!(prove(&mut browser, &begun, &known).await.status, 401);
     assert_eq!(rows.latest("throttles").unwrap().as_secs(), world.time().as_secs() + 24 * 3600);
+}
+
+#[tokio::test]
+async fn wrong_responses_of_a_known_passkey_and_of_a_made_up_one_are_refused_alike() {
+    let acme = "acme".parse::<tollgate::Tenant>().unwrap();
+    let world = World::with(Memory::new(), |service| service.first_party(acme).passkeys(Passkeys::new(RP_ID))).await;
+    let mut known = enrolled(&world, ADA).await;
+    known.flags &= !0x04;
+    let mut answers = [known, SoftPasskey::new()].map(|passkey| (passkey, world.browser(), Vec::new()));
+    for wait in [0, 0, 0, 0, 0, 0, 30, 0, 60, 0, 0] {
+        world.advance(wait);
+        for (passkey, browser, seen) in &mut answers {
+            let begun = begin(browser, "web", None).await;
+            let answer = prove(browser, &begun, passkey).await;
+            seen.push((answer.status, answer.headers.get("retry-after").cloned()));
+        }
+    }
+    assert_eq!(answers[0].2, answers[1].2);
+    assert_eq!(answers[0].2.iter().filter(|(status, _)| *status == 429).count(), 2);
 }

@@ -48,14 +48,24 @@ impl<'c> ProvedLogins<'c> {
     /// Ends the logins, so that none of them signs the user in again, and the sessions that they were spent for. Returns the
     /// cookies that remove theirs.
     pub(crate) async fn end(&self, cx: &RequestContext<'_>) -> Result<Vec<SetCookie>, StoreError> {
-        for login in &self.spent {
-            if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user()) {
-                cx.core.sessions.end_or_prevent(&login.tenant, &user.id, &sid).await?;
+        for (cookie, stored) in &self.open {
+            let update = cx.core.logins.apply(&cookie.digest, stored.clone(), &LoginCall::End).await?;
+            // one that was spent since it was found has ended too, but its session has not
+            if let Some(update) = update {
+                end_session(cx, &update.stored.value).await?;
             }
         }
-        for (cookie, stored) in &self.open {
-            cx.core.logins.apply(&cookie.digest, stored.clone(), &LoginCall::End).await?;
+        for login in &self.spent {
+            end_session(cx, login).await?;
         }
         Ok(self.open.iter().filter_map(|(cookie, _)| cx.core.cookies.removal(cookie.name)).collect())
+    }
+}
+
+/// Ends the session that a login was spent for, if it was.
+async fn end_session(cx: &RequestContext<'_>, login: &Login) -> Result<(), StoreError> {
+    match (login.spent_for(), login.subject.user()) {
+        (Some(sid), Some(user)) => cx.core.sessions.end_or_prevent(&login.tenant, &user.id, &sid).await,
+        _ => Ok(()),
     }
 }

@@ -164,7 +164,7 @@ impl<'a> Attempt<'a> {
     /// Removes the failures in a row after a right secret.
     pub(crate) async fn succeeded(self) {
         let core = self.step.cx.core;
-        if let Some(row) = self.counted.row
+        if let Some((row, _)) = self.counted.row
             && let Err(error) = core.guard.clear(self.key(), row, self.step.keyed).await
         {
             crate::util::trace::warning!("failures before a successful step are still counted: {error}");

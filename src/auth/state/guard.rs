@@ -88,8 +88,8 @@ pub(crate) struct AttemptKey<'a> {
 /// How far an attempt is counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
-    /// The row of the trusted browser or of what was submitted, once it has counted the attempt.
-    pub(crate) row: Option<Digest>,
+    /// The row of the trusted browser or of what was submitted, and what was written to it, once it has counted the attempt.
+    pub(crate) row: Option<(Digest, Throttle)>,
     /// Whether the account was below the ceiling, once its row has counted the attempt.
     pub(crate) below_ceiling: Option<bool>,
 }
@@ -111,6 +111,8 @@ pub(crate) struct AttemptRows {
 /// The decision on an attempt.
 pub(crate) struct AttemptPlan<'r> {
     row: (Digest, &'r ReadRow<Throttle>),
+    /// What that row says once it has counted the attempt.
+    counted: Throttle,
     hidden: &'r (Digest, ReadRow<Throttle>),
     pub(crate) below_ceiling: bool,
     /// The writes that count the attempt, as far as it is not counted yet.
@@ -150,7 +152,7 @@ impl Counted {
             if !is_done() {
                 return false;
             }
-            self.row = Some(plan.row.0);
+            self.row = Some((plan.row.0, plan.counted));
         }
         if self.below_ceiling.is_none() {
             if !is_done() {
@@ -232,9 +234,9 @@ impl Guard {
         let (now, tenant) = (self.throttles.now(), Some(attempt.tenant));
         let (mut counts, mut shortest, mut counted_in) = (Vec::with_capacity(3), Duration::MAX, None);
         for (id, row) in &rows.shown {
-            if counted.row.is_some() {
-                if counted.row.is_some_and(|own| own.matches(id)) {
-                    counted_in = Some((*id, row));
+            if let Some((own, written)) = counted.row {
+                if own.matches(id) {
+                    counted_in = Some(((*id, row), written));
                 }
                 continue;
             }
@@ -242,13 +244,13 @@ impl Guard {
                 Ok(next) => {
                     let kept_until = self.forgotten_at(attempt, now);
                     counts.push(self.throttles.writing(tenant, id.as_bytes(), row, &next, kept_until)?);
-                    counted_in = Some((*id, row));
+                    counted_in = Some(((*id, row), next));
                     break;
                 }
                 Err(wait) => shortest = shortest.min(wait),
             }
         }
-        let Some(row) = counted_in else { return Ok(Err(shortest)) };
+        let Some((row, written)) = counted_in else { return Ok(Err(shortest)) };
         let (id, hidden) = &rows.hidden;
         let before = hidden.value().copied().unwrap_or_default();
         let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
@@ -257,7 +259,7 @@ impl Guard {
             counts.push(self.throttles.writing(tenant, id.as_bytes(), hidden, &next, kept_until)?);
         }
         let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
-        Ok(Ok(AttemptPlan { row, hidden: &rows.hidden, below_ceiling, counts }))
+        Ok(Ok(AttemptPlan { row, counted: written, hidden: &rows.hidden, below_ceiling, counts }))
     }
 
     /// Returns the writes that remove the failures instead of counting an attempt: they write rows that have expired. Each
@@ -274,9 +276,9 @@ impl Guard {
 
     /// Returns when the row of what was submitted is forgotten.
     fn forgotten_at(&self, attempt: AttemptKey<'_>, now: UnixTime) -> UnixTime {
-        match (attempt.method, attempt.account) {
-            // never right, however often it is tried
-            (Method::Passkey, None) => now + DECOY_LIFETIME,
+        match attempt.method {
+            // Nobody guesses a signature, and anybody can make ids up. A known id must look like them.
+            Method::Passkey => now + DECOY_LIFETIME,
             _ => Throttle::forgotten_at(&self.limits, now),
         }
     }
@@ -288,10 +290,10 @@ impl Guard {
         counted: Counted,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        if let Some(row) = counted.row {
+        if let Some((row, written)) = counted.row {
             self.throttles
                 .update(Some(attempt.tenant), row.as_bytes(), |row, now| match row {
-                    Some(row) => Change::Put(row.uncount(), self.forgotten_at(attempt, now), ()),
+                    Some(row) => Change::Put(row.uncount(written), self.forgotten_at(attempt, now), ()),
                     None => Change::Keep(()),
                 })
                 .await?;
