@@ -451,3 +451,87 @@ async fn a13_a_peek_or_a_check_does_not_make_a_stale_plan_fresh() {
         assert_eq!(world.database.lookups(), lookups);
     }
 }
+
+#[tokio::test]
+async fn a13_the_plan_that_was_found_is_back_when_an_operator_removes_another() {
+    let world = World::new(&[("acme", 10)], |plans| plans);
+    assert_eq!(world.ask("acme").await, answer(200, 10, 9));
+    world.limiter.quotas().set(tenant("acme"), Quota::per_minute(20).unwrap());
+    assert_eq!(world.ask("acme").await, answer(200, 20, 18));
+    world.limiter.quotas().remove(&tenant("acme"));
+    assert_eq!(world.ask("acme").await, answer(200, 10, 7));
+}
+
+/// Customers with a plan of one unit, and a limiter that keeps ten answers.
+async fn world_of_customers(count: usize, of: usize) -> World {
+    let names: Vec<_> = (0..of).map(|number| format!("customer-{number}")).collect();
+    let plans: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    let world = World::new(&plans, |plans| plans.max_tenants(10));
+    for name in &names[..count] {
+        assert_eq!(world.ask(name).await, answer(200, 1, 0));
+    }
+    world
+}
+
+async fn strangers_come(world: &World) {
+    for stranger in 0..20 {
+        assert_eq!(world.ask(&format!("stranger-{stranger}")).await, answer(200, DEFAULT, 2));
+    }
+}
+
+#[tokio::test]
+async fn a13_made_up_names_drive_out_no_old_plan() {
+    for customers in [4, 6] {
+        let world = world_of_customers(customers, customers).await;
+        world.clock.advance(Duration::from_secs(61));
+        strangers_come(&world).await;
+        // the rows of the customers are swept
+        for _ in 0..1100 {
+            world.clock.advance(Duration::from_millis(30));
+            world.ask("stranger-0").await;
+        }
+        world.database.mode(Mode::Fails);
+        assert_eq!(world.ask("customer-0").await, answer(200, 1, 0), "{customers}");
+    }
+}
+
+#[tokio::test]
+async fn a13_made_up_names_make_room_for_a_new_customer() {
+    let world = world_of_customers(6, 7).await;
+    strangers_come(&world).await;
+    assert_eq!(world.ask("customer-6").await, answer(200, 1, 0));
+}
+
+#[test]
+fn a_bucket_of_a_plan_stays_if_the_plan_becomes_the_default() {
+    let partner = Plan::from(Quota::per_minute(7).unwrap());
+    let chosen = partner.clone();
+    let quotas = Quotas::by(Quota::per_minute(DEFAULT).unwrap(), move |_| Some(chosen.clone()));
+    let limiter = Limiter::builder(quotas.clone()).max_tenants(1).clock(ManualClock::new()).build().unwrap();
+    assert!(limiter.check(&tenant("first"), 1).is_admitted());
+    assert!(limiter.check(&tenant("acme"), 7).is_admitted());
+    for _ in 0..2 {
+        assert!(!limiter.check(&tenant("acme"), 1).is_admitted());
+        quotas.set_default(partner.clone());
+    }
+}
+
+#[test]
+fn rows_of_tenants_that_have_lost_their_name_are_swept_while_a_bucket_is_in_use() {
+    let (clock, quotas) = (ManualClock::new(), Quotas::new(Quota::per_minute(1_000_000).unwrap()));
+    let limiter = Limiter::builder(quotas.clone()).max_tenants(1).clock(clock.clone()).build().unwrap();
+    let spend = |name: &str| assert!(limiter.check(&tenant(name), 1).is_admitted());
+    spend("first");
+    spend("in-a-bucket");
+    for number in 0..50 {
+        let name = format!("customer-{number}");
+        quotas.set(tenant(&name), Quota::per_minute(5).unwrap());
+        spend(&name);
+        quotas.remove(&tenant(&name));
+    }
+    for _ in 0..4000 {
+        clock.advance(Duration::from_millis(30));
+        spend("in-a-bucket");
+    }
+    assert!(limiter.tenants() <= 3, "{}", limiter.tenants());
+}

@@ -31,7 +31,7 @@ use hashbrown::HashTable;
 use self::{
     board::{Board, BoardTerms, TenantHash},
     meter::Context,
-    overflow::{Overflow, PlanFound, is_before},
+    overflow::{Overflow, is_before},
     row::{Place, Row},
     window::ByteBudget,
 };
@@ -39,8 +39,8 @@ use self::{
 use super::plans::cache::{PlanCache, PlanState};
 use super::{
     decision::{Ask, Charge, Decision, Payer},
-    plan::{Plan, PlanKind},
-    plans::quotas::Quotas,
+    plan::PlanKind,
+    plans::quotas::{PlanFound, Quotas},
 };
 use crate::{
     tenant::{Standing, Tenant, TenantError, TenantName},
@@ -192,11 +192,11 @@ impl Engine {
             if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
                 return standing;
             }
-            let (found, named_since) = self.find_plan(tenant);
+            let (found, named_since) = self.quotas.find(tenant);
             if !matches!(found.plan.kind(), PlanKind::Limited { .. }) {
                 return None;
             }
-            let unnamed = named_since.map(|_| self.unnamed_plan(tenant, found.epoch));
+            let unnamed = named_since.map(|_| self.quotas.unnamed(tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
                 continue;
@@ -233,7 +233,7 @@ impl Engine {
                 if self.has_stale_plan(&tenant, context) {
                     return self.with_row(key, use_row);
                 }
-                let found = self.find_plan(&tenant);
+                let found = self.quotas.find(&tenant);
                 self.on_row_with_plan(key, found, context, use_row)
             }
         }
@@ -271,7 +271,7 @@ impl Engine {
                 Ok(value) => return Some(value),
                 Err(not_used) => use_row = not_used,
             }
-            found = self.find_plan(&Tenant::trusted(key.name));
+            found = self.quotas.find(&Tenant::trusted(key.name));
         }
     }
 
@@ -302,24 +302,6 @@ impl Engine {
     #[inline]
     fn shard(&self, hash: u64) -> Option<&Shard> {
         self.shards.get(place_of(hash))
-    }
-
-    /// Looks up the plan of a tenant. No lock may be held, because this can run user code.
-    fn find_plan(&self, tenant: &Tenant) -> (PlanFound, Option<u32>) {
-        // read before the plan: a change in between is seen at the next use
-        let epoch = self.quotas.epoch();
-        let (plan, named_since) = self.quotas.find(tenant);
-        (self.found(plan, epoch), named_since)
-    }
-
-    /// Looks up the plan that a tenant would have without its own.
-    fn unnamed_plan(&self, tenant: &Tenant, epoch: u32) -> PlanFound {
-        self.found(self.quotas.unnamed(tenant), epoch)
-    }
-
-    fn found(&self, plan: Plan, epoch: u32) -> PlanFound {
-        let is_default = plan == self.quotas.default();
-        PlanFound { plan, is_default, epoch }
     }
 
     fn post(&self, key: TenantKey<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &Decision) {
@@ -390,10 +372,7 @@ fn place_of(hash: u64) -> usize {
     place as usize
 }
 
-/// What the map and the allocator take for a row, besides the row.
-const SLACK: usize = 32;
-
-/// Returns the bytes of a row: itself, the slack of the map and of the allocator, and a long name.
+/// Returns the bytes of a row and its name.
 fn row_bytes(tenant: &Tenant, row: &Row) -> usize {
-    size_of::<(Tenant, Row)>() + SLACK + tenant.heap_bytes() + row.boxed_bytes()
+    row.bytes_in_map::<Tenant>() + tenant.heap_bytes()
 }

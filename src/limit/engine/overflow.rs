@@ -25,13 +25,13 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::{
-    SLACK,
     meter::Context,
     row::{Place, Row},
 };
 use crate::limit::{
     decision::{Ask, BucketId, Decision, Marks, Past},
     plan::Plan,
+    plans::quotas::PlanFound,
 };
 
 /// The number of buckets for each plan.
@@ -55,16 +55,6 @@ pub(super) struct Buckets<'a> {
     overflow: &'a Overflow,
     number: u16,
     rows: MutexGuard<'a, Rows>,
-}
-
-/// A plan as it was found for a tenant.
-#[derive(Clone)]
-pub(super) struct PlanFound {
-    pub(super) plan: Plan,
-    /// Whether it is the default plan.
-    pub(super) is_default: bool,
-    /// The epoch of the quotas before it was looked up.
-    pub(super) epoch: u32,
 }
 
 /// A spend from a bucket.
@@ -216,5 +206,5 @@ pub(super) fn is_before(epoch: u32, other: u32) -> bool {
 }
 
 fn bucket_bytes(row: &Row) -> usize {
-    size_of::<(BucketId, Row)>() + SLACK + row.boxed_bytes()
+    row.bytes_in_map::<BucketId>()
 }

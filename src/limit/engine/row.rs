@@ -200,8 +200,15 @@ impl Row {
         context.bytes.give_back(self.meters.as_slice().iter().map(Meter::heap_bytes).sum());
     }
 
+    /// Returns the bytes that the row takes in a map with such keys, without those of its logs.
+    pub(super) fn bytes_in_map<K>(&self) -> usize {
+        // of the map and of the allocator
+        const SLACK: usize = 32;
+        size_of::<(K, Self)>() + SLACK + self.boxed_bytes()
+    }
+
     /// Returns the bytes that the meters take outside the row, without those of their logs.
-    pub(super) fn boxed_bytes(&self) -> usize {
+    fn boxed_bytes(&self) -> usize {
         match &self.meters {
             Meters::One(_) => 0,
             Meters::Many(meters) => size_of_val::<[Meter]>(meters),

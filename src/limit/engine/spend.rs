@@ -6,7 +6,7 @@ use super::{
     Engine, TenantKey, Undecided,
     board::BoardTerms,
     meter::Context,
-    overflow::{Buckets, PlanFound, is_before},
+    overflow::{Buckets, is_before},
     row::{Place, Row},
     row_bytes,
 };
@@ -16,6 +16,7 @@ use crate::{
     limit::{
         decision::{Ask, Charge, Decision, Marks, NO_MARKS, Past, Payer},
         plan::{Plan, PlanKind},
+        plans::quotas::PlanFound,
     },
     tenant::{Tenant, TenantError},
     util::lock::lock,
@@ -118,7 +119,7 @@ impl Engine {
             self.require_plan(plans, key, context, ask)?;
         }
         let tenant = key.tenant()?;
-        let (found, named_since) = self.find_plan(&tenant);
+        let (found, named_since) = self.quotas.find(&tenant);
         let terms = BoardTerms {
             units: ask.units,
             epoch: found.epoch,
@@ -180,7 +181,7 @@ impl Engine {
     ) -> Result<(), TenantError> {
         let tenant = key.tenant()?;
         loop {
-            let (found, named_since) = self.find_plan(&tenant);
+            let (found, named_since) = self.quotas.find(&tenant);
             match found.plan.kind() {
                 PlanKind::Limited { .. } => {}
                 // needs no row
@@ -190,7 +191,7 @@ impl Engine {
                     return Ok(());
                 }
             }
-            let unnamed = named_since.map(|_| self.unnamed_plan(&tenant, found.epoch));
+            let unnamed = named_since.map(|_| self.quotas.unnamed(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
                 // another thread has created it

@@ -49,7 +49,7 @@ impl Engine {
         let rows_seen = rows.len();
         rows.retain(|(tenant, row)| {
             let place = row.place();
-            if keeps_named && place == Place::Named || !row.is_idle(context.now) {
+            if !row.is_idle(context.now) || keeps_named && place == Place::Named && self.quotas.is_named(tenant) {
                 return true;
             }
             if row.is_on_board() {

@@ -103,6 +103,8 @@ impl PlanCache {
             return PlanState::Fresh;
         }
         match self.answers.get(tenant).map(|answer| *answer) {
+            // an operator has set another plan and removed it, and the found one with it
+            Some(Answer { found: Found::Plan, .. }) if !quotas.is_found(tenant) => PlanState::Unknown,
             Some(Answer { until, found }) if now < until => match found {
                 Found::Failure if self.settings.on_failure == PlanFailure::Refuse => PlanState::Refused,
                 _ => PlanState::Fresh,
@@ -221,8 +223,8 @@ impl PlanCache {
     fn insert(&self, quotas: &Quotas, tenant: &Tenant, answer: Answer, now: Moment) -> bool {
         // lookups that end at once may all find room: there are few
         if !self.answers.contains_key(tenant) && !self.has_room(answer.found) {
-            self.purge(quotas, now);
-            if !self.has_room(answer.found) {
+            self.purge(quotas, now, answer.found);
+            if !(self.has_room(answer.found) || answer.found == Found::Plan && self.forget_a_name()) {
                 return false;
             }
         }
@@ -238,18 +240,32 @@ impl PlanCache {
         self.answers.len() < most && (found == Found::Plan || self.without_plan.load(Relaxed) < most.div_ceil(2))
     }
 
-    /// Removes answers that are not fresh any more, at most once per tick. Plans stay as long as there is room for one more, so
+    /// Forgets one tenant that has no plan, so that made-up names can't keep a new customer out.
+    fn forget_a_name(&self) -> bool {
+        if self.without_plan.load(Relaxed) == 0 {
+            return false;
+        }
+        let is_name = |answer: &Answer| answer.found == Found::Nothing;
+        let name = self.answers.iter().find(|answer| is_name(answer)).map(|answer| answer.key().clone());
+        let is_gone = name.is_some_and(|name| self.answers.remove_if(&name, |_, answer| is_name(answer)).is_some());
+        if is_gone {
+            self.without_plan.fetch_sub(1, Relaxed);
+        }
+        is_gone
+    }
+
+    /// Removes answers that are not fresh any more, at most once per tick. Plans go only if another plan needs the room, so
     /// that made-up names can't drive out those that [`PlanFailure::Keep`] needs.
-    fn purge(&self, quotas: &Quotas, now: Moment) {
+    fn purge(&self, quotas: &Quotas, now: Moment, wanted: Found) {
         let due = self.purge_at.load(Relaxed);
         let next = (now + TICK).as_nanos();
         if now.as_nanos() < due || self.purge_at.compare_exchange(due, next, Relaxed, Relaxed).is_err() {
             return;
         }
-        let is_full = self.answers.len() >= self.settings.max_tenants;
+        let removes_plans = wanted == Found::Plan && self.answers.len() >= self.settings.max_tenants;
         quotas.remove_all_found(|remove| {
             self.answers.retain(|tenant, answer| {
-                if now < answer.until || (answer.found == Found::Plan && !is_full) {
+                if now < answer.until || (answer.found == Found::Plan && !removes_plans) {
                     return true;
                 }
                 if answer.found != Found::Plan {

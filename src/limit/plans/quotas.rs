@@ -44,6 +44,16 @@ struct Inner {
     epoch: AtomicU32,
 }
 
+/// A plan as it was found for a tenant.
+#[derive(Clone)]
+pub(in crate::limit) struct PlanFound {
+    pub(in crate::limit) plan: Plan,
+    /// Whether the tenant has it because nothing else was chosen.
+    pub(in crate::limit) is_default: bool,
+    /// The epoch before it was looked up.
+    pub(in crate::limit) epoch: u32,
+}
+
 #[derive(Clone)]
 struct NamedPlan {
     plan: Plan,
@@ -122,23 +132,33 @@ impl Quotas {
 
     /// Returns the plan of a tenant.
     pub fn plan(&self, tenant: &Tenant) -> Plan {
-        self.find(tenant).0
+        self.find(tenant).0.plan
     }
 
-    /// Returns the plan of a tenant and, if the tenant has its own, the epoch in which it was set.
-    pub(in crate::limit) fn find(&self, tenant: &Tenant) -> (Plan, Option<u32>) {
+    /// Returns the plan of a tenant and, if the tenant has its own, the epoch in which it was set. No lock may be held,
+    /// because this can run a function of the application.
+    pub(in crate::limit) fn find(&self, tenant: &Tenant) -> (PlanFound, Option<u32>) {
+        // read before the plan: a change in between is seen at the next use
+        let epoch = self.epoch();
         // the lock of the table is released before the function runs
         let named = self.0.named.get(tenant).map(|named| NamedPlan::clone(&named));
         match named {
-            Some(NamedPlan { plan, since, .. }) => (plan, Some(since)),
-            None => (self.unnamed(tenant), None),
+            Some(NamedPlan { plan, since, .. }) => (PlanFound { plan, is_default: false, epoch }, Some(since)),
+            None => (self.unnamed(tenant, epoch), None),
         }
     }
 
-    /// Returns the plan of a tenant without its own.
-    pub(in crate::limit) fn unnamed(&self, tenant: &Tenant) -> Plan {
-        let chosen = self.0.function.as_ref().and_then(|function| function(tenant));
-        chosen.unwrap_or_else(|| self.default())
+    /// Returns the plan that a tenant has in this epoch without its own.
+    pub(in crate::limit) fn unnamed(&self, tenant: &Tenant, epoch: u32) -> PlanFound {
+        match self.0.function.as_ref().and_then(|function| function(tenant)) {
+            Some(plan) => PlanFound { plan, is_default: false, epoch },
+            None => PlanFound { plan: self.default(), is_default: true, epoch },
+        }
+    }
+
+    /// Returns whether the tenant has a plan of its own.
+    pub(in crate::limit) fn is_named(&self, tenant: &Tenant) -> bool {
+        self.0.named.contains_key(tenant)
     }
 
     pub(in crate::limit) fn default(&self) -> Plan {

@@ -118,9 +118,9 @@ impl CachedPlans {
 
     /// Sets how many answers are kept. Defaults to 100,000.
     ///
-    /// At most half of them are answers that a tenant has no plan, so that a flood of invented
-    /// names can't displace customers. Beyond it, names without a plan are looked up at each
-    /// request, and a plan that can't be kept counts as a failed lookup.
+    /// At most half of them are answers that a tenant has no plan, and they make room for plans, so that a flood of
+    /// invented names can't displace customers or keep new ones out. Beyond it, names without a plan are looked up at
+    /// each request, and a plan that can't be kept counts as a failed lookup.
     pub fn max_tenants(mut self, most: usize) -> Self {
         self.max_tenants = most;
         self
