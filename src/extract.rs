@@ -65,19 +65,35 @@ macro_rules! left_by_a_layer {
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
 left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
-/// Returns the tenant that the application has put into a request, or else that of its access token, of its session, or of
-/// a rate limit.
+/// Returns the tenant that the application has put into a request, or else that of its access token and its session, or
+/// without both that of a rate limit. Returns none for a token without a tenant, and for a token and a session that differ.
 fn tenant_of(extensions: &Extensions) -> Option<&Tenant> {
-    let tenant = extensions.get();
-    #[cfg(feature = "bearer")]
-    let tenant = tenant.or_else(|| AccessToken::from_extensions(extensions)?.tenant());
+    if let Some(own) = extensions.get() {
+        return Some(own);
+    }
     #[cfg(feature = "session")]
-    let tenant = tenant.or_else(|| Session::from_extensions(extensions).map(Session::tenant));
-    tenant.or_else(|| Tenant::from_extensions(extensions))
+    if let Some(proved) = proved_tenant(extensions) {
+        return proved;
+    }
+    Tenant::from_extensions(extensions)
 }
 
-/// Extracts the tenant that the application has put into the request, or else that of the access token, of the session, or
-/// of the rate limit.
+/// Returns the tenant of a token, a session or both, if the request has one of them.
+#[cfg(feature = "session")]
+fn proved_tenant(extensions: &Extensions) -> Option<Option<&Tenant>> {
+    let session = Session::from_extensions(extensions).map(Session::tenant);
+    #[cfg(feature = "bearer")]
+    if let Some(token) = AccessToken::from_extensions(extensions) {
+        return Some(token.tenant().filter(|own| session.is_none_or(|session| session == *own)));
+    }
+    session.map(Some)
+}
+
+/// Extracts the tenant that the application has put into the request, or else that of the access token and the session,
+/// or without both that of the rate limit.
+///
+/// A token that names no tenant has none, whatever the rate limit says, and neither has a request whose token and session
+/// are of different tenants: `Tenant` answers 500, and `Option<Tenant>` is `None`.
 impl<S: Sync> FromRequestParts<S> for Tenant {
     type Rejection = MissingLayer;
 

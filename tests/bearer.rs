@@ -14,10 +14,11 @@ use std::{
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response, StatusCode, request::Builder};
 use tollgate::{
-    AccessToken, BearerLayer, ClientIp, Clock, Limiter, Moment, OAuthJson, PeerAddr, ProblemJson, Quota, Quotas,
-    RateLimitLayer, Secret, Tenant, UnixTime, Verifier,
+    AccessToken, BearerLayer, ClientIp, Clock, Limiter, Moment, NewSession, OAuthJson, PeerAddr, ProblemJson, Quota,
+    Quotas, RateLimitLayer, Secret, SessionLayer, Sessions, Tenant, UnixTime, UserId, Verifier,
     bearer::AccessTokenTenant,
     store::{AnyStore, Memory},
+    tenant::HeaderTenant,
     testing::{DpopKey, ManualClock, TestClaims, TestIssuer},
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -342,6 +343,43 @@ async fn the_tenant_of_a_handler_is_that_of_the_token_and_not_the_address_that_w
         assert_eq!(ask(limited.clone(), path, self::bearer(&token)).await, "acme");
         assert_eq!(ask(routes.clone().layer(bearer.clone()), path, self::bearer(&token)).await, "acme");
         assert_eq!(ask(limited, path, Request::new(String::new())).await, "ip:192.0.2.1");
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_has_proved_something_cannot_choose_the_tenant_of_a_handler() {
+    let (issuer, _) = issuer();
+    let sessions = Sessions::new(Memory::new());
+    let own = NewSession::new(Tenant::parse("own").unwrap(), UserId::parse("1").unwrap());
+    let (cookie, _) = sessions.create(own).await.unwrap();
+    let cookie = cookie.header_value().to_str().unwrap().split(';').next().unwrap().to_owned();
+    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(60).unwrap()));
+    let limit = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter);
+    let router = Router::new()
+        .route("/", get(async |tenant: Option<Tenant>| tenant.map_or_else(String::new, |it| it.to_string())))
+        .layer(BearerLayer::new(issuer.verifier()).optional())
+        .layer(SessionLayer::new(sessions))
+        .layer(limit);
+    let of = |tenant: &str| issuer.token(|claims| claims.tenant(&Tenant::parse(tenant).unwrap()));
+    let without = issuer.token(|claims| claims.subject("eve"));
+    for (token, has_session, expected) in [
+        (None, false, "claimed"),
+        (None, true, "own"),
+        (Some(of("own")), false, "own"),
+        (Some(of("own")), true, "own"),
+        (Some(of("other")), true, ""),
+        (Some(without.clone()), false, ""),
+        (Some(without), true, ""),
+    ] {
+        let mut request = Request::get("/").header("x-tenant", "claimed").header("sec-fetch-site", "same-origin");
+        if let Some(token) = &token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if has_session {
+            request = request.header("cookie", &cookie);
+        }
+        let answer = page(&router, request.body(String::new()).unwrap()).await;
+        assert_eq!((answer.0, &*answer.2), (200, expected), "{} {has_session}", token.is_some());
     }
 }
 

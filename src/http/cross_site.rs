@@ -68,7 +68,7 @@ fn is_of(origin: &str, host: &str, loopback: bool) -> bool {
 }
 
 /// Returns the host of the request.
-fn host(head: Head<'_>) -> Option<&str> {
+pub(crate) fn host(head: Head<'_>) -> Option<&str> {
     match head.uri().authority() {
         Some(authority) => Some(authority.as_str()),
         None => at_most_one(head.headers(), &header::HOST).ok()?,

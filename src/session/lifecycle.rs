@@ -104,6 +104,8 @@ impl Sessions {
     /// Returns `None` if the session has ended or got another secret in the meantime: of
     /// several calls for one session, one succeeds. If the store fails, the user may have to
     /// sign in again.
+    ///
+    /// A sign-out with the cookie from before, while the new one is on its way to the browser, ends nothing.
     pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let secret = Secret::generate();
         let change = |row: &LiveSession, now| LiveSession {
@@ -276,8 +278,11 @@ impl Sessions {
     /// It does not matter whether the clocks of the nodes agree. The user can sign in again
     /// at once.
     pub async fn end_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
-        self.generations().raise(tenant, user).await?;
-        self.revoke_user(tenant, user).await
+        // if a full store has no room for a generation, the sessions end all the same
+        let raised = self.generations().raise(tenant, user).await;
+        let ended = self.revoke_user(tenant, user).await?;
+        raised?;
+        Ok(ended)
     }
 
     /// Returns the live sessions of a user, oldest sign-in first.
@@ -469,9 +474,20 @@ impl Sessions {
                 AmendStep::NoChange => return Ok(None),
                 AmendStep::Done => return Ok(Some(lived)),
                 AmendStep::EndFirst(removed) => {
+                    let mut failed = None;
                     for listed in removed {
-                        lived.extend(self.end(tenant, &listed).await?);
-                        ended.push(listed.sid);
+                        match self.end(tenant, &listed).await {
+                            Ok(session) => {
+                                lived.extend(session);
+                                ended.push(listed.sid);
+                            }
+                            // a row that cannot be read does not save the others
+                            Err(error) if error.kind() == StoreErrorKind::Corrupt => failed = Some(error),
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    if let Some(error) = failed {
+                        return Err(error);
                     }
                 }
             }
@@ -498,7 +514,7 @@ mod tests {
             cookies::SessionCookie,
             model::{amr, cookie_of, present, proved},
         },
-        store::Memory,
+        store::{AnyStore, Memory, Record},
         testing::{ManualClock, block_on},
     };
 
@@ -531,8 +547,12 @@ mod tests {
 
     impl World {
         fn new() -> Self {
+            Self::on(Memory::new())
+        }
+
+        fn on(store: impl Into<AnyStore>) -> Self {
             let (clock, log) = (ManualClock::new(), EventLog::new());
-            let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).events(log.clone()).build().unwrap();
+            let sessions = Sessions::builder(store).clock(clock.clone()).events(log.clone()).build().unwrap();
             Self { sessions, clock, log }
         }
 
@@ -681,6 +701,27 @@ mod tests {
         // a step-up that began before is refused too, and ends the session that it was written to
         assert!(block_on(world.sessions.renew(&session, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
         assert!(!world.lives(&session) && world.lives(&begun));
+    }
+
+    #[test]
+    fn all_sessions_of_a_user_end_even_if_the_store_is_full_or_a_row_cannot_be_read() {
+        let full = World::on(Memory::new().entries(2).unwrap());
+        let (_, session) = full.create(login("acme", "ada"));
+        let failed = block_on(full.sessions.end_user(session.tenant(), session.user())).unwrap_err();
+        assert_eq!(failed.kind(), StoreErrorKind::Full);
+        assert!(!full.lives(&session));
+
+        let store = AnyStore::from(Memory::new());
+        let world = World::on(store.clone());
+        let [first, second] = [(), ()].map(|()| world.create(login("acme", "ada")).1);
+        let key = world.sessions.rows().key(None, first.sid().as_bytes()).unwrap();
+        let now = world.sessions.rows().now();
+        let version = block_on(store.get(&key).wait()).unwrap().unwrap().version;
+        let newer = Record::new(vec![0xff], now, first.expires()).unwrap();
+        let _written = block_on(store.swap(&key, version, newer)).unwrap();
+        let failed = block_on(world.sessions.end_user(first.tenant(), first.user())).unwrap_err();
+        assert_eq!(failed.kind(), StoreErrorKind::Corrupt);
+        assert!(!world.lives(&second));
     }
 
     #[test]

@@ -45,8 +45,8 @@
 //! By default a session ends after an hour without use, and 24 hours after the sign-in
 //! ([`SessionsBuilder`]). It also ends when it is revoked, and when its user has 100 newer
 //! ones. [`NewSession::remember`] keeps a user signed in for longer, and also when the browser
-//! is closed. A session that has ended never comes back. There is no cache, so a
-//! revocation takes effect at the next request.
+//! is closed. A session that has ended never comes back, unless the store loses the write: `docs/scale.md`
+//! describes when Redis does. There is no cache, so a revocation takes effect at the next request.
 //!
 //! # Signing in and out
 //!
@@ -78,7 +78,7 @@
 //!
 //! fn app(sessions: Sessions) -> Result<Router, ConfigError> {
 //!     let layer = SessionLayer::new(sessions.clone());
-//!     // here a session is optional: it is the one that a sign-in replaces
+//!     // here a session is optional: it is the one that a sign-in replaces; with several tenants, add `.tenant(…)`
 //!     let login = Router::new().route("/login", post(sign_in)).layer(layer.clone());
 //!     Ok(Router::new()
 //!         .route("/", get(async |session: Session| format!("hello {}", session.user())))

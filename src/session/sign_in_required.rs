@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
 
 use crate::{
-    http::{accept, head::Head, return_to},
+    http::{accept, cross_site, head::Head, return_to},
     reject::{Rejection, RejectionKind},
     util::{error::ConfigError, form},
 };
@@ -82,7 +82,7 @@ impl SignInRequired {
         let rejection = match &self.login {
             Some(login) if !head.is_grpc() && is_navigation(head) => {
                 let uri = self.requested_uri(head);
-                match login.is_at(uri) {
+                match login.is_at(head, uri) {
                     // a redirect would never end
                     true => self.unauthenticated(),
                     false => Rejection::redirect(self.location(login, head.method(), uri)),
@@ -139,8 +139,12 @@ impl fmt::Debug for SignInRequired {
 impl LoginPage {
     /// Returns whether the request is for the login page itself, which then is behind the
     /// layer by mistake.
-    fn is_at(&self, uri: &Uri) -> bool {
-        self.url.split('?').next() == Some(uri.path())
+    fn is_at(&self, head: Head<'_>, uri: &Uri) -> bool {
+        let page = self.url.split('?').next().unwrap_or_default();
+        let Some((_, page)) = page.split_once("://") else { return page == uri.path() };
+        let (host, path) = page.split_at(page.find('/').unwrap_or(page.len()));
+        let is_here = cross_site::host(head).is_some_and(|own| own.eq_ignore_ascii_case(host));
+        is_here && uri.path() == if path.is_empty() { "/" } else { path }
     }
 }
 
@@ -250,6 +254,22 @@ mod tests {
         assert_eq!(location(open("/stripped")).unwrap(), "/login?from=app&return_to=%2Fstripped");
         assert_eq!(location(original("/login")), None);
         assert!(location(open("/login").extension(Uri::from_static("/app/login"))).is_some());
+    }
+
+    #[test]
+    fn a_login_page_behind_its_own_layer_is_no_redirect_to_itself() {
+        for (url, here, elsewhere) in
+            [("https://app.example/login?a", "/login?b", "/other"), ("https://app.example", "/", "/login")]
+        {
+            let mut sign_in = SignInRequired::new();
+            sign_in.set_login(url).unwrap();
+            let location = |host: &str, path: &str| {
+                answer(&sign_in, Request::get(path).header("sec-fetch-mode", "navigate").header("host", host)).1
+            };
+            assert_eq!(location("App.example", here), None, "{url}");
+            assert!(location("app.example", elsewhere).is_some(), "{url}");
+            assert!(location("other.example", here).is_some(), "{url}");
+        }
     }
 
     #[test]

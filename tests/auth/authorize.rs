@@ -598,7 +598,8 @@ async fn c021_an_account_disabled_during_the_login_gets_no_code() {
     world.users.disable(&acme, &ada).await.unwrap();
     let answer = browser.authorize("web").await;
     assert_eq!(answer.redirected("error").as_deref(), Some("access_denied"), "{answer:?}");
-    assert_eq!(browser.status(&id).await.json()["status"], "completed");
+    assert_eq!(browser.status(&id).await.json()["status"], "expired");
+    assert!(world.sessions.list(&acme, &ada).await.unwrap().is_empty());
 }
 
 #[tokio::test]

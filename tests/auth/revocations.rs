@@ -11,7 +11,8 @@ use tollgate::{
 };
 
 use crate::{
-    five_tenants::{TENANTS, mailbox, node, tenant, user, world, world_with},
+    controlled_store::ControlledStore,
+    five_tenants::{TENANTS, hashed, mailbox, node, tenant, user, world, world_with},
     issued_tokens::{IssuedTokens, all_are, claims},
     special_worlds::put_keys,
     world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, ISSUER, World, form_of, posted},
@@ -277,6 +278,44 @@ async fn c120_sessions_end_at_once_if_the_application_reports_a_change() {
     world.change_contact(&acme, "u-ada", ADA, NEW_ADDRESS).await;
     assert_eq!(end_changed().await, 1);
     assert_eq!(world.seen(Some(&acme), &two).await, None);
+}
+
+#[tokio::test]
+async fn c120_a_sign_in_that_overlaps_a_change_leaves_no_session_of_the_old_password() {
+    let (acme, ada) = (tenant("acme"), user("u-ada"));
+    let wait = async |rounds| {
+        for _ in 0..rounds {
+            tokio::task::yield_now().await;
+        }
+    };
+    let mut ended = Vec::new();
+    for delay in 0..60 {
+        let store = ControlledStore::default();
+        put_keys(&store.clone().into()).await;
+        let world = node(store.clone().into(), ManualClock::new(), |service| service).await;
+        let mut thief = world.browser();
+        let login = thief.begin("acme-web", &[("identifier", ADA)]).await;
+        assert_eq!(thief.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
+        assert_eq!(thief.step(&login, "complete", &[]).await.status, 200);
+        let new = hashed("another one entirely").await;
+        store.yields();
+        let (changed, code) = tokio::join!(
+            async {
+                wait(30).await;
+                world.users.set_password(&acme, &ada, Some(new)).await.unwrap();
+                world.service.credential_changed(&acme, &ada).await.unwrap()
+            },
+            async {
+                wait(delay).await;
+                thief.return_of(&login).await
+            }
+        );
+        assert_eq!(world.seen(Some(&acme), &thief).await, None, "{delay}");
+        assert!(world.sessions_of(&acme, "u-ada").await.is_empty(), "{delay}");
+        ended.push((code.is_ok(), changed));
+    }
+    // the session was there before the change, was noticed by the sign-in, and never began
+    assert!(ended.contains(&(true, 1)) && ended.contains(&(false, 0)), "{ended:?}");
 }
 
 #[tokio::test]

@@ -116,9 +116,10 @@ const LOGIN: [(&str, &[&str]); 5] = [
         "authorize",
         &[
             "get redeemed_challenges, get logins",
-            "get users",
             // spends the login, lists and begins the session, issues the code, and sees an `end_user` at the same time
             "swap logins, insert session_users, insert sessions, insert codes, get generations",
+            // whether all proofs still count; last, so that no change of the account goes unseen
+            "get users",
         ],
     ),
 ];
@@ -171,9 +172,9 @@ async fn the_next_login_of_a_user_takes_one_store_call_more() {
         calls,
         [
             "get redeemed_challenges, get logins",
-            "get users",
             "swap logins, insert session_users, insert sessions, insert codes, get generations",
             "swap session_users, insert sessions, insert codes, get generations",
+            "get users",
         ]
     );
 }

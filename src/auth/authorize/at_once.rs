@@ -21,14 +21,15 @@ const ROUNDS: usize = 4;
 pub(crate) enum AtOnce {
     /// The session has begun, and the code is issued if there is one.
     Begun(BegunSession),
-    /// The login was spent before, a sign-out came first, or the user was ended.
+    /// The login was spent before, a sign-out came first, or the account may not log in.
     Refused,
     /// The session has to be renewed, joined or listed in another way.
     NotPossible { is_spent: bool },
 }
 
 /// Spends a login for a new session. The writes have this order: the login is spent first, so that a failure after it
-/// costs a login and never yields two codes; the session is listed before it begins; and the generation is read last.
+/// costs a login and never yields two codes; the session is listed before it begins; and the generation is read last. The
+/// account is read after them.
 pub(crate) async fn begin(
     cx: &RequestContext<'_>,
     completed: &mut CompletedLogin<'_>,
@@ -82,6 +83,9 @@ pub(crate) async fn begin(
         let Some((cookie, session)) = core.sessions.opened(opening, generation).await? else {
             return Ok(AtOnce::Refused);
         };
+        if !CompletedLogin::confirm(cx, &session).await? {
+            return Ok(AtOnce::Refused);
+        }
         let mut cookies = vec![cookie];
         cookies.extend(core.sessions.end_replaced(&cx.parts.headers, &session).await?);
         return Ok(AtOnce::Begun(BegunSession { sid, cookies }));

@@ -17,7 +17,7 @@ use crate::{
     http::{body::Body, cookie::SetCookie},
     login::{Keyed, Login, LoginCall},
     policy::LoginPlan,
-    session::{Authentication, UserId},
+    session::{Authentication, Session, UserId},
     store::{Operation, OperationOutcome, StoreError, Version, table::Stored},
     util::handle::Handle,
 };
@@ -92,11 +92,13 @@ impl<'c> CompletedLogin<'c> {
         &self.stored.value
     }
 
-    /// Returns who logged in.
+    /// Returns who logged in. The account of a login of its own is checked when its session has begun, by
+    /// [`confirm`](Self::confirm).
     ///
     /// # Errors
     ///
-    /// Returns `access_denied` if the account may not log in any more, or if one of the proofs stopped counting.
+    /// Returns `access_denied` if the account of a login that builds on a session may not log in any more, or if one of the
+    /// proofs stopped counting.
     pub(crate) async fn authentication(
         &self,
         cx: &RequestContext<'_>,
@@ -104,16 +106,24 @@ impl<'c> CompletedLogin<'c> {
     ) -> Result<Option<Authentication>, Problem> {
         let keyed = cx.core.keyed().await?;
         let Some(who) = self.login().authentication(acr) else { return Ok(None) };
-        let accounts = &cx.core.accounts;
-        // a login of its own begins or renews a session, and that compares the generation
-        let account = match self.login().carried {
-            0 => accounts.counting_in_any_generation(&who, keyed).await?,
-            _ => accounts.counting(&who, keyed).await?,
-        };
-        if account.is_none() {
+        if self.login().carried > 0 && cx.core.accounts.counting(&who, keyed).await?.is_none() {
             return Err(self.denied(cx, keyed));
         }
         Ok(Some(who))
+    }
+
+    /// Returns whether the account may log in and each proof of a session that has just begun counts for it. If not, ends
+    /// the session. Its cookie must not be sent before, and its generation must be compared already.
+    ///
+    /// The account is read after the session was written, so that a change of the account either sees the session or is
+    /// seen here.
+    pub(crate) async fn confirm(cx: &RequestContext<'_>, session: &Session) -> Result<bool, StoreError> {
+        let (core, keyed) = (cx.core, cx.core.keyed().await?);
+        let account = core.accounts.counting_in_any_generation(&session.authentication(), keyed).await?;
+        if account.is_none() {
+            core.sessions.revoke(session).await?;
+        }
+        Ok(account.is_some())
     }
 
     /// Returns an error if the reason why no session could begin is the account, which was ended or closed.

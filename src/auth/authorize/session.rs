@@ -69,6 +69,9 @@ pub(crate) async fn begin(
         None => sign_in(cx, completed, who, target).await?,
     };
     let Some((cookie, session)) = begun else { return Ok(None) };
+    if !CompletedLogin::confirm(cx, &session).await? {
+        return Ok(None);
+    }
     let mut cookies = vec![cookie];
     cookies.extend(sessions.end_replaced(&cx.parts.headers, &session).await?);
     Ok(Some(BegunSession { sid: session.sid(), cookies }))
