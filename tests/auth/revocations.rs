@@ -319,6 +319,22 @@ async fn c120_a_sign_in_that_overlaps_a_change_leaves_no_session_of_the_old_pass
 }
 
 #[tokio::test]
+async fn c120_an_outdated_login_does_not_end_a_newer_session_of_its_browser() {
+    let (world, acme) = (world().await, tenant("acme"));
+    let mut browser = world.browser();
+    let old = browser.begin("acme-web", &[("identifier", ADA)]).await;
+    assert_eq!(browser.prove_password(&old, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(browser.step(&old, "complete", &[]).await.status, 200);
+    world.change_password(&acme, "u-ada", "another one entirely").await;
+    browser.sign_in_as(&world, "acme-shop", (ADA, "another one entirely"), None, &[]).await;
+    let session = world.seen(Some(&acme), &browser).await;
+    assert!(session.is_some());
+    let denied = browser.return_of(&old).await.unwrap_err();
+    assert_eq!(denied.redirected("error").as_deref(), Some("access_denied"), "{denied:?}");
+    assert_eq!(world.seen(Some(&acme), &browser).await, session);
+}
+
+#[tokio::test]
 async fn c120_a_hash_upgrade_ends_nothing() {
     let world = world().await;
     let mut browser = world.browser();

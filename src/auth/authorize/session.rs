@@ -66,7 +66,11 @@ pub(crate) async fn begin(
             sessions.renew(&signed_in.session, Renewal::StepUp(stepped_up)).await?
         }
         None if login.carried > 0 => None,
-        None => sign_in(cx, completed, who, target).await?,
+        None => match cx.core.accounts.counting_in_any_generation(who, cx.core.keyed().await?).await? {
+            Some(_) => sign_in(cx, completed, who, target).await?,
+            // an outdated login must not end the session that the browser has
+            None => None,
+        },
     };
     let Some((cookie, session)) = begun else { return Ok(None) };
     if !CompletedLogin::confirm(cx, &session).await? {
