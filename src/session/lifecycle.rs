@@ -64,8 +64,7 @@ impl Sessions {
         self.create_unless_ended(new).await?.ok_or_else(|| StoreErrorKind::Busy.into())
     }
 
-    /// Begins a session. Returns `None` if the user's sessions were ended since the sign-in
-    /// began.
+    /// Begins a session. Returns `None` if the user's sessions were ended since the sign-in began.
     pub(crate) async fn create_unless_ended(
         &self,
         new: NewSession,
@@ -88,10 +87,7 @@ impl Sessions {
         self.record_revoked(&revoked);
         let keep_until = self.lifetimes().keep_until(&row.times);
         let inserted = self.rows().insert(None, sid.as_bytes(), &SessionRow::Live(row), keep_until).await?;
-        if let WriteOutcome::Lost(_) = inserted {
-            return Ok(None);
-        }
-        if !self.is_of_current_generation(&session).await? {
+        if matches!(inserted, WriteOutcome::Lost(_)) || !self.is_of_current_generation(&session).await? {
             return Ok(None);
         }
         self.record(EventKind::SessionCreated, &session);
@@ -393,8 +389,7 @@ impl Sessions {
         }
     }
 
-    /// Changes the row of a session by one compare-and-swap, if the session lives and still
-    /// has the secret of the one that is passed.
+    /// Changes the row of a session by one compare-and-swap, if it lives and still has the secret of the one passed.
     async fn change(
         &self,
         session: &Session,
@@ -431,8 +426,7 @@ impl Sessions {
         Ok(lived.map(|row| Session::new(listed.sid, row)))
     }
 
-    /// Removes an ended session from the list of its user. A failure does not matter, because
-    /// the list may name sessions that have ended.
+    /// Removes an ended session from the list of its user. A failure does not matter: the list may name ended sessions.
     async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: Handle) {
         let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
         if let Err(error) = self.amend(tenant, user, Some(sid), rest).await {
@@ -441,12 +435,10 @@ impl Sessions {
         }
     }
 
-    /// Replaces the list of a user with the result of `plan`, after ending the sessions that
-    /// are missing in it, except `ended`. Returns those that were live. Returns `None` if `plan` wants no
-    /// change.
+    /// Replaces the list of a user with the result of `plan`, after ending the sessions that are missing in it, except
+    /// `ended`. Returns those that were live, or `None` if `plan` wants no change.
     ///
-    /// When this is done, every session that was listed before and is not listed now has
-    /// ended.
+    /// When this is done, every session that was listed before and is not listed now has ended.
     async fn amend(
         &self,
         tenant: &Tenant,
