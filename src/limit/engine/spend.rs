@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Decides on a ask, and charges it if it is admitted. Sets `began` if it made the first bucket.
+    /// Decides on a request, and charges it if it is admitted. Sets `began` if it made the first bucket.
     ///
     /// The decision is written to its place, which is [`Decision::UNLIMITED`] before: to return it through each of these
     /// functions costs more than to decide.
