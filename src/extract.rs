@@ -65,8 +65,8 @@ macro_rules! left_by_a_layer {
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
 left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
-/// Returns the tenant that the application has put into a request, or else that of its access token and its session, or
-/// without both that of a rate limit. Returns none for a token without a tenant, and for a token and a session that differ.
+/// Returns the tenant that the application has put into a request, or the tenant of its access token or session. The tenant
+/// of a rate limit counts only without a token and a session, because callers may choose it.
 fn tenant_of(extensions: &Extensions) -> Option<&Tenant> {
     if let Some(own) = extensions.get() {
         return Some(own);
@@ -89,11 +89,11 @@ fn proved_tenant(extensions: &Extensions) -> Option<Option<&Tenant>> {
     session.map(Some)
 }
 
-/// Extracts the tenant that the application has put into the request, or else that of the access token and the session,
-/// or without both that of the rate limit.
+/// Extracts the tenant that the application has put into the request, or the tenant of the access token or session. Without
+/// a token and a session, it is the tenant of the rate limit.
 ///
-/// A token that names no tenant has none, whatever the rate limit says, and neither has a request whose token and session
-/// are of different tenants: `Tenant` answers 500, and `Option<Tenant>` is `None`.
+/// There is no tenant if the token names none, or if the token and the session are of different tenants. Then `Tenant`
+/// answers 500, and `Option<Tenant>` is `None`.
 impl<S: Sync> FromRequestParts<S> for Tenant {
     type Rejection = MissingLayer;
 

@@ -81,7 +81,7 @@ impl<F: Future> MaybeReady<F> {
 
 #[cfg(feature = "session")]
 impl<T: 'static> MaybeReady<Pin<Box<dyn Future<Output = T> + Send>>> {
-    /// Changes the value, now or when it is there.
+    /// Applies a function to the value.
     pub(crate) fn map<R>(
         self,
         change: impl FnOnce(T) -> R + Send + 'static,

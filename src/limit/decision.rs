@@ -90,7 +90,7 @@ impl Decision {
     }
 }
 
-/// What a request asks of a limiter.
+/// A request to spend units.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) units: u32,

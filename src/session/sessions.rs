@@ -219,8 +219,8 @@ impl SessionsBuilder {
     /// Sets the base name of the cookies, without a prefix. Defaults to `session`, which is
     /// sent as `__Host-session_` and eight characters of the tenant's digest.
     ///
-    /// The name separates nothing: all `Sessions` on one store accept each other's sessions, because whoever has a cookie
-    /// can rename it. Give a separate realm, such as an admin area with lifetimes of its own, another store; on Redis,
+    /// A name of your own does not separate sessions. All `Sessions` on one store accept each other's cookies, and users can
+    /// rename a cookie. A separate realm, such as an admin area with its own lifetimes, needs another store, or on Redis
     /// another key prefix.
     pub fn cookie_name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.cookie_name);

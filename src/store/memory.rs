@@ -386,6 +386,16 @@ mod tests {
     }
 
     #[test]
+    fn entries_spread_over_all_shards() {
+        let memory = Memory::new();
+        for number in 0..100 * SHARDS {
+            assert!(insert(&memory, number, 1, 0, 10).is_ok());
+        }
+        let sizes: Vec<_> = memory.shards.iter().map(|shard| read(shard).rows.len()).collect();
+        assert!(sizes.iter().all(|size| (30..300).contains(size)), "{sizes:?}");
+    }
+
+    #[test]
     fn a_type_erased_memory_is_read_in_place() {
         let memory = Memory::new();
         assert!(insert(&memory, 0, 7, 0, 10).is_ok());

@@ -111,7 +111,7 @@ pub(crate) struct AttemptRows {
 /// The decision on an attempt.
 pub(crate) struct AttemptPlan<'r> {
     row: (Digest, &'r ReadRow<Throttle>),
-    /// What that row says once it has counted the attempt.
+    /// The new value of that row, with the attempt.
     counted: Throttle,
     hidden: &'r (Digest, ReadRow<Throttle>),
     pub(crate) below_ceiling: bool,
@@ -277,7 +277,7 @@ impl Guard {
     /// Returns when the row of what was submitted is forgotten.
     fn forgotten_at(&self, attempt: AttemptKey<'_>, now: UnixTime) -> UnixTime {
         match attempt.method {
-            // Nobody guesses a signature, and anybody can make ids up. A known id must look like them.
+            // signatures can't be guessed, and a known id must look like an invented one
             Method::Passkey => now + DECOY_LIFETIME,
             _ => Throttle::forgotten_at(&self.limits, now),
         }

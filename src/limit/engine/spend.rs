@@ -57,7 +57,7 @@ impl Engine {
         let decided = self.with_row(key, |row| {
             let is_current = is_current(row);
             if is_current {
-                self.decide_in(key, row, context, ask, decision);
+                self.decide_in_row(key, row, context, ask, decision);
             }
             is_current
         });
@@ -81,7 +81,7 @@ impl Engine {
         if let Some(plans) = &self.plans {
             self.require_plan(plans, key, context, ask)?;
         }
-        match self.on_row(key, context, |row| self.decide_in(key, row, context, ask, decision)) {
+        match self.on_row(key, context, |row| self.decide_in_row(key, row, context, ask, decision)) {
             Some(()) => Ok(()),
             None => Ok(self.spend_without_row(key, context, ask, began, decision)?),
         }
@@ -131,7 +131,7 @@ impl Engine {
             return Ok(());
         }
         let decided = self.on_row_with_plan(key, (found, named_since), context, |row| {
-            self.decide_in(key, row, context, ask, decision);
+            self.decide_in_row(key, row, context, ask, decision);
         });
         match decided {
             Some(()) => Ok(()),
@@ -141,7 +141,14 @@ impl Engine {
 
     /// Decides on a locked row, and updates the refusal board.
     #[inline]
-    fn decide_in(&self, key: TenantKey<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &mut Decision) {
+    fn decide_in_row(
+        &self,
+        key: TenantKey<'_>,
+        row: &mut Row,
+        context: Context<'_>,
+        ask: Ask,
+        decision: &mut Decision,
+    ) {
         let mut marks = NO_MARKS;
         row.decide(context, ask, &mut marks, decision);
         if decision.is_admitted() {
@@ -207,7 +214,7 @@ impl Engine {
                 return Ok(());
             }
             drop(buckets);
-            if let Some(()) = self.on_row(key, context, |row| self.decide_in(key, row, context, ask, decision)) {
+            if let Some(()) = self.on_row(key, context, |row| self.decide_in_row(key, row, context, ask, decision)) {
                 return Ok(());
             }
         }
@@ -261,7 +268,7 @@ impl Engine {
         if self.has_stale_plan(&tenant, context) {
             row.outdate();
         }
-        self.decide_in(key, &mut row, context, ask, decision);
+        self.decide_in_row(key, &mut row, context, ask, decision);
         self.bytes.force(row_bytes(&tenant, &row));
         if let Some(shard) = self.shard(key.hash) {
             let hash = |(tenant, _): &(Tenant, Row)| self.hasher.hash_one(tenant.as_bytes());

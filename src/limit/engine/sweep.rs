@@ -2,8 +2,16 @@
 
 use std::{hash::BuildHasher, sync::atomic::Ordering::Relaxed, time::Duration};
 
-use super::{Engine, SHARDS, Shard, meter::Context, row::Place, row_bytes};
-use crate::util::{clock::saturating_nanos, lock::lock};
+use super::{
+    Engine, SHARDS, Shard,
+    meter::Context,
+    row::{Place, Row},
+    row_bytes,
+};
+use crate::{
+    tenant::Tenant,
+    util::{clock::saturating_nanos, lock::lock},
+};
 
 /// How long a sweep takes to go through all shards.
 const SWEEP_ROUND: Duration = Duration::from_secs(30);
@@ -45,23 +53,49 @@ impl Engine {
     fn sweep_shard(&self, shard: &Shard, context: Context<'_>) -> usize {
         // A named tenant's next row would count what others have spent in its bucket since.
         let keeps_named = self.overflow.began().is_some();
+        let mut kept = Vec::new();
         let mut rows = lock(&shard.0);
         let rows_seen = rows.len();
         rows.retain(|(tenant, row)| {
-            let place = row.place();
-            if !row.is_idle(context.now) || keeps_named && place == Place::Named && self.quotas.is_named(tenant) {
+            if !row.is_idle(context.now) {
                 return true;
             }
-            if row.is_on_board() {
-                self.board.clear(self.hasher.hash_one(tenant.as_bytes()));
+            if keeps_named && row.place() == Place::Named {
+                kept.push(tenant.clone());
+                return true;
             }
-            row.release(context);
-            self.bytes.give_back(row_bytes(tenant, row));
-            if place == Place::Stranger {
-                self.one_stranger_less();
-            }
+            self.forget(tenant, row, context);
             false
         });
+        drop(rows);
+        for tenant in kept.iter().filter(|tenant| !self.quotas.is_named(tenant)) {
+            self.remove_unnamed(shard, tenant, context);
+        }
         rows_seen
+    }
+
+    /// Removes the idle row of a tenant that was named when the row was last used.
+    fn remove_unnamed(&self, shard: &Shard, tenant: &Tenant, context: Context<'_>) {
+        let hash = self.hasher.hash_one(tenant.as_bytes());
+        let mut rows = lock(&shard.0);
+        if let Ok(mut found) = rows.find_entry(hash, |(own, _)| own == tenant) {
+            let (_, row) = found.get_mut();
+            if row.place() == Place::Named && row.is_idle(context.now) {
+                self.forget(tenant, row, context);
+                found.remove();
+            }
+        }
+    }
+
+    /// Releases the memory and the room of a row. Call it before the row is removed.
+    fn forget(&self, tenant: &Tenant, row: &mut Row, context: Context<'_>) {
+        if row.is_on_board() {
+            self.board.clear(self.hasher.hash_one(tenant.as_bytes()));
+        }
+        row.release(context);
+        self.bytes.give_back(row_bytes(tenant, row));
+        if row.place() == Place::Stranger {
+            self.one_stranger_less();
+        }
     }
 }
