@@ -178,9 +178,10 @@ impl fmt::Debug for RedisConfig {
 
 /// Removes user and password from a URL, which may be malformed.
 fn without_password(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let after = url.find("://").map_or(0, |end| end + "://".len());
+    let (scheme, rest) = url.split_at(after);
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    format!("{scheme}://{rest}")
+    format!("{scheme}{rest}")
 }
 
 #[cfg(test)]
@@ -211,6 +212,7 @@ mod tests {
         for url in [
             "",
             "localhost",
+            "u:hunter2@h",
             "http://u:hunter2@h",
             "redis://",
             "redis://u:hunter2@",
@@ -224,6 +226,8 @@ mod tests {
             let error = RedisConfig::new(url).unwrap_err();
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
+        let error = RedisConfig::new("localhost").unwrap_err().to_string();
+        assert_eq!(error, "redis URL: localhost is not usable: must begin with redis:// or rediss://");
         let shown = format!("{:?}", RedisConfig::new("redis://u:hunter2@h").unwrap());
         assert!(shown.contains("redis://h") && !shown.contains("hunter2"), "{shown}");
     }
