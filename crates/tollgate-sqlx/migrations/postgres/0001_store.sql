@@ -1,0 +1,78 @@
+-- The rows of the store. `value` is opaque. `expires` is in nanoseconds since 1970, by the clock of the application;
+-- `sweep_after` in milliseconds, by the clock of this server, which decides only when a row is deleted.
+create table tollgate_rows (
+    key bytea primary key,
+    version bigint not null,
+    expires bigint not null,
+    sweep_after bigint not null,
+    value bytea not null
+);
+
+create index tollgate_rows_sweep_after on tollgate_rows (sweep_after);
+
+-- Every write gets a number that never repeats.
+create sequence tollgate_versions;
+
+-- Executes several operations in their order and stops after the first write that loses. What comes before it stays.
+-- kind: 0 reads, 1 writes if there is no row, 2 writes over this version, 3 over this version or no row, 4 takes.
+create function tollgate_run(
+    kinds smallint[], keys bytea[], versions bigint[], expiries bigint[], lifetimes bigint[], contents bytea[]
+) returns table (written boolean, found_version bigint, found_expires bigint, found_value bytea)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    now_ms bigint := floor(extract(epoch from clock_timestamp()) * 1000);
+    next_version bigint;
+    is_done boolean;
+begin
+    -- calls that write several rows lock them in one order, so that they never wait for each other in a circle
+    if cardinality(kinds) > 1 then
+        perform pg_advisory_xact_lock(lock_id) from (
+            select distinct hashtextextended(encode(k, 'base64'), 0) as lock_id
+            from unnest(keys, kinds) as operation(k, kind) where kind > 0 order by 1
+        ) as locks;
+    end if;
+    for i in 1 .. cardinality(kinds) loop
+        if kinds[i] = 0 or kinds[i] = 4 then
+            written := false;
+            found_version := null;
+            if kinds[i] = 0 then
+                select r.version, r.expires, r.value into found_version, found_expires, found_value
+                from tollgate_rows r where r.key = keys[i];
+            else
+                delete from tollgate_rows r where r.key = keys[i]
+                returning r.version, r.expires, r.value into found_version, found_expires, found_value;
+            end if;
+            return next;
+            continue;
+        end if;
+        next_version := nextval('tollgate_versions');
+        is_done := false;
+        if kinds[i] in (2, 3) then
+            update tollgate_rows r
+            set version = next_version, expires = expiries[i], sweep_after = now_ms + lifetimes[i], value = contents[i]
+            where r.key = keys[i] and r.version = versions[i];
+            is_done := found;
+        end if;
+        if not is_done and kinds[i] in (1, 3) then
+            insert into tollgate_rows (key, version, expires, sweep_after, value)
+            values (keys[i], next_version, expiries[i], now_ms + lifetimes[i], contents[i])
+            on conflict (key) do nothing;
+            is_done := found;
+        end if;
+        written := is_done;
+        found_version := next_version;
+        found_expires := null;
+        found_value := null;
+        if not is_done then
+            found_version := null;
+            select r.version, r.expires, r.value into found_version, found_expires, found_value
+            from tollgate_rows r where r.key = keys[i];
+        end if;
+        return next;
+        if not is_done then
+            return;
+        end if;
+    end loop;
+end
+$$;

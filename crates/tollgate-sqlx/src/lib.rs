@@ -1,0 +1,55 @@
+//! PostgreSQL and SQLite for [`tollgate`]: logins, sessions, tokens and accounts in the database that you already
+//! back up.
+//!
+//! ```no_run
+//! use tollgate::store::AnyStore;
+//! use tollgate_sqlx::{Database, SqlStore};
+//!
+//! # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+//! let database = Database::connect("postgres://app@localhost/app").await?; // or "sqlite://app.db"
+//! database.migrate().await?;
+//! let store = AnyStore::from(SqlStore::new(&database));
+//! # let _ = store;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What it needs
+//!
+//! PostgreSQL 14 or later (feature `postgres`), or SQLite, which is compiled into the program (feature `sqlite`). Both
+//! features are on by default. All tables, functions and sequences have names that begin with `tollgate_`, in the first
+//! schema of the search path.
+//!
+//! [`Database::migrate`] creates and updates them. To run the migrations by other means, print them with
+//! [`Dialect::migrations`]. A program that is older than its schema gets an error of the kind
+//! [`NewerFormat`](tollgate::store::StoreErrorKind::NewerFormat) at the start.
+//!
+//! # What is guaranteed
+//!
+//! - **One round trip** for a read, and one for a batch of operations. On PostgreSQL a batch is a call of the function
+//!   `tollgate_run`, on SQLite a transaction.
+//! - **Acknowledged writes are durable**, as far as the database keeps them: PostgreSQL with `synchronous_commit = on`,
+//!   SQLite with `synchronous = full`, which [`Database::connect`] sets.
+//! - **Time is the clock of the application.** The clock of the database decides only when expired rows are deleted.
+//! - **Nothing waits without a bound.** A call that takes longer than the [deadline](Database::deadline) fails with an
+//!   error of the kind [`Unavailable`](tollgate::store::StoreErrorKind::Unavailable).
+//!
+//! Rate limits stay in memory or on Redis: a row per request would make a database slow for everybody else.
+//!
+//! A failover to a replica that lags can lose acknowledged writes, such as the end of a session. Use synchronous
+//! replication if that must not happen.
+
+#[cfg(not(any(feature = "postgres", feature = "sqlite")))]
+compile_error!("enable the feature `postgres` or `sqlite` of tollgate-sqlx");
+
+mod database;
+mod error;
+mod migrations;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod row;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod store;
+
+pub use crate::{database::Database, migrations::Dialect, store::SqlStore};

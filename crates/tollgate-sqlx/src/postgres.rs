@@ -1,0 +1,98 @@
+//! The statements for PostgreSQL.
+
+use std::{str::FromStr, time::Duration};
+
+use sqlx::{
+    AssertSqlSafe, Error, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
+
+use crate::{
+    error::store_error,
+    migrations::{self, Dialect},
+    row::{Call, Row, entry, version},
+};
+
+pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<PgPool, Error> {
+    let milliseconds = deadline.as_millis().to_string();
+    let options = PgConnectOptions::from_str(url)?
+        .options([("statement_timeout", &milliseconds), ("lock_timeout", &milliseconds)])
+        .application_name("tollgate");
+    PgPoolOptions::new().max_connections(10).acquire_timeout(deadline).connect_with(options).await
+}
+
+/// Returns the version of the schema, or `None` for a database without tables.
+pub(crate) async fn schema(pool: &PgPool) -> Result<Option<i64>, Error> {
+    let exists: bool = sqlx::query_scalar("select to_regclass('tollgate_schema') is not null").fetch_one(pool).await?;
+    if !exists {
+        return Ok(None);
+    }
+    sqlx::query_scalar("select version::bigint from tollgate_schema").fetch_optional(pool).await
+}
+
+pub(crate) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
+    let mut transaction = pool.begin().await.map_err(store_error)?;
+    // two processes that start at once: the second one finds what the first one has done
+    let lock = "select pg_advisory_xact_lock(hashtextextended('tollgate_schema', 0))";
+    sqlx::query(lock).execute(&mut *transaction).await.map_err(store_error)?;
+    let exists: bool = sqlx::query_scalar("select to_regclass('tollgate_schema') is not null")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(store_error)?;
+    let found: i64 = if exists {
+        let version = "select version::bigint from tollgate_schema";
+        sqlx::query_scalar(version).fetch_one(&mut *transaction).await.map_err(store_error)?
+    } else {
+        0
+    };
+    let (found, newest) = (usize::try_from(found).unwrap_or(0), Dialect::Postgres.all().len());
+    if found > newest {
+        return Err(migrations::newer(found, newest));
+    }
+    if found < newest {
+        let sql = Dialect::Postgres.migrations(found);
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *transaction).await.map_err(store_error)?;
+    }
+    transaction.commit().await.map_err(store_error)
+}
+
+pub(crate) async fn read(pool: &PgPool, key: &[u8]) -> Result<Option<Entry>, Error> {
+    let select = "select version, expires, value from tollgate_rows where key = $1";
+    let row: Option<Row> = sqlx::query_as(select).bind(key).fetch_optional(pool).await?;
+    Ok(row.map(entry))
+}
+
+/// A row that `tollgate_run` returns.
+type Reply = (bool, Option<i64>, Option<i64>, Option<Vec<u8>>);
+
+pub(crate) async fn run(pool: &PgPool, calls: &[Call]) -> Result<Vec<OperationOutcome>, Error> {
+    let numbers = |number: fn(&Call) -> i64| calls.iter().map(number).collect::<Vec<_>>();
+    let replies: Vec<Reply> = sqlx::query_as("select * from tollgate_run($1, $2, $3, $4, $5, $6)")
+        .bind(calls.iter().map(|call| call.kind as i16).collect::<Vec<_>>())
+        .bind(calls.iter().map(|call| call.key.as_slice()).collect::<Vec<_>>())
+        .bind(numbers(|call| call.version))
+        .bind(numbers(|call| call.expires))
+        .bind(numbers(|call| call.lifetime))
+        .bind(calls.iter().map(|call| call.value.as_slice()).collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await?;
+    let outcome = |(call, (is_written, number, expires, value)): (&Call, Reply)| {
+        let found = number.zip(expires).zip(value).map(|((number, expires), value)| entry((number, expires, value)));
+        match number {
+            Some(number) if is_written => OperationOutcome::Write(WriteOutcome::Done(version(number))),
+            _ if call.is_write() => OperationOutcome::Write(WriteOutcome::Lost(found)),
+            _ => OperationOutcome::Read(found),
+        }
+    };
+    Ok(calls.iter().zip(replies).map(outcome).collect())
+}
+
+/// Deletes some expired rows, and skips those that another call is deleting. Returns how many.
+pub(crate) async fn sweep(pool: &PgPool, most: i64) -> Result<u64, Error> {
+    let delete = "delete from tollgate_rows where key in (
+        select key from tollgate_rows
+        where sweep_after < floor(extract(epoch from clock_timestamp()) * 1000)::bigint
+        order by sweep_after limit $1 for update skip locked)";
+    Ok(sqlx::query(delete).bind(most).execute(pool).await?.rows_affected())
+}

@@ -1,0 +1,83 @@
+//! How operations and entries of a store are written as columns.
+
+use tollgate::{
+    UnixTime,
+    store::{Entry, Expected, Key, Operation, Record, Version},
+};
+
+/// A kind of operation. The function `tollgate_run` uses the same numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read = 0,
+    WriteAbsent = 1,
+    WriteVersion = 2,
+    WriteExpired = 3,
+    Take = 4,
+}
+
+/// An operation as columns.
+pub(crate) struct Call {
+    pub(crate) kind: Kind,
+    pub(crate) key: Vec<u8>,
+    pub(crate) version: i64,
+    pub(crate) expires: i64,
+    pub(crate) lifetime: i64,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Call {
+    pub(crate) fn take(key: &Key) -> Self {
+        Self::without_record(Kind::Take, key)
+    }
+
+    pub(crate) fn write(key: &Key, expected: Expected, record: &Record) -> Self {
+        let (kind, version) = match expected {
+            Expected::Absent => (Kind::WriteAbsent, None),
+            Expected::Version(version) => (Kind::WriteVersion, Some(version)),
+            Expected::Expired(version) => (Kind::WriteExpired, Some(version)),
+        };
+        Self {
+            kind,
+            key: key.as_bytes().to_vec(),
+            version: version.map_or(NO_VERSION, version_column),
+            expires: record.expires_at().as_nanos().cast_signed(),
+            lifetime: i64::try_from(record.time_to_live().as_millis()).unwrap_or(i64::MAX),
+            value: record.value().to_vec(),
+        }
+    }
+
+    fn without_record(kind: Kind, key: &Key) -> Self {
+        Self { kind, key: key.as_bytes().to_vec(), version: NO_VERSION, expires: 0, lifetime: 0, value: Vec::new() }
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self.kind, Kind::WriteAbsent | Kind::WriteVersion | Kind::WriteExpired)
+    }
+}
+
+impl From<&Operation> for Call {
+    fn from(operation: &Operation) -> Self {
+        match operation {
+            Operation::Read(key) => Self::without_record(Kind::Read, key),
+            Operation::Write(key, expected, record) => Self::write(key, *expected, record),
+        }
+    }
+}
+
+/// No row has this version, because they count from 1.
+const NO_VERSION: i64 = -1;
+
+fn version_column(version: Version) -> i64 {
+    i64::try_from(version.as_u128()).unwrap_or(NO_VERSION)
+}
+
+pub(crate) fn version(column: i64) -> Version {
+    Version::from_u64(column.cast_unsigned())
+}
+
+/// A row as it is selected: version, expiry and value.
+pub(crate) type Row = (i64, i64, Vec<u8>);
+
+pub(crate) fn entry((number, expires, value): Row) -> Entry {
+    Entry { value: value.into(), version: version(number), expires_at: UnixTime::from_nanos(expires.cast_unsigned()) }
+}

@@ -1,0 +1,181 @@
+//! The [`Store`] in a database.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use tollgate::{
+    MaybeReady,
+    store::{
+        Entry, Expected, Key, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
+        WriteOutcome,
+    },
+};
+
+#[cfg(feature = "postgres")]
+use crate::postgres;
+#[cfg(feature = "sqlite")]
+use crate::sqlite;
+use crate::{
+    database::{Database, Pool},
+    error::{is_conflict, store_error},
+    row::Call,
+};
+
+/// A [`Store`] in PostgreSQL or SQLite. Clones share it.
+///
+/// Each read is one statement, and each write or batch is one call of a function (PostgreSQL) or one transaction (SQLite).
+/// One write in 64 deletes expired rows in the background, at most 500 at once, and goes on while there are more.
+#[derive(Clone)]
+pub struct SqlStore(Arc<Shared>);
+
+struct Shared {
+    database: Database,
+    writes: AtomicU32,
+    is_sweeping: AtomicBool,
+}
+
+const WRITES_PER_SWEEP: u32 = 64;
+const ROWS_PER_SWEEP: u16 = 500;
+/// How often a call is repeated that the database has rolled back because of another one.
+const TRIES: usize = 4;
+
+impl SqlStore {
+    /// Creates a store in this database. Call [`Database::migrate`] or [`Database::check`] before.
+    pub fn new(database: &Database) -> Self {
+        let (writes, is_sweeping) = (AtomicU32::new(0), AtomicBool::new(false));
+        Self(Arc::new(Shared { database: database.clone(), writes, is_sweeping }))
+    }
+
+    /// Deletes all rows that have expired by the clock of the database, in small batches. Writes do this as well, so it is
+    /// only needed to free space at once. Returns how many rows were deleted.
+    pub async fn sweep(&self) -> Result<u64, StoreError> {
+        let mut all = 0;
+        loop {
+            let swept = self.0.sweep_some().await?;
+            all += swept;
+            if swept < u64::from(ROWS_PER_SWEEP) {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn run_calls(&self, calls: &[Call]) -> Result<Vec<OperationOutcome>, StoreError> {
+        let outcomes = self.0.run(calls).await?;
+        if calls.iter().any(Call::is_write) && self.0.writes.fetch_add(1, Relaxed).is_multiple_of(WRITES_PER_SWEEP) {
+            self.sweep_in_background();
+        }
+        Ok(outcomes)
+    }
+
+    fn sweep_in_background(&self) {
+        if self.0.is_sweeping.swap(true, Relaxed) {
+            return;
+        }
+        let store = self.clone();
+        tokio::spawn(async move {
+            // a failure is no harm: the next sweep deletes the rows
+            let _ = store.sweep().await;
+            store.0.is_sweeping.store(false, Relaxed);
+        });
+    }
+
+    async fn run_one(&self, call: Call) -> Result<OperationOutcome, StoreError> {
+        let outcome = self.run_calls(&[call]).await?.pop();
+        outcome.ok_or_else(|| StoreErrorKind::Corrupt.into())
+    }
+
+    async fn write(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
+        match self.run_one(Call::write(key, expected, record)).await? {
+            OperationOutcome::Write(outcome) => Ok(outcome),
+            OperationOutcome::Read(_) => Err(StoreErrorKind::Corrupt.into()),
+        }
+    }
+}
+
+impl Shared {
+    async fn read(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+        let reading = async {
+            match &self.database.pool {
+                #[cfg(feature = "postgres")]
+                Pool::Postgres(pool) => postgres::read(pool, key).await,
+                #[cfg(feature = "sqlite")]
+                Pool::Sqlite(pool) => sqlite::read(pool, key).await,
+            }
+            .map_err(store_error)
+        };
+        self.database.within(reading).await
+    }
+
+    async fn run(&self, calls: &[Call]) -> Result<Vec<OperationOutcome>, StoreError> {
+        let running = async {
+            let mut tries = 1;
+            loop {
+                let result = match &self.database.pool {
+                    #[cfg(feature = "postgres")]
+                    Pool::Postgres(pool) => postgres::run(pool, calls).await,
+                    #[cfg(feature = "sqlite")]
+                    Pool::Sqlite(pool) => sqlite::run(pool, calls).await,
+                };
+                match result {
+                    Err(error) if tries < TRIES && is_conflict(&error) => tries += 1,
+                    result => return result.map_err(store_error),
+                }
+            }
+        };
+        self.database.within(running).await
+    }
+
+    async fn sweep_some(&self) -> Result<u64, StoreError> {
+        let sweeping = async {
+            match &self.database.pool {
+                #[cfg(feature = "postgres")]
+                Pool::Postgres(pool) => postgres::sweep(pool, ROWS_PER_SWEEP.into()).await,
+                #[cfg(feature = "sqlite")]
+                Pool::Sqlite(pool) => sqlite::sweep(pool, ROWS_PER_SWEEP.into()).await,
+            }
+            .map_err(store_error)
+        };
+        self.database.within(sweeping).await
+    }
+}
+
+impl Store for SqlStore {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        let (shared, key) = (Arc::clone(&self.0), key.clone());
+        MaybeReady::Pending(async move { shared.read(key.as_bytes()).await })
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.write(key, Expected::Absent, &record).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.write(key, Expected::Version(expected), &record).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        match self.run_one(Call::take(key)).await? {
+            OperationOutcome::Read(found) => Ok(found),
+            OperationOutcome::Write(_) => Err(StoreErrorKind::Corrupt.into()),
+        }
+    }
+
+    async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+        if operations.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.run_calls(&operations.iter().map(Call::from).collect::<Vec<_>>()).await
+    }
+}
+
+impl fmt::Debug for SqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore").field("database", &self.0.database).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,325 @@
+//! `SqlStore` on a real PostgreSQL and on SQLite: the conformance suite, the schema, and what can happen to a database.
+#![cfg(all(feature = "postgres", feature = "sqlite"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
+
+mod support;
+
+use std::{
+    error::Error,
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use support::{Cluster, temporary};
+use tokio::{runtime::Runtime, time::Instant};
+use tollgate::{
+    UnixTime,
+    store::{AnyStore, Expected, Key, Operation, OperationOutcome, Record, StoreError, StoreErrorKind, WriteOutcome},
+    testing,
+};
+use tollgate_sqlx::{Database, Dialect, SqlStore};
+
+const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
+
+fn key(id: impl AsRef<[u8]>) -> Key {
+    Key::new("rows", None, id).unwrap()
+}
+
+fn record(value: impl Into<Vec<u8>>) -> Record {
+    Record::new(value.into(), NOW, NOW + Duration::from_secs(600)).unwrap()
+}
+
+async fn open(url: &str) -> Database {
+    let database = Database::connect(url).await.unwrap();
+    database.migrate().await.unwrap();
+    database.check().await.unwrap();
+    database
+}
+
+fn sqlite_url() -> (std::path::PathBuf, String) {
+    let path = temporary("sqlite");
+    let url = format!("sqlite://{}", path.display());
+    (path, url)
+}
+
+/// Returns the whole text of an error with its sources.
+fn text(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text += &format!(": {error}");
+        source = error.source();
+    }
+    text
+}
+
+#[test]
+fn postgres_is_a_store() {
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    let runtime = Runtime::new().unwrap();
+    let make = || SqlStore::new(&runtime.block_on(open(&cluster.schema())));
+    testing::store_conformance(make, |future| runtime.block_on(future));
+}
+
+#[test]
+fn sqlite_is_a_store() {
+    let directory = temporary("conformance");
+    fs::create_dir_all(&directory).unwrap();
+    let (runtime, files) = (Runtime::new().unwrap(), AtomicU64::new(0));
+    let make = || {
+        let file = directory.join(files.fetch_add(1, SeqCst).to_string());
+        SqlStore::new(&runtime.block_on(open(&format!("sqlite://{}", file.display()))))
+    };
+    testing::store_conformance(make, |future| runtime.block_on(future));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Calls that write the same rows in different orders.
+async fn batches_that_overlap(store: SqlStore) {
+    let store = AnyStore::from(store);
+    let ids = ["a", "b", "c", "d"];
+    let tasks = (0..8).map(|task| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut done = 0_u64;
+            for round in 0..40 {
+                let rotated = (0..ids.len()).map(|place| ids[(place * (1 + task % 2 * 2) + round + task) % ids.len()]);
+                let reads = store.run(rotated.clone().map(|id| Operation::Read(key(id))).collect()).await.unwrap();
+                let writes = rotated.zip(reads).map(|(id, outcome)| {
+                    let OperationOutcome::Read(found) = outcome else { panic!("a read has another outcome") };
+                    let number = found.as_ref().map_or(0, |entry| entry.value.len());
+                    let expected = Expected::from(found.map(|entry| entry.version));
+                    Operation::Write(key(id), expected, record(vec![0; number + 1]))
+                });
+                let outcomes = store.run(writes.collect()).await.unwrap();
+                let is_done =
+                    |outcome: &&OperationOutcome| matches!(outcome, OperationOutcome::Write(WriteOutcome::Done(_)));
+                done += outcomes.iter().filter(is_done).count() as u64;
+            }
+            done
+        })
+    });
+    let mut written = 0;
+    for task in tasks.collect::<Vec<_>>() {
+        written += task.await.unwrap();
+    }
+    let mut found = 0;
+    for id in ids {
+        found += store.get(&key(id)).wait().await.unwrap().map_or(0, |entry| entry.value.len() as u64);
+    }
+    assert_eq!(found, written, "each acknowledged write made its row one byte longer");
+}
+
+#[test]
+fn batches_in_any_order_lose_no_write_and_never_deadlock() {
+    let runtime = Runtime::new().unwrap();
+    let (file, url) = sqlite_url();
+    runtime.block_on(async { batches_that_overlap(SqlStore::new(&open(&url).await)).await });
+    fs::remove_file(file).unwrap();
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    runtime.block_on(async { batches_that_overlap(SqlStore::new(&open(&cluster.schema()).await)).await });
+    assert_eq!(cluster.sql("select deadlocks from pg_stat_database where datname = 'postgres'"), "0");
+}
+
+async fn expired_rows_are_swept(store: SqlStore) {
+    let ended = |id: String| (key(id), Record::new("x", NOW, NOW).unwrap());
+    let any = AnyStore::from(store.clone());
+    assert!(matches!(any.insert(&key("lives"), record("x")).await.unwrap(), WriteOutcome::Done(_)));
+    for number in 0..600 {
+        let (key, record) = ended(format!("ended {number}"));
+        assert!(matches!(any.insert(&key, record).await.unwrap(), WriteOutcome::Done(_)));
+    }
+    store.sweep().await.unwrap();
+    for number in 0..600 {
+        assert!(any.get(&key(format!("ended {number}"))).wait().await.unwrap().is_none(), "{number}");
+    }
+    assert!(any.get(&key("lives")).wait().await.unwrap().is_some());
+}
+
+#[test]
+fn expired_rows_are_swept_and_live_ones_stay() {
+    let runtime = Runtime::new().unwrap();
+    let (file, url) = sqlite_url();
+    runtime.block_on(async { expired_rows_are_swept(SqlStore::new(&open(&url).await)).await });
+    fs::remove_file(file).unwrap();
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    runtime.block_on(async { expired_rows_are_swept(SqlStore::new(&open(&cluster.schema()).await)).await });
+}
+
+#[test]
+fn the_schema_is_checked_and_migrated_once() {
+    let runtime = Runtime::new().unwrap();
+    let (file, url) = sqlite_url();
+    let cluster = Cluster::start(&["fsync=off"]);
+    let urls: Vec<String> = [Some(url), cluster.as_ref().map(Cluster::schema)].into_iter().flatten().collect();
+    runtime.block_on(async {
+        for url in urls {
+            let database = Database::connect(&url).await.unwrap();
+            let missing = database.check().await.unwrap_err();
+            assert_eq!(missing.kind(), StoreErrorKind::Misconfigured);
+            assert!(text(&missing).contains("run the migrations first"), "{missing:?}");
+            let unused = AnyStore::from(SqlStore::new(&database)).get(&key("a")).wait().await.unwrap_err();
+            assert_eq!(unused.kind(), StoreErrorKind::Misconfigured, "{unused:?}");
+
+            // several processes start at once
+            let starts = (0..8).map(|_| {
+                let url = url.clone();
+                tokio::spawn(async move { open(&url).await })
+            });
+            for start in starts.collect::<Vec<_>>() {
+                start.await.unwrap();
+            }
+            database.migrate().await.unwrap();
+            database.check().await.unwrap();
+
+            execute(&database, "update tollgate_schema set version = 99").await;
+            for error in [database.check().await.unwrap_err(), database.migrate().await.unwrap_err()] {
+                assert_eq!(error.kind(), StoreErrorKind::NewerFormat);
+                assert!(text(&error).contains("the schema has version 99"), "{error:?}");
+            }
+        }
+    });
+    fs::remove_file(file).unwrap();
+}
+
+/// Runs SQL on a database that the store uses.
+async fn execute(database: &Database, sql: &'static str) {
+    match database.dialect() {
+        Dialect::Postgres => sqlx::query(sql).execute(database.postgres_pool().unwrap()).await.map(|_| ()).unwrap(),
+        _ => sqlx::query(sql).execute(database.sqlite_pool().unwrap()).await.map(|_| ()).unwrap(),
+    }
+}
+
+#[test]
+fn the_printed_migrations_are_those_that_run() {
+    let runtime = Runtime::new().unwrap();
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    cluster.sql(&format!("begin; {} commit", Dialect::Postgres.migrations(0)));
+    runtime.block_on(async {
+        let database = Database::connect(&cluster.url()).await.unwrap();
+        database.check().await.unwrap();
+        let store = AnyStore::from(SqlStore::new(&database));
+        assert!(matches!(store.insert(&key("a"), record("x")).await.unwrap(), WriteOutcome::Done(_)));
+    });
+}
+
+#[test]
+fn a_read_is_one_look_at_the_index() {
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    cluster.sql(&Dialect::Postgres.migrations(0));
+    cluster.sql(
+        "insert into tollgate_rows select decode(md5(n::text), 'hex'), n, 0, n, '\\x00' from generate_series(1, 50000) n;
+         analyze tollgate_rows",
+    );
+    let read = cluster.sql("explain select version, expires, value from tollgate_rows where key = '\\x00'");
+    assert!(read.contains("Index Scan using tollgate_rows_pkey"), "{read}");
+    let sweep =
+        cluster.sql("explain select key from tollgate_rows where sweep_after < 100 order by sweep_after limit 500");
+    assert!(sweep.contains("using tollgate_rows_sweep_after"), "{sweep}");
+}
+
+#[test]
+fn kill_9_of_the_server_loses_no_acknowledged_write() {
+    let Some(mut cluster) = Cluster::start(&[]) else { return };
+    let runtime = Runtime::new().unwrap();
+    let store = runtime.block_on(async { AnyStore::from(SqlStore::new(&open(&cluster.url()).await)) });
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let mut written = 0;
+    for round in 0..3 {
+        let tasks: Vec<_> = (0..4)
+            .map(|task| {
+                let (store, acknowledged) = (store.clone(), Arc::clone(&acknowledged));
+                runtime.spawn(async move {
+                    let mut own = Vec::new();
+                    for number in 0.. {
+                        let id = format!("{round} {task} {number}");
+                        let pair = [&id, &format!("{id} too")]
+                            .map(|id| Operation::Write(key(id), Expected::Absent, record(id.as_bytes())));
+                        match store.run(pair.into()).await {
+                            Ok(_) => own.push(id),
+                            Err(_) => return own,
+                        }
+                        acknowledged.fetch_add(1, SeqCst);
+                    }
+                    own
+                })
+            })
+            .collect();
+        let enough = acknowledged.load(SeqCst) + 100;
+        while acknowledged.load(SeqCst) < enough {
+            std::thread::yield_now();
+        }
+        cluster.kill();
+        let own: Vec<String> = tasks.into_iter().flat_map(|task| runtime.block_on(task).unwrap()).collect();
+        cluster.restart();
+        runtime.block_on(async {
+            for id in &own {
+                for id in [id, &format!("{id} too")] {
+                    let found = store.get(&key(id)).wait().await.unwrap().expect("an acknowledged row");
+                    assert_eq!(found.value, id.as_bytes());
+                }
+            }
+        });
+        written += own.len();
+    }
+    assert!(written >= 300, "{written}");
+}
+
+#[test]
+fn what_happens_to_a_server_is_a_clear_error_and_ends_by_itself() {
+    let Some(mut cluster) = Cluster::start(&["fsync=off", "max_connections=20"]) else { return };
+    let runtime = Runtime::new().unwrap();
+    let deadline = Duration::from_millis(800);
+    let database = runtime.block_on(open(&cluster.url())).deadline(deadline);
+    let store = AnyStore::from(SqlStore::new(&database));
+    let insert = |id: &str| runtime.block_on(store.insert(&key(id), record("x")));
+    let works = |id: &str| matches!(insert(id), Ok(WriteOutcome::Done(_)));
+    let failed = |id: &str| {
+        let began = Instant::now();
+        let error = insert(id).unwrap_err();
+        assert!(began.elapsed() < deadline * 3, "{id}: {:?}", began.elapsed());
+        error
+    };
+    assert!(works("first"));
+
+    // another client holds a lock
+    let locked = "begin; lock table tollgate_rows; select pg_sleep(3); commit";
+    std::thread::scope(|scope| {
+        scope.spawn(|| cluster.sql(locked));
+        while cluster.sql("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted") == "0" {}
+        assert_eq!(failed("locked").kind(), StoreErrorKind::Unavailable);
+    });
+    assert!(works("after the lock"));
+
+    // a replica, or an operator who makes it read-only
+    cluster.sql("alter database postgres set default_transaction_read_only = on");
+    cluster.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'tollgate'");
+    let read_only = loop {
+        let error = insert("read-only").unwrap_err();
+        if text(&error).contains("read-only transaction") {
+            break error;
+        }
+    };
+    assert_eq!(read_only.kind(), StoreErrorKind::Unavailable);
+    assert!(runtime.block_on(store.get(&key("first")).wait()).unwrap().is_some(), "reads go on");
+    cluster.sql("alter database postgres set default_transaction_read_only = off");
+    cluster.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'tollgate'");
+    while !works("writable again") {}
+
+    // it stops and comes back
+    cluster.kill();
+    assert_eq!(failed("stopped").kind(), StoreErrorKind::Unavailable);
+    cluster.restart();
+    while !works("restarted") {}
+}

@@ -1,0 +1,156 @@
+//! A PostgreSQL cluster of its own for each test, in a temporary folder. It ends when its value is dropped.
+
+use std::{
+    env, fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+pub(crate) struct Cluster {
+    pub(crate) port: u16,
+    programs: PathBuf,
+    directory: PathBuf,
+    settings: Vec<String>,
+    child: Child,
+}
+
+impl Cluster {
+    /// Creates and starts a cluster. Returns `None` if PostgreSQL is not installed.
+    pub(crate) fn start(settings: &[&str]) -> Option<Self> {
+        let Some(programs) = programs() else {
+            missing("PostgreSQL (initdb and postgres) is not installed");
+            return None;
+        };
+        let directory = temporary("postgres");
+        fs::create_dir_all(&directory).unwrap();
+        if is_root() {
+            assert!(Command::new("chown").arg("postgres").arg(&directory).status().unwrap().success());
+        }
+        let data = directory.join("data");
+        let created = command(&programs.join("initdb"))
+            .args(["--username=app", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"])
+            .arg(&data)
+            .current_dir(&directory)
+            .stdout(Stdio::null())
+            .status();
+        assert!(created.unwrap().success(), "initdb");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings: Vec<String> = settings.iter().map(|&text| text.to_owned()).collect();
+        let child = spawn(&programs, &directory, port, &settings);
+        let cluster = Self { port, programs, directory, settings, child };
+        cluster.wait();
+        Some(cluster)
+    }
+
+    /// The URL of a database.
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://app@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// The URL of an empty schema, in which tables are created.
+    pub(crate) fn schema(&self) -> String {
+        static SCHEMAS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("schema_{}", SCHEMAS.fetch_add(1, Relaxed));
+        self.sql(&format!("create schema {name}"));
+        format!("{}?options[search_path]={name}", self.url())
+    }
+
+    /// Runs SQL with psql and returns what it prints.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let port = self.port.to_string();
+        let arguments = ["-h", "127.0.0.1", "-p", &port, "-U", "app", "-d", "postgres", "-XAtq", "-c", sql];
+        let mut psql = Command::new(self.programs.join("psql"));
+        let output = psql.env("PGOPTIONS", "-c default_transaction_read_only=off").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Ends all of its processes with SIGKILL, as a crash of the machine would.
+    pub(crate) fn kill(&mut self) {
+        let postmaster = self.child.id().to_string();
+        let children = Command::new("pgrep").args(["-P", &postmaster]).output().unwrap();
+        let children = String::from_utf8(children.stdout).unwrap();
+        let mut all = vec![postmaster];
+        all.extend(children.lines().map(str::to_owned));
+        assert!(Command::new("kill").arg("-9").args(&all).status().unwrap().success());
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again, at the same port and with its data.
+    pub(crate) fn restart(&mut self) {
+        let _ = fs::remove_file(self.directory.join("data/postmaster.pid"));
+        self.child = spawn(&self.programs, &self.directory, self.port, &self.settings);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let port = self.port.to_string();
+        let end = Instant::now() + Duration::from_secs(60);
+        let arguments = ["-h", "127.0.0.1", "-p", &port, "-U", "app", "-q"];
+        while !Command::new(self.programs.join("pg_isready")).args(arguments).status().unwrap().success() {
+            assert!(Instant::now() < end, "PostgreSQL does not start");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // SIGINT: a fast shutdown
+        let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Reports that a test is skipped because something is missing. Fails if that is not allowed.
+fn missing(what: &str) {
+    assert!(env::var_os("TOLLGATE_REQUIRE_SERVICES").is_none(), "{what}");
+    eprintln!("skipped: {what}");
+}
+
+/// Returns a path that no other test uses.
+pub(crate) fn temporary(name: &str) -> PathBuf {
+    static PATHS: AtomicU32 = AtomicU32::new(0);
+    env::temp_dir().join(format!("tollgate-{name}-{}-{}", std::process::id(), PATHS.fetch_add(1, Relaxed)))
+}
+
+/// Returns the folder with the programs of PostgreSQL, which distributions keep out of PATH.
+fn programs() -> Option<PathBuf> {
+    let has_server =
+        |folder: &PathBuf| ["initdb", "pg_isready", "postgres", "psql"].iter().all(|name| folder.join(name).is_file());
+    let on_path = env::var_os("PATH").and_then(|path| env::split_paths(&path).find(has_server));
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    on_path.or_else(|| versions.flatten().map(|version| version.path().join("bin")).filter(has_server).max())
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
+}
+
+/// PostgreSQL refuses to run as root, so root runs it as the user that its package has made.
+fn command(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
+    command
+}
+
+fn spawn(programs: &Path, directory: &Path, port: u16, settings: &[String]) -> Child {
+    let mut command = command(&programs.join("postgres"));
+    command.arg("-D").arg(directory.join("data")).arg("-k").arg(directory).args(["-p", &port.to_string()]);
+    command.args(["-c", "listen_addresses=127.0.0.1"]);
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
+    let log = fs::File::create(directory.join("log")).unwrap();
+    command.current_dir(directory).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
