@@ -1,4 +1,40 @@
-#![doc = include_str!("../README.md")]
+//! Tower middleware for services with many tenants: rate limits that hold in every window, cookie sessions, PKCE, a
+//! login of several steps, and an OpenID Connect provider. It runs in any hyper, axum or tonic app.
+//!
+//! # Where to start
+//!
+//! | you want | begin at | feature |
+//! |---|---|---|
+//! | to limit requests per tenant | [`RateLimitLayer`], [`Limiter`], [`Quota`], and the page of [`limit`] | |
+//! | to say whose request it is | [`ApiKeys`], [`ClientIp`], and the page of [`tenant`] | |
+//! | to see who was refused | [`EventLog`], [`EventService`], and the page of [`event`] | |
+//! | cookie sessions with a sign-in of your own | [`Sessions`], [`SessionLayer`] | `session` |
+//! | to check PKCE in front of a server of your own | [`PkceLayer`] | `pkce` |
+//! | to sign users in | [`AuthService`], and the page of [`auth`] | `login` |
+//! | to sign users in at Google, GitHub or another provider | [`sso`] | `sso` |
+//! | to issue tokens to apps | [`Tokens`] | `tokens` |
+//! | to check tokens at an API | [`BearerLayer`], [`Verifier`] | `bearer` |
+//! | to keep state | [`store`]: in memory, in one file, on Redis, or in a store of your own | `session` |
+//! | to verify passkeys without the rest | [`webauthn`] | `bearer` |
+//! | to test without sleeping | [`testing`] | `test-util` |
+//!
+//! # A limit
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tollgate::{ApiKeys, Limiter, Quota, Quotas, RateLimitLayer};
+//!
+//! # fn app() -> Result<Router, Box<dyn std::error::Error>> {
+//! let keys = ApiKeys::new("x-api-key")?.key("a-key-of-acme", "acme")?;
+//! let limit = RateLimitLayer::new(keys, Limiter::memory(Quotas::new(Quota::per_minute(600)?)));
+//! let app = Router::new().route("/hello", get(async || "hello")).layer(limit);
+//! # Ok(app)
+//! # }
+//! ```
+//!
+//! The README has a login, an OpenID Connect provider and the table of features. `cargo run --example server` starts all of
+//! it with demo data.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "session", feature = "pkce")),
@@ -64,6 +100,8 @@ pub use crate::extract::AccessTokenRejection;
 pub use crate::extract::MissingLayer;
 #[cfg(all(feature = "axum", feature = "session"))]
 pub use crate::extract::SessionRejection;
+#[cfg(feature = "drain")]
+pub use crate::http::drain::{self, DrainLayer};
 pub use crate::http::{body, cookie};
 #[cfg(feature = "bearer")]
 pub use crate::jose::{Algorithm, AlgorithmError};
@@ -102,3 +140,8 @@ pub use crate::{
         secret::{Digest, Secret},
     },
 };
+
+/// Compiles the examples of the README, which is written for web pages and is not part of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

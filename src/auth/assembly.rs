@@ -3,7 +3,6 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::HeaderValue;
-use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
 use crate::{
@@ -16,14 +15,14 @@ use crate::{
 use crate::{
     auth::{
         builder::AuthServiceBuilder,
-        core::{self, Core, HashKey, Limits},
+        core::{self, Core, Limits},
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
             accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices,
-            enrolled_codes::EnrolledCodes, guard::Guard, journal::LoginJournal, logins::Logins, pushed::PushedRequests,
-            session_claims::SessionClaims, unverified::UnverifiedWork,
+            enrolled_codes::EnrolledCodes, guard::Guard, journal::LoginJournal, key::HashKey, logins::Logins,
+            pushed::PushedRequests, session_claims::SessionClaims, unverified::UnverifiedWork,
         },
     },
     credential::CredentialTable,
@@ -109,8 +108,12 @@ impl AuthServiceBuilder {
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, self.bodies()?);
         #[cfg(feature = "tokens")]
+        let longest_session = self.remember.unwrap_or_default().max(sessions.absolute_lifetime());
+        #[cfg(feature = "tokens")]
+        let own_tokens = self.tokens.map(|tokens| tokens.longest_session(longest_session));
+        #[cfg(feature = "tokens")]
         let tokens =
-            token_endpoints(&self.clients, &issuer, &store, &clock, (self.tokens, self.introspectors, self.nonces))?;
+            token_endpoints(&self.clients, &issuer, &store, &clock, (own_tokens, self.introspectors, self.nonces))?;
         Ok(AuthService(Arc::new(Core {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
@@ -125,7 +128,7 @@ impl AuthServiceBuilder {
             devices: Devices { loopback: self.insecure_loopback, lifetime: self.login_limits.device_lifetime },
             login_limits: self.login_limits,
             remember: self.remember,
-            key: HashKey { given: self.key, loaded: OnceCell::new() },
+            key: HashKey::new(self.key),
             cookies: LoginCookies { loopback: self.insecure_loopback },
             clients: self.clients,
             policies: self.policies,

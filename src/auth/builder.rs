@@ -360,8 +360,8 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Lets an API that shows this secret as a bearer token ask about any token at `/introspect`. Clients can always ask
-    /// about their own.
+    /// Lets an API that shows this secret as a bearer token ask about any token at `/introspect`. Machine clients, and bearers
+    /// of access tokens with the scope `introspect`, can ask about the tokens of their own tenant.
     #[cfg(feature = "tokens")]
     pub fn introspector(mut self, secret: &Secret) -> Self {
         self.introspectors.push(secret.digest());

@@ -125,13 +125,13 @@ impl<'a> RequestContext<'a> {
 
     /// Takes a place for the body of the request, before any of it is read. A request that gets none is charged like one
     /// that names no tenant.
-    pub(crate) async fn counted(&mut self, body: RequestBody) -> Result<RequestBody, Problem> {
-        // only forms and JSON are read
-        if self.parts.method != Method::POST || http_body::Body::is_end_stream(&body) {
-            return Ok(body);
+    pub(crate) async fn count(&mut self, body: &mut RequestBody) -> Result<(), Problem> {
+        // only forms and JSON are used
+        if self.parts.method != Method::POST {
+            return Ok(());
         }
-        match self.core.bodies.enter(self.known_address()) {
-            Ok(place) => Ok(body.in_place(place)),
+        match body.enter(&self.core.bodies, self.known_address()) {
+            Ok(()) => Ok(()),
             Err(too_many) => {
                 self.charge(None).await?;
                 Err(match too_many {

@@ -10,7 +10,6 @@ use std::{
 };
 
 use http::HeaderValue;
-use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
 use crate::auth::state::token_endpoints::TokenEndpoints;
@@ -23,9 +22,17 @@ use crate::{
         pages::custom::Pages,
         passkeys::PasskeyRules,
         state::{
-            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices,
-            enrolled_codes::EnrolledCodes, guard::Guard, journal::LoginJournal, key, logins::Logins,
-            pushed::PushedRequests, unverified::UnverifiedWork,
+            accounts::{Accounts, CurrentProofs},
+            challenges::RedeemedChallenges,
+            codes::Codes,
+            devices::Devices,
+            enrolled_codes::EnrolledCodes,
+            guard::Guard,
+            journal::LoginJournal,
+            key::HashKey,
+            logins::Logins,
+            pushed::PushedRequests,
+            unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
@@ -36,7 +43,7 @@ use crate::{
     limit::{AnyLimiter, RateLimitGate},
     login::{Keyed, LoginLimits},
     password::Passwords,
-    policy::{Method, MethodSet, Policies},
+    policy::{Method, MethodSet, Policies, Policy},
     session::{Proof, Session, SessionLayer, Sessions},
     store::{AnyStore, StoreError},
     tenant::{ClientIp, Tenant},
@@ -131,33 +138,35 @@ impl Addresses {
     }
 }
 
-/// The key under the keyed hashes: given by the operator, or kept in the store and read at its first use.
-pub(crate) struct HashKey {
-    pub(crate) given: Option<Keyed>,
-    pub(crate) loaded: OnceCell<Keyed>,
-}
-
 impl Core {
-    /// Returns the key under the keyed hashes.
+    /// Returns the key under the keyed hashes. Call it after a read of the store: if that shows that the store has lost
+    /// something, the key is read again.
     pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {
-        if let Some(keyed) = self.key.loaded.get() {
+        if let Some(keyed) = self.key.known(&self.store) {
             return Ok(keyed);
         }
-        let load = async || match &self.key.given {
-            Some(keyed) => Ok(keyed.clone()),
-            None => key::of_store(self.store.clone(), Arc::clone(&self.clock)).await,
-        };
         // boxed, so that the futures of most calls have no room for it
-        Box::pin(self.key.loaded.get_or_try_init(load)).await
+        Box::pin(self.key.load(&self.store, &self.clock)).await
     }
 
-    /// Removes the other proofs from a session. Returns `None` if the session has ended, or ends because no proof is left.
-    pub(crate) async fn keep_proofs(&self, session: &Session, kept: &[Proof]) -> Result<Option<Session>, StoreError> {
-        let amr = |proofs: &[Proof]| {
-            let methods: MethodSet = proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
-            methods.amr().into_iter().map(Box::from).collect()
-        };
-        self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
+    /// Removes the proofs that no longer count from a session. If one is removed and the rest does not meet the policy of the
+    /// tenant, the session ends. Returns `None` if it has ended.
+    pub(crate) async fn keep_proofs(
+        &self,
+        session: &Session,
+        current: &CurrentProofs,
+    ) -> Result<Option<Session>, StoreError> {
+        let counts = |proof: &Proof| current.proofs.contains(proof) || !session.proofs().contains(proof);
+        let is_enough = self.meets_policy(session.tenant(), None, current);
+        // what was proved in the meantime counts too
+        let are_enough = |proofs: &[Proof]| is_enough || proofs.iter().any(|proof| !current.proofs.contains(proof));
+        let amr = |proofs: &[Proof]| are_enough(proofs).then(|| amr(proofs)).filter(|_| !proofs.is_empty());
+        self.sessions.keep_proofs(session, |proof| counts(proof).then(|| proof.clone()), amr).await
+    }
+
+    /// Returns whether these proofs still meet the policies of a tenant and of a client, whatever `acr` was requested.
+    pub(crate) fn meets_policy(&self, tenant: &Tenant, client: Option<&Policy>, current: &CurrentProofs) -> bool {
+        self.policies.plan(tenant, client, None, self.enabled(tenant)).is_ok_and(|plan| current.meets(&plan))
     }
 
     /// Returns the methods that users of this tenant can use here.
@@ -177,6 +186,12 @@ impl Core {
             false
         }
     }
+}
+
+/// Returns the names of the methods that were proved (RFC 8176).
+pub(crate) fn amr(proofs: &[Proof]) -> Box<[Box<str>]> {
+    let methods: MethodSet = proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
+    methods.amr().into_iter().map(Box::from).collect()
 }
 
 /// Returns the methods that have what they need.

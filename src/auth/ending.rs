@@ -1,9 +1,12 @@
 //! How an application or an operator ends sessions, and everything issued from them.
 
+use std::sync::Arc;
+
 use crate::{
     auth::{service::AuthService, state::journal::EventSource},
     event::EventKind,
-    session::UserId,
+    policy::Method,
+    session::{Session, UserId},
     store::StoreError,
     tenant::Tenant,
     util::handle::Handle,
@@ -30,6 +33,21 @@ impl AuthService {
         self.0.sessions.end_user(tenant, user).await
     }
 
+    /// Ends everything that anybody has begun: all sessions, logins in progress, authorization codes, refresh tokens and access
+    /// tokens, of all users and machine clients. Accounts, their credentials, and what counts against attackers stay.
+    ///
+    /// Call this after the store was restored from a backup, or after a failover of Redis, if a session or a token that came
+    /// back is worse than everybody signing in again. It takes effect at once on every node that shares the store: a store of
+    /// your own that several processes share has to implement [`Store::begin_epoch`](crate::store::Store::begin_epoch).
+    ///
+    /// Clocks of nodes may differ by a second: who signs in within the second after the call may have to do so again.
+    /// [Remote verifiers](crate::bearer) accept access tokens until they expire.
+    pub async fn end_everything(&self) -> Result<(), StoreError> {
+        self.0.store.end_everything(Arc::clone(&self.0.clock)).await?;
+        self.0.journal.tally(EventKind::EverythingEnded, None, None);
+        Ok(())
+    }
+
     /// Deletes the credentials of a user, and ends everything that [`end_user`](Self::end_user) ends. Credentials are passkeys,
     /// authenticator apps, recovery codes, and linked accounts at other identity providers. Returns how many sessions there
     /// were.
@@ -48,13 +66,34 @@ impl AuthService {
         Ok(ended)
     }
 
-    /// Ends what rests on a password, a contact or a credential that the user no longer has.
+    /// Ends what rests on a password, a contact or a credential that the user no longer has. A session ends if its other
+    /// proofs do not meet the [policy](crate::Policies) of its tenant.
     ///
     /// Sessions, codes and refresh tokens notice such a change by themselves when the account is read next: at
     /// `/authorize`, `/token` and `/userinfo`. Call this after changing an account in your own database to end sessions
     /// at once, so that no [`SessionLayer`](crate::SessionLayer) lets them through in between. Returns how many sessions
     /// ended.
+    ///
+    /// If a user has changed their password in a session, call [`password_changed`](Self::password_changed) instead.
     pub async fn credential_changed(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
-        self.0.end_outdated(tenant, user).await
+        self.0.end_outdated(tenant, user, None).await
+    }
+
+    /// Ends what rests on the old password of a user who has just changed it in this session. The session itself stays
+    /// signed in, because its proof by password now counts for the new one. Returns how many other sessions ended.
+    ///
+    /// Call this after the change is stored. Ask for the old password before, because it renews what the session has
+    /// proved. Refresh tokens that only the old password carried end in this session too, but its user gets new ones
+    /// without another login where single sign-on is enabled.
+    ///
+    /// ```
+    /// # async fn changed(auth: tollgate::AuthService, session: tollgate::Session, users: tollgate::StoredUsers,
+    /// #     new: tollgate::PasswordHash) -> Result<(), Box<dyn std::error::Error>> {
+    /// users.set_password(session.tenant(), session.user(), Some(new)).await?;
+    /// auth.password_changed(&session).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn password_changed(&self, session: &Session) -> Result<usize, StoreError> {
+        self.0.end_outdated(session.tenant(), session.user(), Some((session, Method::Password))).await
     }
 }

@@ -1,7 +1,7 @@
 //! The login service: [`AuthService`] signs users in, to the site that mounts it and to client applications.
 //!
-//! It serves the endpoints of a login by password and one-time codes, begins sessions, and issues authorization codes
-//! (OAuth 2.0 with PKCE, for public clients). With `AuthServiceBuilder::tokens` (feature `tokens`) it is an OpenID
+//! It serves the endpoints of a login by password, one-time codes, passkeys, authenticator apps and other identity providers,
+//! begins sessions, and issues authorization codes (OAuth 2.0 with PKCE, for public clients). With `AuthServiceBuilder::tokens` (feature `tokens`) it is an OpenID
 //! Connect provider.
 //!
 //! ```
@@ -56,7 +56,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in. `max_age` limits the age of the proofs, and `steps` sets the minimum number of steps |
+//! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in. `max_age` limits the age of the proofs, and `steps` sets the minimum number of steps; a signed-in user proves only what is missing |
 //! | `GET /sign-in/finish` | uses up the completed login, sets the session cookie, redirects to `return_to` |
 //! | `POST /sign-out` | for pages of this site: ends the session and its tokens, redirects to the form field `return_to` |
 //!
@@ -76,6 +76,7 @@
 //! | `POST /account/passkeys/options`, `POST /account/passkeys` | adds a passkey; `/rename` and `/delete` change one |
 //! | `POST /account/totp/begin`, `POST /account/totp` | sets up an authenticator app; `/account/totp/delete` removes it |
 //! | `POST /account/recovery-codes` | returns ten new recovery codes, which replace the old ones |
+//! | `POST /account/links/begin` | returns the `redirect_url` of a `provider`, at which the user signs in to link that account; the user comes back to the account page |
 //! | `POST /account/links/delete` | unlinks an account at another identity provider, so that a hook can't link it again |
 //! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
 //! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
@@ -84,7 +85,7 @@
 //!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
 //!   [visit to a provider](crate::sso#fresh-sign-ins) that still knew the user. Other calls get 403 `fresh_login_required`. Its
-//!   `login_url` leads to a sign-in that is enough, and back to the page.
+//!   `login_url` leads to a sign-in that asks the signed-in user for what is missing, and back to the page.
 //! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Codes of
 //!   apps and recovery codes are second steps, so users with one factor can't enrol them: 403 `second_factor_required`.
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
@@ -101,12 +102,12 @@
 //! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; a request of a script, or with an `Accept` header that prefers another type than HTML, gets a 401 |
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
-//! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
+//! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps`, `next_step` |
 //! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey and the `challenge` of its options, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
 //! | `GET /authentication/status` | returns the state of the login |
-//! | `GET /authentication/choices` | after a proved step: returns what the user can use next, with masked contacts and their `contact_id`s |
-//! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed`, `stale` or `unavailable` |
+//! | `GET /authentication/choices` | after a proved step, or in a login that continues the session of this browser: returns what the user can use next, with masked contacts and their `contact_id`s |
+//! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` (with `&reason=…`), `stale`, `expired` or `unavailable` |
 //! | `POST /authentication/complete` | confirms that all steps are done; the browser goes on to `/authorize` |
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
 //! | `GET /openapi.json` | describes all endpoints ([`AuthService::openapi`]) |
@@ -127,8 +128,8 @@
 //! | `login_hint` | the name that the login page offers |
 //! | `nonce`, `dpop_jkt` | for the tokens |
 //!
-//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` as well. Pass them on from your own login page:
-//! with `prompt=login` and `max_age`, [other identity providers](crate::sso#fresh-sign-ins) are asked to sign their users in anew.
+//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` as well, and for a sign-in to the site itself `steps`, the minimum
+//! number of steps. Pass them on from your own login page: with `prompt=login` and `max_age`, [other identity providers](crate::sso#fresh-sign-ins) are asked to sign their users in anew.
 //! `continue_session: false` begins a login that takes nothing from the browser's session, and asks for no more than that. With `prompt=consent`, the page names the client
 //! and the scopes and claims that it asks for. It also does so for clients on a loopback address or with a private
 //! scheme. Consent is not stored.
@@ -141,15 +142,16 @@
 //! - A client with [`single_sign_on`](crate::Client::single_sign_on) gets a code without a login if the session meets
 //!   the client's requirements. On a loopback address or with a private scheme, the user confirms first.
 //! - If a step is missing, a login started without an `identifier` continues from the session and adds that step.
-//! - A proof stops counting when its password, contact or credential changes. A session without a counting proof ends.
+//! - A proof stops counting when its password, contact or credential changes. The session ends if the rest does not meet
+//!   the policy of its tenant.
 //! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser.
 //! - [`Session::claim`](crate::Session::claim) reads the claims that your [`Users`](crate::Users) return, cached for a
 //!   minute.
 //!
 //! [`AuthService::end_session`] ends one session with everything issued from it. [`AuthService::end_user`] ends everything
 //! that a user has begun, including logins in progress, and [`AuthService::forget_user`] deletes the user's credentials as
-//! well. Call [`AuthService::credential_changed`] after changing an account in
-//! your own database.
+//! well. Call [`AuthService::credential_changed`] after changing an account in your own database, or
+//! [`AuthService::password_changed`] after its user has changed the password.
 //!
 //! # Tokens
 //!
@@ -161,7 +163,7 @@
 //! | `GET`, `POST /userinfo` | returns the claims of the user: scopes `profile`, `email`, `phone`, and your own |
 //! | `GET /jwks` | returns the public keys; cacheable for five minutes |
 //! | `POST /revoke` | revokes every token issued from one code (RFC 7009) |
-//! | `POST /introspect` | describes a token (RFC 7662): a client's own, or any token for an `introspector` |
+//! | `POST /introspect` | describes a token (RFC 7662) to a machine client or the bearer of a token with the scope `introspect`, both of the same tenant, or to an `introspector` |
 //! | `GET`, `POST /logout` | ends the session and its tokens (OpenID Connect RP-Initiated Logout) |
 //! | `GET /.well-known/openid-configuration` | the metadata for clients |
 //! | `GET /.well-known/oauth-authorization-server` | the same, in front of the issuer's path (RFC 8414) |
@@ -193,6 +195,8 @@
 //! - **hyper**: `TowerToHyperService::new(auth)`, with [`PeerAddr`](crate::PeerAddr) in the extensions of each request. See
 //!   `examples/login_hyper.rs`.
 //! - **tonic**: one router with `Routes::new(grpc).into_axum_router()`. See `examples/login_tonic.rs`.
+//! - **Bodies** that a call does not use are read up to the same limits. If one is longer or slower, or its client waits for
+//!   `100 Continue`, the response announces the end of the HTTP/1 connection with `Connection: close`.
 //! - **Layers**: add tracing and compression as you like. Don't add layers for body limits, rate limits or CORS, because the
 //!   service handles these itself.
 //!
@@ -250,7 +254,7 @@
 //! A response depends only on submitted values. Three limits are visible: the wait after failures (by `username`, or by name
 //! and address), the number of codes for that pair, and the budget of the address. Two limits are silent and only appear in
 //! the event log: too many failures of an account, and too many messages to one receiver. Responses then stay the same, but
-//! nothing is accepted or sent.
+//! nothing is accepted or sent. A code that is not sent delays the messages behind it like one that is.
 //!
 //! One thing is observable: a success in a browser that is not trusted yet clears the count of a name or pair, so a caller who
 //! fails on purpose can notice it.
@@ -371,6 +375,8 @@ mod account;
 mod endpoints;
 mod service;
 mod ending;
+mod vouching;
+
 #[cfg(feature = "tokens")]
 mod signing;
 mod builder;
@@ -384,5 +390,6 @@ pub use self::{
     passkeys::Passkeys,
     service::{AuthFuture, AuthService},
     state::enrolled_codes::Totp,
+    vouching::EnrolledCredential,
 };
 pub use crate::login::LoginLimits;

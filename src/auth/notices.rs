@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use crate::{
-    auth::{core::Core, state::journal::EventSource},
+    auth::{
+        core::{Core, amr},
+        state::{journal::EventSource, proofs::current_mark},
+    },
     delivery::{Channel, Message, Notice, NoticeKind},
     event::EventKind,
     policy::Method,
-    session::{Session, UserId},
+    session::{Authentication, Proof, Session, UserId},
     store::StoreError,
     tenant::Tenant,
     user::{Account, Contact},
@@ -28,8 +31,7 @@ impl Core {
         let keyed = self.keyed().await?;
         let (kind, method) = event_of(change);
         let changed = self.journal.event(kind, source, Some(method), keyed);
-        let sent = changed.clone();
-        self.journal.record_event(changed);
+        self.journal.tally_event(&changed);
         let Some((channel, contact)) = self.reachable(account) else { return Ok(()) };
         if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
             self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
@@ -38,8 +40,9 @@ impl Core {
         let now = self.logins.now();
         let notice = Notice::new(change, now);
         let message = Message::of_notice(channel, tenant.clone(), contact.as_str(), notice, now + NOTICE_LIFETIME);
-        if self.queue.push(channel, Some(message)) {
-            self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..sent });
+        if self.queue.push(channel, message) {
+            // the limit on messages bounds these
+            self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..changed });
         }
         Ok(())
     }
@@ -56,23 +59,58 @@ impl Core {
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has: proofs in sessions, and
-    /// sessions without a proof. Returns how many sessions ended.
-    pub(crate) async fn end_outdated(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+    /// sessions whose other proofs do not meet the policy of the tenant. Returns how many sessions ended.
+    ///
+    /// `changed` is the session that has made the change, and what it has changed. It lives as long as any proof is left,
+    /// because its user has just proved enough to make the change. Its proof by what it has replaced is renewed.
+    pub(crate) async fn end_outdated(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        changed: Option<(&Session, Method)>,
+    ) -> Result<usize, StoreError> {
         let mut ended = 0;
         for session in self.sessions.list(tenant, user).await? {
-            ended += usize::from(self.drop_outdated_proofs(&session).await?);
+            let own = changed.filter(|(own, _)| own.sid() == session.sid()).map(|(_, method)| method);
+            ended += usize::from(self.drop_outdated_proofs(&session, own).await?);
         }
         Ok(ended)
     }
 
-    async fn drop_outdated_proofs(&self, session: &Session) -> Result<bool, StoreError> {
+    async fn drop_outdated_proofs(&self, session: &Session, own: Option<Method>) -> Result<bool, StoreError> {
         if session.proofs().is_empty() {
             return Ok(false);
         }
-        match self.accounts.current(&session.authentication(), self.keyed().await?).await? {
-            None => self.sessions.revoke_sid(&session.sid()).await,
-            Some(current) => Ok(self.keep_proofs(session, &current.proofs).await?.is_none()),
+        let keyed = self.keyed().await?;
+        let before = session.authentication();
+        let renewed = match own {
+            Some(method) => self.with_current_mark(before.clone(), method).await?,
+            None => before.clone(),
+        };
+        let Some(current) = self.accounts.current(&renewed, keyed).await? else {
+            return self.sessions.revoke_sid(&session.sid()).await;
+        };
+        let Some(_) = own else { return Ok(self.keep_proofs(session, &current).await?.is_none()) };
+        let pairs: Vec<_> = before.proofs.iter().zip(&renewed.proofs).collect();
+        // what was proved in the meantime counts too
+        let keep = |proof: &Proof| match pairs.iter().find(|(before, _)| *before == proof) {
+            Some((_, renewed)) => current.proofs.contains(renewed).then(|| Proof::clone(renewed)),
+            None => Some(proof.clone()),
+        };
+        let amr = |proofs: &[Proof]| (!proofs.is_empty()).then(|| amr(proofs));
+        Ok(self.sessions.keep_proofs(session, keep, amr).await?.is_none())
+    }
+
+    /// Gives the proof by this method the mark of what the user has now.
+    async fn with_current_mark(&self, mut who: Authentication, method: Method) -> Result<Authentication, StoreError> {
+        let keyed = self.keyed().await?;
+        let account = self.accounts.without_generation(&who.tenant, Some(&who.user)).await?;
+        let credentials = self.credentials.get(&who.tenant, &who.user).await?;
+        let mark = account.and_then(|account| current_mark(&account, credentials.as_ref(), method, keyed));
+        for proof in who.proofs.iter_mut().filter(|proof| &*proof.method == method.as_str()) {
+            proof.mark = proof.mark.and(mark).or(proof.mark);
         }
+        Ok(who)
     }
 }
 
@@ -84,7 +122,8 @@ fn method_of(channel: Channel) -> Method {
     }
 }
 
-fn event_of(change: NoticeKind) -> (EventKind, Method) {
+/// Returns the event of a change, and the method that it concerns.
+pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Method) {
     use EventKind::{CredentialAdded, CredentialRemoved};
     match change {
         NoticeKind::PasskeyAdded => (CredentialAdded, Method::Passkey),

@@ -14,7 +14,7 @@ use tower_service::Service;
 #[cfg(feature = "tokens")]
 use crate::auth::endpoints;
 #[cfg(feature = "sso")]
-use crate::auth::steps::sso_callback;
+use crate::auth::{account::linking, steps::sso_callback};
 use crate::{
     auth::{
         account,
@@ -33,7 +33,7 @@ use crate::{
         steps::{authenticate, choices, complete, login_page, start, status},
     },
     client::Client,
-    http::body::Body,
+    http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
     policy::Explanation,
     session::{SessionLayer, Sessions},
     store::StoreError,
@@ -76,6 +76,14 @@ impl AuthService {
         self.0.guard.unlock(tenant, identifier, account.as_ref(), keyed).await
     }
 
+    /// Checks that the store can be read and written, for a readiness probe: it reads and writes one small row.
+    ///
+    /// A store on Redis answers within its deadline. Limit the time for others, and keep the answer for a second, so that a
+    /// flood of probes costs nothing.
+    pub async fn check_store(&self) -> Result<(), StoreError> {
+        self.0.store.check(Arc::clone(&self.0.clock)).await
+    }
+
     /// Explains to an operator which steps a login of this client would need, and why.
     pub fn explain(&self, client: &Client, acr_values: Option<&str>) -> Explanation {
         self.0.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled(client.tenant()))
@@ -106,17 +114,36 @@ where
 }
 
 /// Answers a request. Not generic, so that the service is compiled once, and not again in each crate that mounts it.
-async fn answer(core: Arc<Core>, parts: Parts, body: RequestBody) -> Response<Body> {
+async fn answer(core: Arc<Core>, parts: Parts, mut body: RequestBody) -> Response<Body> {
     let mut cx = RequestContext::new(&core, &parts);
-    let outcome = match cx.counted(body).await {
-        Ok(body) => serve(&mut cx, body).await,
+    let outcome = match cx.count(&mut body).await {
+        Ok(()) => serve(&mut cx, &mut body).await,
         Err(problem) => Err(problem),
     };
-    cx.finish(outcome)
+    let address = cx.known_address();
+    let mut response = cx.finish(outcome);
+    // nothing but the place of the body is held while the rest of it arrives
+    if !is_read(&core, &parts, &mut body, address).await {
+        announce_close(parts.version, response.headers_mut());
+    }
+    response
+}
+
+/// Reads what an endpoint has left of a small body, because the connection can't be used again before it was read. Returns
+/// whether the body has ended.
+async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<Tenant>) -> bool {
+    if parts.method != Method::POST {
+        // without a place it is not read
+        let _full = body.enter(&core.bodies, address);
+    }
+    match is_worth_reading(Head::from(parts)) {
+        true => body.drain().await,
+        false => http_body::Body::is_end_stream(body),
+    }
 }
 
 /// From the path to the endpoint.
-async fn serve(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Response<Body>, Problem> {
+async fn serve(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
     let path = Path::of(cx.parts.uri.path(), cx.core.issuer.path()).filter(|path| cx.serves(path));
     let method = &cx.parts.method;
     let route = path.and_then(|path| path.route(method));
@@ -151,6 +178,8 @@ async fn serve(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Respons
         Route::Choices => in_box(|| choices::choices(cx)).await,
         Route::Par => in_box(|| par::push(cx, body)).await,
         #[cfg(feature = "sso")]
+        Route::SsoCallback if linking::is_awaited(cx) => in_box(|| linking::finish(cx)).await,
+        #[cfg(feature = "sso")]
         Route::SsoCallback => in_box(|| sso_callback::sso_callback(cx)).await,
         #[cfg(not(feature = "sso"))]
         Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
@@ -166,7 +195,7 @@ async fn serve(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Respons
 }
 
 /// Serves the calls of a login.
-async fn log_in(cx: &mut RequestContext<'_>, route: Route, body: RequestBody) -> Result<Response<Body>, Problem> {
+async fn log_in(cx: &mut RequestContext<'_>, route: Route, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
     let fields = Fields::of(&cx.parts.headers, body).await;
     let fields = cx.or_charge(fields).await?;
     match route {
@@ -224,7 +253,8 @@ mod tests {
         let service = service.client_ip(ClientIp::peer()).email(Outbox::new()).tokens(Tokens::new()).build().unwrap();
         let (parts, body) = Request::post("/token").body(Body::empty()).unwrap().into_parts();
         let mut cx = RequestContext::new(&service.0, &parts);
-        let size = size_of_val(&serve(&mut cx, RequestBody::new(body)));
+        let mut body = RequestBody::new(body);
+        let size = size_of_val(&serve(&mut cx, &mut body));
         assert!(size <= 1024, "{size} bytes");
     }
 }

@@ -7,7 +7,8 @@ use crate::{gate::Gated, limit::AnyLimiter, reject::StatusOnly, util::error::Con
 
 /// Requires a valid access token, and provides it as [`AccessToken`](super::AccessToken).
 ///
-/// The [module documentation](super) lists the responses to rejected requests.
+/// The [module documentation](super) lists the responses to rejected requests. Around an `InterceptorLayer` of tonic, it needs
+/// one more line: see [`StatusOnly`](crate::StatusOnly#interceptors-of-tonic).
 #[must_use]
 pub struct BearerLayer<R = StatusOnly> {
     gate: BearerGate,

@@ -33,8 +33,8 @@
 //!
 //! # Keys
 //!
-//! - **In the issuer's process**, or in one that shares its store, use `Tokens::verifier` (feature
-//!   `tokens`). Revoked tokens are rejected immediately.
+//! - **In the issuer's process**, or in one that shares its store, use `AuthService::verifier` or `Tokens::verifier_in`
+//!   (feature `tokens`). Revoked tokens are rejected immediately.
 //! - **Elsewhere**, use `Verifier::remote` (feature `jwks`). It fetches the keys that the issuer
 //!   publishes and needs only its URL. It works with any issuer of RFC 9068 tokens. For Auth0, Cognito,
 //!   Entra ID, Keycloak and others, choose a [`TokenProfile`]. It does not

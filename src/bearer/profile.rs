@@ -72,7 +72,7 @@ enum TenantClaim {
 }
 
 impl TokenProfile {
-    /// Tokens of the type `at+jwt` with all claims that RFC 9068 requires, signed with ES256, EdDSA or RS256.
+    /// Tokens of the type `at+jwt` with all claims that RFC 9068 requires, signed with ES256, EdDSA (also named Ed25519) or RS256.
     /// The tenant is the claim `tenant`, if there is one.
     pub fn rfc9068() -> Self {
         Self {

@@ -123,9 +123,8 @@ pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &
     let at = |scheme| if scheme == tried || !takes_proofs { error } else { "" };
     let mut text = format!(r#"Bearer realm="{realm}"{}"#, at(Scheme::Bearer));
     if takes_proofs {
-        let algorithms: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.as_str()).collect();
         let error = at(Scheme::DPoP);
-        text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}""#, algorithms.join(" "));
+        text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}""#, Algorithm::ACCEPTED_NAMES.join(" "));
     }
     // the default is never used: the realm was validated, and the rest is constant
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))

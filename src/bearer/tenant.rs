@@ -1,7 +1,7 @@
 use super::token::{AccessToken, TokenSlot};
 use crate::{
     http::head::Head,
-    tenant::{Tenant, TenantError, TenantSource},
+    tenant::{Tenant, TenantError, TenantName, TenantSource},
 };
 
 /// Uses the tenant of the access token, if an outer [`BearerLayer`](super::BearerLayer) has
@@ -17,10 +17,16 @@ impl TenantSource for AccessTokenTenant {
         Ok(AccessToken::from_extensions(head.extensions()).and_then(AccessToken::tenant).cloned())
     }
 
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+    }
+
     fn missing(&self, head: Head<'_>) -> TenantError {
         match head.extensions().get() {
             Some(TokenSlot::Taken { .. }) => TenantError::invalid("the access token names no tenant"),
-            Some(TokenSlot::Empty(_)) => TenantError::missing("the access token is missing").challenge("Bearer"),
+            Some(TokenSlot::Empty(challenge)) => {
+                TenantError::missing("the access token is missing").asking(challenge.clone())
+            }
             None => TenantError::internal("no BearerLayer is outside of the rate limit"),
         }
     }

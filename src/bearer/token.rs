@@ -179,6 +179,5 @@ pub(crate) enum TokenSlot {
         verifier: u64,
     },
     /// No token, and the challenge for a 401.
-    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only the extractor reads it"))]
     Empty(HeaderValue),
 }

@@ -55,6 +55,9 @@ struct WrittenClient {
     require_dpop: bool,
     #[cfg(feature = "tokens")]
     #[serde(default)]
+    recheck_policy: bool,
+    #[cfg(feature = "tokens")]
+    #[serde(default)]
     after_logout: Vec<String>,
     /// On `localhost`, for development.
     #[cfg(feature = "tokens")]
@@ -144,6 +147,9 @@ impl WrittenClient {
         }
         if self.require_dpop {
             client = client.require_dpop();
+        }
+        if self.recheck_policy {
+            client = client.recheck_policy();
         }
         for uri in &self.after_logout {
             client = client.after_logout(uri)?;

@@ -258,6 +258,7 @@ pub(crate) struct TokenSettings {
     pub(crate) without_refresh: bool,
     pub(crate) without_id_token_on_refresh: bool,
     pub(crate) require_dpop: bool,
+    pub(crate) recheck_policy: bool,
     pub(crate) after_logout: Vec<RedirectUri>,
     /// The public keys of a machine client.
     pub(crate) machine_keys: Option<KeySet>,
@@ -291,8 +292,8 @@ impl Client {
         Ok(self)
     }
 
-    /// Sets the signature algorithm of this client's id_tokens. Defaults to RS256, or the setting
-    /// of [`Tokens`](crate::Tokens).
+    /// Sets the signature algorithm of this client's id_tokens: RS256 or that of [`Tokens`](crate::Tokens), which is the
+    /// default.
     pub fn id_token_algorithm(mut self, algorithm: Algorithm) -> Self {
         self.tokens.id_token_algorithm = Some(algorithm);
         self
@@ -320,8 +321,23 @@ impl Client {
         self
     }
 
+    /// Checks the policies of this client and of its tenant again whenever a code or a refresh token is exchanged, with the
+    /// proofs that still count: not the password that was changed since, or the phone number that was removed.
+    ///
+    /// If they are not met, the answer is `invalid_grant`, and the tokens of the family are revoked, so the user has to sign
+    /// in again. By default, a family lives as long as any of its proofs counts. The `acr` of the login is not checked
+    /// again; tokens lose it with the first proof that stops counting.
+    pub fn recheck_policy(mut self) -> Self {
+        self.tokens.recheck_policy = true;
+        self
+    }
+
     /// Registers a URI that browsers may return to after a logout (`post_logout_redirect_uri`). Can
     /// be called several times. It is compared like a redirect URI.
+    ///
+    /// Let it answer with a page and not with a redirect to another origin: after a form, some browsers follow redirects
+    /// only to origins that the policy of its page lists, and it lists this one. For `[::1]`, which no policy can list, users
+    /// get a link instead of a redirect after they have confirmed the logout.
     pub fn after_logout(self, uri: &str) -> Result<Self, ConfigError> {
         self.with_after_logout(RedirectUri::parse(uri)?)
     }

@@ -216,6 +216,24 @@ impl RequestedRedirect {
         self.0.starts_with("https://")
     }
 
+    /// Returns the source by which a content security policy permits a form to lead here: the origin, or the private scheme.
+    /// Returns `None` for an IPv6 address, which policies can't name.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn policy_source(&self) -> Option<&str> {
+        let (scheme, rest) = self.0.split_once(':')?;
+        let length = match (scheme, rest.strip_prefix("//")) {
+            ("https" | "http", Some(rest)) => {
+                let authority = rest.split(['/', '?']).next()?;
+                if authority.starts_with('[') {
+                    return None;
+                }
+                scheme.len() + "://".len() + authority.len()
+            }
+            _ => scheme.len() + ":".len(),
+        };
+        self.0.get(..length)
+    }
+
     /// Returns the URI with these parameters appended to its own query, which is kept unchanged.
     ///
     /// The result is visible ASCII, so it can be used in a header.
@@ -308,6 +326,23 @@ mod tests {
             "https://app.example/cb?a=1,https://evil.example",
         ] {
             assert!(!matches(REGISTERED, other), "{other:?}");
+        }
+    }
+
+    #[cfg(feature = "tokens")]
+    #[test]
+    fn b23_a_policy_permits_an_origin_or_a_private_scheme() {
+        for (uri, source) in [
+            ("https://app.example", Some("https://app.example")),
+            ("https://app.example/out;a,b?c='d'", Some("https://app.example")),
+            ("https://app.example:8443?c", Some("https://app.example:8443")),
+            ("http://127.0.0.1:51004/out", Some("http://127.0.0.1:51004")),
+            ("http://[::1]:51004/out", None),
+            ("com.example.app:/out", Some("com.example.app:")),
+            ("com.example.app://host/out", Some("com.example.app:")),
+        ] {
+            let redirect = RequestedRedirect::new(&RedirectUri::parse(uri).unwrap(), uri).unwrap();
+            assert_eq!(redirect.policy_source(), source, "{uri}");
         }
     }
 

@@ -16,6 +16,7 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 use super::{
     owners::Owners,
     row::{CredentialId, MOST_LINKS, MOST_PASSKEYS, MOST_UNLINKED, Passkey, SsoLink},
+    strength::Strength,
     table::{Added, CredentialTable, Removed},
 };
 use crate::{
@@ -143,7 +144,7 @@ fn passkey(number: usize) -> Passkey {
         name: "phone".to_owned(),
         created_at: 1,
         last_used_at: None,
-        strength: 2,
+        strength: Strength::FULL.clone(),
     }
 }
 
@@ -155,7 +156,7 @@ fn link(number: usize) -> SsoLink {
         provider: "idp".to_owned(),
         name: "ada@idp.example".to_owned(),
         created_at: 1,
-        strength: 1,
+        strength: Strength::FULL.clone(),
     }
 }
 

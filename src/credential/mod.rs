@@ -8,12 +8,14 @@ mod owners;
 mod qr;
 mod recovery;
 mod row;
+mod strength;
 mod table;
 mod totp;
 
 pub(crate) use self::{
     recovery::{RECOVERY_CODES, RecoveryCode},
-    row::{CodeDigest, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey, TotpKind},
+    row::{CodeDigest, Credentials, MOST_PASSKEYS, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey, TotpKind},
+    strength::Strength,
     table::{Added, CredentialTable, Removed},
     totp::{NewTotp, PendingTotp},
 };

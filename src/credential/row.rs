@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::strength::Strength;
 use crate::{
     policy::Method,
     store::seal::Sealed,
@@ -21,8 +22,7 @@ pub(super) const MOST_UNLINKED: usize = 50;
 
 /// Everything that a user has enrolled.
 ///
-/// All times are Unix seconds. The `strength` of a credential is the number of different factor classes that were freshly
-/// proved when it was enrolled. It does not count in a login of more steps than that.
+/// All times are Unix seconds. The `strength` of a credential is what vouched for it when it was enrolled.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Credentials {
     /// The user handle of WebAuthn. It is random, so that it tells nothing about the user.
@@ -55,7 +55,7 @@ pub(crate) struct Passkey {
     pub(crate) name: String,
     pub(crate) created_at: u64,
     pub(crate) last_used_at: Option<u64>,
-    pub(crate) strength: u8,
+    pub(crate) strength: Strength,
 }
 
 /// The key that an authenticator app shares with this service.
@@ -69,7 +69,7 @@ pub(crate) struct TotpKey {
     /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
     pub(crate) last_step: u64,
     pub(crate) created_at: u64,
-    pub(crate) strength: u8,
+    pub(crate) strength: Strength,
 }
 
 /// How the codes of an app are made.
@@ -96,7 +96,7 @@ pub(crate) struct RecoveryCodes {
     /// Keyed digests of the codes that were not used yet.
     pub(crate) unused: Vec<CodeDigest>,
     pub(crate) created_at: u64,
-    pub(crate) strength: u8,
+    pub(crate) strength: Strength,
 }
 
 /// A keyed digest of a recovery code.
@@ -122,7 +122,7 @@ pub(crate) struct SsoLink {
     /// The shown name: a name or an address at the provider.
     pub(crate) name: String,
     pub(crate) created_at: u64,
-    pub(crate) strength: u8,
+    pub(crate) strength: Strength,
 }
 
 /// Identifies a credential that only one user of a tenant can have.
@@ -143,15 +143,14 @@ impl Credentials {
         Self { handle, passkeys: Vec::new(), totp: None, recovery: None, links: Vec::new(), unlinked: Vec::new() }
     }
 
-    /// Returns whether the user has an authenticator for this method that counts in a login of this many steps. Links to
-    /// other providers depend on the settings too, so they are not authenticators here.
-    pub(crate) fn can_prove(&self, method: Method, steps: usize) -> bool {
-        let suffices = |strength: u8| usize::from(strength) >= steps;
+    /// Returns whether the user has an authenticator for this method whose strength `counts`. Links to other providers depend
+    /// on the settings too, so they are not authenticators here.
+    pub(crate) fn can_prove(&self, method: Method, counts: impl Fn(&Strength) -> bool) -> bool {
         match method {
-            Method::Passkey => self.passkeys.iter().any(|passkey| suffices(passkey.strength)),
-            Method::Totp => self.totp.as_ref().is_some_and(|key| suffices(key.strength)),
+            Method::Passkey => self.passkeys.iter().any(|passkey| counts(&passkey.strength)),
+            Method::Totp => self.totp.as_ref().is_some_and(|key| counts(&key.strength)),
             Method::RecoveryCode => {
-                self.recovery.as_ref().is_some_and(|codes| suffices(codes.strength) && !codes.unused.is_empty())
+                self.recovery.as_ref().is_some_and(|codes| counts(&codes.strength) && !codes.unused.is_empty())
             }
             Method::Password | Method::Sms | Method::Email | Method::Whatsapp | Method::Sso => false,
         }
@@ -214,7 +213,7 @@ impl CredentialId<'_> {
 
 impl Passkey {
     /// Creates the row of a passkey that was just registered.
-    pub(crate) fn new(verdict: RegistrationVerdict, name: &str, created_at: u64, strength: u8) -> Self {
+    pub(crate) fn new(verdict: RegistrationVerdict, name: &str, created_at: u64, strength: Strength) -> Self {
         Self {
             id: verdict.id,
             public_key: verdict.public_key,

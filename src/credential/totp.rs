@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 use super::{
     qr,
     row::{TotpAlgorithm, TotpKey, TotpKind},
+    strength::Strength,
 };
 use crate::{
     session::UserId,
@@ -108,7 +109,7 @@ impl PendingTotp {
         &self,
         owner: (&Tenant, &UserId),
         typed: &str,
-        (strength, now): (u8, UnixTime),
+        (strength, now): (Strength, UnixTime),
         seal: &Seal,
     ) -> Option<TotpKey> {
         let secret = seal.open(&name(owner), &self.secret)?;
@@ -207,7 +208,8 @@ mod tests {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
         let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
         let pending = PendingTotp { secret: seal.close(&name(owner), SECRET).unwrap(), kind: SHA1 };
-        let confirm = |typed: &str, seconds| pending.confirmed(owner, typed, (2, at(seconds)), &seal);
+        let confirm =
+            |typed: &str, seconds| pending.confirmed(owner, typed, (Strength::FULL.clone(), at(seconds)), &seal);
         // the code of the step from 1_111_111_080 to 1_111_111_109
         let code = "07081804";
         for (seconds, is_valid) in [
@@ -223,7 +225,7 @@ mod tests {
             assert!(confirm(wrong, 1_111_111_109).is_none(), "{wrong:?}");
         }
         let mut key = confirm("0708 1804", 1_111_111_109).unwrap();
-        assert_eq!((key.last_step, key.created_at, key.strength), (37_037_036, 1_111_111_109, 2));
+        assert_eq!((key.last_step, key.created_at, &key.strength), (37_037_036, 1_111_111_109, Strength::FULL));
         // the code of the enrolment and older ones are used up
         assert!(!key.accept(owner, code, at(1_111_111_109), &seal));
         let next = SHA1.code(SECRET, 37_037_037);

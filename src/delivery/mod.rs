@@ -15,7 +15,7 @@
 //! let clock = SystemClock::new();
 //! let valid_until = clock.unix(clock.now()) + Duration::from_secs(300);
 //! let message = Message::new(Channel::Email, "acme".parse()?, "ada@example.com", "482913", valid_until);
-//! assert!(queue.push(Channel::Email, Some(message)));
+//! assert!(queue.push(Channel::Email, message));
 //!
 //! // a background task sends it
 //! while outbox.messages().is_empty() {

@@ -8,6 +8,9 @@ use crate::{jose::KeySet, util::clock::Moment};
 /// The pause between requests for unknown key ids.
 pub(super) const PAUSE: Duration = Duration::from_secs(30);
 
+/// How often one such request is made without that pause, because keys can be rotated right after they were fetched.
+const EARLY_PAUSE: Duration = Duration::from_secs(300);
+
 /// The pause after a failed request. It doubles with each further failure, up to [`PAUSE`].
 const REST: Duration = Duration::from_secs(1);
 
@@ -22,6 +25,8 @@ pub(super) struct KeyCache {
     asking: bool,
     /// When the last request started.
     asked: Option<Moment>,
+    /// When the last request started that did not wait for the pause.
+    asked_early: Option<Moment>,
     /// The number of consecutive failures.
     failures: u32,
     rest_until: Moment,
@@ -51,7 +56,8 @@ pub(super) enum NextStep {
 
 impl KeyCache {
     pub(super) fn new(outage: Duration) -> Self {
-        Self { outage, held: None, asking: false, asked: None, failures: 0, rest_until: Moment::default() }
+        let (asked, asked_early, rest_until) = (None, None, Moment::default());
+        Self { outage, held: None, asking: false, asked, asked_early, failures: 0, rest_until }
     }
 
     /// Returns the keys that are valid now.
@@ -75,8 +81,15 @@ impl KeyCache {
         if self.asking {
             return NextStep::Wait;
         }
-        let was_asked = self.asked.is_some_and(|asked| now < asked + PAUSE);
-        if !was_asked && self.begin(now) { NextStep::Fetch } else { NextStep::Take(keys) }
+        let is_early = self.asked.is_some_and(|asked| now < asked + PAUSE);
+        let is_too_early = is_early && self.asked_early.is_some_and(|asked| now < asked + EARLY_PAUSE);
+        if is_too_early || !self.begin(now) {
+            return NextStep::Take(keys);
+        }
+        if is_early {
+            self.asked_early = Some(now);
+        }
+        NextStep::Fetch
     }
 
     fn none(&mut self, now: Moment) -> NextStep {
@@ -177,6 +190,12 @@ mod tests {
         fn fails(&mut self) {
             self.cache.end(None, self.clock.now());
         }
+
+        /// Makes the one request that needs no pause, which finds the same keys.
+        fn uses_early_request(&mut self) {
+            assert_eq!(self.newer(), "fetch");
+            self.found(1, 100);
+        }
     }
 
     fn name(step: &NextStep) -> &'static str {
@@ -214,6 +233,7 @@ mod tests {
     #[test]
     fn unknown_key_ids_cause_few_requests() {
         let mut world = World::with_keys();
+        world.uses_early_request();
         assert_eq!(world.newer(), "take", "just fetched");
         world.wait(29);
         assert_eq!(world.newer(), "take");
@@ -221,6 +241,30 @@ mod tests {
         assert_eq!([world.newer(), world.newer(), world.keys()], ["fetch", "wait", "take"]);
         world.found(2, 100);
         assert_eq!([world.newer(), world.keys()], ["take", "take"]);
+    }
+
+    #[test]
+    fn b14_keys_that_are_rotated_right_after_a_request_are_found_once_in_five_minutes() {
+        let mut world = World::with_keys();
+        assert_eq!([world.newer(), world.newer()], ["fetch", "wait"]);
+        world.found(2, 1000);
+        assert_eq!([world.newer(), world.newer()], ["take", "take"]);
+        // a made-up key causes one request per pause from now on
+        for _ in 0..9 {
+            world.wait(30);
+            assert_eq!(world.newer(), "fetch");
+            world.found(2, 1000);
+            assert_eq!(world.newer(), "take");
+        }
+        world.wait(29);
+        assert_eq!(world.newer(), "take", "after 299 seconds");
+        world.wait(1);
+        assert_eq!(world.newer(), "fetch");
+        world.found(2, 1000);
+        assert_eq!(world.newer(), "fetch", "another early request");
+        // a failed request is no reason to ask again at once
+        world.fails();
+        assert_eq!(world.newer(), "take");
     }
 
     #[test]
@@ -316,7 +360,7 @@ mod tests {
         ) {
             let mut world = World::new();
             // a model of the guarantees, independent of the cache
-            let (mut under_way, mut last_start, mut not_before, mut until) = (None, None, 0, 0);
+            let (mut under_way, mut last_start, mut last_early, mut not_before, mut until) = (None, None, None, 0, 0);
             for event in events {
                 let now = world.clock.now().as_nanos() / 1_000_000_000;
                 let has_keys = now < until;
@@ -347,8 +391,11 @@ mod tests {
                     "renew" => prop_assert!(has_keys && !is_newer),
                     _ => {
                         prop_assert!(is_newer || !has_keys);
-                        let pause = |start| now >= start + PAUSE.as_secs();
-                        prop_assert!(!has_keys || last_start.is_none_or(pause), "a flood of key ids causes many requests");
+                        let has_passed = |start: Option<u64>, pause: Duration| start.is_none_or(|start| now >= start + pause.as_secs());
+                        if has_keys && !has_passed(last_start, PAUSE) {
+                            prop_assert!(has_passed(last_early, EARLY_PAUSE), "a flood of key ids causes many requests");
+                            last_early = Some(now);
+                        }
                     }
                 }
                 if ["renew", "fetch"].contains(&step) {

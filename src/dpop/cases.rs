@@ -135,6 +135,22 @@ fn c100_every_key_type_is_accepted_and_a_missing_proof_is_not_an_error() {
 }
 
 #[test]
+fn b23_a_proof_can_name_its_algorithm_ed25519() {
+    let world = World { key: DpopKey::of(Algorithm::EdDsa), ..World::new() };
+    for (alg, expected) in
+        [("EdDSA", Ok(world.key.thumbprint())), ("Ed25519", Ok(world.key.thumbprint())), ("Ed448", Err(NOT_OF_ITS_KEY))]
+    {
+        let header = with(&world.key.header(), "alg", alg);
+        let proof = world.good();
+        assert_eq!(world.check_signed(&header, proof.claims()), expected.map(str::to_owned), "{alg}");
+    }
+    // it is not the algorithm of another key
+    let world = World::new();
+    let header = with(&world.key.header(), "alg", "Ed25519");
+    assert_eq!(world.check_signed(&header, world.good().claims()), Err(NOT_OF_ITS_KEY));
+}
+
+#[test]
 fn c100_a_proof_must_match_its_request() {
     let world = World::new();
     let now = world.now().as_secs();

@@ -68,7 +68,10 @@ impl SeenProofs {
                             Sighting::Again
                         }
                         Err(error) => {
-                            crate::util::trace::warning!("failed to store a DPoP proof: {error}");
+                            crate::util::trace::warning!(
+                                "failed to store a DPoP proof: {}",
+                                crate::util::error::with_sources(&error)
+                            );
                             Sighting::Unknown
                         }
                     }

@@ -47,8 +47,9 @@ where
 ///
 /// # Security
 ///
-/// The source must authenticate the tenant, for example with API keys. With a source that believes
-/// a header, any caller can read the events of any tenant.
+/// Only a tenant that the source has proved may read, for example by an API key. One that it only
+/// [claims](crate::tenant::TenantName::claimed), as headers and closures do, is nobody. Wrap a closure that checks a
+/// credential in [`ProvedTenant`](crate::tenant::ProvedTenant).
 pub struct TenantsAndOperator<S> {
     source: S,
     header: HeaderName,
@@ -94,9 +95,9 @@ impl<S: TenantSource> Access for TenantsAndOperator<S> {
                 _ => Viewer::Nobody,
             };
         }
-        match self.source.find(head) {
-            Ok(Some(tenant)) => Viewer::Tenant(tenant),
-            Ok(None) | Err(_) => Viewer::Nobody,
+        match self.source.find_name(head) {
+            Ok(Some(name)) if !name.is_claimed() => name.to_tenant().map_or(Viewer::Nobody, Viewer::Tenant),
+            _ => Viewer::Nobody,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Threads are spread over stripes so that cores don't contend for one lock. A stripe is a small
 //! table of counters, one for each key (tenant, kind, policy, mode) and second. A counter counts the
-//! first few subjects of its key separately, and the rest together.
+//! first few subjects of its key separately, by method, and the rest together.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ use crate::{
 pub(super) const COUNTERS: usize = 64;
 /// Counters in which a key may be found. The tables are set-associative.
 const WAYS: usize = 4;
-/// Subjects that a counter tracks. Callers invent names, so the others of a second are counted together.
+/// Subjects that a counter tracks, each with a method. Callers invent names, so the others of a second are counted together.
 pub(super) const SUBJECTS: usize = 16;
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct Counter {
     subjects: Vec<Event>,
 }
 
-type CounterKey = (Option<Tenant>, EventKind, Option<&'static str>, Mode, Option<Handle>, u64);
+type CounterKey = (Option<Tenant>, EventKind, Option<&'static str>, Mode, Option<(Handle, Option<&'static str>)>, u64);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -142,7 +142,7 @@ impl CounterTable {
         };
         let Some(place) = ways.get_mut(place) else { return };
         if let Some(counter) = place.as_mut().filter(|counter| counter.counts(event) && counter.in_second_of(event)) {
-            if counter.add(event, || cap.take(event.at)) {
+            if counter.add(event, || cap.admits(event)) {
                 append(event.clone());
             } else {
                 self.coalesced += 1;
@@ -150,7 +150,7 @@ impl CounterTable {
             return;
         }
         // beyond the cap, the first event of a key is counted like those that follow it
-        let recorded = cap.take(event.at);
+        let recorded = cap.admits(event);
         if !recorded {
             self.coalesced += 1;
         }
@@ -176,7 +176,7 @@ impl CounterTable {
     /// others like it.
     fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
         (event.tenant, event.session, event.policy) = (None, None, None);
-        (event.subject, event.method) = (None, None);
+        (event.subject, event.method, event.reason) = (None, None, None);
         (event.limit, event.remaining, event.reset) = (0, 0, None);
         match self.merged.iter_mut().find(|merged| merged.kind == event.kind && merged.mode == event.mode) {
             Some(merged) if merged.at.as_secs() == event.at.as_secs() => add(merged, &event),
@@ -206,7 +206,8 @@ impl Counter {
     fn add(&mut self, event: &Event, may_record: impl FnOnce() -> bool) -> bool {
         self.rest.at = self.rest.at.max(event.at);
         let has_room = event.subject.is_some() && self.subjects.len() < SUBJECTS;
-        match self.subjects.iter_mut().find(|known| known.subject == event.subject) {
+        let same = |known: &&mut Event| (known.subject, known.method) == (event.subject, event.method);
+        match self.subjects.iter_mut().find(same) {
             Some(known) => add(known, event),
             None if has_room => {
                 let recorded = may_record();
@@ -259,6 +260,9 @@ fn add(sum: &mut Event, event: &Event) {
     if sum.method != event.method {
         sum.method = None;
     }
+    if sum.reason != event.reason {
+        sum.reason = None;
+    }
     if event.at >= sum.at {
         sum.at = event.at;
         sum.limit = event.limit;
@@ -268,7 +272,8 @@ fn add(sum: &mut Event, event: &Event) {
 }
 
 fn key(event: &Event) -> CounterKey {
-    (event.tenant.clone(), event.kind, event.policy, event.mode, event.subject, event.at.as_secs())
+    let subject = event.subject.map(|subject| (subject, event.method));
+    (event.tenant.clone(), event.kind, event.policy, event.mode, subject, event.at.as_secs())
 }
 
 /// Caps how many events per second are recorded individually, in the time of the events themselves.
@@ -287,6 +292,12 @@ impl RecordCap {
 
     pub(super) fn new(max: u32) -> Self {
         Self { max: max.clamp(1, Self::MOST), state: AtomicU64::new(0) }
+    }
+
+    /// Returns whether this event may be recorded individually. Made-up tenants are the reason for the cap, so it is not for
+    /// events of users.
+    fn admits(&self, event: &Event) -> bool {
+        event.kind.is_of_users() || self.take(event.at)
     }
 
     /// Returns whether one more event of this time may be recorded individually.

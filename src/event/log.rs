@@ -9,7 +9,10 @@ use super::{
     shared::{Shared, Stats},
     sink::Sink,
 };
-use crate::util::{clock::Clock, error::ConfigError};
+use crate::util::{
+    clock::{Clock, SystemClock},
+    error::ConfigError,
+};
 
 /// A bounded in-memory log of [`Event`]s.
 ///
@@ -25,12 +28,13 @@ use crate::util::{clock::Clock, error::ConfigError};
 /// event of a tenant, kind, policy and mode in a second is recorded immediately. Further ones in
 /// the same second are counted and appear as one event with a `count`, as soon as the log is read,
 /// a sink or a stream runs, or a later second begins. The first 16 subjects of a second have events
-/// and counts of their own; the others share one count without a subject. Threads count separately,
+/// and counts of their own for each method; the others share one count without a subject. Threads count separately,
 /// so each of them may record a first event.
 ///
 /// At most 1,000 tallied events per second are recorded individually
 /// ([`max_per_second`](EventLogBuilder::max_per_second)). Beyond that, even first events are merged
-/// into one event per kind and mode, without tenant and policy. A flood over many made-up tenants
+/// into one event per kind and mode, without tenant and policy. This does not concern first events that only users who have
+/// proved who they are can cause, such as new credentials. A flood over many made-up tenants
 /// can therefore neither fill the log nor cost more than counting. No count is lost: the counts of
 /// all numbered events add up to the number of events that were recorded and tallied.
 ///
@@ -69,7 +73,7 @@ impl EventLog {
 
     /// Returns a builder for a log with other settings or with sinks.
     pub fn builder() -> EventLogBuilder {
-        EventLogBuilder { capacity: 10_000, max_per_second: 1_000, sinks: Vec::new() }
+        EventLogBuilder { capacity: 10_000, max_per_second: 1_000, clock: None, sinks: Vec::new() }
     }
 
     /// Records an event and returns its number in the log.
@@ -132,6 +136,7 @@ impl EventLog {
 pub struct EventLogBuilder {
     capacity: usize,
     max_per_second: u32,
+    clock: Option<Arc<dyn Clock>>,
     sinks: Vec<Box<dyn Sink>>,
 }
 
@@ -163,6 +168,16 @@ impl EventLogBuilder {
         Ok(self)
     }
 
+    /// Sets the clock. Defaults to a [`SystemClock`].
+    ///
+    /// It gives the time to events that are counted by this log itself, such as refused PKCE challenges and unknown callers
+    /// of [`EventService`](super::EventService), and decides when a second has passed. Other events come with the time of
+    /// the clock of the limiter or the service that records them.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
     /// Adds a sink that receives every event. All sinks of a log share one background thread.
     pub fn sink(mut self, sink: impl Sink) -> Self {
         self.sinks.push(Box::new(sink));
@@ -171,7 +186,8 @@ impl EventLogBuilder {
 
     /// Creates the log and starts the thread of its sinks, if there are any.
     pub fn build(self) -> EventLog {
-        let shared = Arc::new(Shared::new(self.capacity, self.max_per_second));
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let shared = Arc::new(Shared::new(self.capacity, self.max_per_second, clock));
         if !self.sinks.is_empty() {
             self.sinks.into_iter().for_each(|sink| shared.add_sink(sink));
             pump::ensure(&shared);

@@ -13,10 +13,7 @@ use super::{
     shared::{Shared, State},
     sink::Sink,
 };
-use crate::util::{
-    clock::{Clock, Moment},
-    lock::lock,
-};
+use crate::util::{clock::Moment, lock::lock};
 
 /// The maximum delay of a count in a sink or a stream.
 const TICK: Duration = Duration::from_millis(250);
@@ -222,13 +219,14 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::util::clock::SystemClock;
 
     #[test]
     fn a_failed_thread_start_does_not_block_and_the_next_attempt_succeeds() {
         let (sender, tried) = mpsc::channel();
         // on another thread, so that a deadlock fails the test
         thread::spawn(move || {
-            let shared = Arc::new(Shared::new(10, 1_000));
+            let shared = Arc::new(Shared::new(10, 1_000, Arc::new(SystemClock::new())));
             let refused = ensure_by(&shared, |run| {
                 drop(run);
                 Err(io::ErrorKind::WouldBlock.into())

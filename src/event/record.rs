@@ -26,7 +26,9 @@ pub enum EventKind {
     OverflowEnded,
     /// `plan_lookup_fail`: the plan of a tenant could not be looked up.
     PlanLookupFailed,
-    /// `limiter_fallback_began`: the server of a shared limiter does not answer. Its fallback decides from now on.
+    /// `limiter_fallback_began`: the server of a shared limiter does not answer. Its fallback decides from now on. The
+    /// reason is `no_answer`, `no_connection`, `loading`, `read_only`, `out_of_memory`, `access_denied`, or `error` for any
+    /// other one.
     LimiterFallbackBegan,
     /// `limiter_fallback_ended`: the server of a shared limiter answers again.
     LimiterFallbackEnded,
@@ -58,7 +60,9 @@ pub enum EventKind {
     LoginStepProved,
     /// `authn_login_success`: all steps of a login were completed, and an authorization code was issued.
     LoginSucceeded,
-    /// `authn_login_fail`: a login step failed.
+    /// `authn_login_fail`: a login step failed. The reason of a sign-in at another identity provider is `no_address`,
+    /// `address_not_verified`, `account_exists`, `no_account`, `not_linked`, `other_account`, `too_weak`, `not_fresh` or
+    /// `wrong_answer`.
     LoginFailed,
     /// `authn_login_fail_max`: a login was ended after too many failures.
     LoginFailedMost,
@@ -87,6 +91,10 @@ pub enum EventKind {
     CredentialRemoved,
     /// `authn_credential_renamed`: a user renamed a passkey.
     CredentialRenamed,
+    /// `everything_ended`: an operator ended all sessions, logins and tokens.
+    EverythingEnded,
+    /// `authn_credential_vouched`: the application vouched for a credential of a user.
+    CredentialVouched,
     /// `authn_user_forgotten`: the application deleted all credentials of a user, and ended everything that the user
     /// had begun.
     UserForgotten,
@@ -150,6 +158,8 @@ impl EventKind {
         Self::CredentialAdded,
         Self::CredentialRemoved,
         Self::CredentialRenamed,
+        Self::EverythingEnded,
+        Self::CredentialVouched,
         Self::UserForgotten,
         Self::SequenceFailed,
         Self::ForeignOrigin,
@@ -199,6 +209,8 @@ impl EventKind {
             Self::CredentialAdded => "authn_credential_added",
             Self::CredentialRemoved => "authn_credential_removed",
             Self::CredentialRenamed => "authn_credential_renamed",
+            Self::EverythingEnded => "everything_ended",
+            Self::CredentialVouched => "authn_credential_vouched",
             Self::UserForgotten => "authn_user_forgotten",
             Self::SequenceFailed => "sequence_fail",
             Self::ForeignOrigin => "malicious_csrf",
@@ -210,6 +222,20 @@ impl EventKind {
             Self::TokenReused => "authn_token_reuse",
             Self::TokenRevoked => "authn_token_revoked",
         }
+    }
+
+    /// Returns whether only users who have proved who they are can cause it. Their tenants are not made up, so the log shows
+    /// the first of each second even in a flood.
+    pub(super) const fn is_of_users(self) -> bool {
+        matches!(
+            self,
+            Self::SsoLinked
+                | Self::PasskeyCloned
+                | Self::CodeIssued
+                | Self::CredentialAdded
+                | Self::CredentialRemoved
+                | Self::CredentialRenamed
+        )
     }
 
     /// Returns the kind with this name.
@@ -270,6 +296,8 @@ pub struct Event {
     pub subject: Option<Handle>,
     /// The login method, or the channel of a one-time code.
     pub method: Option<&'static str>,
+    /// Why it happened, as a fixed word such as `no_answer`, if the event has a reason.
+    pub reason: Option<&'static str>,
     /// The rate-limit policy that decided, if any.
     pub policy: Option<&'static str>,
     /// Whether the policy is enforced.
@@ -296,6 +324,7 @@ impl Event {
             session: None,
             subject: None,
             method: None,
+            reason: None,
             policy: None,
             mode: Mode::Enforced,
             limit: 0,
@@ -328,14 +357,20 @@ impl Event {
         self.method = Some(method);
         self
     }
+
+    /// Sets the reason, a fixed word.
+    pub fn reason(mut self, reason: &'static str) -> Self {
+        self.reason = Some(reason);
+        self
+    }
 }
 
 impl Event {
     /// Returns the event as a JSON object on one line.
     ///
     /// It always has `id`, `at` (Unix milliseconds), `kind`, `mode` and `count`. Events of a
-    /// tenant, session, subject or method add `tenant`, `session`, `subject` or `method`. Decisions
-    /// of a policy add `policy`, `x-ratelimit`, `x-ratelimit-remaining` and `x-ratelimit-reset`
+    /// tenant, session, subject or method add `tenant`, `session`, `subject` or `method`, and those with a reason
+    /// add `reason`. Decisions of a policy add `policy`, `x-ratelimit`, `x-ratelimit-remaining` and `x-ratelimit-reset`
     /// (Unix seconds).
     pub fn to_json(&self) -> String {
         let policy = self.policy;
@@ -347,6 +382,7 @@ impl Event {
             .text_if_any("session", self.session.map(|session| session.to_string()).as_deref())
             .text_if_any("subject", self.subject.map(|subject| subject.to_string()).as_deref())
             .text_if_any("method", self.method)
+            .text_if_any("reason", self.reason)
             .text_if_any("policy", policy)
             .text("mode", self.mode.as_str())
             .number_if_any("x-ratelimit", policy.map(|_| self.limit.into()))

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     http::{
         body::{Body, without_body},
+        connection::{announce_close, declares_body},
         head::Head,
     },
     tenant::Tenant,
@@ -129,7 +130,13 @@ impl<B> Service<Request<B>> for EventService {
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        ready(Ok(self.0.answer(Head::of(&request))))
+        let head = Head::of(&request);
+        let mut response = self.0.answer(head);
+        // no request has a use for a body, and none is read
+        if declares_body(head) {
+            announce_close(head.version(), response.headers_mut());
+        }
+        ready(Ok(response))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     mem,
     sync::{
-        Condvar, Mutex, MutexGuard,
+        Arc, Condvar, Mutex, MutexGuard,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     tenant::Tenant,
     util::{
-        clock::{Clock, Moment, SystemClock},
+        clock::{Clock, Moment},
         lock::lock,
     },
 };
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) done: Condvar,
     pub(super) stripes: Stripes,
     pub(super) streams: Streams,
-    pub(super) clock: SystemClock,
+    pub(super) clock: Arc<dyn Clock>,
     pace: Mutex<DrainPace>,
     /// Sinks that the pump has not picked up yet, each with the number of the event before its
     /// first.
@@ -77,7 +77,7 @@ impl State {
 const CHUNK: usize = 256;
 
 impl Shared {
-    pub(super) fn new(capacity: usize, max_per_second: u32) -> Self {
+    pub(super) fn new(capacity: usize, max_per_second: u32, clock: Arc<dyn Clock>) -> Self {
         let state = State {
             ring: Ring::new(capacity),
             closed: false,
@@ -94,7 +94,7 @@ impl Shared {
             done: Condvar::new(),
             stripes: Stripes::new(max_per_second),
             streams: Streams::default(),
-            clock: SystemClock::new(),
+            clock,
             pace: Mutex::default(),
             arrivals: Mutex::default(),
             lost: AtomicU64::new(0),

@@ -119,7 +119,7 @@ mod tests {
             log::EventLog,
             record::{Event, EventKind},
         },
-        util::clock::UnixTime,
+        util::clock::{SystemClock, UnixTime},
     };
 
     fn poll(live: &mut LiveStream) -> Option<Bytes> {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_a_closed_log_ends_after_the_last_counts() {
-        let shared = Arc::new(Shared::new(10, 1_000));
+        let shared = Arc::new(Shared::new(10, 1_000, Arc::new(SystemClock::new())));
         let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
         let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
         (0..10).for_each(|_| shared.tally(&event));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_idle_stream_sends_one_comment_per_heartbeat() {
-        let shared = Arc::new(Shared::new(10, 1_000));
+        let shared = Arc::new(Shared::new(10, 1_000, Arc::new(SystemClock::new())));
         let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
         assert_eq!(poll(&mut live).unwrap(), "retry: 2000\n\n");
         assert_eq!(poll(&mut live), None);

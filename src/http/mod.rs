@@ -2,6 +2,7 @@
 
 // Each module uses only modules listed above it; tests/architecture.rs checks this.
 pub(crate) mod head;
+pub(crate) mod number;
 pub(crate) mod accept;
 pub(crate) mod origin;
 pub(crate) mod cross_site;
@@ -20,6 +21,9 @@ pub(crate) mod document;
 pub mod cookie;
 pub mod body;
 pub(crate) mod replay;
+pub(crate) mod connection;
+#[cfg(feature = "drain")]
+pub mod drain;
 #[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
 pub(crate) mod roots;
 #[cfg(any(feature = "webhook", feature = "jwks"))]

@@ -19,6 +19,10 @@ impl Algorithm {
     /// All algorithms.
     pub const ALL: &'static [Self] = &[Self::Es256, Self::EdDsa, Self::Rs256];
 
+    /// The names of all algorithms that are accepted in `alg`. Ed25519 has two: its own (RFC 9864) and `EdDSA`.
+    #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only documents and challenges list them"))]
+    pub(crate) const ACCEPTED_NAMES: &'static [&'static str] = &["ES256", "EdDSA", "Ed25519", "RS256"];
+
     /// Returns the name that is used in `alg`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -80,8 +84,14 @@ impl JwsAlgorithm {
         }
     }
 
+    /// Returns the algorithm of a header or a key. `Ed25519` is the name that RFC 9864 gives to the only algorithm that
+    /// `EdDSA` can mean here.
     pub(super) fn from_name(name: &str) -> Option<Self> {
-        let more = [Self::Es384, Self::Ps256].into_iter().find(|more| more.as_str() == name);
-        more.or_else(|| Algorithm::from_name(name).map(Self::Common))
+        match name {
+            "ES384" => Some(Self::Es384),
+            "PS256" => Some(Self::Ps256),
+            "Ed25519" => Some(Self::Common(Algorithm::EdDsa)),
+            _ => Algorithm::from_name(name).map(Self::Common),
+        }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Unverified<'t> {
 /// Why the claims of a token can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimsError {
+    /// The algorithm that the token names is not accepted.
+    Algorithm,
     /// None of the keys has signed the token.
     Signature,
     /// A key has signed the token, but its claims are malformed.
@@ -118,7 +120,7 @@ impl<'t> Unverified<'t> {
         keys: &KeySet,
         more: &[JwsAlgorithm],
     ) -> Result<T, ClaimsError> {
-        let algorithm = self.algorithm(more).ok_or(ClaimsError::Signature)?;
+        let algorithm = self.algorithm(more).ok_or(ClaimsError::Algorithm)?;
         if !keys.verifies(self.kid(), algorithm, self.signed.as_bytes(), &self.signature) {
             return Err(ClaimsError::Signature);
         }

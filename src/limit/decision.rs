@@ -101,12 +101,14 @@ pub(super) struct Ask {
     /// Whether the request can wait until the plan of its tenant is looked up.
     #[cfg_attr(not(feature = "plans"), allow(dead_code, reason = "nothing is looked up"))]
     pub(super) can_wait: bool,
+    /// Whether a shared server has admitted the request, so that it is charged even if it does not fit.
+    pub(super) is_admitted: bool,
 }
 
 impl Ask {
     /// Asks for units that are never refunded, and that can't wait.
     pub(super) fn new(units: u32, is_anonymous: bool) -> Self {
-        Self { units, is_anonymous, refundable: false, can_wait: false }
+        Self { units, is_anonymous, refundable: false, can_wait: false, is_admitted: false }
     }
 }
 
@@ -166,7 +168,7 @@ pub(super) struct BucketId {
 }
 
 /// The row that was charged.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Payer {
     Tenant(Tenant),
     Bucket(BucketId),
@@ -177,7 +179,7 @@ pub(super) enum Payer {
 
 /// The state on a shared server that a spend belongs to.
 #[cfg(feature = "redis")]
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct SharedPast {
     pub(super) tenant: Tenant,
     /// The quotas as the script reads them.
@@ -185,6 +187,8 @@ pub(super) struct SharedPast {
     pub(super) generation: u64,
     /// The number of the lease that was used, or zero.
     pub(super) lease: u64,
+    /// The charge in memory.
+    pub(super) mirrored: Spend,
 }
 
 /// The moments that identify a spend, one for each quota of the plan.

@@ -120,9 +120,9 @@ impl RateLimitGate {
                     fallback = name;
                     &fallback
                 }
-                Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
+                Err(error) => return MaybeReady::Ready(Err(self.unusable(&error))),
             },
-            Err(error) => return MaybeReady::Ready(Err(self.unusable(*error))),
+            Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
         };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
         let Some(units) = self.unpaid(name, cost, head.extensions().get()) else {
@@ -132,7 +132,7 @@ impl RateLimitGate {
         if self.shared.is_some() {
             return match name.to_tenant() {
                 Ok(_) => MaybeReady::Pending(self.charge_later(name, units)),
-                Err(error) => MaybeReady::Ready(Err(self.unusable(error))),
+                Err(error) => MaybeReady::Ready(Err(self.unusable(&error))),
             };
         }
         match self.charge_in_memory(name, units, true, extension) {
@@ -144,7 +144,7 @@ impl RateLimitGate {
     }
 
     #[cold]
-    fn unusable(&self, error: TenantError) -> Rejection {
+    fn unusable(&self, error: &TenantError) -> Rejection {
         let (event, kind) = match error.kind() {
             TenantErrorKind::Unknown => (EventKind::CredentialUnknown, RejectionKind::Unauthenticated),
             TenantErrorKind::Missing => (EventKind::TenantMissing, RejectionKind::Unauthenticated),
@@ -278,7 +278,7 @@ impl RateLimitGate {
         let mut decision = Decision::UNLIMITED;
         match self.limiter.check_name(key, ask, &mut decision) {
             Ok(()) => self.pass(name, key, units, &mut decision, extension),
-            Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(error))),
+            Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(&error))),
             #[cfg(feature = "plans")]
             Err(Undecided::NeedsPlan) => Err(Unadmitted::NeedsPlan),
         }

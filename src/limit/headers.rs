@@ -5,11 +5,9 @@ use std::{cell::RefCell, cmp::Reverse, thread::LocalKey};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use crate::{
+    http::number::number,
     tenant::Standing,
-    util::{
-        clock::{UnixTime, ceil_seconds},
-        number::number,
-    },
+    util::clock::{UnixTime, ceil_seconds},
 };
 
 const LIMIT_SHORT: HeaderName = HeaderName::from_static("x-ratelimit");
@@ -76,7 +74,8 @@ impl HeaderStyle {
         self.ietf_draft_10
     }
 
-    /// Writes the headers of the IETF draft, if the style has them. Both are lists, to which each limiter adds its own.
+    /// Writes the headers of the IETF draft, if the style has them. Both are lists, to which each limiter adds its own. What
+    /// an upstream has written in the syntax of another draft is replaced, because it makes the list unreadable.
     pub(super) fn write_ietf(self, standing: &Standing, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if !self.ietf_draft_10 {
             return;
@@ -86,10 +85,10 @@ impl HeaderStyle {
             field.push_str(&format!(";t={}", ceil_seconds(standing.wait())));
         }
         if let Ok(field) = HeaderValue::try_from(field) {
-            headers.append(RATELIMIT, field);
+            append_to_list(headers, RATELIMIT, field);
         }
         if let Some(policy) = policy {
-            headers.append(RATELIMIT_POLICY, policy.clone());
+            append_to_list(headers, RATELIMIT_POLICY, policy.clone());
         }
     }
 
@@ -145,23 +144,38 @@ impl Values {
         }
     }
 
-    /// Writes into a response that has headers. Those of an inner limiter stay if they are more informative.
+    /// Writes into a response that has headers. Those of an inner limiter stay if they are more informative, and in the same
+    /// style: a client must not take seconds from now for a time.
     fn insert(self, status: StatusCode, headers: &mut HeaderMap) {
         let Self { limit, remaining, reset } = self;
         let (limit, remaining) = (u64::from(limit), u64::from(remaining));
-        if let Some(inner) = headers.insert(REMAINING, number(remaining)) {
-            let (left, back) = (read(Some(&inner)), read(headers.get(RESET)));
-            let ours = (Some(remaining), Reverse(Some(reset)));
-            // it refused, or less is left there, or the same is left but for longer
-            if status == StatusCode::TOO_MANY_REQUESTS || left.is_some() && (left, Reverse(back)) <= ours {
-                headers.insert(REMAINING, inner);
-                return;
-            }
+        if let Some(inner) = headers.insert(REMAINING, number(remaining))
+            && self.yields_to(&inner, status, headers)
+        {
+            headers.insert(REMAINING, inner);
+            return;
         }
         let limit = number(limit);
         headers.insert(LIMIT_SHORT, limit.clone());
         headers.insert(LIMIT, limit);
         headers.insert(RESET, number(reset));
+    }
+
+    /// Returns whether an inner limiter has written its headers in this style, and knows more: it has refused, or less is left
+    /// there, or the same is left but for longer.
+    #[cold]
+    fn yields_to(self, inner_remaining: &HeaderValue, status: StatusCode, headers: &HeaderMap) -> bool {
+        let (left, back) = (read(Some(inner_remaining)), read(headers.get(RESET)));
+        let is_refusal = status == StatusCode::TOO_MANY_REQUESTS;
+        let has_same_reset = match back {
+            Some(back) => is_time(back) == is_time(self.reset),
+            // no retry helps
+            None => is_refusal && !headers.contains_key(RESET),
+        };
+        let has_same_style =
+            left.is_some() && has_same_reset && headers.contains_key(LIMIT_SHORT) && headers.contains_key(LIMIT);
+        let ours = (Some(u64::from(self.remaining)), Reverse(Some(self.reset)));
+        has_same_style && (is_refusal || (left, Reverse(back)) <= ours)
     }
 }
 
@@ -169,6 +183,8 @@ impl Values {
 /// half of inserting each header, which hashes each name.
 struct Template {
     map: HeaderMap,
+    /// Whether the map is walked in the order in which it was filled. `http` does not promise it.
+    is_ordered: bool,
     written: Values,
     retry_after: u64,
 }
@@ -183,30 +199,59 @@ thread_local! {
 
 impl Template {
     fn of(names: &[HeaderName]) -> Self {
-        let map = names.iter().map(|name| (name.clone(), number(0))).collect();
-        Self { map, written: Values { limit: 0, remaining: 0, reset: 0 }, retry_after: 0 }
+        Self::on(names.iter().map(|name| (name.clone(), number(0))).collect(), names)
+    }
+
+    /// Creates the template on a map with these names, and checks whether its values come in their order.
+    fn on(mut map: HeaderMap, names: &[HeaderName]) -> Self {
+        for (place, value) in map.values_mut().zip(0..) {
+            *place = number(value);
+        }
+        let is_ordered = names.iter().zip(0..).all(|(name, value)| map.get(name) == Some(&number(value)));
+        for place in map.values_mut() {
+            *place = number(0);
+        }
+        Self { map, is_ordered, written: Values { limit: 0, remaining: 0, reset: 0 }, retry_after: 0 }
     }
 
     #[inline]
     fn filled(template: &'static LocalKey<RefCell<Self>>, values: Values, retry_after: u64) -> HeaderMap {
-        template.with_borrow_mut(|Self { map, written, retry_after: written_retry_after }| {
-            let Values { limit, remaining, reset } = values;
-            // a map is walked in the order in which it was filled
-            if written.remaining != remaining
-                && let Some(place) = map.values_mut().next()
-            {
-                *place = number(remaining.into());
+        template.with_borrow_mut(|template| template.fill(values, retry_after).clone())
+    }
+
+    #[inline]
+    fn fill(&mut self, values: Values, retry_after: u64) -> &HeaderMap {
+        if !self.is_ordered {
+            return self.fill_by_name(values, retry_after);
+        }
+        let Self { map, written, retry_after: written_retry_after, .. } = self;
+        let Values { limit, remaining, reset } = values;
+        if written.remaining != remaining
+            && let Some(place) = map.values_mut().next()
+        {
+            *place = number(remaining.into());
+        }
+        if (written.limit, written.reset, *written_retry_after) != (limit, reset, retry_after) {
+            let rest = [limit.into(), limit.into(), reset, retry_after];
+            for (place, value) in map.values_mut().skip(1).zip(rest) {
+                *place = number(value);
             }
-            if (written.limit, written.reset, *written_retry_after) != (limit, reset, retry_after) {
-                let rest = [limit.into(), limit.into(), reset, retry_after];
-                for (place, value) in map.values_mut().skip(1).zip(rest) {
-                    *place = number(value);
-                }
-                *written_retry_after = retry_after;
+            *written_retry_after = retry_after;
+        }
+        *written = values;
+        map
+    }
+
+    #[cold]
+    fn fill_by_name(&mut self, Values { limit, remaining, reset }: Values, retry_after: u64) -> &HeaderMap {
+        let (limit, remaining) = (u64::from(limit), u64::from(remaining));
+        let values = [(LIMIT_SHORT, limit), (LIMIT, limit), (REMAINING, remaining), (RESET, reset)];
+        for (name, value) in values.into_iter().chain([(RETRY_AFTER, retry_after)]) {
+            if let Some(place) = self.map.get_mut(name) {
+                *place = number(value);
             }
-            *written = values;
-            map.clone()
-        })
+        }
+        &self.map
     }
 }
 
@@ -215,8 +260,60 @@ fn read(value: Option<&HeaderValue>) -> Option<u64> {
     value?.to_str().ok()?.parse().ok()
 }
 
+/// Returns whether `x-ratelimit-reset` is a time, and not seconds from now. No limit comes back after 31 years.
+fn is_time(reset: u64) -> bool {
+    reset >= 1_000_000_000
+}
+
+/// Adds a member to a list whose members begin with a name in quotes. A list of other members is replaced.
+fn append_to_list(headers: &mut HeaderMap, name: HeaderName, member: HeaderValue) {
+    if headers.get_all(&name).iter().any(|list| !list.as_bytes().starts_with(b"\"")) {
+        headers.remove(&name);
+    }
+    headers.append(name, member);
+}
+
 impl Default for HeaderStyle {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [HeaderName; 5] = [REMAINING, LIMIT_SHORT, LIMIT, RESET, RETRY_AFTER];
+
+    fn filled(template: &mut Template) -> Vec<(String, String)> {
+        let fill = |template: &mut Template, limit, remaining, reset, retry_after| {
+            template.fill(Values { limit, remaining, reset }, retry_after).clone()
+        };
+        fill(template, 5, 0, 70, 9);
+        fill(template, 5, 4, 70, 9);
+        let map = fill(template, 600, 599, 60, 7);
+        let text = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().unwrap().to_owned());
+        let mut all: Vec<_> = map.iter().map(text).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn b24_headers_are_written_by_name_where_a_map_is_walked_in_another_order() {
+        let expected = [
+            ("retry-after", "7"),
+            ("x-ratelimit", "600"),
+            ("x-ratelimit-limit", "600"),
+            ("x-ratelimit-remaining", "599"),
+            ("x-ratelimit-reset", "60"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let map = |order: [usize; 5]| order.map(|place| (NAMES[place].clone(), number(0))).into_iter().collect();
+        for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [1, 0, 2, 3, 4], [0, 1, 2, 4, 3]] {
+            let mut template = Template::on(map(order), &NAMES);
+            assert_eq!(template.is_ordered, order.is_sorted(), "{order:?}");
+            assert_eq!(filled(&mut template), expected, "{order:?}");
+        }
+        assert_eq!(filled(&mut Template::of(&NAMES)), expected);
     }
 }

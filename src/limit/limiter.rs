@@ -1,7 +1,13 @@
 //! The limiter: the budgets of all tenants, shared by any number of layers.
 
-use std::{cell::Cell, fmt, sync::Arc};
+use std::{
+    cell::Cell,
+    fmt,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
+#[cfg(feature = "redis")]
+use super::plan::Plan;
 use super::{
     decision::{Ask, Decision, Spend},
     engine::{Engine, TenantKey, Undecided, meter::Context},
@@ -40,7 +46,6 @@ use crate::{
 pub struct Limiter(Arc<Inner>);
 
 struct Inner {
-    unix_at_zero: u64,
     engine: Engine,
     report: Report,
 }
@@ -135,18 +140,13 @@ impl LimiterBuilder {
 
     fn assemble(self) -> Limiter {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let now = clock.now();
         #[cfg_attr(not(feature = "plans"), allow(unused_mut, reason = "set below"))]
         let mut engine = Engine::new(self.quotas, self.max_tenants, self.max_bytes);
         #[cfg(feature = "plans")]
         {
             engine.plans = self.plans.map(PlanCache::new);
         }
-        Limiter(Arc::new(Inner {
-            unix_at_zero: clock.unix(now).as_nanos().saturating_sub(now.as_nanos()),
-            engine,
-            report: Report::new(clock, self.log),
-        }))
+        Limiter(Arc::new(Inner { engine, report: Report::new(clock, self.log) }))
     }
 }
 
@@ -241,8 +241,21 @@ impl Limiter {
         tenant: impl Fn() -> Option<Tenant>,
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
-        let Inner { engine, report, .. } = &*self.0;
         let context = self.context();
+        self.decide(key, ask, context, decision)?;
+        self.0.report.decision(decision, ask.units, tenant, context.now);
+        Ok(())
+    }
+
+    #[inline]
+    fn decide(
+        &self,
+        key: TenantKey<'_>,
+        ask: Ask,
+        context: Context<'_>,
+        decision: &mut Decision,
+    ) -> Result<(), Undecided> {
+        let Inner { engine, report, .. } = &*self.0;
         if engine.sweep(context) {
             report.overflow_ended(context.now);
         }
@@ -255,8 +268,48 @@ impl Limiter {
         if began.get() {
             report.overflow_began(context.now);
         }
-        report.decision(decision, ask.units, tenant, context.now);
         Ok(())
+    }
+
+    /// Removes idle rows of a few shards, if it is time. Each check does so.
+    #[cfg(feature = "redis")]
+    pub(super) fn sweep(&self) {
+        let context = self.context();
+        if self.0.engine.sweep(context) {
+            self.0.report.overflow_ended(context.now);
+        }
+    }
+
+    /// Decides like [`check`](Self::check), and reports nothing.
+    #[cfg(feature = "redis")]
+    pub(super) fn check_unreported(&self, tenant: &Tenant, ask: Ask) -> Decision {
+        let mut decision = Decision::UNLIMITED;
+        match self.decide(self.0.engine.key(tenant), ask, self.context(), &mut decision) {
+            Ok(()) => decision,
+            Err(_) => Decision::UNAVAILABLE,
+        }
+    }
+
+    /// Makes a quota of this plan count at least as many units of the tenant as a shared server counts.
+    #[cfg(feature = "redis")]
+    pub(super) fn raise(&self, tenant: &Tenant, plan: &Plan, place: usize, used: u32) {
+        let Inner { engine, .. } = &*self.0;
+        if !engine.knows(tenant) {
+            _ = self.check_unreported(tenant, Ask { is_admitted: true, ..Ask::new(0, false) });
+        }
+        engine.raise(tenant, self.context(), plan, place, used);
+    }
+
+    /// Returns the units that count of each quota of this plan, or `None` if they are not known.
+    #[cfg(feature = "redis")]
+    pub(super) fn counts(&self, tenant: &Tenant, plan: &Plan) -> Option<Vec<u32>> {
+        self.0.engine.counts(tenant, self.context(), plan)
+    }
+
+    /// Returns whether units of the tenant have counted a moment ago, or still do.
+    #[cfg(feature = "redis")]
+    pub(super) fn knows(&self, tenant: &Tenant) -> bool {
+        self.0.engine.knows(tenant)
     }
 
     /// Counts a request that was rejected before a budget was looked at.
@@ -320,17 +373,33 @@ impl Limiter {
 
     #[inline]
     fn context(&self) -> Context<'_> {
-        let Inner { unix_at_zero, engine, report, .. } = &*self.0;
+        let Inner { engine, report } = &*self.0;
         let (now, unix_now) = report.clock.read();
-        Context { now, unix_now, unix_at_zero: *unix_at_zero, bytes: &engine.bytes }
+        Context { now, unix_now, swept_at: engine.swept_at.load(Relaxed), bytes: &engine.bytes }
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter")
-            .field("quotas", self.quotas())
-            .field("tenants", &self.tenants())
-            .finish_non_exhaustive()
+        // no number of tenants: to count them takes the lock of every shard
+        f.debug_struct("Limiter").field("quotas", self.quotas()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{engine::lock_tests::while_all_is_locked, quota::Quota};
+
+    #[test]
+    fn b30_debug_of_a_limiter_takes_no_lock() {
+        let limiter = Limiter::memory(Quotas::new(Quota::per_hour(9).unwrap()));
+        assert!(limiter.check(&Tenant::parse("acme").unwrap(), 1).is_admitted());
+        let shown = format!("{limiter:?}");
+        assert!(shown.starts_with("Limiter { quotas: Quotas {"), "{shown}");
+        let own = limiter.clone();
+        let again =
+            while_all_is_locked(&limiter.0.engine, std::time::Duration::from_secs(20), move || format!("{own:?}"));
+        assert_eq!(again.as_ref(), Some(&shown));
     }
 }

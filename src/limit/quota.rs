@@ -152,9 +152,12 @@ impl Quota {
     /// of `period` since 1970-01-01T00:00:00Z, so a period of 24 hours is a UTC day.
     ///
     /// A tenant that spends late in one window and early in the next can spend twice the
-    /// limit in one period. The boundaries are fixed on the forward-only clock when the
-    /// limiter is built. Later changes of the wall clock do not move them. If a custom
-    /// [`Clock`](crate::Clock) steps back, a tenant that the limiter has forgotten begins an earlier window again.
+    /// limit in one period.
+    ///
+    /// Windows follow the wall clock at each decision, so they stay in step after a machine was suspended. No window begins
+    /// twice: if the clock is set back, the window of that moment lasts until the clock shows its end. After a clock was far
+    /// ahead by mistake, restart the process. With a `SharedLimiter`, all this is about the clock of the server, and holds if
+    /// it is set back by at most a window and at most an hour.
     pub fn fixed(limit: u32, period: Duration) -> Result<Self, ConfigError> {
         Self::checked(limit, period, Rule::Fixed)
     }
@@ -224,7 +227,8 @@ impl Quota {
     ///
     /// A request is anonymous if its source only [claims](crate::tenant::TenantName::claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
-    /// `HostTenant`, [`ClientIp`](crate::ClientIp) and a fixed tenant do. In the login service,
+    /// `HostTenant`, [`ClientIp`](crate::ClientIp), a fixed tenant and a closure do, except in a
+    /// [`ProvedTenant`](crate::tenant::ProvedTenant). In the login service,
     /// all requests are anonymous except those with a valid access token, introspection secret
     /// or session. A refresh token is only looked at after the charge, so `/token` is anonymous.
     ///

@@ -120,11 +120,12 @@ impl Report {
     }
 
     #[cfg(feature = "redis")]
-    pub(super) fn fallback_began(&self, reason: &str, now: Moment) {
-        crate::util::trace::warning!("the shared limiter does not answer, its fallback decides: {reason}");
-        let _ = reason;
+    pub(super) fn fallback_began(&self, failure: &crate::redis::RedisFailure, now: Moment) {
+        crate::util::trace::warning!("the shared limiter does not answer, its fallback decides: {failure}");
         count!("tollgate_limiter_fallback_changes_total", 1_u32);
-        self.record(EventKind::LimiterFallbackBegan, now, None);
+        if let Some(log) = &self.log {
+            log.record(Event::new(EventKind::LimiterFallbackBegan, self.clock.unix(now)).reason(failure.reason()));
+        }
     }
 
     #[cfg(feature = "redis")]

@@ -39,6 +39,13 @@ impl Keyed {
     }
 }
 
+impl Keyed {
+    /// Returns whether both have the same key.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.hash("same key", []).matches(&other.hash("same key", []))
+    }
+}
+
 impl fmt::Debug for Keyed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keyed(..)")

@@ -38,6 +38,11 @@ impl OpenSso {
 
     /// Returns whether this provider may redeem the challenge with this secret.
     pub(crate) fn is_for(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
-        self.state.matches(state) && self.provider == provider && now < UnixTime::from_nanos(self.expires)
+        self.was_for(provider, state) && now < UnixTime::from_nanos(self.expires)
+    }
+
+    /// Returns whether this provider could redeem the challenge with this secret, perhaps too late.
+    pub(crate) fn was_for(&self, provider: &str, state: &Digest) -> bool {
+        self.state.matches(state) && self.provider == provider
     }
 }

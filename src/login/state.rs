@@ -31,12 +31,12 @@ pub(super) const MAX_FAILURES: u8 = 15;
 /// An attempt that takes longer than this no longer counts as in progress.
 const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
-/// Steps that a login takes over from a signed-in session of the same browser.
+/// The signed-in session of the same browser that a login continues, and the steps that it takes over.
 #[derive(Clone, Debug)]
 pub(crate) struct CarriedProofs {
     pub(crate) session: Handle,
     pub(crate) user: BoundUser,
-    /// Ordered by time. No two proofs have the same method.
+    /// Ordered by time. No two proofs have the same method. Empty if none is strong and young enough.
     pub(crate) proofs: Vec<Proof>,
 }
 
@@ -53,8 +53,9 @@ pub(crate) struct Login {
     pub(crate) plan: LoginPlan,
     /// The proved steps, oldest first.
     pub(crate) proofs: Vec<Proof>,
-    /// How many of them came from a session. They count as long as that session lives.
+    /// How many of them came from a session.
     pub(crate) carried: usize,
+    /// The signed-in session that the login continues. The login counts as long as that session lives.
     pub(crate) session: Option<Handle>,
     pub(crate) phase: LoginPhase,
     pub(crate) open: Option<Challenge>,
@@ -169,7 +170,9 @@ impl Login {
         self.session = Some(carried.session);
         self.subject = Subject::User(carried.user);
         self.proofs = carried.proofs;
-        self.phase = LoginPhase::Success;
+        if self.carried > 0 {
+            self.phase = LoginPhase::Success;
+        }
         self
     }
 

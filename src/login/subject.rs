@@ -32,7 +32,7 @@ impl Subject {
     }
 
     /// Returns whether this user can prove a step.
-    pub(super) fn accepts(&self, id: &UserId) -> bool {
+    pub(crate) fn accepts(&self, id: &UserId) -> bool {
         match self {
             Self::Unbound => true,
             Self::Unknown => false,

@@ -1,13 +1,10 @@
 //! A fair queue: a bounded number of jobs run, and waiting tenants take turns.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::tenant::Tenant;
+use crate::{tenant::Tenant, util::fair_queue::FairQueue};
 
 /// The queue in front of the hashing threads.
 ///
@@ -23,14 +20,8 @@ pub(super) struct Turns {
 #[derive(Default)]
 struct Queue {
     running: usize,
-    /// The tenants with waiting jobs. The first is the next to get a turn.
-    lanes: VecDeque<Lane>,
-}
-
-/// The waiting jobs of a tenant, oldest first, or of all callers without a tenant.
-struct Lane {
-    tenant: Option<Tenant>,
-    jobs: VecDeque<Job>,
+    /// Callers without a tenant wait together.
+    jobs: FairQueue<Option<Tenant>, Job>,
 }
 
 type Job = oneshot::Sender<Turn>;
@@ -52,8 +43,10 @@ impl Turns {
                 queue.running += 1;
                 return Some(Turn(Some(self.clone())));
             }
-            let refused = if queue.waiting() < self.waiting { None } else { queue.make_room(self.waiting, tenant)? };
-            queue.push(tenant, job);
+            let tenant = tenant.cloned();
+            let refused =
+                if queue.jobs.len() < self.waiting { None } else { queue.make_room(self.waiting, &tenant)? };
+            queue.jobs.push(tenant, job);
             refused
         };
         drop(refused);
@@ -67,39 +60,14 @@ impl Turns {
 }
 
 impl Queue {
-    fn waiting(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.jobs.len()).sum()
-    }
-
-    fn push(&mut self, tenant: Option<&Tenant>, job: Job) {
-        match self.lanes.iter_mut().find(|lane| lane.tenant.as_ref() == tenant) {
-            Some(lane) => lane.jobs.push_back(job),
-            None => self.lanes.push_back(Lane { tenant: tenant.cloned(), jobs: VecDeque::from([job]) }),
-        }
-    }
-
     /// Makes room for a job of this tenant: by removing the jobs whose callers are gone, or else by taking the last job of a
     /// tenant that has at least two more. Returns the job that lost its place, or `None` if there is no room.
-    fn make_room(&mut self, most: usize, tenant: Option<&Tenant>) -> Option<Option<Job>> {
-        for lane in &mut self.lanes {
-            lane.jobs.retain(|job| !job.is_closed());
-        }
-        self.lanes.retain(|lane| !lane.jobs.is_empty());
-        if self.waiting() < most {
+    fn make_room(&mut self, most: usize, tenant: &Option<Tenant>) -> Option<Option<Job>> {
+        self.jobs.retain(|job| !job.is_closed());
+        if self.jobs.len() < most {
             return Some(None);
         }
-        let own = self.lanes.iter().find(|lane| lane.tenant.as_ref() == tenant).map_or(0, |lane| lane.jobs.len());
-        let longest = self.lanes.iter_mut().max_by_key(|lane| lane.jobs.len());
-        longest.filter(|longest| longest.jobs.len() > own + 1)?.jobs.pop_back().map(Some)
-    }
-
-    fn pop(&mut self) -> Option<Job> {
-        let mut lane = self.lanes.pop_front()?;
-        let job = lane.jobs.pop_front();
-        if !lane.jobs.is_empty() {
-            self.lanes.push_back(lane);
-        }
-        job
+        self.jobs.displace(tenant).map(Some)
     }
 }
 
@@ -109,7 +77,7 @@ impl Drop for Turn {
         loop {
             let next = {
                 let mut queue = turns.lock();
-                let next = queue.pop();
+                let next = queue.jobs.pop();
                 queue.running -= usize::from(next.is_none());
                 next
             };

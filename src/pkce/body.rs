@@ -20,6 +20,7 @@ use super::{challenge::CodeChallenge, error::PkceError, scope::Scope};
 use crate::{
     event::{EventKind, EventLog},
     http::{
+        connection::announce_close,
         head::Head,
         replay::{ReadError, Reader, Replay},
     },
@@ -276,7 +277,12 @@ where
                         }
                         Err(rejection) => {
                             tally(log.as_ref());
-                            State::Rejected { response: Some(rejection.into_response(Head::from(&head), &respond)) }
+                            let is_too_large = rejection.kind() == RejectionKind::TooLarge;
+                            let mut response = rejection.into_response(Head::from(&head), &respond);
+                            if is_too_large {
+                                announce_close(head.version, response.headers_mut());
+                            }
+                            State::Rejected { response: Some(response) }
                         }
                     }
                 }

@@ -10,6 +10,11 @@ use crate::util::error::ConfigError;
 /// Steps can be completed in any order, and no two of them may prove the same
 /// [`FactorClass`](super::FactorClass). The default is one step with any method.
 ///
+/// A policy whose steps accept any method only counts steps. Others *name methods*. Passkeys, authenticator apps and links to
+/// other providers count for those only if they were enrolled with methods that met the policy, or if the application
+/// [vouched](crate::AuthService::vouch_for) for them. Otherwise, a stolen password could add a passkey where passkeys are
+/// demanded.
+///
 /// ```
 /// use tollgate::{Method, Policy};
 ///
@@ -68,6 +73,11 @@ impl Policy {
     /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Returns whether some step does not accept every method.
+    pub(super) fn names_methods(&self) -> bool {
+        self.slots.iter().any(|slot| *slot != MethodSet::ALL)
     }
 
     /// Returns whether some of these methods, each of a different factor class, fill all slots.

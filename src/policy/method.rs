@@ -266,6 +266,20 @@ impl MethodSet {
         classes.count_ones() as usize
     }
 
+    /// Returns the sets that contain no other of them, sorted.
+    pub(crate) fn smallest(sets: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut all: Vec<Self> = sets.into_iter().collect();
+        all.sort_unstable_by_key(|set| set.len());
+        let mut smallest: Vec<Self> = Vec::new();
+        for set in all {
+            if smallest.iter().all(|known| !known.is_subset(set)) {
+                smallest.push(set);
+            }
+        }
+        smallest.sort_unstable();
+        smallest
+    }
+
     /// Returns all subsets whose methods are of different factor classes: at most 144.
     pub(super) fn distinct_subsets(self) -> impl Iterator<Item = Self> {
         (0..=Self::ALL.0).map(Self).filter(move |set| set.is_subset(self) && set.is_distinct())

@@ -22,6 +22,9 @@ use crate::store::{
 pub struct LoginPlan {
     /// Never empty, all of the same size, sorted.
     sets: Vec<MethodSet>,
+    /// The smallest sets that meet every policy that names methods. Empty if all policies only count steps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    named: Vec<MethodSet>,
     #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<String>,
 }
@@ -30,17 +33,21 @@ impl LoginPlan {
     /// Writes a plan as part of a row.
     pub(crate) fn write(&self, writer: &mut Writer) -> Result<(), StoreError> {
         writer.optional_text(self.acr.as_deref())?;
-        writer.list(&self.sets, |writer, set| {
-            writer.bytes(&set.to_bits().to_le_bytes());
-            Ok(())
-        })
+        for sets in [&self.sets, &self.named] {
+            writer.list(sets, |writer, set| {
+                writer.bytes(&set.to_bits().to_le_bytes());
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Reads a plan from a row. Returns `None` if it is malformed.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let acr = reader.optional_text()?.map(str::to_owned);
-        let sets = reader.list(|reader| MethodSet::from_bits(u16::from_le_bytes(*reader.bytes()?)))?;
-        Self::try_from(StoredPlan { sets, acr }).ok()
+        let mut sets = || reader.list(|reader| MethodSet::from_bits(u16::from_le_bytes(*reader.bytes()?)));
+        let (sets, named) = (sets()?, sets()?);
+        Self::try_from(StoredPlan { sets, named, acr }).ok()
     }
 
     /// Returns the plan for these policies and the enabled methods, with at least this many steps.
@@ -58,7 +65,33 @@ impl LoginPlan {
         let mut sets: Vec<MethodSet> = enabled.distinct_subsets().filter(meets).collect();
         let fewest = sets.iter().map(|set| set.len()).min().ok_or(Unsatisfiable(()))?;
         sets.retain(|set| set.len() == fewest);
-        Ok(Self { sets, acr: acr.map(str::to_owned) })
+        let mut naming = demands.iter().filter(|demand| demand.names_methods()).peekable();
+        let named = match naming.peek() {
+            None => Vec::new(),
+            Some(_) => {
+                let naming: Vec<_> = naming.collect();
+                MethodSet::smallest(
+                    enabled.distinct_subsets().filter(|set| naming.iter().all(|demand| demand.is_filled_by(*set))),
+                )
+            }
+        };
+        Ok(Self { sets, named, acr: acr.map(str::to_owned) })
+    }
+
+    /// Returns whether a policy of this plan names methods, instead of only counting steps.
+    pub(crate) fn names_methods(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    /// Returns whether these methods meet every policy of this plan that names methods, whatever the number of steps.
+    pub(crate) fn is_named_by(&self, proved: MethodSet) -> bool {
+        !self.names_methods() || self.named.iter().any(|set| set.is_subset(proved))
+    }
+
+    /// Returns whether all methods that this plan names meet what another plan names, so that a credential that counts for
+    /// this plan counts for a plan of as many steps, too.
+    pub(crate) fn names_no_less_than(&self, other: &Self) -> bool {
+        !other.names_methods() || self.names_methods() && self.named.iter().all(|set| other.is_named_by(*set))
     }
 
     /// Returns the number of steps.
@@ -112,6 +145,8 @@ impl LoginPlan {
 struct StoredPlan {
     sets: Vec<MethodSet>,
     #[serde(default)]
+    named: Vec<MethodSet>,
+    #[serde(default)]
     acr: Option<String>,
 }
 
@@ -119,13 +154,13 @@ impl TryFrom<StoredPlan> for LoginPlan {
     type Error = &'static str;
 
     fn try_from(stored: StoredPlan) -> Result<Self, Self::Error> {
-        let StoredPlan { sets, acr } = stored;
+        let StoredPlan { sets, named, acr } = stored;
         let steps = sets.first().map_or(0, |set| set.len());
         let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();
         if steps == 0 || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {
             return Err("invalid login plan");
         }
-        Ok(Self { sets, acr })
+        Ok(Self { sets, named, acr })
     }
 }
 

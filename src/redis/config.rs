@@ -96,15 +96,16 @@ impl RedisConfig {
         self.on_nodes(|own| own.set_password(password))
     }
 
-    /// Sets what all keys begin with, so that several applications can share a server. Defaults to `tollgate`.
+    /// Sets what all keys begin with, so that several applications can share a server. Defaults to `tollgate`. A colon follows,
+    /// so a prefix has none: all keys of different prefixes differ.
     ///
     /// # Errors
     ///
-    /// Returns an error unless the prefix has 1 to 64 letters, digits, `.`, `_`, `-` or `:`.
+    /// Returns an error unless the prefix has 1 to 64 letters, digits, `.`, `_` or `-`.
     pub fn key_prefix(mut self, prefix: &str) -> Result<Self, ConfigError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b':');
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(allowed) {
-            let reason = "must be 1 to 64 letters, digits, '.', '_', '-' or ':'";
+            let reason = "must be 1 to 64 letters, digits, '.', '_' or '-'";
             return Err(ConfigError::new("redis key prefix", prefix, reason));
         }
         prefix.clone_into(&mut self.prefix);
@@ -238,6 +239,11 @@ mod tests {
         for prefix in ["", "{x}", "a b", &"x".repeat(65)] {
             assert!(config().key_prefix(prefix).is_err());
         }
+        // the epoch of the store `tollgate:limit` would be the budget of the tenant `5`
+        for prefix in ["tollgate:limit", ":", "a:", ":a"] {
+            assert!(config().key_prefix(prefix).is_err(), "b06");
+        }
+        assert!(config().key_prefix("app-1_a.b").is_ok());
         assert!(config().deadline(Duration::ZERO).is_err());
         assert!(config().deadline(Duration::from_secs(61)).is_err());
     }

@@ -8,6 +8,8 @@ use redis::RedisError;
 #[derive(Clone, Debug)]
 pub(crate) struct RedisFailure {
     pub(crate) kind: FailureKind,
+    /// A fixed word for the event log, which must not show what the server says.
+    reason: &'static str,
     text: Arc<str>,
 }
 
@@ -25,7 +27,21 @@ pub(crate) enum FailureKind {
 
 impl RedisFailure {
     pub(crate) fn new(kind: FailureKind, text: impl Into<Arc<str>>) -> Self {
-        Self { kind, text: text.into() }
+        let reason = match kind {
+            FailureKind::Unavailable => "no_connection",
+            FailureKind::Full => "out_of_memory",
+            FailureKind::Misconfigured | FailureKind::Corrupt => "error",
+        };
+        Self { kind, reason, text: text.into() }
+    }
+
+    /// The server has not answered within the deadline.
+    pub(crate) fn late(text: &str) -> Self {
+        Self { reason: "no_answer", ..Self::new(FailureKind::Unavailable, text) }
+    }
+
+    pub(crate) fn reason(&self) -> &'static str {
+        self.reason
     }
 }
 
@@ -37,7 +53,16 @@ impl From<&RedisError> for RedisFailure {
             Some("WRONGTYPE") => FailureKind::Corrupt,
             _ => FailureKind::Unavailable,
         };
-        Self::new(kind, error.to_string())
+        let reason = match error.code() {
+            Some("OOM") => "out_of_memory",
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => "access_denied",
+            Some("READONLY") => "read_only",
+            Some("LOADING") => "loading",
+            _ if error.is_timeout() => "no_answer",
+            _ if error.is_io_error() || error.is_unrecoverable_error() => "no_connection",
+            _ => "error",
+        };
+        Self { kind, reason, text: error.to_string().into() }
     }
 }
 

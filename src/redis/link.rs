@@ -87,6 +87,8 @@ impl Link {
     }
 
     /// Like [`call`](Self::call), for several commands that have one deadline together.
+    ///
+    /// If the connection is lost before the reply, a command with `Delivery::Retried` is sent once more.
     pub(super) async fn call_until(
         &self,
         deadline: Instant,
@@ -96,14 +98,21 @@ impl Link {
         let inner = &self.0;
         let mut sent_on = None;
         let call = async {
-            let (mut connection, number) = inner.connection().await.map_err(CallError::Failed)?;
-            sent_on = Some(number);
-            connection.send(command, delivery).await.map_err(|error| {
+            let mut is_resent = delivery != Delivery::Retried;
+            loop {
+                let (mut connection, number) = inner.connection().await.map_err(CallError::Failed)?;
+                sent_on = Some(number);
+                let error = match connection.send(command, delivery).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => error,
+                };
                 if connection.is_lost_after(&error) {
                     inner.lost(number);
                 }
-                CallError::Replied(error)
-            })
+                if std::mem::replace(&mut is_resent, true) || !connection.is_broken_after(&error) {
+                    return Err(CallError::Replied(error));
+                }
+            }
         };
         match self.until(deadline, call).await {
             Some(reply) => {
@@ -117,7 +126,7 @@ impl Link {
                 if let Some(number) = sent_on {
                     inner.unanswered(number);
                 }
-                Err(CallError::Failed(RedisFailure::new(FailureKind::Unavailable, "no answer within the deadline")))
+                Err(CallError::Failed(RedisFailure::late("no answer within the deadline")))
             }
         }
     }

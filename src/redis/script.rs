@@ -4,13 +4,13 @@ use std::{sync::OnceLock, time::Duration};
 
 use bytes::Bytes;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value, cmd};
+use tokio::time::Instant;
 
 use super::{
     failure::{FailureKind, RedisFailure},
     link::{CallError, Link},
     target::Delivery,
 };
-use crate::util::clock::UnixTime;
 
 /// A Lua script. On a cluster, all its keys must have the same hash tag.
 pub(crate) struct Script {
@@ -46,7 +46,18 @@ impl Link {
         keys: &[&[u8]],
         arguments: &[&[u8]],
     ) -> Result<Reply, RedisFailure> {
-        self.deliver(script, keys, arguments, Delivery::Resent).await
+        self.deliver(self.deadline(), script, keys, arguments, Delivery::Resent).await
+    }
+
+    /// Like [`run`](Self::run), and sends the script once more if the connection is lost. Not for a caller that must know
+    /// whether the server was replaced.
+    pub(crate) async fn run_retried(
+        &self,
+        script: &Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+    ) -> Result<Reply, RedisFailure> {
+        self.deliver(self.deadline(), script, keys, arguments, Delivery::Retried).await
     }
 
     /// Like [`run`](Self::run), but the script never runs twice: it is not sent again after a connection was lost.
@@ -56,17 +67,28 @@ impl Link {
         keys: &[&[u8]],
         arguments: &[&[u8]],
     ) -> Result<Reply, RedisFailure> {
-        self.deliver(script, keys, arguments, Delivery::Once).await
+        self.deliver(self.deadline(), script, keys, arguments, Delivery::Once).await
+    }
+
+    /// Like [`run_once`](Self::run_once), with a deadline of its own.
+    pub(crate) async fn run_once_within(
+        &self,
+        longest: Duration,
+        script: &Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+    ) -> Result<Reply, RedisFailure> {
+        self.deliver(Instant::now() + longest, script, keys, arguments, Delivery::Once).await
     }
 
     async fn deliver(
         &self,
+        until: Instant,
         script: &Script,
         keys: &[&[u8]],
         arguments: &[&[u8]],
         delivery: Delivery,
     ) -> Result<Reply, RedisFailure> {
-        let until = self.deadline();
         match self.call_until(until, &command("EVALSHA", script.hash(), keys, arguments), delivery).await {
             // it was not executed
             Err(CallError::Replied(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
@@ -89,7 +111,7 @@ impl Link {
     #[cfg(feature = "plans")]
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, RedisFailure> {
         let mut command = cmd("GET");
-        match Reply::read(self.call(command.arg(key), Delivery::Resent).await?)? {
+        match Reply::read(self.call(command.arg(key), Delivery::Retried).await?)? {
             Reply::Bytes(text) => Ok(Some(text)),
             Reply::Nothing => Ok(None),
             _ => Err(unexpected()),
@@ -111,16 +133,6 @@ impl Link {
         // one that arrives late must not remove what was written since
         self.call(command.arg(key), Delivery::Once).await?;
         Ok(())
-    }
-
-    /// Returns the time of the server, or of some node of a cluster.
-    pub(crate) async fn time(&self) -> Result<UnixTime, RedisFailure> {
-        let Reply::List(parts) = Reply::read(self.call(&cmd("TIME"), Delivery::Resent).await?)? else {
-            return Err(unexpected());
-        };
-        let mut numbers = parts.iter().map_while(Reply::number);
-        let (Some(seconds), Some(micros)) = (numbers.next(), numbers.next()) else { return Err(unexpected()) };
-        Ok(UnixTime::from_secs(seconds) + Duration::from_micros(micros))
     }
 }
 
@@ -144,15 +156,6 @@ impl Reply {
             Value::Array(values) => Self::List(values.into_iter().map(Self::read).collect::<Result<_, _>>()?),
             _ => return Err(unexpected()),
         })
-    }
-
-    /// Returns a number, which may be written in digits.
-    pub(crate) fn number(&self) -> Option<u64> {
-        match self {
-            Self::Number(number) => u64::try_from(*number).ok(),
-            Self::Bytes(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
-            Self::Nothing | Self::List(_) => None,
-        }
     }
 }
 

@@ -44,7 +44,9 @@ pub(super) struct ClusterOnce(Arc<ClusterClient>, Arc<OnceCell<ClusterConnection
 /// Whether a command may be executed twice if a connection is lost before the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// The client of a cluster sends it again.
+    /// It is sent once more if the connection is lost, by the client of a cluster more often.
+    Retried,
+    /// The client of a cluster sends it again. The caller learns about a connection that was lost.
     Resent,
     Once,
 }
@@ -104,7 +106,7 @@ impl Target {
             check_eviction(&mut connection).await?;
             Ok(connection)
         };
-        let late = |_| RedisFailure::new(FailureKind::Unavailable, "the server did not answer in time");
+        let late = |_| RedisFailure::late("the server did not answer in time");
         tokio::time::timeout(CONNECT, connect).await.map_err(late)?
     }
 
@@ -136,7 +138,7 @@ impl Connection {
     pub(super) async fn send(&mut self, command: &Cmd, delivery: Delivery) -> RedisResult<Value> {
         match self {
             Self::Server(connection) => command.query_async(connection).await,
-            Self::Cluster { usual, .. } if delivery == Delivery::Resent => command.query_async(usual).await,
+            Self::Cluster { usual, .. } if delivery != Delivery::Once => command.query_async(usual).await,
             Self::Cluster { once: ClusterOnce(client, connection), .. } => {
                 let connection = connection.get_or_try_init(|| client.get_async_connection()).await?;
                 command.query_async(&mut connection.clone()).await
@@ -148,11 +150,14 @@ impl Connection {
     pub(super) fn is_lost_after(&self, error: &RedisError) -> bool {
         match self {
             // a former primary has to be left
-            Self::Server(_) => {
-                error.is_unrecoverable_error() || error.is_io_error() || error.code() == Some("READONLY")
-            }
+            Self::Server(_) => self.is_broken_after(error) || error.code() == Some("READONLY"),
             Self::Cluster { .. } => false,
         }
+    }
+
+    /// Returns whether the connection to a server ended, so that the command may or may not have been executed.
+    pub(super) fn is_broken_after(&self, error: &RedisError) -> bool {
+        matches!(self, Self::Server(_)) && (error.is_unrecoverable_error() || error.is_io_error())
     }
 }
 

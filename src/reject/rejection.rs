@@ -3,9 +3,9 @@ use std::{borrow::Cow, fmt, fmt::Write, mem, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
-    http::head::Head,
+    http::{head::Head, number::number},
     tenant::{Standing, Tenant},
-    util::{clock::ceil_seconds, number::number},
+    util::clock::ceil_seconds,
 };
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -166,9 +166,11 @@ impl Rejection {
         self
     }
 
-    /// Sets a header of the response. It replaces one of the same name.
+    /// Adds a header to the response. Earlier ones of the same name stay, so a rejection can set several cookies.
+    ///
+    /// The headers of a rejection replace those that a [`Respond`](super::Respond) has set, except cookies, which are added.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.0.headers.insert(name, value);
+        self.0.headers.append(name, value);
         self
     }
 
@@ -239,9 +241,11 @@ impl Rejection {
         if response.headers().is_empty() {
             *response.headers_mut() = headers;
         } else {
-            // `extend` would append, but a header of a rejection replaces others of its name
+            for name in headers.keys().filter(|name| **name != header::SET_COOKIE) {
+                response.headers_mut().remove(name);
+            }
             for (name, value) in &headers {
-                response.headers_mut().insert(name, value.clone());
+                response.headers_mut().append(name, value.clone());
             }
         }
         if self.0.grpc {

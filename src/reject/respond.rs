@@ -54,8 +54,37 @@ where
 
 /// Responds with the status and an empty body.
 ///
-/// Works with every body type that implements `Default`, such as `Full`, `Empty` and the
-/// bodies of axum and tonic.
+/// Works with every body type that implements `Default`, such as `Full`, `Empty`, `axum::body::Body` and
+/// `tonic::body::Body`.
+///
+/// # Interceptors of tonic
+///
+/// The body of tonic's `InterceptorLayer` can only be made by tonic, so no responder fits if a layer is directly around one.
+/// Box the bodies in between:
+///
+/// ```
+/// use http::Response;
+/// use tollgate::BearerLayer;
+/// # use tollgate::testing::TestIssuer;
+/// use tonic::{
+///     Request, Status,
+///     body::Body,
+///     service::{InterceptorLayer, interceptor::ResponseBody},
+///     transport::Server,
+/// };
+/// use tower::ServiceBuilder;
+///
+/// # let verifier = TestIssuer::new("https://auth.example", "https://api.example").verifier();
+/// let stack = ServiceBuilder::new()
+///     .layer(BearerLayer::new(verifier))
+///     .map_response(|response: Response<ResponseBody<Body>>| response.map(Body::new))
+///     .layer(InterceptorLayer::new(|request: Request<()>| Ok::<_, Status>(request)));
+/// # let (_, health) = tonic_health::server::health_reporter();
+/// let router = Server::builder().layer(stack).add_service(health);
+/// # drop(router);
+/// ```
+///
+/// An interceptor of a single service, such as one from `with_interceptor`, needs none of this.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatusOnly;
 

@@ -281,9 +281,9 @@ impl SessionGate {
         };
         let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::of(session))) };
         let sessions = self.sessions.clone();
-        let pass = move |found: Result<Session, _>| match found {
+        let pass = move |found: Result<Session, Box<dyn std::error::Error + Send + Sync>>| match found {
             Ok(session) => Ok(SessionPass::of(session)),
-            Err(error) => Err(unavailable::<Box<dyn std::error::Error + Send + Sync>>(&sessions, &error)),
+            Err(error) => Err(unavailable(&sessions, &*error)),
         };
         match claims.add_to(session) {
             MaybeReady::Ready(found) => MaybeReady::Ready(pass(found)),
@@ -292,8 +292,8 @@ impl SessionGate {
     }
 }
 
-fn unavailable<E: fmt::Display>(sessions: &Sessions, error: &E) -> Rejection {
-    crate::util::trace::warning!("sessions cannot be read: {error}");
+fn unavailable(sessions: &Sessions, error: &(dyn std::error::Error + 'static)) -> Rejection {
+    crate::util::trace::warning!("sessions cannot be read: {}", crate::util::error::with_sources(error));
     sessions.store_failed();
     Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")
 }

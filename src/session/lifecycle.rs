@@ -166,52 +166,52 @@ impl Sessions {
         Ok(Some((self.cookie(&renewed, &secret), renewed)))
     }
 
-    /// Removes proofs that no longer count, and with them the `acr` that they reached. `amr`
-    /// computes the new names from the remaining proofs.
+    /// Replaces each proof by what `keep` returns for it. A session that loses a proof also loses the `acr` that it reached.
+    /// `amr` returns the new names for the remaining proofs, or `None` if they are not enough.
     ///
-    /// Ends the session if no proof is left, and returns `None`. Also returns `None` if the
-    /// session has ended in the meantime. Sessions that never had proofs stay as they are.
+    /// Returns `None` if the session ends because they are not enough, or has ended. One that never had proofs stays as it is.
     #[cfg(any(feature = "login", test))]
     pub(crate) async fn keep_proofs(
         &self,
         session: &Session,
-        keep: impl Fn(&Proof) -> bool + Send + Sync,
-        amr: impl Fn(&[Proof]) -> Box<[Box<str>]> + Send + Sync,
+        keep: impl Fn(&Proof) -> Option<Proof> + Send + Sync,
+        amr: impl Fn(&[Proof]) -> Option<Box<[Box<str>]>> + Send + Sync,
     ) -> Result<Option<Session>, StoreError> {
-        if session.proofs().iter().all(&keep) {
+        let kept = |proofs: &[Proof]| proofs.iter().filter_map(&keep).collect::<Vec<_>>();
+        if kept(session.proofs()) == session.proofs() {
             return Ok(Some(session.clone()));
         }
         let lifetimes = self.lifetimes();
         let step = |row: Option<&SessionRow>, now: UnixTime| {
             let Some(SessionRow::Live(row)) = row else { return Change::Keep(None) };
-            if now >= lifetimes.end_of(&row.times) {
+            if now >= self.end_of(&row.times) {
                 return Change::Keep(None);
             }
             let mut details = row.details.get().clone();
-            if details.proofs.iter().all(&keep) {
-                return Change::Keep(Some(Arc::clone(row)));
+            let proofs = kept(&details.proofs);
+            if proofs == details.proofs {
+                return Change::Keep(Some((Arc::clone(row), true)));
             }
-            details.proofs.retain(&keep);
-            details.acr = None;
-            details.amr = amr(&details.proofs);
-            let is_over = details.proofs.is_empty();
-            let kept = Arc::new(LiveSession { details: details.into(), ..LiveSession::clone(row) });
-            let (written, keep_until) = match is_over {
-                true => (SessionRow::Ended(Box::new(row.tenant.clone())), row.times.expires + KEPT_AFTER_END),
-                false => (SessionRow::Live(Arc::clone(&kept)), lifetimes.keep_until(&kept.times)),
+            let Some(amr) = amr(&proofs) else {
+                let ended = SessionRow::Ended(Box::new(row.tenant.clone()));
+                return Change::Put(ended, row.times.expires + KEPT_AFTER_END, Some((Arc::clone(row), false)));
             };
-            Change::Put(written, keep_until, Some(kept))
+            details.acr = details.acr.filter(|_| proofs.len() == details.proofs.len());
+            (details.proofs, details.amr) = (proofs, amr);
+            let kept = Arc::new(LiveSession { details: details.into(), ..LiveSession::clone(row) });
+            let keep_until = lifetimes.keep_until(&kept.times);
+            Change::Put(SessionRow::Live(Arc::clone(&kept)), keep_until, Some((kept, true)))
         };
-        let Some(row) = self.rows().update(None, session.sid().as_bytes(), step).await? else { return Ok(None) };
+        let written = self.rows().update(None, session.sid().as_bytes(), step).await?;
+        let Some((row, lives)) = written else { return Ok(None) };
         // keep the secret that was passed: if it has been replaced, a rotation must still fail
         let row = LiveSession { secret: session.row().secret, ..Arc::unwrap_or_clone(row) };
         let kept = Session::new(session.sid(), Arc::new(row));
-        if kept.proofs().is_empty() {
+        if !lives {
             self.record(EventKind::SessionRevoked, &kept);
             self.unlist(kept.tenant(), kept.user(), kept.sid()).await;
-            return Ok(None);
         }
-        Ok(Some(kept))
+        Ok(Some(kept).filter(|_| lives))
     }
 
     /// Ends a session: a sign-out. It is refused from the next request on.
@@ -397,7 +397,7 @@ impl Sessions {
     ) -> Result<Option<Session>, StoreError> {
         let (lifetimes, secret) = (self.lifetimes(), session.row().secret);
         let step = |row: Option<&SessionRow>, now: UnixTime| match row {
-            Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < lifetimes.end_of(&row.times) => {
+            Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < self.end_of(&row.times) => {
                 let changed = Arc::new(change(row, now));
                 let keep_until = lifetimes.keep_until(&changed.times);
                 Change::Put(SessionRow::Live(Arc::clone(&changed)), keep_until, Some(changed))
@@ -410,12 +410,11 @@ impl Sessions {
 
     /// Ends a session. Returns it if it was live until now.
     async fn end(&self, tenant: &Tenant, listed: &ListedSession) -> Result<Option<Session>, StoreError> {
-        let lifetimes = self.lifetimes();
         let end = |row: Option<&SessionRow>, now: UnixTime| {
             let (lived, expires) = match row {
                 Some(SessionRow::Ended(_)) => return Change::Keep(None),
                 Some(SessionRow::Live(row)) => {
-                    let lived = (now < lifetimes.end_of(&row.times)).then(|| Arc::clone(row));
+                    let lived = (now < self.end_of(&row.times)).then(|| Arc::clone(row));
                     (lived, listed.expires().max(row.times.expires))
                 }
                 None => (None, listed.expires()),
@@ -430,7 +429,10 @@ impl Sessions {
     async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: Handle) {
         let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
         if let Err(error) = self.amend(tenant, user, Some(sid), rest).await {
-            crate::util::trace::warning!("an ended session could not be removed from its list: {error}");
+            crate::util::trace::warning!(
+                "an ended session could not be removed from its list: {}",
+                crate::util::error::with_sources(&error)
+            );
             self.store_failed();
         }
     }
@@ -504,7 +506,7 @@ mod tests {
         event::{EventLog, Query},
         session::{
             cookies::SessionCookie,
-            model::{amr, cookie_of, present, proved},
+            model::{amr, by, cookie_of, present, proved},
         },
         store::{AnyStore, Memory, Record},
         testing::{ManualClock, block_on},
@@ -720,7 +722,7 @@ mod tests {
     fn proofs_that_no_longer_count_are_dropped_and_the_session_ends_with_the_last() {
         let world = World::new();
         let keep = |session: &Session, method: &'static str| {
-            block_on(world.sessions.keep_proofs(session, move |proof| &*proof.method == method, amr)).unwrap()
+            block_on(world.sessions.keep_proofs(session, by(method), amr)).unwrap()
         };
         let (cookie, session) = world.create(login("acme", "ada").amr(["pwd", "otp"]).unwrap());
         let kept = keep(&session, "password").unwrap();

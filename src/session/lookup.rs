@@ -98,10 +98,9 @@ impl Sessions {
     /// Finds a live session by its id, without recording that it was used.
     pub async fn get(&self, sid: &Handle) -> Result<Option<Session>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
+        self.store().cutoff().wait().await?;
         Ok(match stored.value {
-            SessionRow::Live(row) if self.rows().now() < self.lifetimes().end_of(&row.times) => {
-                Some(Session::new(*sid, row))
-            }
+            SessionRow::Live(row) if self.rows().now() < self.end_of(&row.times) => Some(Session::new(*sid, row)),
             SessionRow::Live(_) | SessionRow::Ended(_) => None,
         })
     }
@@ -124,6 +123,11 @@ impl Sessions {
             Ok(key) => key,
             Err(error) => return MaybeReady::Ready(Err(error)),
         };
+        if !self.store().knows_cutoff()
+            && let MaybeReady::Ready(Err(error)) = self.store().cutoff()
+        {
+            return MaybeReady::Ready(Err(error));
+        }
         let (now, mut checked) = (self.rows().now(), CookieCheck::Refused(None));
         let viewed = self.rows().view_at(&key, now, |found| checked = self.check(cookie, found, now));
         let checked = match viewed {
@@ -134,6 +138,8 @@ impl Sessions {
                     let (sessions, cookie) = (self.clone(), *cookie);
                     return MaybeReady::Pending(Box::pin(async move {
                         let found = found.await?;
+                        // last, because the read may have shown that it has moved
+                        sessions.store().cutoff().wait().await?;
                         let checked = sessions.check(&cookie, found, sessions.rows().now());
                         Ok(sessions.finish(&cookie, checked).await)
                     }));
@@ -163,7 +169,7 @@ impl Sessions {
         if !row.secret.matches(&cookie.secret) {
             return refused(EventKind::SessionWrongSecret, row.tenant.clone());
         }
-        if now >= self.lifetimes().end_of(&row.times) {
+        if now >= self.end_of(&row.times) {
             return refused(EventKind::SessionUseAfterExpire, row.tenant.clone());
         }
         if !is_due(&row.times, now) {
@@ -205,7 +211,10 @@ impl Sessions {
             Ok(WriteOutcome::Lost(instead)) => self.accepted(cookie, self.check(cookie, instead, self.rows().now())),
             // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
-                crate::util::trace::warning!("the use of a session could not be recorded: {error}");
+                crate::util::trace::warning!(
+                    "the use of a session could not be recorded: {}",
+                    crate::util::error::with_sources(&error)
+                );
                 self.store_failed();
                 Some(used)
             }

@@ -231,7 +231,7 @@ fn start(sessions: &Sessions, base: &[(SessionCookie, Session)], call: Call) -> 
             FullSignIn(_) => {
                 Done::NewSecret(sessions.renew(&session, Renewal::FullSignIn(login())).await.unwrap().is_some())
             }
-            DropProofs(_) => sessions.keep_proofs(&session, |_| false, amr).await.map(|_| Done::Else).unwrap(),
+            DropProofs(_) => sessions.keep_proofs(&session, |_| None, amr).await.map(|_| Done::Else).unwrap(),
             // refused if all sessions were revoked in the meantime
             Create => sessions.create(new_ada()).await.map_or(Done::Else, |_| Done::Else),
             FinishLogin => sessions.create_unless_ended(login()).await.map(|_| Done::Else).unwrap(),

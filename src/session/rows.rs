@@ -384,6 +384,8 @@ impl SessionList {
 
     /// Adds a session, and removes the oldest ones beyond the maximum.
     pub(super) fn with(mut self, new: ListedSession) -> Self {
+        // a sign-in that failed may have listed it before
+        self.0.retain(|listed| listed.sid != new.sid);
         self.0.push(new);
         let beyond = self.0.len().saturating_sub(MOST_SESSIONS);
         self.0.drain(..beyond);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     http::head::Head,
-    tenant::{Tenant, TenantError, TenantSource},
+    tenant::{Tenant, TenantError, TenantName, TenantSource},
     util::{clock::UnixTime, error::ConfigError, handle::Handle, secret::Digest},
 };
 
@@ -179,7 +179,6 @@ impl fmt::Debug for Session {
 pub(crate) enum SessionExtension {
     Present(Session),
     /// No session; holds the `WWW-Authenticate` value for a 401.
-    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only the extractor reads it"))]
     Absent(HeaderValue),
 }
 
@@ -310,9 +309,15 @@ impl TenantSource for SessionTenant {
         Ok(Session::from_extensions(head.extensions()).map(|session| session.tenant().clone()))
     }
 
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+    }
+
     fn missing(&self, head: Head<'_>) -> TenantError {
-        match head.extensions().get::<SessionExtension>() {
-            Some(_) => TenantError::missing("a session is required").challenge("Session realm=\"app\""),
+        let missing = TenantError::missing("a session is required");
+        match head.extensions().get() {
+            Some(SessionExtension::Absent(challenge)) => missing.asking(challenge.clone()),
+            Some(SessionExtension::Present(_)) => missing,
             None => TenantError::internal("no SessionLayer is outside of the rate limit"),
         }
     }

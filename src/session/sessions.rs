@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{
     cookies::CookieFormat,
     generations::Generations,
-    rows::{SESSIONS, SessionLifetimes, SessionList, SessionRow},
+    rows::{SESSIONS, SessionLifetimes, SessionList, SessionRow, SessionTimes},
     session::Session,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     store::{AnyStore, table::Table},
     tenant::Tenant,
     util::{
-        clock::{Clock, SystemClock},
+        clock::{Clock, SystemClock, UnixTime},
         error::ConfigError,
         handle::Handle,
     },
@@ -107,6 +107,17 @@ impl Sessions {
         self.0.cookies.is_loopback()
     }
 
+    pub(super) fn store(&self) -> &AnyStore {
+        &self.0.store
+    }
+
+    /// Returns when a session ends. One that began before everything was ended has ended then.
+    #[inline]
+    pub(super) fn end_of(&self, times: &SessionTimes) -> UnixTime {
+        let end = self.lifetimes().end_of(times);
+        if times.created < self.0.store.last_cutoff() { end.min(times.created) } else { end }
+    }
+
     /// Returns the generations of users.
     pub(crate) fn generations(&self) -> &Generations {
         &self.0.generations
@@ -132,6 +143,12 @@ impl Sessions {
 
     pub(super) fn lifetimes(&self) -> SessionLifetimes {
         self.0.lifetimes
+    }
+
+    /// Returns how long a session lives that is not remembered.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn absolute_lifetime(&self) -> Duration {
+        self.0.lifetimes.absolute
     }
 
     #[cfg(any(feature = "login", test))]

@@ -10,7 +10,7 @@ use crate::{
         provider::{DynSsoProvider, SsoCallback, SsoError, SsoProvider, SsoRequest},
         user::ProviderUser,
     },
-    store::{BoxFuture, StoreError, StoreErrorKind},
+    store::{BoxFuture, StoreError},
     tenant::Tenant,
     user::{Account, Contact, EmailAddress},
     util::{clock::UnixTime, error::ConfigError},
@@ -19,6 +19,8 @@ use crate::{
 /// The time for everything that a provider does at once.
 const DEADLINE: Duration = Duration::from_secs(15);
 const LONGEST_LABEL: usize = 64;
+/// The name of the hook in the log.
+const CREATE_ACCOUNT: &str = "CreateAccount";
 
 /// A provider with the operator's settings for it.
 ///
@@ -68,7 +70,7 @@ pub struct SsoConnection {
 /// }
 /// ```
 pub trait CreateAccount: Send + Sync + 'static {
-    /// The error of a failed call. The login stays open, and the user can try again.
+    /// The error of a failed call, which is logged with its sources. The login stays open, and the user can try again.
     type Error: Into<Box<dyn std::error::Error + Send + Sync>>;
 
     /// Returns the account of a user whom the provider has signed in, after creating it if necessary, or `None` to refuse
@@ -209,7 +211,7 @@ impl SsoConnection {
     /// Asks the hook for the account of a user. Returns `None` without a hook, and if the hook refuses.
     pub(crate) async fn created(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, StoreError> {
         let Some(creator) = &self.creator else { return Ok(None) };
-        let slow = || StoreError::new(StoreErrorKind::Unavailable, "the creation of an account timed out");
+        let slow = || StoreError::of_hook(CREATE_ACCOUNT, "the call timed out");
         timeout(DEADLINE, creator.account(tenant, user)).await.unwrap_or_else(|_| Err(slow()))
     }
 }
@@ -247,7 +249,7 @@ impl<C: CreateAccount> DynCreateAccount for C {
     ) -> BoxFuture<'a, Result<Option<UserId>, StoreError>> {
         Box::pin(async move {
             let created = CreateAccount::account(self, tenant, user).await;
-            created.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
+            created.map_err(|error| StoreError::of_hook(CREATE_ACCOUNT, error))
         })
     }
 }

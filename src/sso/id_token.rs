@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -19,6 +19,8 @@ use crate::{
 const LONGEST_SUBJECT: usize = 255;
 const PLACEHOLDER: &str = "{tenantid}";
 const LONGEST_DIRECTORY: usize = 64;
+const UNSUPPORTED_ALGORITHM: &str =
+    "the ID token is signed with an unsupported algorithm; use RS256, PS256, ES256, ES384 or EdDSA";
 
 /// The issuer that ID tokens must name.
 #[derive(Clone, Debug)]
@@ -69,27 +71,39 @@ pub(super) struct IdTokenClaims {
     iat: u64,
     #[serde(default, deserialize_with = "date::ceil_if_any")]
     nbf: Option<u64>,
-    #[serde(default, deserialize_with = "date::floor_if_any")]
-    auth_time: Option<u64>,
+    #[serde(default)]
+    auth_time: Claim<Seconds>,
     #[serde(default)]
     nonce: Option<String>,
     #[serde(default)]
-    acr: Option<String>,
+    acr: Claim<String>,
     #[serde(default)]
-    amr: Vec<String>,
+    amr: Claim<Vec<String>>,
     #[serde(flatten)]
     profile: ProfileClaims,
 }
+
+/// A claim that few need. One of another type is wrong only where it is required.
+#[derive(Default)]
+enum Claim<T> {
+    #[default]
+    Missing,
+    Malformed,
+    Given(T),
+}
+
+#[derive(Deserialize)]
+struct Seconds(#[serde(deserialize_with = "date::floor")] u64);
 
 /// Claims about the person, which can also come from the userinfo endpoint.
 #[derive(Default, Deserialize)]
 pub(super) struct ProfileClaims {
     #[serde(default)]
-    email: Option<String>,
+    email: Claim<String>,
     #[serde(default, deserialize_with = "true_or_text")]
     email_verified: bool,
     #[serde(default)]
-    name: Option<String>,
+    name: Claim<String>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -102,14 +116,69 @@ impl ProfileClaims {
     pub(super) fn of(self, user: ProviderUser, may_vouch: bool) -> ProviderUser {
         let user = user.with_claims(self.more);
         let user = match self.email {
-            Some(email) => user.with_email(email, self.email_verified && may_vouch),
-            None => user,
+            Claim::Given(email) => user.with_email(email, self.email_verified && may_vouch),
+            Claim::Missing | Claim::Malformed => user,
         };
         match self.name {
-            Some(name) => user.with_name(name),
-            None => user,
+            Claim::Given(name) => user.with_name(name),
+            Claim::Missing | Claim::Malformed => user,
         }
     }
+}
+
+impl<T> Claim<T> {
+    fn given(&self) -> Option<&T> {
+        match self {
+            Self::Given(value) => Some(value),
+            Self::Missing | Self::Malformed => None,
+        }
+    }
+
+    fn into_given(self) -> Option<T> {
+        match self {
+            Self::Given(value) => Some(value),
+            Self::Missing | Self::Malformed => None,
+        }
+    }
+
+    fn is_malformed(&self) -> bool {
+        matches!(self, Self::Malformed)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Claim<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match Value::deserialize(deserializer)? {
+            Value::Null => Self::Missing,
+            value => T::deserialize(value).map_or(Self::Malformed, Self::Given),
+        })
+    }
+}
+
+/// A claim, whether a value is readable, and what to report otherwise.
+type ClaimCheck = (&'static str, fn(&Value) -> bool, &'static str);
+
+/// Names the claim because of which signed claims can't be read.
+fn malformed_claim(claims: Option<&Map<String, Value>>) -> &'static str {
+    fn is<T: DeserializeOwned>(value: &Value) -> bool {
+        T::deserialize(value).is_ok()
+    }
+    let needed: [ClaimCheck; 5] = [
+        ("iss", is::<String>, "the claim iss of the ID token is missing or malformed"),
+        ("sub", is::<String>, "the claim sub of the ID token is missing or malformed"),
+        ("aud", is::<Audience>, "the claim aud of the ID token is missing or malformed"),
+        ("exp", is::<Seconds>, "the claim exp of the ID token is missing or malformed"),
+        ("iat", is::<Seconds>, "the claim iat of the ID token is missing or malformed"),
+    ];
+    let optional: [ClaimCheck; 3] = [
+        ("azp", is::<Option<String>>, "the claim azp of the ID token is malformed"),
+        ("nbf", is::<Option<Seconds>>, "the claim nbf of the ID token is malformed"),
+        ("nonce", is::<Option<String>>, "the claim nonce of the ID token is malformed"),
+    ];
+    let get = |name: &str| claims.and_then(|claims| claims.get(name));
+    let is_needed = needed.iter().find(|(name, is, _)| !get(name).is_some_and(is));
+    let wrong = is_needed.or_else(|| optional.iter().find(|(name, is, _)| get(name).is_some_and(|value| !is(value))));
+    wrong.map_or("the claims of the ID token are malformed", |(.., reason)| reason)
 }
 
 /// Some providers write booleans as text.
@@ -175,7 +244,8 @@ impl IdTokenRules {
         }
         let claims: IdTokenClaims = match unverified.claims_with(keys, &[JwsAlgorithm::Es384, JwsAlgorithm::Ps256]) {
             Ok(claims) => claims,
-            Err(ClaimsError::Malformed) => return bad("the claims of the ID token are malformed"),
+            Err(ClaimsError::Malformed) => return bad(malformed_claim(unverified.unverified_claims().as_ref())),
+            Err(ClaimsError::Algorithm) => return bad(UNSUPPORTED_ALGORITHM),
             Err(ClaimsError::Signature) if unverified.kid().is_some_and(|kid| keys.names(kid)) => {
                 return bad("the ID token has a wrong signature");
             }
@@ -185,10 +255,11 @@ impl IdTokenRules {
             Some(reason) => bad(reason),
             None => {
                 let IdTokenClaims { iss, sub, acr, amr, auth_time, profile, .. } = claims;
+                let (acr, amr) = (acr.into_given(), amr.into_given().unwrap_or_default());
                 let user = ProviderUser::new(iss, sub).with_authentication(acr, amr);
                 let user = match auth_time {
-                    Some(time) => user.with_auth_time(UnixTime::from_secs(time), self.skew),
-                    None => user,
+                    Claim::Given(Seconds(time)) => user.with_auth_time(UnixTime::from_secs(time), self.skew),
+                    Claim::Missing | Claim::Malformed => user,
                 };
                 IdTokenCheck::Good(Box::new(profile.of(user, self.issuer.may_vouch())))
             }
@@ -209,8 +280,14 @@ impl IdTokenRules {
             None => claims.aud.iter().count() == 1,
         };
         let at = UnixTime::from_secs;
-        let is_old = |age: Duration| claims.auth_time.is_none_or(|time| at(time) + age + self.skew < now);
-        let has_acr = claims.acr.as_ref().is_some_and(|acr| self.acr.contains(acr));
+        let auth_time = claims.auth_time.given();
+        let is_old = |age: Duration| auth_time.is_none_or(|Seconds(time)| at(*time) + age + self.skew < now);
+        let has_acr = claims.acr.given().is_some_and(|acr| self.acr.contains(acr));
+        let has_amr = |method| claims.amr.given().is_some_and(|methods| methods.contains(method));
+        let lacking = self.claims.iter().find(|claim| !claims.profile.has(claim));
+        if let Some((name, _)) = lacking {
+            crate::util::trace::warning!("an ID token lacks the required claim {name}, or has another value there");
+        }
         [
             (
                 !self.issuer.is(claims) || issuer.is_some_and(|named| named != claims.iss),
@@ -223,10 +300,28 @@ impl IdTokenRules {
             (at(claims.iat) > now + self.skew, "the ID token was issued in the future"),
             (claims.nbf.is_some_and(|time| at(time) > now + self.skew), "the ID token is not valid yet"),
             (!(1..=LONGEST_SUBJECT).contains(&claims.sub.len()), "the ID token has an unusable subject"),
+            (
+                self.max_age.is_some() && claims.auth_time.is_malformed(),
+                "the claim auth_time of the ID token is malformed, and a maximum age is required",
+            ),
             (self.max_age.is_some_and(is_old), "the user signed in at the provider too long ago"),
-            (!self.acr.is_empty() && !has_acr, "the user signed in at the provider at another level"),
-            (!self.amr.iter().all(|method| claims.amr.contains(method)), "the user lacks a method at the provider"),
-            (!self.claims.iter().all(|claim| claims.profile.has(claim)), "the ID token lacks a required claim"),
+            (
+                !self.acr.is_empty() && claims.acr.is_malformed(),
+                "the claim acr of the ID token is malformed, and a level is required",
+            ),
+            (
+                !self.acr.is_empty() && !has_acr,
+                "the user signed in at the provider at another level: see the claim acr of the ID token",
+            ),
+            (
+                !self.amr.is_empty() && claims.amr.is_malformed(),
+                "the claim amr of the ID token is malformed, and a method is required",
+            ),
+            (
+                !self.amr.iter().all(has_amr),
+                "the user lacks a required method at the provider: see the claim amr of the ID token",
+            ),
+            (lacking.is_some(), "the ID token lacks a required claim"),
         ]
         .into_iter()
         .find_map(|(is_wrong, reason)| is_wrong.then_some(reason))
@@ -303,16 +398,69 @@ mod tests {
     }
 
     #[test]
-    fn signed_claims_that_are_malformed_are_reported_as_such_and_need_no_other_keys() {
+    fn b15_signed_claims_that_are_malformed_are_reported_by_name_and_need_no_other_keys() {
         let (signer, named) = keys();
         let mut jwk = signer.public().jwk();
         jwk.kid = None;
         let unnamed = KeySet::parse(json!({ "keys": [jwk] }).to_string().as_bytes()).unwrap();
-        let token = jws::sign(&signer, "JWT", &claims(&json!({ "amr": "pwd" }))).unwrap();
-        for keys in [named, unnamed] {
-            let checked = rules().check(&token, &keys, ("n", None), UnixTime::from_secs(NOW));
-            let IdTokenCheck::Bad(error) = checked else { panic!("it is not bad") };
-            assert_eq!(error.to_string(), "the claims of the ID token are malformed");
+        for (name, value, reason) in [
+            ("exp", json!("soon"), "the claim exp of the ID token is missing or malformed"),
+            ("iat", json!(-1), "the claim iat of the ID token is missing or malformed"),
+            ("sub", json!(7), "the claim sub of the ID token is missing or malformed"),
+            ("aud", json!({}), "the claim aud of the ID token is missing or malformed"),
+            ("nbf", json!("now"), "the claim nbf of the ID token is malformed"),
+            ("azp", json!(["client"]), "the claim azp of the ID token is malformed"),
+        ] {
+            let token = jws::sign(&signer, "JWT", &claims(&json!({ name: value }))).unwrap();
+            for keys in [&named, &unnamed] {
+                let checked = rules().check(&token, keys, ("n", None), UnixTime::from_secs(NOW));
+                let IdTokenCheck::Bad(error) = checked else { panic!("it is not bad") };
+                assert_eq!(error.to_string(), reason);
+            }
+        }
+    }
+
+    #[test]
+    fn b15_claims_of_another_type_are_wrong_only_where_they_are_required() {
+        let (signer, keys) = keys();
+        let odd = [
+            ("acr", json!(1)),
+            ("amr", json!("pwd")),
+            ("auth_time", json!("today")),
+            ("email", json!(["a@b.example"])),
+        ];
+        for (name, value) in odd.into_iter().chain([("name", json!({ "first": "Ada" })), ("amr", json!([1]))]) {
+            let token = jws::sign(&signer, "JWT", &claims(&json!({ name: value }))).unwrap();
+            let check = |rules: IdTokenRules| rules.check(&token, &keys, ("n", None), UnixTime::from_secs(NOW));
+            let IdTokenCheck::Good(user) = check(rules()) else { panic!("{name} fails a sign-in") };
+            assert_eq!((user.acr(), user.amr().count(), user.auth_time(), user.email()), (None, 0, None, None));
+            let strict = match name {
+                "acr" => IdTokenRules { acr: vec!["1".to_owned()], ..rules() },
+                "amr" => IdTokenRules { amr: vec!["pwd".to_owned()], ..rules() },
+                "auth_time" => IdTokenRules { max_age: Some(Duration::from_secs(60)), ..rules() },
+                _ => continue,
+            };
+            let IdTokenCheck::Bad(error) = check(strict) else { panic!("{name} is not required") };
+            assert!(
+                error.to_string().starts_with(&format!("the claim {name} of the ID token is malformed")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn b15_an_unsupported_algorithm_is_no_wrong_key() {
+        let (signer, keys) = keys();
+        let token = jws::sign(&signer, "JWT", &claims(&json!({}))).unwrap();
+        for alg in ["RS512", "none", "HS256"] {
+            for kid in [signer.kid(), "unknown"] {
+                let header = json!({ "alg": alg, "kid": kid }).to_string();
+                let header = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, header);
+                let token = format!("{header}.{}", token.split_once('.').unwrap().1);
+                let checked = rules().check(&token, &keys, ("n", None), UnixTime::from_secs(NOW));
+                let IdTokenCheck::Bad(error) = checked else { panic!("{alg} with {kid} asks for newer keys") };
+                assert_eq!(error.to_string(), UNSUPPORTED_ALGORITHM);
+            }
         }
     }
 

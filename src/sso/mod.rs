@@ -13,6 +13,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = AnyStore::from(Memory::new());
+//! // the ID tokens of Google name the e-mail address; add `.userinfo()` for providers whose ID tokens don't
 //! let google = OidcProvider::new("https://accounts.google.com", "client-id")?
 //!     .secret(ClientSecret::from_env("GOOGLE_CLIENT_SECRET")?)
 //!     .parameter("hd", "example.com")?                // suggests the accounts of this organization
@@ -36,7 +37,7 @@
 //!
 //! A user of a provider is identified by the name of the provider here, its issuer and its `subject`, never by an e-mail
 //! address. These three are linked to one account. Two providers of a tenant can have the same issuer, and neither can sign
-//! in the users of the other. A new link is made in one of two ways, and otherwise the sign-in fails:
+//! in the users of the other. A new link is made in one of three ways, and otherwise the sign-in fails:
 //!
 //! - The user has already proved a step of the same login, the provider vouches for the user's e-mail address, the address
 //!   is a verified contact of the account, and the operator trusts the provider for its domain
@@ -44,6 +45,16 @@
 //!   one-step logins, use the hook.
 //! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]). It can't link again
 //!   what the user has unlinked.
+//! - The signed-in user connects the provider on the account page, `/account/security`. Like any other change of how they sign
+//!   in, this needs proofs of the last five minutes. The provider is asked to sign the user in again, so that nobody is linked
+//!   to an account that somebody else has left signed in there.
+//!
+//! The first two ways usually need the user's e-mail address. Many providers put only `sub` into the ID token, and the address is at
+//! their userinfo endpoint: call [`OidcProvider::userinfo`] for them. A sign-in that fails without an address logs this.
+//!
+//! A sign-in that fails tells the user what helps, and records `authn_login_fail` with a reason
+//! ([`EventKind::LoginFailed`](crate::event::EventKind::LoginFailed)). Only somebody whose address the provider has verified learns
+//! whether an account has this address.
 //!
 //! # Fresh sign-ins
 //!

@@ -196,8 +196,14 @@ impl OidcProvider {
         self
     }
 
-    /// Reads the e-mail address, the name and further claims from the userinfo endpoint, for providers that leave them out
-    /// of the ID token.
+    /// Reads the e-mail address, the name and further claims from the userinfo endpoint, with one more request for each
+    /// sign-in.
+    ///
+    /// Needed if the ID tokens of the provider have only `sub`, although the scopes `email` and `profile` were granted.
+    /// OpenID Connect Core §5.4 allows that, and many providers do it. Google and Apple put the address into the ID token.
+    /// Entra ID does so only with the optional claim `email`, and never sends `email_verified`. If you are not sure, sign in
+    /// once: where an address is needed and missing, a warning in the log says so, and the login page says that the provider
+    /// did not tell the address.
     pub fn userinfo(mut self) -> Self {
         self.has_userinfo = true;
         self

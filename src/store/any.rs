@@ -1,7 +1,10 @@
 use std::{
     any::{Any, type_name},
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
 };
 
 use super::{
@@ -30,36 +33,66 @@ const MOST_OPERATIONS: usize = 32;
 /// # let _ = shared;
 /// ```
 #[derive(Clone)]
-pub struct AnyStore(Arc<dyn DynStore>);
+pub struct AnyStore(Arc<Shared<dyn DynStore>>);
+
+struct Shared<S: ?Sized> {
+    cutoff: KnownCutoff,
+    store: S,
+}
+
+/// The time before which everything that was begun has ended, as far as this process knows.
+#[derive(Default)]
+pub(super) struct KnownCutoff {
+    /// In nanoseconds.
+    time: AtomicU64,
+    /// What [`Store::complete_since`] was when the time was read, in nanoseconds, and one more. Zero if it was never read.
+    read_for: AtomicU64,
+}
+
+impl KnownCutoff {
+    pub(super) fn time(&self) -> UnixTime {
+        UnixTime::from_nanos(self.time.load(SeqCst))
+    }
+
+    pub(super) fn is_of(&self, since: UnixTime) -> bool {
+        self.read_for.load(SeqCst) == since.as_nanos().saturating_add(1)
+    }
+
+    /// Keeps a time that was read, or that was just written. It never falls.
+    pub(super) fn keep(&self, time: UnixTime, since: UnixTime) {
+        self.time.fetch_max(time.as_nanos(), SeqCst);
+        self.read_for.store(since.as_nanos().saturating_add(1), SeqCst);
+    }
+}
 
 impl AnyStore {
     /// Calls [`Store::get`]. A result that is available immediately is not boxed: call
     /// [`wait`](MaybeReady::wait) and await that.
     pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
-        self.0.get(key)
+        self.0.store.get(key)
     }
 
     /// Shows the entry of `key` to `see` without copying it. Returns `None`, and calls nothing, unless the store is a
     /// [`Memory`]. The entry is locked meanwhile, so `see` must be quick and must not use the store.
     pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
         let (mut see, mut seen) = (Some(see), None);
-        self.0.view(key, &mut |entry| seen = see.take().map(|see| see(entry)));
+        self.0.store.view(key, &mut |entry| seen = see.take().map(|see| see(entry)));
         seen
     }
 
     /// Calls [`Store::insert`].
     pub async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.insert(key, record).await
+        self.0.store.insert(key, record).await
     }
 
     /// Calls [`Store::swap`].
     pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.swap(key, expected, record).await
+        self.0.store.swap(key, expected, record).await
     }
 
     /// Calls [`Store::take`].
     pub async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        self.0.take(key).await
+        self.0.store.take(key).await
     }
 
     /// Calls [`Store::run`].
@@ -71,29 +104,42 @@ impl AnyStore {
         if operations.len() > MOST_OPERATIONS {
             return Err(StoreErrorKind::TooLarge.into());
         }
-        self.0.run(operations).await
+        self.0.store.run(operations).await
     }
 
-    /// Calls [`Store::complete_since`].
+    /// Calls [`Store::complete_since`]. After a call of `AuthService::end_everything`, returns that time if it is later.
     pub fn complete_since(&self) -> UnixTime {
-        self.0.complete_since()
+        self.own_complete_since().max(self.0.cutoff.time())
+    }
+
+    /// Calls [`Store::begin_epoch`].
+    pub async fn begin_epoch(&self) -> Result<(), StoreError> {
+        self.0.store.begin_epoch().await
+    }
+
+    pub(super) fn own_complete_since(&self) -> UnixTime {
+        self.0.store.complete_since()
+    }
+
+    pub(super) fn known_cutoff(&self) -> &KnownCutoff {
+        &self.0.cutoff
     }
 
     /// Calls [`Store::is_persistent`].
     pub fn is_persistent(&self) -> bool {
-        self.0.is_persistent()
+        self.0.store.is_persistent()
     }
 }
 
 impl<S: Store> From<S> for AnyStore {
     fn from(store: S) -> Self {
-        Self(Arc::new(store))
+        Self(Arc::new(Shared { cutoff: KnownCutoff::default(), store }))
     }
 }
 
 impl fmt::Debug for AnyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyStore").field(&self.0.name()).finish()
+        f.debug_tuple("AnyStore").field(&self.0.store.name()).finish()
     }
 }
 
@@ -111,6 +157,7 @@ trait DynStore: Send + Sync {
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
     fn run(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<Vec<OperationOutcome>, StoreError>>;
     fn complete_since(&self) -> UnixTime;
+    fn begin_epoch(&self) -> BoxFuture<'_, Result<(), StoreError>>;
     fn is_persistent(&self) -> bool;
     fn name(&self) -> &'static str;
 }
@@ -153,6 +200,10 @@ impl<S: Store> DynStore for S {
 
     fn complete_since(&self) -> UnixTime {
         Store::complete_since(self)
+    }
+
+    fn begin_epoch(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(Store::begin_epoch(self))
     }
 
     fn is_persistent(&self) -> bool {

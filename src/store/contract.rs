@@ -63,7 +63,8 @@ pub trait Store: Send + Sync + 'static {
     /// never one without all those before it.
     ///
     /// Defaults to one call after the other. Override it if your store can execute all with one round trip or with one
-    /// commit: a login makes about 30 operations in 18 calls.
+    /// commit: a login makes about 30 operations in 18 calls. If it executes all or none, also when it is full, no login is
+    /// used up without a session.
     fn run(
         &self,
         operations: Vec<Operation>,
@@ -77,6 +78,14 @@ pub trait Store: Send + Sync + 'static {
     /// Defaults to 1970: the store loses nothing, or everything, including the keys that signed the tokens.
     fn complete_since(&self) -> UnixTime {
         UnixTime::from_nanos(0)
+    }
+
+    /// Moves [`complete_since`](Self::complete_since) to now, for all processes that share the store, with the next call of
+    /// each. They then read again what they keep in memory, and refuse the access tokens that were issued before.
+    ///
+    /// Defaults to doing nothing, which is right for a store of one process.
+    fn begin_epoch(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        async { Ok(()) }
     }
 
     /// Returns whether entries can outlive this process, so that secrets in them must be encrypted. Defaults to `true`.

@@ -24,8 +24,8 @@ pub enum StoreErrorKind {
 
 /// An error of a store operation.
 ///
-/// Its message depends only on its [`kind`](Self::kind), so it can be shown without leaking
-/// messages of an engine or file paths. Those are in its [`source`](Error::source), which is meant
+/// Its message depends only on its [`kind`](Self::kind), or names the hook of the application that failed, so it can be
+/// shown without leaking messages of an engine or file paths. Those are in its [`source`](Error::source), which is meant
 /// for logs.
 #[derive(Clone)]
 pub struct StoreError {
@@ -37,6 +37,10 @@ impl StoreError {
     /// Creates an error of this kind with a cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(Arc::from(source.into())) }
+    }
+
+    fn hook(&self) -> Option<&HookFailed> {
+        self.source.as_deref()?.downcast_ref()
     }
 
     /// Returns the kind of the error.
@@ -56,6 +60,22 @@ impl StoreError {
     }
 }
 
+#[cfg(feature = "login")]
+impl StoreError {
+    /// Creates the error of a hook of the application that failed. Its source is the error of the hook.
+    pub(crate) fn of_hook(hook: &'static str, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(StoreErrorKind::Unavailable, HookFailed { hook, error: error.into() })
+    }
+}
+
+/// A hook of the application that failed: its name, and its error.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only a login calls hooks"))]
+struct HookFailed {
+    hook: &'static str,
+    error: Box<dyn Error + Send + Sync>,
+}
+
 impl From<StoreErrorKind> for StoreError {
     fn from(kind: StoreErrorKind) -> Self {
         Self { kind, source: None }
@@ -70,6 +90,9 @@ impl fmt::Debug for StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(failed) = self.hook() {
+            return write!(f, "the hook {} failed", failed.hook);
+        }
         f.write_str(match self.kind {
             StoreErrorKind::TooLarge => "the key or value is too large",
             StoreErrorKind::Full => "the store is full",
@@ -85,7 +108,18 @@ impl fmt::Display for StoreError {
 
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        match self.hook() {
+            Some(failed) => Some(&*failed.error),
+            None => self.source.as_deref().map(|source| source as _),
+        }
+    }
+}
+
+impl Error for HookFailed {}
+
+impl fmt::Display for HookFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.hook)
     }
 }
 

@@ -5,7 +5,8 @@
 //! several of them can be executed in one call. Each write has a unique [`Version`], and each record an expiry.
 //!
 //! [`Memory`] forgets everything when the process ends. [`Disk`] (feature `store-disk`) survives crashes. `Redis` (feature
-//! `redis`) is shared by many processes. Test your own store with `testing::store_conformance` (feature `test-util`).
+//! `redis`) is shared by many processes. The package `tollgate-sqlx` has stores in PostgreSQL and SQLite. Test your own store
+//! with `testing::store_conformance` (feature `test-util`).
 //!
 //! | | |
 //! |---|---|
@@ -96,6 +97,7 @@ mod any;
 #[cfg(feature = "login")]
 pub(crate) mod compact;
 mod contract;
+mod cutoff;
 #[cfg(feature = "store-disk")]
 mod disk;
 mod error;
@@ -104,6 +106,8 @@ mod key;
 mod memory;
 #[cfg(test)]
 mod model;
+#[cfg(feature = "login")]
+mod probe;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;

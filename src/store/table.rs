@@ -151,6 +151,12 @@ impl<T: Value> Table<T> {
         self.store.complete_since()
     }
 
+    /// Returns the time before which everything that was begun has ended; at once if it is known.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn cutoff(&self) -> MaybeReady<BoxFuture<'static, Result<UnixTime, StoreError>>> {
+        self.store.cutoff()
+    }
+
     /// Writes a new value, unless there is a live one.
     pub(crate) async fn insert(
         &self,

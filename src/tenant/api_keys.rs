@@ -8,7 +8,7 @@ use super::{
     error::TenantError,
     header::{header_name, only},
     id::Tenant,
-    source::TenantSource,
+    source::{TenantName, TenantSource},
 };
 use crate::{
     http::head::Head,
@@ -116,7 +116,11 @@ impl TenantSource for ApiKeys {
         if !is_sized(key.as_bytes()) {
             return Err(TenantError::invalid("the API key is empty or has more than 512 bytes"));
         }
-        self.tenant_of(key).map(Some).ok_or(TenantError::unknown("the API key is unknown"))
+        self.tenant_of(key).map(Some).ok_or_else(|| TenantError::unknown("the API key is unknown"))
+    }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
     }
 
     fn missing(&self, _: Head<'_>) -> TenantError {

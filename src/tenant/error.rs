@@ -2,14 +2,15 @@ use std::fmt;
 
 use http::HeaderValue;
 
-use crate::util::form::FormError;
+use crate::util::{error::ConfigError, form::FormError};
 
 /// The error of a request that names no tenant, or one that can't be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantError {
     kind: TenantErrorKind,
     detail: &'static str,
-    challenge: &'static str,
+    /// Boxed, because few errors have their own, and results with an error are moved often.
+    challenge: Option<Box<HeaderValue>>,
 }
 
 /// The causes of a [`TenantError`]. If two sources of a chain find no tenant, the cause further down this list is reported.
@@ -31,30 +32,43 @@ impl TenantError {
 
     /// Creates the error of a malformed name: the caller gets a 400 with this detail.
     pub const fn invalid(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Invalid, detail, challenge: "" }
+        Self { kind: TenantErrorKind::Invalid, detail, challenge: None }
     }
 
     /// Creates the error of an unknown credential: the caller gets a 401 with this detail.
     pub const fn unknown(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Unknown, detail, challenge: "ApiKey" }
+        Self { kind: TenantErrorKind::Unknown, detail, challenge: None }
     }
 
     /// Creates the error of a missing credential: the caller gets a 401 with this detail.
     pub const fn missing(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Missing, detail, challenge: "ApiKey" }
+        Self { kind: TenantErrorKind::Missing, detail, challenge: None }
     }
 
     /// Creates the error of a server that can't determine tenants: the caller gets a 500 with this detail, and a warning is
     /// logged.
     pub const fn internal(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Internal, detail, challenge: "" }
+        Self { kind: TenantErrorKind::Internal, detail, challenge: None }
     }
 
     /// Sets the `WWW-Authenticate` header of the 401, such as
     /// `Bearer error="invalid_token"`. Defaults to `ApiKey`.
-    pub const fn challenge(mut self, challenge: &'static str) -> Self {
-        self.challenge = challenge;
-        self
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `challenge` is visible ASCII that begins with the name of a scheme. Set it once and clone
+    /// the error, rather than for each request.
+    pub fn challenge(self, challenge: &str) -> Result<Self, ConfigError> {
+        let begins_with_scheme = challenge.starts_with(|first: char| first.is_ascii_alphanumeric());
+        match HeaderValue::from_str(challenge) {
+            Ok(value) if challenge.is_ascii() && begins_with_scheme => Ok(self.asking(value)),
+            _ => Err(ConfigError::new("challenge", challenge, "must be visible ASCII that begins with a scheme")),
+        }
+    }
+
+    /// Sets the challenge of the 401 to one that is known to be valid.
+    pub(crate) fn asking(self, challenge: HeaderValue) -> Self {
+        Self { challenge: Some(Box::new(challenge)), ..self }
     }
 
     /// Returns whether the request has an unknown credential.
@@ -68,12 +82,9 @@ impl TenantError {
 
     /// Returns the challenge of a 401.
     pub(crate) fn asks_for(&self) -> Option<HeaderValue> {
-        // every 401 has a challenge, even if the given one is not a valid header
-        let given = || match HeaderValue::from_str(self.challenge.trim_ascii()) {
-            Ok(given) if !given.is_empty() => given,
-            _ => HeaderValue::from_static("ApiKey"),
-        };
-        matches!(self.kind, TenantErrorKind::Unknown | TenantErrorKind::Missing).then(given)
+        // every 401 has a challenge
+        let own = || self.challenge.as_deref().cloned().unwrap_or(HeaderValue::from_static("ApiKey"));
+        matches!(self.kind, TenantErrorKind::Unknown | TenantErrorKind::Missing).then(own)
     }
 
     /// Returns the reason. It is safe to send, because it contains no part of the request.

@@ -1,11 +1,16 @@
 //! Tenants: a [`TenantSource`] identifies the [`Tenant`] of a request.
 //!
-//! | source | identifies the tenant by | callers can choose it |
-//! |---|---|---|
-//! | [`ApiKeys`] | a secret that the caller knows | no |
-//! | [`ClientIp`] | the address that the request comes from | no |
-//! | [`ExtensionTenant`] | an outer layer, such as a check of tokens | depends on that layer |
-//! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | a text in the request | yes |
+//! | source | identifies the tenant by | callers can choose it | the tenant is |
+//! |---|---|---|---|
+//! | [`ApiKeys`] | a secret that the caller knows | no | proved |
+//! | `AccessTokenTenant`, `SessionTenant` | a token or a session that was verified | no | proved |
+//! | [`ClientIp`] | the address that the request comes from | no | claimed |
+//! | [`ExtensionTenant`] | an outer layer, such as a check of tokens | depends on that layer | what that layer found |
+//! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | a text in the request | yes | claimed |
+//! | a closure, or a source of your own | your code | depends on your code | claimed, unless it is a [`ProvedTenant`] |
+//!
+//! Requests of a tenant that is only claimed are anonymous: they can't spend what
+//! [`Quota::reserve`](crate::Quota::reserve) keeps back.
 //!
 //! A caller that can choose the tenant can spend any tenant's budget, and gets a new budget
 //! with each new name. Use those sources only behind a trusted proxy that sets or checks the
@@ -55,6 +60,6 @@ pub use self::{
     id::Tenant,
     path::PathTenant,
     query::QueryTenant,
-    source::{Or, TenantName, TenantSource},
+    source::{Or, ProvedTenant, TenantName, TenantSource},
     standing::{RateLimit, Standing},
 };

@@ -12,13 +12,15 @@ use crate::http::head::Head;
 ///
 /// # Security
 ///
-/// Limits trust a source that implements only [`find`](Self::find), as closures do: its requests may spend what
-/// [`Quota::reserve`](crate::Quota::reserve) keeps back. If callers can choose the name, override
-/// [`find_name`](Self::find_name) and return [`TenantName::claimed`].
+/// Each source declares whether its tenants are proved or only claimed. A source that implements only
+/// [`find`](Self::find), as closures do, returns claims: its requests are anonymous, so they can't spend what
+/// [`Quota::reserve`](crate::Quota::reserve) keeps back, and its tenants never replace one that an outer layer has proved.
+/// If callers can't choose the name, because the source checks a credential, override [`find_name`](Self::find_name)
+/// and return [`TenantName::proved`], or wrap the source in [`ProvedTenant`].
 ///
 /// # Closures
 ///
-/// Closures are sources, too, if their argument is annotated. Return `Ok(None)` if the request
+/// Closures are sources, too, if their argument is annotated. Their tenants are claims. Return `Ok(None)` if the request
 /// names no tenant, so that the next source of a chain is asked:
 ///
 /// ```
@@ -56,18 +58,19 @@ pub trait TenantSource: Send + Sync + 'static {
     /// Returns an error if the request names a tenant that can't be used.
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError>;
 
-    /// Returns the name of the tenant, borrowed from the request if possible.
+    /// Returns the name of the tenant, borrowed from the request if possible, and whether it is proved.
     ///
     /// Rate limits call this method. By default it returns the tenant of
-    /// [`find`](Self::find). Override it to save the copy and the check of the name on
-    /// every request. It must name the same tenant as `find`.
+    /// [`find`](Self::find) as a [claim](TenantName::claimed). Override it to declare that the tenant is
+    /// [proved](TenantName::proved), or to save the copy and the check of the name on every request. It must name the
+    /// same tenant as `find`.
     ///
     /// # Errors
     ///
     /// Returns an error if `find` fails. Names that are not valid may pass, because they are
     /// checked before they are used.
     fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(TenantName::from))
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
     }
 
     /// Returns the error of a request in which this source finds no tenant.
@@ -123,7 +126,7 @@ impl TenantSource for Tenant {
 }
 
 /// The name of a tenant as a [`TenantSource`] finds it: text of the request, or a
-/// [`Tenant`].
+/// [`Tenant`]. It is proved unless it is marked as [`claimed`](Self::claimed).
 #[derive(Clone, Debug)]
 pub struct TenantName<'a> {
     name: Name<'a>,
@@ -161,11 +164,19 @@ impl<'a> TenantName<'a> {
     /// Such a name can be the key of a limit, but never replaces a tenant that an
     /// outer layer has proved. The request is anonymous and can't spend what a quota
     /// [reserves](crate::Quota::reserve). The tenant of a closure or of
-    /// [`find`](TenantSource::find) alone counts as proved.
+    /// [`find`](TenantSource::find) alone counts as claimed.
     #[must_use]
     #[inline]
     pub fn claimed(mut self) -> Self {
         self.is_claimed = true;
+        self
+    }
+
+    /// Marks a name that the request has proved, for example with a credential that the source has checked.
+    #[must_use]
+    #[inline]
+    pub fn proved(mut self) -> Self {
+        self.is_claimed = false;
         self
     }
 
@@ -211,6 +222,55 @@ impl From<Tenant> for TenantName<'_> {
     }
 }
 
+/// Declares that the tenants of another source are proved.
+///
+/// Requests of a proved tenant may spend what [`Quota::reserve`](crate::Quota::reserve) keeps back.
+///
+/// # Security
+///
+/// Wrap only a source whose names callers can't choose: a closure that checks a credential, or a header that a trusted proxy
+/// sets and strips from the requests of callers.
+///
+/// ```
+/// use tollgate::{Head, Tenant, TenantError, TenantSource, tenant::ProvedTenant};
+///
+/// fn verified(token: &[u8]) -> Option<Tenant> {
+///     // checks the signature of the token
+/// #   Tenant::parse(token).ok()
+/// }
+///
+/// let by_token = ProvedTenant::new(|head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
+///     let Some(token) = head.headers().get("x-token") else { return Ok(None) };
+///     verified(token.as_bytes()).map(Some).ok_or(TenantError::unknown("the token is invalid"))
+/// });
+/// let request = http::Request::get("/").header("x-token", "acme").body(())?;
+/// assert!(!by_token.find_name(Head::of(&request))?.unwrap().is_claimed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ProvedTenant<S>(S);
+
+impl<S: TenantSource> ProvedTenant<S> {
+    /// Trusts the tenants of this source.
+    pub fn new(source: S) -> Self {
+        Self(source)
+    }
+}
+
+impl<S: TenantSource> TenantSource for ProvedTenant<S> {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        self.0.find(head)
+    }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.0.find_name(head)?.map(TenantName::proved))
+    }
+
+    fn missing(&self, head: Head<'_>) -> TenantError {
+        self.0.missing(head)
+    }
+}
+
 /// Two sources in a row: the second is asked if the first finds no tenant.
 ///
 /// An error of the first is final: a request with an unknown API key is refused, and not
@@ -253,15 +313,20 @@ mod tests {
 
     #[test]
     fn every_401_has_a_challenge_and_a_400_has_none() {
-        let asks_for = |challenge| TenantError::unknown("no").challenge(challenge).asks_for().unwrap();
+        let asks_for = |challenge| TenantError::unknown("no").challenge(challenge).unwrap().asks_for().unwrap();
         assert_eq!(asks_for("Bearer error=\"invalid_token\""), "Bearer error=\"invalid_token\"");
-        for bad in ["", " ", "Bearer\nx: y", "Bearer\rx", "\0", "\t"] {
-            assert_eq!(asks_for(bad), "ApiKey", "{bad:?}");
-        }
         assert_eq!(TenantError::unknown("no").asks_for().unwrap(), "ApiKey");
         assert_eq!(TenantError::missing("no").asks_for().unwrap(), "ApiKey");
-        assert_eq!(TenantError::invalid("no").challenge("Bearer").asks_for(), None);
-        assert_eq!(TenantError::internal("no").challenge("Bearer").asks_for(), None);
+        assert_eq!(TenantError::invalid("no").challenge("Bearer").unwrap().asks_for(), None);
+        assert_eq!(TenantError::internal("no").challenge("Bearer").unwrap().asks_for(), None);
+    }
+
+    #[test]
+    fn b30_an_invalid_challenge_is_an_error_of_the_setter() {
+        for bad in ["", " ", " Bearer", "\"Bearer\"", "Bearer\nx: y", "Bearer\rx", "\0", "\t", "Bearer r\u{e9}alm"] {
+            let error = TenantError::missing("no").challenge(bad).unwrap_err();
+            assert_eq!(error.setting(), "challenge", "{bad:?}");
+        }
     }
 
     #[test]

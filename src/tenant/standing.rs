@@ -51,11 +51,10 @@ impl Standing {
         Self { reset, ..self }
     }
 
-    /// Returns the standing as it is shown at a later time.
+    /// Returns the standing as it is shown at a later moment.
     #[cfg(feature = "redis")]
-    pub(crate) fn read_at(self, time: (Moment, UnixTime)) -> Self {
-        let (now, unix_now) = time;
-        Self { now, unix_now, ..self }
+    pub(crate) fn read_at(self, now: Moment) -> Self {
+        Self { now, unix_now: self.unix_now + now.since(self.now), ..self }
     }
 
     /// Returns the standing after these units have come back.

@@ -11,6 +11,7 @@ use crate::{
     client::{Client, Scopes},
     jose::Algorithm,
     session::Authentication,
+    user::{self, ClaimTarget},
     util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
@@ -171,6 +172,11 @@ fn at_hash(token: &str, algorithm: Algorithm) -> String {
     let hash = digest(if algorithm == Algorithm::EdDsa { &SHA512 } else { &SHA256 }, token.as_bytes());
     let (left, _) = hash.as_ref().split_at(hash.as_ref().len() / 2);
     BASE64URL.encode(left)
+}
+
+/// Returns the claims that go into this kind of token.
+pub(super) fn of_target(claims: &user::Claims, target: ClaimTarget) -> Map<String, Value> {
+    claims.iter(target).map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::Mutex, task::spawn_blocking};
 
-use super::ring::{Ring, Schedule};
+use super::ring::{HintKey, Ring, Row, Schedule};
 use crate::{
     jose::{Algorithm, KeySet, Signer},
     store::{
@@ -56,6 +56,11 @@ impl Copy {
         let row = self.ring.signs(algorithm, now)?;
         let place = self.ring.keys.iter().position(|other| std::ptr::eq(other, row))?;
         self.signers.get(place).cloned()
+    }
+
+    /// Returns a key that was published less than this long ago, and is not any more. It verifies nothing but hints.
+    pub(super) fn for_hint(&self, kid: &str, lives: Duration, now: UnixTime) -> Option<KeySet> {
+        KeySet::parse(self.ring.for_hint(kid, lives, now)?.jwks.as_bytes())
     }
 }
 
@@ -143,7 +148,8 @@ impl Keys {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
                 crate::util::trace::warning!(
-                    "signing keys could not be read, so the last known keys are used: {error}"
+                    "signing keys could not be read, so the last known keys are used: {}",
+                    crate::util::error::with_sources(&error)
                 );
                 let later = self.0.clock.now() + PATIENCE;
                 let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
@@ -188,7 +194,7 @@ impl Keys {
                         ring.add(*algorithm, secret.clone(), schedule, now);
                     }
                 }
-                let ring = ring.settled(wanted, schedule, now);
+                let ring = ring.settled(wanted, schedule, now, |row| self.public(row));
                 if found == Some(&ring) {
                     return Change::Keep(ring);
                 }
@@ -222,14 +228,22 @@ impl Keys {
         if let Some(old) = self.known().filter(|old| old.ring == *ring) {
             return Ok(old.signers.clone());
         }
-        let signer = |row: &super::ring::Row| {
-            let pkcs8 = self.0.seal.open(row.algorithm.as_str(), &row.secret)?;
-            Signer::read(row.algorithm, &pkcs8).map(Arc::new)
-        };
-        ring.keys.iter().map(signer).collect::<Option<_>>().ok_or_else(|| {
+        ring.keys.iter().map(|row| self.signer(row).map(Arc::new)).collect::<Option<_>>().ok_or_else(|| {
             let text = "a signing key cannot be read: it is sealed with another secret, or this node has no secret";
             StoreError::new(StoreErrorKind::Corrupt, text)
         })
+    }
+
+    fn signer(&self, row: &Row) -> Option<Signer> {
+        let pkcs8 = self.0.seal.open(row.algorithm.as_str(), &row.secret)?;
+        Signer::read(row.algorithm, &pkcs8)
+    }
+
+    /// Returns the public half of a key. The private one is deleted.
+    fn public(&self, row: &Row) -> Option<HintKey> {
+        let signer = self.signer(row)?;
+        let jwks = KeySet::new([(signer.kid().to_owned(), signer.public().clone())]).to_json();
+        Some(HintKey::new(signer.kid(), String::from_utf8(jwks).ok()?))
     }
 
     fn keep(&self, copy: Copy) -> Arc<Copy> {

@@ -58,6 +58,6 @@ impl Revocation for OneToken {
 }
 
 fn unavailable(error: &StoreError) -> Unavailable {
-    crate::util::trace::warning!("access tokens cannot be checked: {error}");
+    crate::util::trace::warning!("access tokens cannot be checked: {}", crate::util::error::with_sources(error));
     Unavailable
 }

@@ -28,7 +28,7 @@ impl TokenService {
         let keys = inner.keys.current().await?;
         let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no key that signs by this algorithm");
         let signer = keys.signer(inner.algorithm, now).ok_or_else(broken)?;
-        let span = Span { from: now.as_secs(), until: (now + inner.lifetimes.access).as_secs() };
+        let span = Span { from: inner.revocations.issue_time(now), until: (now + inner.lifetimes.access).as_secs() };
         let token = AccessTokenParts {
             issuer: &inner.issuer,
             audience: client.tokens.audience.as_deref().unwrap_or(&inner.audience),
@@ -39,7 +39,7 @@ impl TokenService {
         };
         let claims = issued_claims::machine(client, jkt, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
-        let expires_in = span.until.saturating_sub(span.from);
+        let expires_in = span.until.saturating_sub(now.as_secs());
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope })
     }
 }

@@ -132,13 +132,15 @@
 //! - [`AuthService::end_user`](crate::AuthService::end_user) ends every session and every token of a user.
 //! - Redeeming a code a second time revokes the tokens of the first time.
 //! - When a user changes the password or a contact, proofs made with the old one stop counting. A family with no proof
-//!   left is revoked the next time its account is read: at `/token`, `/userinfo` or `/introspect`.
+//!   left is revoked the next time its account is read: at `/token` or `/userinfo`. With
+//!   [`recheck_policy`](crate::Client::recheck_policy), `/token` also revokes one whose proofs no longer meet the policies.
 //!
 //! # Keys
 //!
 //! The first use, or [`AuthService::prepare`](crate::AuthService::prepare), creates the keys in the store, and all
 //! processes that share the store share them. A new key is published for an hour before it signs, and an old one for a day
-//! after, so that services with a copy of `/jwks` never see a token with an unknown key. With a [`seal`](Tokens::seal), a
+//! after, so that services with a copy of `/jwks` never see a token with an unknown key. After that, only its public half
+//! is kept, for `id_token_hint`, as long as a session can live. With a [`seal`](Tokens::seal), a
 //! copy of the store can't sign: keep its secret outside of the store. If somebody gets hold of a key, call
 //! [`AuthService::withdraw_keys`](crate::AuthService::withdraw_keys).
 //!
@@ -273,6 +275,7 @@ mod family;
 mod family_list;
 mod family_row;
 mod grant;
+mod hint;
 mod keys;
 #[cfg(test)]
 mod keys_on_many_nodes;

@@ -12,7 +12,10 @@ use crate::{
         table::{Change, Table},
     },
     tenant::Tenant,
-    util::{clock::Clock, handle::Handle},
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+    },
 };
 
 type Answer = MaybeReady<BoxFuture<'static, Result<bool, StoreError>>>;
@@ -77,10 +80,21 @@ impl Revocations {
     pub(super) fn may_have_lost(&self, issued: u64) -> bool {
         may_have_lost(&self.families, issued)
     }
+
+    /// Returns the time to write into an access token that is issued now, in seconds. It is later than now if the store may
+    /// have lost something in this very second, because a token of this second may be older than the loss.
+    pub(super) fn issue_time(&self, now: UnixTime) -> u64 {
+        now.as_secs().max(self.families.complete_since().as_secs_ceil())
+    }
+
+    /// Returns the time before which everything that was begun has ended.
+    pub(super) fn cutoff(&self) -> MaybeReady<BoxFuture<'static, Result<UnixTime, StoreError>>> {
+        self.families.cutoff()
+    }
 }
 
 fn may_have_lost(marks: &Table<()>, issued: u64) -> bool {
-    issued < marks.complete_since().as_secs()
+    UnixTime::from_secs(issued) < marks.complete_since()
 }
 
 /// A repeatable check of one access token. It allocates nothing if the store answers at once.
@@ -102,8 +116,10 @@ impl RevocationCheck {
         let session = self.session.as_ref().map(SessionEndCheck::has_ended);
         let user =
             self.user.as_ref().map(|user| user.current().map(move |current| current.map(|current| current > own)));
+        // once it is known, `may_have_lost` compares it
+        let cutoff = Some(self.families.cutoff().map(|cutoff| cutoff.map(|_| false)));
         let mut pending = Vec::new();
-        for answer in [family, session, user].into_iter().flatten() {
+        for answer in [family, session, user, cutoff].into_iter().flatten() {
             match answer {
                 MaybeReady::Ready(Ok(false)) => {}
                 MaybeReady::Ready(answer) => return MaybeReady::Ready(answer),
@@ -130,7 +146,10 @@ impl RevocationCheck {
                     found => Poll::Ready(found),
                 }
             });
-            Ok(is_revoked.await? || may_have_lost(&families, issued))
+            let is_revoked = is_revoked.await?;
+            // the calls may have shown that it has moved
+            families.cutoff().wait().await?;
+            Ok(is_revoked || may_have_lost(&families, issued))
         }))
     }
 }

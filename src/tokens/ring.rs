@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{jose::Algorithm, store::seal::Sealed, util::clock::UnixTime};
 
+/// How long a key is kept for hints after it was published: as long as any session can live.
+const KEPT_FOR_HINTS: Duration = Duration::from_secs(400 * 24 * 3600);
+/// The most keys that are kept for hints. They take at most 40 KiB, which leaves room for the others in one row.
+const MOST_FOR_HINTS: usize = 64;
 /// A rotation on request adds no key to an algorithm that has this many.
 const MOST_ROTATED: usize = 8;
 
@@ -33,10 +37,29 @@ pub(super) struct Row {
     pub(super) secret: Sealed,
 }
 
+/// The public half of a key that is not published any more. It verifies nothing but hints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HintKey {
+    kid: String,
+    /// A JSON Web Key Set with this key alone.
+    pub(super) jwks: String,
+    /// Until when it was published.
+    until: u64,
+}
+
+impl HintKey {
+    /// Creates one from a key set with this key alone.
+    pub(super) fn new(kid: &str, jwks: String) -> Self {
+        Self { kid: kid.to_owned(), jwks, until: 0 }
+    }
+}
+
 /// All keys of one issuer, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ring {
     pub(super) keys: Vec<Row>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    for_hints: Vec<HintKey>,
 }
 
 impl Row {
@@ -70,9 +93,14 @@ impl Ring {
         own().all(|row| row.began(now)) && own().count() < MOST_ROTATED
     }
 
+    /// Returns the key with this id, if it was published less than this long ago.
+    pub(super) fn for_hint(&self, kid: &str, lives: Duration, now: UnixTime) -> Option<&HintKey> {
+        self.for_hints.iter().find(|key| key.kid == kid && now < UnixTime::from_nanos(key.until) + lives)
+    }
+
     /// Returns whether nothing needs to be written: no key is due, superseded or past its time.
     pub(super) fn is_settled(&self, wanted: &[Algorithm], schedule: Schedule, now: UnixTime) -> bool {
-        self.due(wanted, schedule, now).is_empty() && *self == self.clone().settled(wanted, schedule, now)
+        self.due(wanted, schedule, now).is_empty() && *self == self.clone().settled(wanted, schedule, now, |_| None)
     }
 
     /// Adds a key. The first key of an algorithm signs at once, because there is no other. A later key signs when clients
@@ -83,9 +111,16 @@ impl Ring {
         self.keys.push(Row { algorithm, from: from.as_nanos(), until: None, secret });
     }
 
-    /// Removes the keys whose time is over, and sets an end for those that will not sign any more.
-    pub(super) fn settled(mut self, wanted: &[Algorithm], schedule: Schedule, now: UnixTime) -> Self {
-        let mut rows = std::mem::take(&mut self.keys);
+    /// Removes the keys whose time is over, and sets an end for those that will not sign any more. `public` returns the half
+    /// of a removed key that is kept.
+    pub(super) fn settled(
+        self,
+        wanted: &[Algorithm],
+        schedule: Schedule,
+        now: UnixTime,
+        public: impl Fn(&Row) -> Option<HintKey>,
+    ) -> Self {
+        let Self { keys: mut rows, mut for_hints } = self;
         let successors: Vec<Option<u64>> = rows
             .iter()
             .map(|row| {
@@ -104,8 +139,14 @@ impl Ring {
                 None => None,
             };
         }
-        rows.retain(|row| row.until.is_none_or(|until| now.as_nanos() < until));
-        Self { keys: rows }
+        rows.retain(|row| {
+            let Some(until) = row.until.filter(|until| *until <= now.as_nanos()) else { return true };
+            for_hints.extend(public(row).map(|key| HintKey { until, ..key }));
+            false
+        });
+        for_hints.retain(|key| now < UnixTime::from_nanos(key.until) + KEPT_FOR_HINTS);
+        for_hints.drain(..for_hints.len().saturating_sub(MOST_FOR_HINTS));
+        Self { keys: rows, for_hints }
     }
 }
 
@@ -192,7 +233,7 @@ mod tests {
                     watch.made.push((*algorithm, secret.clone(), now));
                     ring.add(*algorithm, secret, SCHEDULE, now);
                 }
-                ring = ring.settled(WANTED, SCHEDULE, now);
+                ring = ring.settled(WANTED, SCHEDULE, now, |_| None);
                 prop_assert!(ring.is_settled(WANTED, SCHEDULE, now));
                 watch.look(&ring, now)?;
                 watch.check(&ring, now)?;
@@ -205,7 +246,7 @@ mod tests {
         let (mut ring, start) = (Ring::default(), UnixTime::from_secs(1_000_000));
         for second in 0..2000_u32 {
             let now = start + Duration::from_secs(second.into());
-            ring = ring.settled(WANTED, SCHEDULE, now);
+            ring = ring.settled(WANTED, SCHEDULE, now, |_| None);
             let made = second as usize * 2;
             for (algorithm, secret) in WANTED.iter().zip(made..) {
                 if ring.can_rotate(*algorithm, now) {
@@ -219,6 +260,35 @@ mod tests {
         assert!(signs.from > (start + Duration::from_secs(1600)).as_nanos());
     }
 
+    /// Rotates as often as an operator can, and lets each key end.
+    #[test]
+    fn b21_the_newest_keys_are_kept_for_hints_and_none_for_longer_than_a_session_lives() {
+        let public = |row: &Row| Some(HintKey::new(&format!("{:?}", row.from), "x".repeat(512)));
+        let (mut ring, start) = (Ring::default(), UnixTime::from_secs(1_000_000));
+        for hour in 0..500_u32 {
+            let now = start + SCHEDULE.period * hour;
+            for algorithm in WANTED {
+                ring.add(*algorithm, key(hour as usize), SCHEDULE, now);
+            }
+            ring = ring.settled(WANTED, SCHEDULE, now, public);
+            assert!(ring.for_hints.len() <= MOST_FOR_HINTS);
+        }
+        assert_eq!(ring.for_hints.len(), MOST_FOR_HINTS);
+        let (oldest, newest) = (ring.for_hints[0].clone(), ring.for_hints[MOST_FOR_HINTS - 1].clone());
+        let ended = UnixTime::from_nanos(newest.until);
+        assert!(oldest.until < newest.until);
+        // a key counts as long as the caller allows, and ends with the longest session
+        let lives = Duration::from_secs(30);
+        let last = ended + (lives - Duration::from_nanos(1));
+        assert_eq!(ring.for_hint(&newest.kid, lives, last), Some(&newest));
+        assert_eq!(ring.for_hint(&newest.kid, lives, ended + lives), None);
+        assert_eq!(ring.for_hint("unknown", lives, start), None);
+        let written = serde_json::to_vec(&ring).unwrap().len();
+        assert!(written < 48 * 1024, "{written}");
+        let much_later = ring.settled(WANTED, SCHEDULE, ended + KEPT_FOR_HINTS, |_| None);
+        assert!(much_later.for_hints.is_empty());
+    }
+
     #[test]
     fn keys_of_an_unused_algorithm_are_published_for_a_while() {
         let now = UnixTime::from_secs(1_000_000);
@@ -226,13 +296,13 @@ mod tests {
         ring.add(Algorithm::Es256, key(1), SCHEDULE, now);
         ring.add(Algorithm::EdDsa, key(2), SCHEDULE, now);
         let only = &[Algorithm::EdDsa][..];
-        let ring = ring.settled(only, SCHEDULE, now);
+        let ring = ring.settled(only, SCHEDULE, now, |_| None);
         assert_eq!(ring.keys.len(), 2);
-        let later = ring.clone().settled(only, SCHEDULE, now + Duration::from_secs(299));
+        let later = ring.clone().settled(only, SCHEDULE, now + Duration::from_secs(299), |_| None);
         assert_eq!(later.keys.len(), 2, "the end was settled when it was first seen");
-        assert_eq!(later.settled(only, SCHEDULE, now + SCHEDULE.keep).keys.len(), 1);
+        assert_eq!(later.settled(only, SCHEDULE, now + SCHEDULE.keep, |_| None).keys.len(), 1);
         // and if it is wanted again meanwhile, it stays
-        let back = ring.settled(WANTED, SCHEDULE, now + Duration::from_secs(10));
+        let back = ring.settled(WANTED, SCHEDULE, now + Duration::from_secs(10), |_| None);
         assert!(back.keys.iter().any(|row| row.algorithm == Algorithm::Es256 && row.until.is_none()));
     }
 }

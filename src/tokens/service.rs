@@ -8,7 +8,7 @@ use super::{
     family::{Family, Refreshed, family_of_code},
     family_list::{FamilyList, ListedFamily},
     grant::Grant,
-    issued_claims::{self, AccessTokenParts, ID_TOKEN, IdClaims, IdTokenParts, Span},
+    issued_claims::{self, AccessTokenParts, ID_TOKEN, IdTokenParts, Span},
     keys::Keys,
     local_keys::LocalKeys,
     refresh_token::{RefreshToken, random},
@@ -54,6 +54,8 @@ pub(super) struct Lifetimes {
     pub(super) session_refresh: Duration,
     /// How long a used refresh token returns its successor again.
     pub(super) grace: Duration,
+    /// How long the longest session lives.
+    pub(super) session: Duration,
 }
 
 impl Lifetimes {
@@ -85,7 +87,7 @@ pub(super) struct Inner {
     pub(super) keys: Keys,
     families: Table<Family>,
     lists: Table<FamilyList>,
-    revocations: Revocations,
+    pub(super) revocations: Revocations,
 }
 
 /// The tokens issued to a client.
@@ -289,7 +291,7 @@ impl TokenService {
         code: &Digest,
     ) -> Result<Option<(Handle, Arc<Grant>, bool)>, StoreError> {
         let (id, now) = (family_of_code(code), self.now());
-        Ok(self.family(&id).await?.map(|family| (id, Arc::clone(&family.grant), family.is_replay(now))))
+        Ok(self.family(&id).await?.map(|found| (id, Arc::clone(&found.value.grant), found.value.is_replay(now))))
     }
 
     // ---- refresh tokens
@@ -297,8 +299,8 @@ impl TokenService {
     /// Reads a refresh token. Returns `None` if its family has ended.
     pub(crate) async fn presented(&self, text: &str, keyed: &Keyed) -> Result<Option<Presented>, StoreError> {
         let Some((token, is_ours)) = RefreshToken::parse(text, keyed) else { return Ok(None) };
-        let found = self.0.families.get(None, token.family.as_bytes()).wait().await?;
-        let Some(Stored { value, version, expires_at }) = found else { return Ok(None) };
+        let Some(stored) = self.family(&token.family).await? else { return Ok(None) };
+        let Stored { value, version, expires_at } = stored;
         let read = Stored { value: (), version, expires_at };
         Ok(Some(Presented { token, is_ours, family: value, read }))
     }
@@ -420,17 +422,16 @@ impl TokenService {
             let is_revoked = is_revoked || self.0.revocations.may_have_lost(claims.iat);
             return Ok((!is_revoked).then_some(ValidAccess { claims, grant: None, family }));
         }
-        let Some(Family { grant, .. }) = self.family(&family).await? else { return Ok(None) };
+        let Some(Stored { value: Family { grant, .. }, .. }) = self.family(&family).await? else { return Ok(None) };
         let has_ended = self.has_ended(&grant).await? || self.0.revocations.may_have_lost(claims.iat);
         Ok((!has_ended).then_some(ValidAccess { claims, grant: Some(grant), family }))
     }
 
-    /// Reads an id_token of any age that was issued here. It is a hint and proves nothing.
-    pub(crate) async fn hint(&self, token: &str) -> Result<Option<IdClaims>, StoreError> {
-        Ok(self.claims::<IdClaims>(token, ID_TOKEN).await?.filter(|claims| claims.iss == self.issuer()))
-    }
-
-    async fn claims<T: serde::de::DeserializeOwned>(&self, token: &str, typ: &str) -> Result<Option<T>, StoreError> {
+    pub(super) async fn claims<T: serde::de::DeserializeOwned>(
+        &self,
+        token: &str,
+        typ: &str,
+    ) -> Result<Option<T>, StoreError> {
         let Some(token) = Unverified::parse(token, typ) else { return Ok(None) };
         let mut keys = self.0.keys.current().await?;
         if token.kid().is_some_and(|kid| !keys.set.names(kid)) {
@@ -439,8 +440,11 @@ impl TokenService {
         Ok(token.claims(&keys.set))
     }
 
-    async fn family(&self, id: &Handle) -> Result<Option<Family>, StoreError> {
-        Ok(self.0.families.get(None, id.as_bytes()).wait().await?.map(|stored| stored.value))
+    /// Reads a family, unless it began before everything was ended.
+    async fn family(&self, id: &Handle) -> Result<Option<Stored<Family>>, StoreError> {
+        let found = self.0.families.get(None, id.as_bytes()).wait().await?;
+        let cutoff = self.0.revocations.cutoff().wait().await?.as_nanos();
+        Ok(found.filter(|stored| stored.value.born >= cutoff))
     }
 
     /// Signs tokens as of `at`. No token outlives the family, because `/revoke` could not end it.
@@ -464,8 +468,8 @@ impl TokenService {
             audience,
             scope: &scope,
             jti,
-            span,
-            more: of_target(&request.extra_claims, ClaimTarget::AccessToken),
+            span: Span { from: inner.revocations.issue_time(at), ..span },
+            more: issued_claims::of_target(&request.extra_claims, ClaimTarget::AccessToken),
         };
         let claims = issued_claims::access(grant, request.who, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
@@ -475,7 +479,7 @@ impl TokenService {
         }
         let algorithm = request.id_token_algorithm.unwrap_or(inner.algorithm);
         let signer = keys.signer(algorithm, self.now()).ok_or_else(broken)?;
-        let mut more = of_target(&request.extra_claims, ClaimTarget::IdToken);
+        let mut more = issued_claims::of_target(&request.extra_claims, ClaimTarget::IdToken);
         more.extend(request.account_claims.clone());
         let token = IdTokenParts { issuer, nonce: request.nonce, access_token: &access_token, algorithm, span, more };
         let id_token =
@@ -486,10 +490,6 @@ impl TokenService {
     pub(super) fn now(&self) -> UnixTime {
         self.0.clock.unix(self.0.clock.now())
     }
-}
-
-fn of_target(claims: &user::Claims, target: ClaimTarget) -> Map<String, Value> {
-    claims.iter(target).map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 
 impl fmt::Debug for TokenService {

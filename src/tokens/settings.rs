@@ -61,6 +61,7 @@ impl Tokens {
                 refresh: DAY * 30,
                 session_refresh: DAY,
                 grace: Duration::from_secs(10),
+                session: Duration::ZERO,
             },
             seal: Seal::default(),
             rotate_every: DAY * 90,
@@ -130,6 +131,12 @@ impl Tokens {
     pub fn rotate_every(mut self, period: Duration) -> Self {
         self.rotate_every = period;
         self.within("rotation of signing keys", period, DAY..=DAY * 3650, "must be one day to ten years")
+    }
+
+    /// Sets how long the longest session lives. Its id_tokens are accepted as hints until then.
+    pub(crate) fn longest_session(mut self, lifetime: Duration) -> Self {
+        self.lifetimes.session = lifetime;
+        self
     }
 
     /// Creates a verifier for a process that shares the store with the login service but serves no logins.

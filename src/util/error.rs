@@ -1,6 +1,6 @@
-//! Errors of invalid settings.
+//! Errors of invalid settings, and how errors are logged.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, error::Error, fmt};
 
 /// An invalid setting.
 ///
@@ -58,4 +58,73 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl Error for ConfigError {}
+
+/// The maximum number of errors of a chain that are logged, and of characters of each of them.
+#[cfg(feature = "session")]
+const MOST_SOURCES: usize = 8;
+#[cfg(feature = "session")]
+const LONGEST_TEXT: usize = 500;
+
+/// Returns an error with its sources, in one line for the log: `the store is not available: connection refused`.
+///
+/// The texts come from applications and from other servers, so control characters are left out and long texts are cut. A
+/// source whose text the error before it ends with already is left out too.
+#[cfg(feature = "session")]
+pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let (mut line, mut next) = (String::new(), Some(error));
+    for _ in 0..MOST_SOURCES {
+        let Some(error) = next else { break };
+        next = error.source();
+        let text = error.to_string();
+        let text: String = text.chars().filter(|character| !character.is_control()).take(LONGEST_TEXT).collect();
+        if !line.is_empty() && line.ends_with(&text) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&text);
+    }
+    line
+}
+
+#[cfg(all(test, feature = "session"))]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Layer(String, Option<Box<Layer>>);
+
+    impl fmt::Display for Layer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(&self.0)
+        }
+    }
+
+    impl Error for Layer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|source| source as _)
+        }
+    }
+
+    fn layers(texts: &[&str]) -> Layer {
+        let [own, sources @ ..] = texts else { unreachable!() };
+        Layer((*own).to_owned(), (!sources.is_empty()).then(|| Box::new(layers(sources))))
+    }
+
+    #[test]
+    fn b12_the_log_shows_an_error_with_its_sources_in_one_line_of_bounded_length() {
+        for (texts, expected) in [
+            (&["a"][..], "a"),
+            (&["a", "b", "c"], "a: b: c"),
+            (&["failed: disk full", "disk full"], "failed: disk full"),
+            (&["two\r\nlines\u{1b}[1m", "x"], "twolines[1m: x"),
+        ] {
+            assert_eq!(with_sources(&layers(texts)), expected);
+        }
+        let long = "é".repeat(10_000);
+        let line = with_sources(&layers(&(0..100).map(|_| [long.as_str(), "x"]).collect::<Vec<_>>().concat()));
+        assert!(line.chars().count() < MOST_SOURCES * (LONGEST_TEXT + 2), "{} characters", line.chars().count());
+    }
+}

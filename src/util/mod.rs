@@ -17,4 +17,5 @@ pub(crate) mod form;
 #[cfg(any(feature = "pkce", feature = "bearer"))]
 pub(crate) mod json;
 pub(crate) mod json_object;
-pub(crate) mod number;
+#[cfg(feature = "login")]
+pub(crate) mod fair_queue;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     auth::{
-        account::freshness::{self, FreshProofs},
+        account::freshness::{self, FRESH, FreshProofs},
         authorize::signed_in::SignedIn,
         context::{RequestContext, foreign_origin},
         core::Core,
@@ -17,8 +17,9 @@ use crate::{
             problem::{Code, Problem},
             route::{ACCOUNT_PAGE, SIGN_IN},
         },
+        notices::event_of,
     },
-    credential::{Credentials, Removed},
+    credential::{Credentials, Removed, Strength},
     delivery::NoticeKind,
     event::EventKind,
     session::{Session, UserId},
@@ -46,6 +47,9 @@ pub(crate) struct AccountFields {
     pub(crate) sid: Option<String>,
     /// A credential.
     pub(crate) id: Option<String>,
+    /// The name of another identity provider.
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
+    pub(crate) provider: Option<String>,
     /// The name of a passkey.
     pub(crate) name: Option<String>,
     /// The answer of the browser for a new passkey.
@@ -55,7 +59,7 @@ pub(crate) struct AccountFields {
 }
 
 /// Reads the body of a call.
-pub(crate) async fn fields(cx: &RequestContext<'_>, body: RequestBody) -> Result<AccountFields, Problem> {
+pub(crate) async fn fields(cx: &RequestContext<'_>, body: &mut RequestBody) -> Result<AccountFields, Problem> {
     fields::json(&cx.parts.headers, body).await
 }
 
@@ -76,13 +80,27 @@ impl AccountCall {
         } else {
             cx.check_origin(Some(&client))?;
         }
-        let Some(who) = SignedIn::at(cx, tenant).await? else {
-            return Err(not_signed_in());
-        };
+        Self::of(cx, tenant, cx.core.logins.now()).await?.ok_or_else(not_signed_in)
+    }
+
+    /// Finds the session and the account of a user of this tenant who comes back from another identity provider. The browser
+    /// names that site as the origin, so `state` must have shown that this session has sent the user there. The proofs that
+    /// were fresh at the time `left_at` count as fresh.
+    #[cfg(feature = "sso")]
+    pub(super) async fn returning(
+        cx: &RequestContext<'_>,
+        tenant: &Tenant,
+        left_at: UnixTime,
+    ) -> Result<Option<Self>, Problem> {
+        Self::of(cx, tenant, left_at).await
+    }
+
+    async fn of(cx: &RequestContext<'_>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
+        let Some(who) = SignedIn::at(cx, tenant).await? else { return Ok(None) };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
-        let fresh = FreshProofs::of(&who, cx.core.logins.now());
+        let fresh = FreshProofs::of(&who, now);
         let required = freshness::required(cx.core, &who, credentials.as_ref());
-        Ok(Self { who, credentials, fresh, required })
+        Ok(Some(Self { who, credentials, fresh, required }))
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {
@@ -137,16 +155,15 @@ impl AccountCall {
     /// factor.
     pub(crate) fn require_second_factor(&self, core: &Core) -> Result<(), Problem> {
         self.require_fresh(core)?;
-        if self.strength() > 1 {
+        if self.strength().suffices_for(2) {
             return Ok(());
         }
         let detail = "prove a second factor first: codes that are enrolled with one factor would never be accepted";
         Err(Problem::new(Code::SecondFactorRequired, detail))
     }
 
-    /// Returns the strength of a credential that is enrolled now: how many distinct factor classes were proved within the
-    /// last five minutes.
-    pub(crate) fn strength(&self) -> u8 {
+    /// Returns the strength of a credential that is enrolled now, with the proofs of the last five minutes.
+    pub(crate) fn strength(&self) -> Strength {
         self.fresh.strength()
     }
 
@@ -177,12 +194,13 @@ impl AccountCall {
         Err(not_signed_in())
     }
 
-    /// Announces a change of how the user signs in, and ends what the credentials before it alone carried. The change is
-    /// made, so failures are only logged: sessions are checked again when their account is read next.
+    /// Announces a change of how the user signs in, and ends what needs the credentials before it. The session of this call
+    /// lives. The change is made, so failures are only logged: sessions are checked again when their account is read next.
     pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
         let (tenant, user) = self.owner();
         let announced = cx.core.announce(&self.session().authentication(), (tenant, self.account()), change).await;
-        let ended = cx.core.end_outdated(tenant, user).await;
+        let (_, method) = event_of(change);
+        let ended = cx.core.end_outdated(tenant, user, Some((self.session(), method))).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {
             cx.log(&Problem::from(error));
         }
@@ -204,11 +222,14 @@ pub(super) fn removed(removed: Removed, unknown: &'static str) -> Result<(), Pro
     }
 }
 
-/// Returns the URL of a sign-in that leads back to the account page: a fresh one with at least this many steps, or any.
+/// Returns the URL of a sign-in that leads back to the account page: with at least this many fresh proofs, or with any. Proofs
+/// of the session that are fresh count there.
 pub(crate) fn login_url(core: &Core, fresh_steps: Option<usize>) -> String {
     let base = core.issuer.path();
     let (page, steps) = (format!("{base}{ACCOUNT_PAGE}"), fresh_steps.map(|steps| steps.to_string()));
-    let fresh = steps.as_deref().map(|steps| [("max_age", "0"), ("steps", steps)]);
+    // a proof of this age is still accepted there, and must then be fresh here
+    let age = FRESH.as_secs().saturating_sub(1).to_string();
+    let fresh = steps.as_deref().map(|steps| [("max_age", age.as_str()), ("steps", steps)]);
     let pairs = [("return_to", page.as_str())].into_iter().chain(fresh.into_iter().flatten());
     format!("{base}{SIGN_IN}?{}", form::written(pairs))
 }

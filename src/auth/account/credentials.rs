@@ -4,12 +4,15 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{call::AccountCall, links::link_id};
+use super::{
+    call::AccountCall,
+    links::{ends_with, link_id},
+};
 use crate::{
     auth::{
         context::RequestContext,
         http::{answer, problem::Problem},
-        methods::provider_label,
+        methods::{self, OfferedProvider, provider_label},
     },
     credential::Passkey,
     http::body::Body,
@@ -60,6 +63,8 @@ struct LinkShown<'a> {
     label: &'a str,
     name: &'a str,
     created_at: u64,
+    /// Whether this session ends when the link is removed.
+    ends_session: bool,
 }
 
 /// The kinds of credentials that can be enrolled here.
@@ -67,6 +72,8 @@ struct LinkShown<'a> {
 struct Available {
     passkey: bool,
     totp: bool,
+    /// The identity providers to which the user has no link yet.
+    providers: Vec<OfferedProvider>,
 }
 
 #[derive(Serialize)]
@@ -121,11 +128,13 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
                 label: provider_label(cx.core, call.tenant(), &link.provider).unwrap_or(&link.provider),
                 name: &link.name,
                 created_at: link.created_at,
+                ends_session: ends_with(call.session(), link, keyed),
             })
             .collect(),
         available: Available {
             passkey: cx.core.enabled(call.tenant()).contains(Method::Passkey),
             totp: cx.core.enrolled_codes.has_totp(),
+            providers: methods::unlinked_providers(cx.core, call.tenant(), row),
         },
         sessions: sessions.iter().map(shown).collect(),
     };

@@ -8,37 +8,36 @@ use crate::{
         core::Core,
         methods::{contacts::reachable, provider_label},
     },
-    credential::{Credentials, SsoLink},
-    policy::{FactorClass, Method, MethodSet},
+    credential::{Credentials, SsoLink, Strength},
+    policy::{Method, MethodSet},
     session::Proof,
     util::clock::UnixTime,
 };
 
 /// How long a proof is fresh.
-const FRESH: Duration = Duration::from_secs(300);
+pub(super) const FRESH: Duration = Duration::from_secs(300);
 
 /// The proofs of the last five minutes: each factor class with its newest proof, newest first.
 #[derive(Debug)]
 pub(super) struct FreshProofs(Vec<FreshProof>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct FreshProof {
-    class: FactorClass,
+    method: Method,
     /// When the user authenticated, or, if that is unknown, when the proof was accepted here.
     at: UnixTime,
     /// Whether the user authenticated then. Another provider may have taken the user from a session of its own.
     is_known: bool,
-    /// The number of steps that a login can have at most in which the proof counts.
-    strength: u8,
+    strength: Strength,
 }
 
 impl FreshProofs {
     pub(super) fn of(who: &SignedIn, now: UnixTime) -> Self {
-        let proof = |(proof, strength): (&Proof, u8)| {
-            let class = Method::from_name(&proof.method)?.class();
+        let proof = |(proof, strength): (&Proof, &Strength)| {
+            let (method, strength) = (Method::from_name(&proof.method)?, strength.clone());
             let is_known = !proof.has_unknown_age();
             let at = if is_known { proof.authenticated_at() } else { UnixTime::from_nanos(proof.at) };
-            Some(FreshProof { class, at, is_known, strength })
+            Some(FreshProof { method, at, is_known, strength })
         };
         Self::among(who.strengths().filter_map(proof).collect(), now)
     }
@@ -48,7 +47,7 @@ impl FreshProofs {
         proofs.sort_by_key(|proof| Reverse(proof.at));
         let mut fresh: Vec<FreshProof> = Vec::new();
         for proof in proofs {
-            if fresh.iter().all(|known| known.class != proof.class) {
+            if fresh.iter().all(|known| known.method.class() != proof.method.class()) {
                 fresh.push(proof);
             }
         }
@@ -63,13 +62,19 @@ impl FreshProofs {
     }
 
     /// Returns the largest number of classes whose proofs count in a login of as many steps.
-    pub(super) fn strength(&self) -> u8 {
-        let reached = (1..=self.0.len()).rev().find(|classes| self.until(*classes).is_some());
-        u8::try_from(reached.unwrap_or_default()).unwrap_or(u8::MAX)
+    pub(super) fn classes(&self) -> usize {
+        (1..=self.0.len()).rev().find(|classes| self.until(*classes).is_some()).unwrap_or_default()
+    }
+
+    /// Returns the strength of a credential that is enrolled with these proofs.
+    pub(super) fn strength(&self) -> Strength {
+        let classes = self.classes();
+        let methods = self.strong(classes).map(|proof| proof.method).collect();
+        Strength::of_proofs(classes, methods, self.strong(classes).map(|proof| &proof.strength))
     }
 
     fn strong(&self, steps: usize) -> impl Iterator<Item = &FreshProof> {
-        self.0.iter().filter(move |proof| usize::from(proof.strength) >= steps)
+        self.0.iter().filter(move |proof| proof.strength.suffices_for(steps))
     }
 }
 
@@ -104,11 +109,11 @@ fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps:
         }
         Method::Sms | Method::Email | Method::Whatsapp => reachable(&who.account, *method).next().is_some(),
         Method::Passkey | Method::Totp | Method::RecoveryCode => {
-            credentials.is_some_and(|row| row.can_prove(*method, steps))
+            credentials.is_some_and(|row| row.can_prove(*method, |strength| strength.suffices_for(steps)))
         }
         Method::Sso => credentials.is_some_and(|row| {
             let is_offered = |link: &SsoLink| provider_label(core, who.session.tenant(), &link.provider).is_some();
-            row.links.iter().any(|link| usize::from(link.strength) >= steps && is_offered(link))
+            row.links.iter().any(|link| link.strength.suffices_for(steps) && is_offered(link))
         }),
     };
     core.enabled(who.session.tenant()).iter().filter(can_use).collect()
@@ -117,29 +122,56 @@ fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use FactorClass::{Authenticator, Key, Knowledge, Mailbox, Phone};
+    use Method::{Email, Passkey, Password, Sms, Totp, Whatsapp};
+
+    fn known(method: Method, at: u64, strength: Strength) -> FreshProof {
+        FreshProof { method, at: UnixTime::from_secs(at), is_known: true, strength }
+    }
 
     #[test]
     fn c117_each_class_counts_once_with_its_newest_proof_and_only_if_it_is_strong_enough() {
-        let time = UnixTime::from_secs;
-        let fresh = |proofs: &[(FactorClass, u64, u8)]| {
-            let proof = |(class, at, strength)| FreshProof { class, at: time(at), is_known: true, strength };
-            let found = FreshProofs::among(proofs.iter().copied().map(proof).collect(), time(1000));
+        let weak = |steps| Strength::of_proofs(steps, Password.into(), []);
+        let fresh = |proofs: &[(Method, u64, Strength)]| {
+            let proof = |(method, at, strength)| known(method, at, strength);
+            let found = FreshProofs::among(proofs.iter().cloned().map(proof).collect(), UnixTime::from_secs(1000));
             let until = [1, 2, 3].map(|classes| found.until(classes).map(UnixTime::as_secs));
-            (until, found.strength())
+            (until, found.classes())
         };
-        let any = u8::MAX;
+        let any = || Strength::FULL.clone();
         assert_eq!(fresh(&[]), ([None; 3], 0));
-        assert_eq!(fresh(&[(Knowledge, 700, any)]), ([None; 3], 0));
-        assert_eq!(fresh(&[(Knowledge, 701, any)]), ([Some(1001), None, None], 1));
+        assert_eq!(fresh(&[(Password, 700, any())]), ([None; 3], 0));
+        assert_eq!(fresh(&[(Password, 701, any())]), ([Some(1001), None, None], 1));
         // two proofs of one class are one
-        assert_eq!(fresh(&[(Phone, 900, any), (Phone, 950, any)]), ([Some(1250), None, None], 1));
-        assert_eq!(fresh(&[(Phone, 900, any), (Mailbox, 950, any), (Phone, 990, any)]).0[1], Some(1250));
-        assert_eq!(fresh(&[(Phone, 900, any), (Mailbox, 600, any)]), ([Some(1200), None, None], 1));
+        assert_eq!(fresh(&[(Sms, 900, any()), (Whatsapp, 950, any())]), ([Some(1250), None, None], 1));
+        assert_eq!(fresh(&[(Sms, 900, any()), (Email, 950, any()), (Sms, 990, any())]).0[1], Some(1250));
+        assert_eq!(fresh(&[(Sms, 900, any()), (Email, 600, any())]), ([Some(1200), None, None], 1));
         // a credential that was enrolled with one class does not make two
-        assert_eq!(fresh(&[(Knowledge, 900, any), (Key, 950, 1)]), ([Some(1250), None, None], 1));
-        assert_eq!(fresh(&[(Knowledge, 900, any), (Key, 950, 2)]), ([Some(1250), Some(1200), None], 2));
-        let three = [(Knowledge, 900, any), (Key, 950, 2), (Authenticator, 990, 3)];
+        assert_eq!(fresh(&[(Password, 900, any()), (Passkey, 950, weak(1))]), ([Some(1250), None, None], 1));
+        assert_eq!(fresh(&[(Password, 900, any()), (Passkey, 950, weak(2))]), ([Some(1250), Some(1200), None], 2));
+        let three = [(Password, 900, any()), (Passkey, 950, weak(2)), (Totp, 990, weak(3))];
         assert_eq!(fresh(&three), ([Some(1290), Some(1250), None], 2));
+    }
+
+    #[test]
+    fn b01_c117_a_credential_inherits_what_vouched_for_those_that_were_proved_for_it() {
+        let strength = |proofs: Vec<FreshProof>| FreshProofs::among(proofs, UnixTime::from_secs(1000)).strength();
+        let by = |methods: MethodSet, through: &[&Strength]| {
+            Strength::of_proofs(methods.classes(), methods, through.iter().copied())
+        };
+        let password = known(Password, 900, Strength::FULL.clone());
+        let mail = known(Email, 910, Strength::FULL.clone());
+        assert_eq!(strength(vec![password.clone(), mail.clone()]), by(Password | Email, &[]));
+        let by_password = Strength::of_proofs(2, Password.into(), []);
+        let key = |strength: &Strength| known(Passkey, 920, strength.clone());
+        // a passkey that a password vouched for vouches for no more than that password
+        let next = strength(vec![password.clone(), key(&by_password)]);
+        assert_eq!(next, by(Password | Passkey, &[&by_password]));
+        let after = strength(vec![password, key(&next)]);
+        assert_eq!(after, next);
+        // one for which the application vouches is a method like any other
+        assert_eq!(strength(vec![key(Strength::FULL)]), by(Passkey.into(), &[]));
+        // one that is too weak to count adds nothing and takes nothing away
+        let weak = Strength::of_proofs(1, Password.into(), []);
+        assert_eq!(strength(vec![known(Sms, 905, Strength::FULL.clone()), mail, key(&weak)]), by(Sms | Email, &[]));
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     delivery::NoticeKind,
     http::body::Body,
     login::Keyed,
+    session::Session,
     util::{handle::Handle, secret::Digest},
 };
 
@@ -37,6 +38,12 @@ pub(super) async fn delete(
 }
 
 /// Returns the id of a link, which reveals neither the issuer nor the subject.
-pub(super) fn link_id(link: &SsoLink, keyed: &Keyed) -> String {
+pub(crate) fn link_id(link: &SsoLink, keyed: &Keyed) -> String {
     Handle::of(&Digest::from_bytes(enrolment_mark(&link.enrolment, keyed))).to_string()
+}
+
+/// Returns whether a session ends if this link is removed, because no other proof is left in it.
+pub(super) fn ends_with(session: &Session, link: &SsoLink, keyed: &Keyed) -> bool {
+    let mark = enrolment_mark(&link.enrolment, keyed);
+    !session.proofs().is_empty() && session.proofs().iter().all(|proof| proof.mark == Some(mark))
 }

@@ -4,7 +4,9 @@ mod freshness;
 pub(crate) mod call;
 pub(crate) mod pending;
 mod authenticators;
-mod links;
+#[cfg(feature = "sso")]
+pub(crate) mod linking;
+pub(crate) mod links;
 mod credentials;
 mod passkeys;
 mod sessions;
@@ -39,7 +41,7 @@ async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
 pub(crate) async fn serve(
     cx: &mut RequestContext<'_>,
     route: AccountRoute,
-    body: RequestBody,
+    body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route {
@@ -47,6 +49,7 @@ pub(crate) async fn serve(
         | AccountRoute::RenamePasskey
         | AccountRoute::DeletePasskey
         | AccountRoute::ConfirmTotp
+        | AccountRoute::BeginLink
         | AccountRoute::DeleteLink
         | AccountRoute::EndSession => Some(call::fields(cx, body).await),
         _ => None,
@@ -63,6 +66,10 @@ pub(crate) async fn serve(
         AccountRoute::ConfirmTotp => authenticators::confirm_totp(cx, &call, &fields).await,
         AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
         AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
+        #[cfg(feature = "sso")]
+        AccountRoute::BeginLink => linking::begin(cx, &call, &fields).await,
+        #[cfg(not(feature = "sso"))]
+        AccountRoute::BeginLink => Err(Problem::invalid("provider is unknown")),
         AccountRoute::DeleteLink => links::delete(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,

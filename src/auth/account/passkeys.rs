@@ -1,5 +1,7 @@
 //! The passkeys of the user who calls.
 
+use std::iter;
+
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +19,10 @@ use crate::{
         },
         passkeys::PasskeyRules,
     },
-    credential::{Added, Credentials, Passkey},
+    credential::{Added, Credentials, MOST_PASSKEYS, Passkey},
     delivery::NoticeKind,
     event::EventKind,
-    http::body::Body,
+    http::{body::Body, user_agent},
     login::PasskeyChallenge,
     policy::Method,
     webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, WebauthnError},
@@ -80,7 +82,8 @@ pub(super) async fn add(
     }
     let (tenant, user) = call.owner();
     let verdict = rules.of(tenant).verify_registration(&pending.value.0, &response).map_err(refused)?;
-    let passkey = Passkey::new(verdict, name.unwrap_or("Passkey"), cx.core.logins.now().as_secs(), call.strength());
+    let name = name.map_or_else(|| unused_name(cx, call), str::to_owned);
+    let passkey = Passkey::new(verdict, &name, cx.core.logins.now().as_secs(), call.strength());
     match cx.core.credentials.add_passkey(tenant, user, &passkey).await? {
         Added::Done => {}
         Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
@@ -109,7 +112,7 @@ pub(super) async fn rename(
     };
     found(cx.core.credentials.update(tenant, user, rename).await?)?;
     let (who, keyed) = (&call.session().authentication(), cx.core.keyed().await?);
-    cx.core.journal.record(EventKind::CredentialRenamed, who, Some(Method::Passkey), keyed);
+    cx.core.journal.tally_login(EventKind::CredentialRenamed, who, (Some(Method::Passkey), None), keyed);
     Ok(answer::no_content())
 }
 
@@ -138,6 +141,14 @@ fn given_name(name: &str) -> Result<&str, Problem> {
         return Err(Problem::invalid("name must have 1 to 64 characters, without control characters"));
     }
     Ok(name)
+}
+
+/// Returns a name that no other passkey of the user has: the browser and the system of the request, and a number if needed.
+fn unused_name(cx: &RequestContext<'_>, call: &AccountCall) -> String {
+    let device = user_agent::device(&cx.parts.headers).unwrap_or_else(|| "Passkey".to_owned());
+    let is_taken = |name: &String| call.credentials.iter().flat_map(|row| &row.passkeys).any(|one| one.name == *name);
+    let numbered = (2..=MOST_PASSKEYS).map(|number| format!("{device} ({number})"));
+    iter::once(device.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(device)
 }
 
 fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {

@@ -23,13 +23,16 @@ pub(crate) enum AtOnce {
     Begun(BegunSession),
     /// The login was spent before, a sign-out came first, or the account may not log in.
     Refused,
-    /// The session has to be renewed, joined or listed in another way.
-    NotPossible { is_spent: bool },
+    /// The session has to be renewed, joined or listed in another way. Nothing was written.
+    NotPossible,
 }
 
-/// Spends a login for a new session. The writes have this order: the login is spent first, so that a failure after it
-/// costs a login and never yields two codes; the session is listed before it begins; and the generation is read last. The
-/// account is read after them.
+/// Spends a login for a new session. The writes have this order: the session is listed before it begins, because that can fail
+/// if the user has others, and a list with a session that never begins is of no consequence. The login is spent before the
+/// session begins and the code is issued, so that a failure after it costs a login and never yields two codes. The generation is
+/// read last. The account is read after them.
+///
+/// A store that executes all of them at once, or none, never spends a login in vain.
 pub(crate) async fn begin(
     cx: &RequestContext<'_>,
     completed: &mut CompletedLogin<'_>,
@@ -38,38 +41,29 @@ pub(crate) async fn begin(
     code: Option<(&Digest, &AuthorizationCode)>,
 ) -> Result<AtOnce, StoreError> {
     let (core, sid) = (cx.core, target.sid);
-    if completed.login().carried > 0 || target.current.is_some() || !completed.is_alone() {
-        return Ok(AtOnce::NotPossible { is_spent: false });
+    if completed.login().session.is_some() || target.current.is_some() || !completed.is_alone() {
+        return Ok(AtOnce::NotPossible);
     }
     let mut opening = core.sessions.opening(sid, session::described(cx, completed.login(), who.clone()));
-    let mut is_spent = false;
     for _ in 0..ROUNDS {
-        let Some(opens) = core.sessions.opening_writes(&opening)? else { break };
-        let mut operations = Vec::with_capacity(5);
-        let spend = if is_spent { None } else { Some(completed.prepare_spend(cx, &sid)?) };
-        if let Some(spend) = &spend {
-            match (&spend.answer, &spend.write) {
-                (Ok(_), Some(write)) => operations.push(write.clone()),
-                _ => return Ok(AtOnce::Refused),
-            }
-        }
-        operations.extend(opens);
+        let Some([list, open]) = core.sessions.opening_writes(&opening)? else { break };
+        let spend = completed.prepare_spend(cx, &sid)?;
+        let (Ok(_), Some(write)) = (&spend.answer, &spend.write) else { return Ok(AtOnce::Refused) };
+        let mut operations = vec![list, write.clone(), open];
         if let Some((code, row)) = code {
             operations.push(core.codes.issuing(code, row)?);
         }
         operations.push(core.accounts.reading_generation(&who.tenant, Some(&who.user))?);
         let mut outcomes = core.store.run(operations).await?.into_iter();
-        if let Some(spend) = spend {
-            match outcomes.next().and_then(|written| written.version()) {
-                Some(version) => completed.spent(spend, version),
-                None => break,
-            }
-            is_spent = true;
-        }
         let listed = outcomes.next();
         if listed.as_ref().and_then(OperationOutcome::version).is_none() {
             core.sessions.relist(&mut opening, listed)?;
             continue;
+        }
+        match outcomes.next().and_then(|written| written.version()) {
+            Some(version) => completed.spent(spend, version),
+            // another request was faster
+            None => break,
         }
         if outcomes.next().and_then(|written| written.version()).is_none() {
             // a sign-out has ended it before it began
@@ -83,12 +77,12 @@ pub(crate) async fn begin(
         let Some((cookie, session)) = core.sessions.opened(opening, generation).await? else {
             return Ok(AtOnce::Refused);
         };
-        if !CompletedLogin::confirm(cx, &session).await? {
+        if !completed.confirm(cx, &session).await? {
             return Ok(AtOnce::Refused);
         }
         let mut cookies = vec![cookie];
         cookies.extend(core.sessions.end_replaced(&cx.parts.headers, &session).await?);
         return Ok(AtOnce::Begun(BegunSession { sid, cookies }));
     }
-    Ok(AtOnce::NotPossible { is_spent })
+    Ok(AtOnce::NotPossible)
 }

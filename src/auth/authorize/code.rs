@@ -40,7 +40,7 @@ pub(crate) async fn for_login(
     let core = cx.core;
     let acr = plan.acr().or(completed.login().plan.acr()).map(str::to_owned);
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
-    let target = TargetSession::of(cx, completed.login(), &who).await?;
+    let target = TargetSession::of(cx, &completed, &who).await?;
     // what can fail without the store fails before the login is spent
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
@@ -52,14 +52,14 @@ pub(crate) async fn for_login(
     };
     let at_once = match asked.pushed() {
         None => at_once::begin(cx, &mut completed, &target, &row.who, Some((&code.digest(), &row))).await?,
-        Some(_) => AtOnce::NotPossible { is_spent: false },
+        Some(_) => AtOnce::NotPossible,
     };
     let begun = match at_once {
         AtOnce::Begun(begun) => Some(begun),
         AtOnce::Refused => None,
-        AtOnce::NotPossible { is_spent } => {
+        AtOnce::NotPossible => {
             // the login is spent first: a failure after it costs a login and never yields two codes
-            if !is_spent && !completed.spend(cx, &target.sid).await? {
+            if !completed.spend(cx, &target.sid).await? {
                 return Ok(None);
             }
             if !is_open(cx, asked).await? {
@@ -105,7 +105,7 @@ pub(crate) async fn for_session(
         return Err(already_answered());
     }
     let session = signed_in.session.sid();
-    core.journal.record(EventKind::CodeIssued, &who, None, core.keyed().await?);
+    core.journal.tally_login(EventKind::CodeIssued, &who, (None, None), core.keyed().await?);
     let (binding, wanted) = (checked.binding.clone(), oidc.wanted.clone());
     core.codes.issue(&code.digest(), &AuthorizationCode { who, session, binding, wanted }).await?;
     Ok(Some(response))

@@ -10,7 +10,10 @@ use crate::{
             cookies::PresentedLogin,
             problem::{Code, Problem},
         },
-        state::logins::{PreparedCall, StoredLogin},
+        state::{
+            logins::{PreparedCall, StoredLogin},
+            proofs::is_of_credential,
+        },
     },
     client::Client,
     event::EventKind,
@@ -19,7 +22,7 @@ use crate::{
     policy::LoginPlan,
     session::{Authentication, Session, UserId},
     store::{Operation, OperationOutcome, StoreError, Version, table::Stored},
-    util::handle::Handle,
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// A completed login, and the cookie that it was found by.
@@ -72,9 +75,11 @@ impl<'c> CompletedLogin<'c> {
             let answers = login.is_completed(cx.core.logins.now())
                 && login.tenant == *client.tenant()
                 && cookie.name == cx.core.cookies.name_of(&login.id)
-                // proofs of a session count as long as the session does
-                && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(login)))
+                // a login that continues a session counts as long as the session does
+                && (login.session.is_none() || signed_in.is_some_and(|it| it.bears(login)))
                 && plan.is_met_by(login.proved())
+                // a credential that counted in the login counts for this plan, too
+                && (login.plan.names_no_less_than(plan) || !login.proofs.iter().any(is_of_credential))
                 && wanted(login);
             if answers && newest.as_ref().is_none_or(|other| other.login().began < login.began) {
                 newest = Some(Self { stored, cookie, presented });
@@ -86,6 +91,12 @@ impl<'c> CompletedLogin<'c> {
     /// Returns whether the browser has no other login.
     pub(crate) fn is_alone(&self) -> bool {
         self.presented.len() == 1
+    }
+
+    /// Returns the id of the session that the login begins. It is the same for each request that tries, so that repeated
+    /// failures do not list ever more sessions.
+    pub(crate) fn new_session(&self) -> Handle {
+        Handle::of(&Digest::of([b"tollgate session of a login:", &self.cookie.digest.as_bytes()[..]].concat()))
     }
 
     pub(crate) fn login(&self) -> &Login {
@@ -106,7 +117,7 @@ impl<'c> CompletedLogin<'c> {
     ) -> Result<Option<Authentication>, Problem> {
         let keyed = cx.core.keyed().await?;
         let Some(who) = self.login().authentication(acr) else { return Ok(None) };
-        if self.login().carried > 0 && cx.core.accounts.counting(&who, keyed).await?.is_none() {
+        if self.login().session.is_some() && cx.core.accounts.counting(&who, keyed).await?.is_none() {
             return Err(self.denied(cx, keyed));
         }
         Ok(Some(who))
@@ -116,14 +127,16 @@ impl<'c> CompletedLogin<'c> {
     /// the session. Its cookie must not be sent before, and its generation must be compared already.
     ///
     /// The account is read after the session was written, so that a change of the account either sees the session or is
-    /// seen here.
-    pub(crate) async fn confirm(cx: &RequestContext<'_>, session: &Session) -> Result<bool, StoreError> {
+    /// seen here. So is a call of [`end_everything`](crate::AuthService::end_everything) since the login began.
+    pub(crate) async fn confirm(&self, cx: &RequestContext<'_>, session: &Session) -> Result<bool, StoreError> {
         let (core, keyed) = (cx.core, cx.core.keyed().await?);
         let account = core.accounts.counting_in_any_generation(&session.authentication(), keyed).await?;
-        if account.is_none() {
+        let has_ended = UnixTime::from_nanos(self.login().began) < core.store.cutoff().wait().await?;
+        let counts = account.is_some() && !has_ended;
+        if !counts {
             core.sessions.revoke(session).await?;
         }
-        Ok(account.is_some())
+        Ok(counts)
     }
 
     /// Returns an error if the reason why no session could begin is the account, which was ended or closed.
@@ -136,7 +149,7 @@ impl<'c> CompletedLogin<'c> {
     }
 
     fn denied(&self, cx: &RequestContext<'_>, keyed: &Keyed) -> Problem {
-        cx.core.journal.tally_login(EventKind::LoginFailed, self.login(), None, keyed);
+        cx.core.journal.tally_login(EventKind::LoginFailed, self.login(), (None, None), keyed);
         Problem::new(Code::AccessDenied, "the account is not allowed to log in")
     }
 

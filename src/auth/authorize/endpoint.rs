@@ -61,14 +61,14 @@ fn login_required() -> Problem {
 
 /// `POST /authorize` (OpenID Connect Core §3.1.2.1): redirects to the URL with the same parameters. Browsers withhold
 /// cookies from a form of another site, and send them there.
-pub(crate) async fn by_form(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Response<Body>, Problem> {
+pub(crate) async fn by_form(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
     match url_of(cx, body).await {
         Ok(url) => answer::see_other(&url).ok_or_else(|| Problem::invalid("the form cannot be forwarded")),
         Err(problem) => page::shown(cx, problem),
     }
 }
 
-async fn url_of(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<String, Problem> {
+async fn url_of(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<String, Problem> {
     let body = match fields::form(cx.parts, body).await {
         Ok(body) if body.len() > LONGEST_FORM => Err(Problem::new(Code::TooLarge, "the form is longer than 16 KiB")),
         other => other,

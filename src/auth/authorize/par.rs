@@ -31,7 +31,7 @@ struct Answer {
 }
 
 /// `POST /par`.
-pub(crate) async fn push(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Response<Body>, Problem> {
+pub(crate) async fn push(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
     let body = fields::form(cx.parts, body).await.and_then(|body| match body.len() {
         ..=LONGEST => Ok(body),
         _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),

@@ -35,10 +35,14 @@ pub(crate) struct TargetSession {
 }
 
 impl TargetSession {
-    pub(crate) async fn of(cx: &RequestContext<'_>, login: &Login, who: &Authentication) -> Result<Self, StoreError> {
-        let presented = cx.core.sessions.presented(&cx.parts.headers, &login.tenant).await?;
+    pub(crate) async fn of(
+        cx: &RequestContext<'_>,
+        completed: &CompletedLogin<'_>,
+        who: &Authentication,
+    ) -> Result<Self, StoreError> {
+        let presented = cx.core.sessions.presented(&cx.parts.headers, &completed.login().tenant).await?;
         let current = presented.filter(|session| *session.user() == who.user);
-        let sid = current.as_ref().map_or_else(Handle::random, Session::sid);
+        let sid = current.as_ref().map_or_else(|| completed.new_session(), Session::sid);
         Ok(Self { sid, current })
     }
 }
@@ -55,7 +59,7 @@ pub(crate) async fn begin(
     target: TargetSession,
 ) -> Result<Option<BegunSession>, StoreError> {
     let (sessions, login) = (&cx.core.sessions, completed.login());
-    let builds_on = signed_in.filter(|it| login.carried > 0 && login.session == Some(it.session.sid()));
+    let builds_on = signed_in.filter(|it| login.session == Some(it.session.sid()));
     if let Some(signed_in) = builds_on.filter(|_| login.is_all_carried()) {
         return Ok(Some(BegunSession { sid: signed_in.session.sid(), cookies: Vec::new() }));
     }
@@ -65,7 +69,7 @@ pub(crate) async fn begin(
             let stepped_up = described(cx, login, more);
             sessions.renew(&signed_in.session, Renewal::StepUp(stepped_up)).await?
         }
-        None if login.carried > 0 => None,
+        None if login.session.is_some() => None,
         None => match cx.core.accounts.counting_in_any_generation(who, cx.core.keyed().await?).await? {
             Some(_) => sign_in(cx, completed, who, target).await?,
             // an outdated login must not end the session that the browser has
@@ -73,7 +77,7 @@ pub(crate) async fn begin(
         },
     };
     let Some((cookie, session)) = begun else { return Ok(None) };
-    if !CompletedLogin::confirm(cx, &session).await? {
+    if !completed.confirm(cx, &session).await? {
         return Ok(None);
     }
     let mut cookies = vec![cookie];
@@ -138,10 +142,10 @@ pub(super) fn described(cx: &RequestContext<'_>, login: &Login, who: Authenticat
         None => new,
     };
     let longest = if login.required() > 1 { LONGEST_REMEMBERED_STEPS } else { Duration::MAX };
-    let remember = match login.carried {
-        0 => cx.core.remember.filter(|_| login.wanted.remember).map(|lifetime| lifetime.min(longest)),
-        // a step-up shortens a session that was remembered for longer
-        _ => Some(LONGEST_REMEMBERED_STEPS),
+    let remember = match login.session {
+        None => cx.core.remember.filter(|_| login.wanted.remember).map(|lifetime| lifetime.min(longest)),
+        // a step-up to several steps shortens a session that was remembered for longer
+        Some(_) => Some(longest),
     };
     match remember.map(|lifetime| new.clone().remember(lifetime)) {
         Some(Ok(remembered)) => remembered,

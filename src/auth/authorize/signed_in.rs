@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     auth::{authorize::oidc::OidcParameters, context::RequestContext, state::accounts::CurrentProofs},
     client::Client,
+    credential::Strength,
     login::{BoundUser, CarriedProofs, Login},
     policy::{LoginPlan, Method, MethodSet},
     session::{Authentication, Proof, Session},
@@ -18,15 +19,16 @@ use crate::{
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
     pub(crate) account: Account,
-    /// The proofs by credentials that don't count in a login of more steps.
-    weak: Vec<(Proof, u8)>,
+    /// The proofs by credentials that don't count for every plan.
+    weak: Vec<(Proof, Strength)>,
 }
 
 impl SignedIn {
     /// Finds the browser's session at the client's tenant, unless the request asks for a fresh login.
     ///
-    /// Proofs that stopped counting are removed from the session: a changed password, a removed contact. If none is left,
-    /// the session ends. Sessions that the application created itself have no proofs, so nothing builds on them.
+    /// Proofs that stopped counting are removed from the session: a changed password, a removed contact. If the rest does not
+    /// meet the policy of the tenant, the session ends. Sessions that the application created itself have no proofs, so
+    /// nothing builds on them.
     pub(crate) async fn find(
         cx: &RequestContext<'_>,
         client: &Client,
@@ -46,9 +48,10 @@ impl SignedIn {
         let Some(session) = sessions.presented(&cx.parts.headers, tenant).await? else { return Ok(None) };
         let keyed = cx.core.keyed().await?;
         let current = cx.core.accounts.current(&session.authentication(), keyed).await?;
-        let Some(CurrentProofs { account, proofs, strengths }) = current else { return Ok(None) };
-        let session = cx.core.keep_proofs(&session, &proofs).await?;
-        let weak = proofs.into_iter().zip(strengths).filter(|(_, strength)| *strength < u8::MAX).collect();
+        let Some(current) = current else { return Ok(None) };
+        let session = cx.core.keep_proofs(&session, &current).await?;
+        let CurrentProofs { account, proofs, strengths } = current;
+        let weak = proofs.into_iter().zip(strengths).filter(|(_, strength)| !strength.is_full()).collect();
         Ok(session.map(|session| Self { session, account, weak }))
     }
 
@@ -56,22 +59,23 @@ impl SignedIn {
         self.session.proofs()
     }
 
-    /// Returns the proofs, and up to how many steps each counts.
-    pub(crate) fn strengths(&self) -> impl Iterator<Item = (&Proof, u8)> {
-        let weak = |proof: &Proof| self.weak.iter().find(|(weak, _)| weak == proof).map(|(_, strength)| *strength);
-        self.proofs().iter().map(move |proof| (proof, weak(proof).unwrap_or(u8::MAX)))
+    /// Returns the proofs, and what vouches for each.
+    pub(crate) fn strengths(&self) -> impl Iterator<Item = (&Proof, &Strength)> {
+        self.proofs().iter().map(|proof| (proof, self.strength(proof)))
+    }
+
+    fn strength(&self, proof: &Proof) -> &Strength {
+        let weak = self.weak.iter().find(|(weak, _)| weak == proof);
+        weak.map_or(Strength::FULL, |(_, strength)| strength)
     }
 
     /// Returns the proofs that are not older than this, and that count in a login of this plan.
     fn proofs_within(&self, age: Option<Duration>, plan: &LoginPlan, now: UnixTime) -> Vec<Proof> {
         let is_young = |proof: &&Proof| age.is_none_or(|age| proof.authenticated_at() + age >= now);
-        let is_weak = |proof: &Proof| {
-            self.weak.iter().any(|(weak, strength)| weak == proof && usize::from(*strength) < plan.steps())
-        };
-        self.proofs().iter().filter(is_young).filter(|proof| !is_weak(proof)).cloned().collect()
+        self.proofs().iter().filter(is_young).filter(|proof| self.strength(proof).counts_for(plan)).cloned().collect()
     }
 
-    /// Returns whether the carried proofs of a login came from this session and still count.
+    /// Returns whether a login continues this session, and the proofs that it took over still count.
     pub(crate) fn bears(&self, login: &Login) -> bool {
         login.session == Some(self.session.sid())
             && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
@@ -101,7 +105,8 @@ impl SignedIn {
 
     /// Returns the steps of a new login that this session has already proved.
     ///
-    /// Without single sign-on, only the session's own client can build on it, and only to add a step.
+    /// Without single sign-on, only the session's own client can build on it, and only to add a step. A sign-in to the site
+    /// itself that needs more or younger proofs belongs to the signed-in user even if no proof of the session counts.
     pub(crate) fn carried(
         &self,
         plan: &LoginPlan,
@@ -112,7 +117,8 @@ impl SignedIn {
         let mut proofs = self.proofs_within(oidc.max_age, plan, now);
         let useful = plan.closest(methods(&proofs));
         let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
-        if useful.is_empty() || !(client.has_single_sign_on() || is_step_up) {
+        let is_bound = client.is_first_party() && oidc.needs_proofs();
+        if !is_bound && (useful.is_empty() || !(client.has_single_sign_on() || is_step_up)) {
             return None;
         }
         proofs.retain(|proof| Method::from_name(&proof.method).is_some_and(|method| useful.contains(method)));

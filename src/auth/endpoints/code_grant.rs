@@ -57,7 +57,7 @@ pub(crate) async fn redeem(
     let (id_token, userinfo) =
         (user_claims::allowed(client, wanted.id_token), user_claims::allowed(client, wanted.userinfo));
     let grant = Grant { who, session, binding, jkt, id_token, userinfo };
-    let subject = user_claims::subject_of_code(cx, &grant.who).await?.ok_or_else(invalid_grant)?;
+    let subject = user_claims::subject(cx, &grant.who, Some(client)).await?.ok_or_else(invalid_grant)?;
     // the session may have ended since the code was issued; a raised generation of the user has left no subject
     if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
@@ -87,7 +87,10 @@ pub(crate) async fn redeem(
         let stored = service.store_family(family).await?;
         // the family decides who redeemed the code, so this only cleans up
         if let Err(error) = codes.remove(&code).await {
-            crate::util::trace::warning!("a redeemed code could not be removed: {error}");
+            crate::util::trace::warning!(
+                "a redeemed code could not be removed: {}",
+                crate::util::error::with_sources(&error)
+            );
             journal.store_failed();
         }
         Ok::<_, StoreError>(stored)

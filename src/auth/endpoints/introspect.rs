@@ -1,21 +1,27 @@
 //! `POST /introspect` (RFC 7662): tells what is known about a token.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
 use serde::Serialize;
 
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{form::Posted, proof::with_nonce, refresh_grant, user_claims},
+        endpoints::{
+            form::Posted,
+            proof::{bound_proof, challenge, unproved, with_nonce},
+            user_claims,
+        },
         http::{
             answer,
             problem::{Code, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
-    bearer::{AccessTokenClaims, Audience, Confirmation, MACHINE},
-    client::Client,
-    dpop::UnverifiedProof,
+    bearer::{AccessTokenClaims, Audience, Authorization, Confirmation, MACHINE, Scheme},
+    client::{Client, Scopes},
+    dpop::DpopProof,
     http::body::Body,
     session::Authentication,
     tenant::Tenant,
@@ -58,88 +64,111 @@ struct Known {
     cnf: Option<Confirmation>,
 }
 
-/// The party that asks.
-enum Asker {
-    /// An API, which may learn about every token.
-    Introspector,
-    /// A client, which may learn about its own tokens. It proves the key of those that are bound to one.
-    Client(String),
+/// The scope of the access tokens with which a caller can introspect.
+pub(crate) const SCOPE: &str = "introspect";
+
+/// The tokens that a caller learns about.
+enum Reach {
+    /// Those of all tenants: the caller has a secret of the operator.
+    Everything,
+    Tenant(Tenant),
 }
 
+/// Changes no token. Callers authenticate before the token is read.
 pub(crate) async fn introspect(
     cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let asker = asker(cx, endpoints, &posted).await;
-    if let Some(token) = posted.value("token")
-        && is_reuse_checked(&asker)
-    {
-        refresh_grant::revoke_if_reused(cx, endpoints, token).await?;
-    }
-    let (asker, token) = (asker?, posted.required("token", "token is missing")?);
-    let known = match asker {
-        Asker::Introspector => {
-            let known = known(cx, endpoints, token).await?;
+    let reach = reach(cx, endpoints, &posted).await;
+    // introspection is for programs, so no page may read the answer
+    cx.reader = None;
+    let (reach, token) = (reach?, posted.required("token", "token is missing")?);
+    let mut known = known(cx, endpoints, token).await?;
+    match reach {
+        Reach::Everything => {
             // an API spends the budget of the tenant that the token belongs to
             if let Some(tenant) = known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()) {
                 cx.charge_proved(&tenant).await?;
             }
-            known
         }
-        Asker::Client(id) => {
-            // read first, so that what is wrong with a proof reveals nothing about the token
-            let proof = cx.read_proof("/introspect", None)?;
-            let known = known(cx, endpoints, token).await?.filter(|known| known.client_id == id);
-            proved(cx, known, proof).await?
-        }
-    };
+        Reach::Tenant(tenant) => known = known.filter(|known| known.tenant == tenant.as_str()),
+    }
     Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &Answer { active: known.is_some(), known })))
 }
 
-/// Returns whether presenting a used refresh token revokes its family. APIs may ask about any token. Anybody else who has
-/// a used one got it from its client, even if the rest of the request is wrong.
-fn is_reuse_checked(asker: &Result<Asker, Problem>) -> bool {
-    match asker {
-        Ok(Asker::Introspector) => false,
-        Ok(Asker::Client(_)) => true,
-        // without a budget, or while the store fails, nothing more is read
-        Err(problem) => !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable),
-    }
-}
-
-/// Returns what is known of a token that is bound to no key, or to the key of this proof. A thief without the key learns
-/// nothing.
-async fn proved(
-    cx: &RequestContext<'_>,
-    known: Option<Known>,
-    proof: Option<UnverifiedProof<'_>>,
-) -> Result<Option<Known>, Problem> {
-    let bound_to = known.as_ref().and_then(|known| known.cnf.as_ref()?.jkt.as_deref());
-    let Some(bound_to) = bound_to else { return Ok(known) };
-    let proof = proof.filter(|proof| proof.thumbprint() == bound_to).and_then(|proof| proof.verify().ok());
-    let Some(proof) = proof else { return Ok(None) };
-    cx.spend_proof(proof).await?;
-    Ok(known)
-}
-
-async fn asker(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Asker, Problem> {
-    let Some(shown) = cx.parts.headers.get(header::AUTHORIZATION) else {
-        let client = posted.client(cx).await;
-        // introspection is for programs, so no page may read the answer
-        cx.reader = None;
-        return Ok(Asker::Client(client?.id().to_owned()));
+/// Authenticates the caller: by a secret of the operator, by an access token, or as a machine client.
+async fn reach(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Reach, Problem> {
+    let (scheme, shown) = match Authorization::read(&cx.parts.headers) {
+        Authorization::Nothing => return Ok(Reach::Tenant(posted.machine_client(cx).await?.tenant().clone())),
+        Authorization::Token { scheme, token } => (scheme, token),
+        Authorization::Malformed => {
+            cx.charge(None).await?;
+            return Err(invalid(Scheme::Bearer));
+        }
     };
-    let secret = shown.as_bytes().split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
-    let digest = secret.and_then(|(_, secret)| Secret::parse(secret)).map(|secret| secret.digest());
-    if digest.is_some_and(|digest| endpoints.is_introspector(&digest)) {
+    let secret = Secret::parse(shown).filter(|_| scheme == Scheme::Bearer);
+    if secret.is_some_and(|secret| endpoints.is_introspector(&secret.digest())) {
         posted.check()?;
-        return Ok(Asker::Introspector);
+        return Ok(Reach::Everything);
     }
-    cx.charge(None).await?;
-    let challenge = HeaderValue::from_static(r#"Bearer realm="introspect", error="invalid_token""#);
-    Err(Problem::new(Code::InvalidToken, "introspection needs a client_id or a valid secret")
-        .header(header::WWW_AUTHENTICATE, challenge))
+    cx.count_unverified().await?;
+    let caller = caller(cx, endpoints, (scheme, shown)).await;
+    match &caller {
+        Ok(Caller { tenant, .. }) => cx.charge_proved(tenant).await?,
+        Err(_) => cx.charge(None).await?,
+    }
+    posted.check()?;
+    let Caller { tenant, may_introspect, proof } = caller?;
+    if let Some(proof) = proof {
+        cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
+    }
+    if !may_introspect {
+        let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope introspect");
+        return Err(challenged(problem, scheme, r#", error="insufficient_scope", scope="introspect""#));
+    }
+    Ok(Reach::Tenant(tenant))
+}
+
+/// The bearer of an access token.
+struct Caller {
+    tenant: Tenant,
+    may_introspect: bool,
+    /// The proof of the key that the token is bound to.
+    proof: Option<DpopProof>,
+}
+
+/// Returns the bearer of a valid access token for this service itself. An API that gets such a token must not be able to use
+/// it here, so a token for another audience does not count.
+async fn caller(
+    cx: &RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    (scheme, text): (Scheme, &str),
+) -> Result<Caller, Problem> {
+    let invalid = || invalid(scheme);
+    let tokens = &endpoints.service;
+    let ValidAccess { claims, grant, .. } = tokens.access(text).await?.ok_or_else(invalid)?;
+    let is_for_us = claims.aud.iter().any(|aud| aud == tokens.issuer());
+    let bound_to = claims.cnf.as_ref().and_then(|cnf| cnf.jkt.as_deref());
+    let proof = bound_proof(cx, "/introspect", (scheme, text, bound_to), REALM)?;
+    let tenant = match &grant {
+        Some(grant) => user_claims::subject(cx, &grant.who, None).await?.map(|subject| subject.who.tenant),
+        None => machine(cx, &claims).await?.map(|client| client.tenant().clone()),
+    };
+    let granted = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
+    let may_introspect = granted.is_ok_and(|granted| granted.contains(SCOPE));
+    Ok(Caller { tenant: tenant.filter(|_| is_for_us).ok_or_else(invalid)?, may_introspect, proof })
+}
+
+const REALM: &str = "introspect";
+
+fn invalid(scheme: Scheme) -> Problem {
+    let problem = Problem::new(Code::InvalidToken, "the secret or the access token is not valid");
+    challenged(problem, scheme, r#", error="invalid_token""#)
+}
+
+fn challenged(problem: Problem, tried: Scheme, error: &str) -> Problem {
+    challenge(problem, REALM, tried, error)
 }
 
 async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
@@ -149,19 +178,21 @@ async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str)
         if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);
         }
-        let subject = user_claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
+        let subject = user_claims::subject(cx, &grant.who, None).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
-    let Some(ValidAccess { claims, grant, family }) = tokens.access(token).await? else { return Ok(None) };
+    let Some(ValidAccess { claims, grant, .. }) = tokens.access(token).await? else { return Ok(None) };
     let Some(grant) = grant else {
-        // a client that was removed has no tokens
-        let client = cx.client(Some(&claims.client_id)).await?;
-        return Ok(client
-            .filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str()))
-            .map(|client| of_machine(claims, &client)));
+        return Ok(machine(cx, &claims).await?.map(|client| of_machine(claims, &client)));
     };
-    let subject = user_claims::subject_of_family(cx, endpoints, &family, &grant).await?;
+    let subject = user_claims::subject(cx, &grant.who, None).await?;
     Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
+}
+
+/// Returns the machine client of a token. A client that was removed has no tokens.
+async fn machine(cx: &RequestContext<'_>, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
+    let client = cx.client(Some(&claims.client_id)).await?;
+    Ok(client.filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str())))
 }
 
 fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) -> Known {

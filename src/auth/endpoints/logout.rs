@@ -10,7 +10,7 @@ use crate::{
         http::{answer, bodies::RequestBody, fields, problem::Problem},
         pages::{logout as logout_pages, page},
     },
-    client::Client,
+    client::{Client, RequestedRedirect},
     event::EventKind,
     http::body::Body,
     session::Session,
@@ -53,7 +53,7 @@ impl Asked {
 pub(crate) async fn logout(
     cx: &mut RequestContext<'_>,
     tokens: &TokenService,
-    body: RequestBody,
+    body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
     let asked = match asked(cx, body).await {
         Ok(asked) => asked,
@@ -109,6 +109,7 @@ pub(crate) async fn logout(
                 ("post_logout_redirect_uri", asked.after.as_deref()),
                 ("state", asked.state.as_deref()),
             ],
+            after.as_ref().and_then(|after| after.to.policy_source()),
         ));
     }
     for session in &shown {
@@ -116,9 +117,13 @@ pub(crate) async fn logout(
     }
     let removals = removals.into_iter().chain(logins.end(cx).await?);
     let mut response = match after {
-        // the page's policy lets its form lead nowhere else, so the user follows a link
-        Some(location) if asked.confirmed => logout_pages::done(&cx.core.pages, Some(&location)),
-        Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?,
+        // the policy of the page that asked can't permit this target, so the user follows a link
+        Some(After { to, location }) if asked.confirmed && to.policy_source().is_none() => {
+            logout_pages::done(&cx.core.pages, Some(&location))
+        }
+        Some(After { location, .. }) => {
+            answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?
+        }
         None => logout_pages::done(&cx.core.pages, None),
     };
     for removal in removals {
@@ -148,7 +153,7 @@ async fn end(cx: &RequestContext<'_>, sid: &Handle, tenant: Option<&Tenant>) -> 
     Ok(())
 }
 
-async fn asked(cx: &RequestContext<'_>, body: RequestBody) -> Result<Asked, Problem> {
+async fn asked(cx: &RequestContext<'_>, body: &mut RequestBody) -> Result<Asked, Problem> {
     if cx.parts.method == Method::POST {
         let body = fields::form(cx.parts, body).await?;
         let posted = Posted::of(&body);
@@ -165,17 +170,28 @@ async fn asked(cx: &RequestContext<'_>, body: RequestBody) -> Result<Asked, Prob
     Ok(asked)
 }
 
-/// Returns where the browser goes afterwards: to a URI that the client has registered.
-fn after(asked: &Asked, client: Option<&Client>) -> Result<Option<String>, Problem> {
+/// Where the browser goes afterwards.
+struct After {
+    /// A URI that the client has registered.
+    to: RequestedRedirect,
+    /// The URI with the state.
+    location: String,
+}
+
+/// Returns where the browser goes afterwards.
+fn after(asked: &Asked, client: Option<&Client>) -> Result<Option<After>, Problem> {
     let Some(uri) = &asked.after else { return Ok(None) };
     let Some(client) = client else {
         return Err(Problem::invalid("post_logout_redirect_uri needs client_id or id_token_hint"));
     };
     let unknown = Problem::invalid("post_logout_redirect_uri is not registered for this client");
-    let requested = client.after_logout_to(uri).ok_or(unknown)?;
-    match &asked.state {
-        Some(state) if state.len() > LONGEST_STATE => Err(Problem::invalid("state is longer than 4096 bytes")),
-        Some(state) => Ok(Some(requested.answer(&[("state", state)]))),
-        None => Ok(Some(requested.answer(&[]))),
-    }
+    let to = client.after_logout_to(uri).ok_or(unknown)?;
+    let location = match &asked.state {
+        Some(state) if state.len() > LONGEST_STATE => {
+            return Err(Problem::invalid("state is longer than 4096 bytes"));
+        }
+        Some(state) => to.answer(&[("state", state)]),
+        None => to.answer(&[]),
+    };
+    Ok(Some(After { to, location }))
 }

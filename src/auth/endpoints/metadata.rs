@@ -10,7 +10,9 @@ use crate::{
 
 /// Public clients do not authenticate, and machine clients sign assertions.
 const AUTH_METHODS: [&str; 2] = ["none", "private_key_jwt"];
-const ASSERTION_ALGORITHMS: [&str; 4] = ["ES256", "EdDSA", "RS256", "PS256"];
+/// Callers of `/introspect` sign assertions too, or show an access token (RFC 8414 §2 allows for both).
+const INTROSPECTION_AUTH_METHODS: [&str; 3] = ["private_key_jwt", "Bearer", "DPoP"];
+const ASSERTION_ALGORITHMS: [&str; 5] = ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"];
 
 /// The document of both specifications.
 #[derive(Serialize)]
@@ -31,12 +33,14 @@ pub(crate) struct Document<'a> {
     subject_types_supported: [&'static str; 1],
     id_token_signing_alg_values_supported: Vec<&'static str>,
     token_endpoint_auth_methods_supported: [&'static str; 2],
-    token_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
+    token_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
     revocation_endpoint_auth_methods_supported: [&'static str; 2],
-    revocation_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
+    revocation_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
+    introspection_endpoint_auth_methods_supported: [&'static str; 3],
+    introspection_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
     code_challenge_methods_supported: [&'static str; 1],
     authorization_response_iss_parameter_supported: bool,
-    dpop_signing_alg_values_supported: Vec<&'static str>,
+    dpop_signing_alg_values_supported: &'static [&'static str],
     claims_supported: Vec<&'static str>,
     claims_parameter_supported: bool,
     prompt_values_supported: [&'static str; 4],
@@ -73,9 +77,11 @@ pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a>
         token_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
         revocation_endpoint_auth_methods_supported: AUTH_METHODS,
         revocation_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
+        introspection_endpoint_auth_methods_supported: INTROSPECTION_AUTH_METHODS,
+        introspection_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
-        dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),
+        dpop_signing_alg_values_supported: Algorithm::ACCEPTED_NAMES,
         claims_supported: own.into_iter().chain(claims_parameter::known()).collect(),
         claims_parameter_supported: true,
         prompt_values_supported: ["none", "login", "consent", "select_account"],

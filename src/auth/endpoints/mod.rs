@@ -39,7 +39,7 @@ const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 pub(crate) async fn serve(
     cx: &mut RequestContext<'_>,
     route: TokenRoute,
-    body: RequestBody,
+    body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
     let Some(endpoints) = &cx.core.tokens else {
         return Err(Problem::new(Code::NotFound, "there is no such endpoint"));
@@ -73,7 +73,7 @@ async fn posted(
     cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     route: TokenRoute,
-    body: RequestBody,
+    body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
     let body = fields::form(cx.parts, body).await;
     let body = cx.or_charge(body).await?;

@@ -1,14 +1,16 @@
 //! Proofs of possession of a key (DPoP, RFC 9449).
 
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::problem::{Code, Problem},
         state::token_endpoints::TokenEndpoints,
     },
+    bearer::{self, Scheme},
     client::Client,
-    dpop,
+    dpop::{self, DpopProof},
     http::body::Body,
 };
 
@@ -18,6 +20,48 @@ pub(crate) fn check_bound(client: &Client, jkt: Option<&str>) -> Result<(), Prob
         return Err(Problem::new(Code::InvalidDpopProof, "this client must send a DPoP proof"));
     }
     Ok(())
+}
+
+/// Checks how an access token is shown to an endpoint: as a bearer token, or with a proof of the key that it is bound to.
+/// The proof must be spent once the request is charged.
+pub(crate) fn bound_proof(
+    cx: &RequestContext<'_>,
+    path: &str,
+    (scheme, token, bound_to): (Scheme, &str, Option<&str>),
+    realm: &str,
+) -> Result<Option<DpopProof>, Problem> {
+    let invalid = || {
+        let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
+        challenge(problem, realm, scheme, r#", error="invalid_token""#)
+    };
+    let unproved = |problem| unproved(problem, realm);
+    match (scheme, bound_to) {
+        (Scheme::Bearer, None) => Ok(None),
+        (Scheme::DPoP, Some(bound_to)) => {
+            let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
+            let proof = cx.read_proof(path, Some(token)).map_err(unproved)?.ok_or_else(missing)?;
+            if proof.thumbprint() != bound_to {
+                return Err(invalid());
+            }
+            Ok(Some(proof.verify().map_err(|error| unproved(error.into()))?))
+        }
+        (Scheme::Bearer, Some(_)) | (Scheme::DPoP, None) => Err(invalid()),
+    }
+}
+
+/// Turns a bad proof into a 401, as RFC 9449 §7.1 requires of APIs.
+pub(crate) fn unproved(problem: Problem, realm: &str) -> Problem {
+    let rest = match problem.code {
+        Code::UseDpopNonce => r#", error="use_dpop_nonce""#,
+        Code::InvalidDpopProof => r#", error="invalid_dpop_proof""#,
+        _ => return problem,
+    };
+    challenge(problem.at(StatusCode::UNAUTHORIZED), realm, Scheme::DPoP, rest)
+}
+
+/// Adds the challenge, with the schemes that are accepted and the error.
+pub(crate) fn challenge(problem: Problem, realm: &str, tried: Scheme, error: &str) -> Problem {
+    problem.header(header::WWW_AUTHENTICATE, bearer::challenge(realm, true, tried, error))
 }
 
 /// Adds the nonce of the next proof, if nonces are required.

@@ -51,7 +51,7 @@ pub(crate) async fn refresh(
     if client.tokens.require_dpop && grant.jkt.is_none() {
         return Err(invalid_grant());
     }
-    let subject = user_claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
+    let subject = user_claims::subject_of_family(cx, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
     let extra = user_claims::extra(cx, &subject.account, grant, granted).await?;

@@ -22,37 +22,42 @@ pub(crate) struct Subject {
     pub(crate) who: Authentication,
 }
 
-/// Finds the account of an authentication. The second value is `None` if nothing of the authentication counts. It keeps
-/// its `acr` only if every proof counts.
+/// Finds the account of an authentication. The second value is `None` if nothing of the authentication counts, or too
+/// little for a client that `rechecks` its policy. It keeps its `acr` only if every proof counts.
 async fn find(
     cx: &RequestContext<'_>,
     who: &Authentication,
+    rechecks: Option<&Client>,
 ) -> Result<Option<(Account, Option<Authentication>)>, StoreError> {
-    let current = cx.core.accounts.current(who, cx.core.keyed().await?).await?;
-    Ok(current.map(|CurrentProofs { account, proofs, .. }| {
-        let acr = who.acr.clone().filter(|_| proofs.len() == who.proofs.len());
-        let counting = (!proofs.is_empty()).then(|| Authentication { proofs, acr, ..who.clone() });
-        (account, counting)
-    }))
+    let Some(current) = cx.core.accounts.current(who, cx.core.keyed().await?).await? else { return Ok(None) };
+    let rechecks = rechecks.filter(|client| client.tokens.recheck_policy);
+    let is_enough = !current.proofs.is_empty()
+        && rechecks.is_none_or(|client| cx.core.meets_policy(&who.tenant, client.demands(), &current));
+    let CurrentProofs { account, proofs, .. } = current;
+    let acr = who.acr.clone().filter(|_| proofs.len() == who.proofs.len());
+    let counting = is_enough.then(|| Authentication { proofs, acr, ..who.clone() });
+    Ok(Some((account, counting)))
 }
 
-/// Returns the subject of a code, if the user may still sign in and any proof counts.
-pub(crate) async fn subject_of_code(
+/// Returns the subject of a grant, if the user may still sign in and any proof counts. Changes nothing.
+pub(crate) async fn subject(
     cx: &RequestContext<'_>,
     who: &Authentication,
+    rechecks: Option<&Client>,
 ) -> Result<Option<Subject>, StoreError> {
-    let found = find(cx, who).await?;
+    let found = find(cx, who, rechecks).await?;
     Ok(found.and_then(|(account, who)| Some(Subject { account, who: who? })))
 }
 
-/// Returns the subject of a family, if the user may still sign in. If no proof counts any more, the family is revoked.
+/// Returns the subject of a family, if the user may still sign in. If no proof counts any more, or too little for a client
+/// that `rechecks` its policy, the family is revoked.
 pub(crate) async fn subject_of_family(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
-    family: &Handle,
-    grant: &Grant,
+    (family, grant): (&Handle, &Grant),
+    rechecks: Option<&Client>,
 ) -> Result<Option<Subject>, StoreError> {
-    match find(cx, &grant.who).await? {
+    match find(cx, &grant.who, rechecks).await? {
         Some((account, Some(who))) => Ok(Some(Subject { account, who })),
         Some((_, None)) => {
             endpoints.service.revoke_family(family).await?;

@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode, header};
+use http::{Response, StatusCode};
 use serde_json::Value;
 
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{proof::with_nonce, user_claims},
+        endpoints::{
+            proof::{bound_proof, challenge, unproved, with_nonce},
+            user_claims,
+        },
         http::{
             answer,
             problem::{Code, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
-    bearer::{self, AccessTokenClaims, Authorization, Scheme},
+    bearer::{AccessTokenClaims, Authorization, Scheme},
     client::Scopes,
     dpop::DpopProof,
     http::body::Body,
@@ -23,6 +26,8 @@ use crate::{
     user::ClaimTarget,
     util::handle::Handle,
 };
+
+const REALM: &str = "userinfo";
 
 pub(crate) async fn userinfo(
     cx: &mut RequestContext<'_>,
@@ -42,14 +47,14 @@ pub(crate) async fn userinfo(
     }
     let UserAccess { token, grant, family, proof } = found?;
     if let Some(proof) = proof {
-        cx.spend_proof(proof).await.map_err(unproved)?;
+        cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
     }
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
-        return Err(challenge(problem, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
+        return Err(challenge(problem, REALM, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
     };
-    let subject = user_claims::subject_of_family(cx, endpoints, &family, &grant).await?;
+    let subject = user_claims::subject_of_family(cx, endpoints, (&family, &grant), None).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
     let extra = user_claims::extra(cx, &account, &grant, &granted).await?;
     let mut answer = user_claims::named(&account, user_claims::of_scopes(&granted));
@@ -75,28 +80,17 @@ async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<Use
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is required");
-            return Err(challenge(problem, Scheme::Bearer, ""));
+            return Err(challenge(problem, REALM, Scheme::Bearer, ""));
         }
         Authorization::Malformed => {
             let problem = Problem::invalid("the authorization header is malformed");
-            return Err(challenge(problem, Scheme::Bearer, r#", error="invalid_request""#));
+            return Err(challenge(problem, REALM, Scheme::Bearer, r#", error="invalid_request""#));
         }
     };
     let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
     // the token of a machine client is about no user
     let grant = access.grant.ok_or_else(|| invalid(scheme))?;
-    let proof = match (scheme, grant.jkt.as_deref()) {
-        (Scheme::Bearer, None) => None,
-        (Scheme::DPoP, Some(bound_to)) => {
-            let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
-            let proof = cx.read_proof("/userinfo", Some(text)).map_err(unproved)?.ok_or_else(missing)?;
-            if proof.thumbprint() != bound_to {
-                return Err(invalid(scheme));
-            }
-            Some(proof.verify().map_err(|error| unproved(error.into()))?)
-        }
-        (Scheme::Bearer, Some(_)) | (Scheme::DPoP, None) => return Err(invalid(scheme)),
-    };
+    let proof = bound_proof(cx, "/userinfo", (scheme, text, grant.jkt.as_deref()), REALM)?;
     Ok(UserAccess { token: access.claims, grant, family: access.family, proof })
 }
 
@@ -106,20 +100,5 @@ fn scheme_of(grant: &Grant) -> Scheme {
 
 fn invalid(scheme: Scheme) -> Problem {
     let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
-    challenge(problem, scheme, r#", error="invalid_token""#)
-}
-
-/// Turns a bad proof into a 401, as RFC 9449 §7.1 requires of APIs.
-fn unproved(problem: Problem) -> Problem {
-    let rest = match problem.code {
-        Code::UseDpopNonce => r#", error="use_dpop_nonce""#,
-        Code::InvalidDpopProof => r#", error="invalid_dpop_proof""#,
-        _ => return problem,
-    };
-    challenge(problem.at(StatusCode::UNAUTHORIZED), Scheme::DPoP, rest)
-}
-
-/// Adds the challenge, with the schemes that are accepted and the error.
-fn challenge(problem: Problem, tried: Scheme, error: &str) -> Problem {
-    problem.header(header::WWW_AUTHENTICATE, bearer::challenge("userinfo", true, tried, error))
+    challenge(problem, REALM, scheme, r#", error="invalid_token""#)
 }

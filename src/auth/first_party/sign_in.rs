@@ -125,12 +125,12 @@ async fn spend(
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
     let return_to = site.return_to(completed.login().wanted.return_to.as_deref())?;
     let response = redirect(return_to.as_deref().unwrap_or("/"))?;
-    let target = TargetSession::of(cx, completed.login(), &who).await?;
+    let target = TargetSession::of(cx, &completed, &who).await?;
     let begun = match at_once::begin(cx, &mut completed, &target, &who, None).await? {
         AtOnce::Begun(begun) => Some(begun),
         AtOnce::Refused => None,
-        AtOnce::NotPossible { is_spent } => {
-            if !is_spent && !completed.spend(cx, &target.sid).await? {
+        AtOnce::NotPossible => {
+            if !completed.spend(cx, &target.sid).await? {
                 return Ok(None);
             }
             session::begin(cx, &completed, &who, signed_in, target).await?

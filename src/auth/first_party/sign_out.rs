@@ -18,7 +18,7 @@ use crate::{
 
 /// Ends the session of this browser at the request's tenant, with the tokens issued from it, and its logins. Removes their
 /// cookies. Only pages of this site may ask for it.
-pub(crate) async fn sign_out(cx: &mut RequestContext<'_>, body: RequestBody) -> Result<Response<Body>, Problem> {
+pub(crate) async fn sign_out(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
     let body = fields::form(cx.parts, body).await;
     end(cx, body).await.or_else(|problem| page::shown(cx, problem))
 }

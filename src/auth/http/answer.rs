@@ -92,6 +92,11 @@ fn empty(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
 const BARE: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// The policy of a page of the operator's own, which can also show images.
+pub(crate) const OWN_PAGE: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
 /// Adds the headers that keep a response out of caches and frames, and that fix its type.
 pub(crate) fn secure(headers: &mut HeaderMap) {
     let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/html"));

@@ -4,14 +4,14 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::{tenant::Tenant, util::lock::lock};
+use crate::{http::drain::read_whole, tenant::Tenant, util::lock::lock};
 
 /// Counts the bodies that are being received, in total and per address. Each holds memory and a
 /// connection for as long as its sender likes, up to the time limit of a body.
@@ -81,20 +81,31 @@ impl Drop for BodyPlace {
     }
 }
 
-/// The body of a request, without its type. It keeps its place until it is dropped. Bodies that are empty from the start
-/// need none.
+/// The body of a request, without its type. It keeps its place until it ends. Bodies that are empty from the start need none.
 pub(crate) struct RequestBody {
-    body: Pin<Box<dyn Body<Data = Bytes, Error = ()> + Send>>,
-    _place: Option<BodyPlace>,
+    /// `None` once it has ended.
+    body: Option<Pin<Box<dyn Body<Data = Bytes, Error = ()> + Send>>>,
+    place: Option<BodyPlace>,
+    /// Whether some of it was read. An endpoint reads all of it, or gives it up.
+    has_begun: bool,
 }
 
 impl RequestBody {
     pub(crate) fn new(body: impl Body<Data = Bytes> + Send + 'static) -> Self {
-        Self { body: Box::pin(Unexplained { body }), _place: None }
+        Self { body: Some(Box::pin(Unexplained { body })), place: None, has_begun: false }
     }
 
-    pub(crate) fn in_place(self, place: BodyPlace) -> Self {
-        Self { _place: Some(place), ..self }
+    /// Takes a place, unless the body has one or needs none.
+    pub(crate) fn enter(&mut self, limits: &Arc<BodyLimits>, address: Option<Tenant>) -> Result<(), TooManyBodies> {
+        if self.place.is_none() && !self.is_end_stream() {
+            self.place = Some(limits.enter(address)?);
+        }
+        Ok(())
+    }
+
+    /// Reads the body within the limits of one that is used, unless that was tried before. Returns whether it has ended.
+    pub(crate) async fn drain(&mut self) -> bool {
+        self.is_end_stream() || (!self.has_begun && self.place.is_some() && read_whole(self).await.is_ok())
     }
 }
 
@@ -103,15 +114,22 @@ impl Body for RequestBody {
     type Error = ();
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
-        self.body.as_mut().poll_frame(cx)
+        self.has_begun = true;
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(body.as_mut().poll_frame(cx));
+        // trailers end a body
+        if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
+            (self.body, self.place) = (None, None);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

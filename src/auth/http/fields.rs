@@ -1,7 +1,5 @@
 //! Reads request bodies.
 
-use std::{future::poll_fn, pin::pin, time::Duration};
-
 use bytes::Bytes;
 use http::{HeaderMap, header, request::Parts};
 use serde::{
@@ -9,20 +7,14 @@ use serde::{
     de::{DeserializeOwned, Error},
 };
 use serde_json::Value;
-use tokio::{runtime::Handle, time::timeout};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     auth::http::problem::{Code, Problem},
-    http::replay::{ReadError, Reader},
+    http::{drain::read_whole, replay::ReadError},
     login::ClientParameters,
     util::json::{self, JsonError},
 };
-
-/// The maximum length of a body.
-const MOST_BYTES: usize = 64 * 1024;
-/// The time within which a body must arrive.
-const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// The members of a body. A member that is missing, `null` or empty counts as absent. Unknown members are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -223,16 +215,8 @@ fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Res
     Ok(())
 }
 
-/// Reads a whole body within a limit of size and time. A slow body would otherwise hold its connection forever.
 async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
-    let (mut body, mut reader) = (pin!(body), Reader::default());
-    let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
-    let whole = match Handle::try_current() {
-        Ok(_) => timeout(BODY_TIME, whole).await.unwrap_or(Err(ReadError::Broken)),
-        // without a runtime there is no timer, and no socket that could be slow
-        Err(_) => whole.await,
-    };
-    whole.map(|whole| whole.data).map_err(|error| unreadable(&error))
+    read_whole(body).await.map(|whole| whole.data).map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &ReadError) -> Problem {

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::{
     auth::http::answer::{self, Counters},
-    http::{accept, body::Body},
+    http::{accept, body::Body, number::number},
     login::{LoginError, LoginView},
     policy::Method,
     reject::{Rejection, RejectionKind},
     store::StoreError,
-    util::{clock::ceil_seconds, number::number},
+    util::clock::ceil_seconds,
 };
 
 /// Writes the enum of the errors, their texts and their statuses from one table.
@@ -108,7 +108,7 @@ pub(crate) struct Problem {
     login_url: Option<String>,
     headers: HeaderMap,
     status: StatusCode,
-    /// The store failure that caused it. Only the log shows it.
+    /// The failure of the store or of a hook that caused it. Only the log shows it.
     pub(crate) source: Option<StoreError>,
 }
 
@@ -151,6 +151,11 @@ impl Problem {
         Self { login_url: Some(url), ..self }
     }
 
+    /// Returns the URL of a sign-in that helps.
+    pub(crate) fn sign_in_url(&self) -> Option<&str> {
+        self.login_url.as_deref()
+    }
+
     pub(crate) fn retry_in(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
@@ -184,10 +189,10 @@ impl Problem {
         }
     }
 
-    /// Logs the store failure that caused the problem. Returns whether there is one.
+    /// Logs the failure of the store or of a hook that caused the problem. Returns whether there is one.
     pub(crate) fn log(&self) -> bool {
         if let Some(error) = &self.source {
-            crate::util::trace::warning!("a request failed: {error}");
+            crate::util::trace::warning!("a request failed: {}", crate::util::error::with_sources(error));
         }
         self.source.is_some()
     }

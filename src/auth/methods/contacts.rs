@@ -23,9 +23,9 @@ pub(crate) fn contact_id(contact: &Contact, login: &Login, keyed: &Keyed) -> Str
     Handle::of(&digest).to_string()
 }
 
-/// Returns the contact with this id. Only users who proved a step have learned ids.
+/// Returns the contact with this id. Only signed-in users, and users who proved a step, have learned ids.
 pub(super) async fn chosen(step: &LoginStep<'_>, id: &str, method: Method) -> Result<Contact, Problem> {
-    if step.login.proofs.is_empty() {
+    if step.login.proofs.is_empty() && step.login.session.is_none() {
         return Err(step.problem(Problem::new(Code::StepRequired, "prove a step first")));
     }
     let found = step.account(None).await?;

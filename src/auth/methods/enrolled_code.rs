@@ -5,6 +5,7 @@ use http::Response;
 use super::{attempt::Attempt, method::LoginMethod, step::LoginStep};
 use crate::{
     auth::{http::problem::Problem, state::guard::submitted},
+    credential::Strength,
     http::body::Body,
     login::{BoundUser, LoginCall, LoginError, Proved},
     policy::Method,
@@ -53,10 +54,11 @@ async fn check(
     attempt.count_in_login().await?;
     let (Some(_), Some(user), true) = (account, found.user(), below_ceiling) else { return Ok(None) };
     let (enrolled_codes, keyed) = (&step.cx.core.enrolled_codes, step.keyed);
-    let (owner, steps) = ((&step.login.tenant, &user.id), step.login.required());
+    let owner = (&step.login.tenant, &user.id);
+    let counts = |strength: &Strength| strength.counts_for(&step.login.plan);
     let mark = match method {
-        Method::Totp => enrolled_codes.use_totp(owner, typed, steps, keyed).await?,
-        _ => enrolled_codes.use_recovery_code(owner, typed, steps, keyed).await?,
+        Method::Totp => enrolled_codes.use_totp(owner, typed, counts, keyed).await?,
+        _ => enrolled_codes.use_recovery_code(owner, typed, counts, keyed).await?,
     };
     Ok(mark.map(|mark| (user, mark)))
 }

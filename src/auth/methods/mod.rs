@@ -9,6 +9,8 @@ mod passkey;
 mod password;
 #[cfg(feature = "sso")]
 pub(crate) mod sso;
+#[cfg(feature = "sso")]
+pub(crate) mod sso_refusal;
 mod step;
 
 use http::Response;
@@ -91,6 +93,13 @@ pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec
     }
     let _ = (core, tenant, methods);
     Vec::new()
+}
+
+/// Returns the providers of a tenant to which a user has no link.
+pub(crate) fn unlinked_providers(core: &Core, tenant: &Tenant, row: Option<&Credentials>) -> Vec<OfferedProvider> {
+    let is_linked = |name: &str| row.is_some_and(|row| row.links.iter().any(|link| link.provider == name));
+    let all = providers(core, tenant, Method::Sso.into()).into_iter();
+    all.filter(|provider| !is_linked(&provider.name)).collect()
 }
 
 /// Returns the providers at which a user can prove the next step of their login.

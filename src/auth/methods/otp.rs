@@ -98,13 +98,16 @@ impl LoginMethod for OtpMethod {
         };
         let view = update.view(now)?;
         let is_sent = owner.is_some() && below_limit;
-        // the same work without an owner: a message is created, and dropped by the queue
+        // the same work without an owner: a message is created and queued, but not sent
         let expires = now + limits.code_lifetime;
         let message = Message::new(self.channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
         let journal = &core.journal;
         let sent = journal.log.is_some().then(|| journal.event(EventKind::OtpSent, login, Some(self.method), keyed));
         // the queue reports a message that it has no room for; the caller sees no difference
-        let taken = core.queue.push(self.channel, is_sent.then_some(message));
+        let taken = match is_sent {
+            true => core.queue.push(self.channel, message),
+            false => core.queue.push_decoy(self.channel, message),
+        };
         if let (Some(sent), true) = (sent, is_sent && taken) {
             journal.tally_event(&sent);
         }

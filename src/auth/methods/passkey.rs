@@ -18,7 +18,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     login::{BoundUser, LoginCall, LoginError, PasskeyChallenge, Proved, Subject},
-    policy::Method,
+    policy::{LoginPlan, Method},
     webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
 };
 
@@ -120,7 +120,7 @@ impl PasskeyMethod<'_> {
         let verified = match &known {
             None => verify(None),
             Some(user) => {
-                let update = |row: &mut Credentials| use_passkey(row, id, login.required(), now, verify);
+                let update = |row: &mut Credentials| use_passkey(row, id, &login.plan, now, verify);
                 core.credentials.update(&login.tenant, &user.id, update).await?
             }
         };
@@ -129,7 +129,7 @@ impl PasskeyMethod<'_> {
             Err(error) => *error == WebauthnError::Counter,
         };
         if may_be_cloned {
-            core.journal.record(EventKind::PasskeyCloned, login, Some(METHOD), step.keyed);
+            core.journal.tally_login(EventKind::PasskeyCloned, login, (Some(METHOD), None), step.keyed);
         }
         Ok(match (verified, known) {
             (Ok(_), Some(user)) => Ok(user),
@@ -163,12 +163,12 @@ impl PasskeyMethod<'_> {
 fn use_passkey(
     row: &mut Credentials,
     id: &[u8],
-    steps: usize,
+    plan: &LoginPlan,
     now: u64,
     verify: impl Fn(Option<&StoredCredential>) -> Result<AssertionVerdict, WebauthnError>,
 ) -> Result<AssertionVerdict, WebauthnError> {
     let handle = row.handle;
-    let strong_enough = |passkey: &&mut Passkey| passkey.id == id && usize::from(passkey.strength) >= steps;
+    let strong_enough = |passkey: &&mut Passkey| passkey.id == id && passkey.strength.counts_for(plan);
     let Some(passkey) = row.passkeys.iter_mut().find(strong_enough) else { return verify(None) };
     let verdict = verify(Some(&passkey.stored(&handle)))?;
     passkey.apply(&verdict, now);

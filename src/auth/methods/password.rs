@@ -111,7 +111,10 @@ async fn upgrade(
         Ok(PasswordUpgrade::Replaced) => Some(after),
         Ok(_) => Some(mark),
         Err(error) => {
-            crate::util::trace::warning!("a weak password hash could not be replaced: {error}");
+            crate::util::trace::warning!(
+                "a weak password hash could not be replaced: {}",
+                crate::util::error::with_sources(&error)
+            );
             Some(mark)
         }
     }

@@ -8,25 +8,30 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{method::LoginMethod, step::LoginStep};
+use super::{
+    method::LoginMethod,
+    sso_refusal::{SsoRefusal, without_account, without_address},
+    step::LoginStep,
+};
 use crate::{
     auth::{
+        context::RequestContext,
         core::{Core, Limits},
         http::{
             answer::{self, Counters},
             problem::{Code, Problem},
             route::sso_callback,
         },
-        state::proofs::enrolment_mark,
+        state::{accounts::CurrentProofs, proofs::enrolment_mark},
     },
-    credential::{Added, Credentials, SsoLink},
+    credential::{Added, Credentials, SsoLink, Strength},
     delivery::NoticeKind,
     event::EventKind,
     http::{body::Body, outgoing::parse_url},
     limit::{Decision, Spend},
     login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
     pkce::{CodeChallenge, CodeVerifier},
-    policy::{FactorClass, Method},
+    policy::{FactorClass, Method, MethodSet},
     session::{Proof, UserId},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
     tenant::Tenant,
@@ -45,9 +50,6 @@ const METHOD: Method = Method::Sso;
 /// browser.
 const LONGEST_QUERY: usize = 2 * 1024;
 
-/// The strength of a link that a hook of the operator decided on.
-const DECIDED_BY_OPERATOR: u8 = u8::MAX;
-
 pub(super) struct SsoMethod;
 
 #[derive(Serialize)]
@@ -61,7 +63,7 @@ struct SentAway {
 pub(crate) struct SsoState {
     /// The id of the login.
     pub(crate) login: String,
-    secret: Secret,
+    pub(crate) secret: Secret,
 }
 
 /// How a user came back from a provider, as the login page learns it.
@@ -69,10 +71,12 @@ pub(crate) struct SsoState {
 pub(crate) enum SsoOutcome {
     Proved,
     Denied,
-    Failed,
-    /// The provider has not asked its user again, although the login must be fresh.
-    Stale,
+    Refused(SsoRefusal),
+    /// The login has ended, for example because its user was ended.
+    Ended,
     Unavailable,
+    /// The user took too long.
+    Expired,
 }
 
 impl LoginMethod for SsoMethod {
@@ -87,11 +91,8 @@ impl LoginMethod for SsoMethod {
             None => query_of(login),
         };
         let state = SsoState { login: login.id.to_string(), secret: Secret::generate() };
-        let url = sent_to(&step, name, connection, &state).await.map_err(|error| {
-            crate::util::trace::warning!("the provider {name} can't be used: {error}");
-            let problem = Problem::new(Code::ProviderUnavailable, "this provider cannot be reached right now");
-            step.problem(problem)
-        })?;
+        let sent = sent_to(core, (name, connection), (&state, step.keyed), step.login.max_age).await;
+        let url = sent.map_err(|problem| step.problem(problem))?;
         let open = OpenSso::new(name, &state.secret, query, step.now());
         let update = step.apply(&LoginCall::Open(&Challenge::Sso(open))).await?;
         let view = update.view(step.now())?;
@@ -100,16 +101,28 @@ impl LoginMethod for SsoMethod {
 }
 
 /// Returns the URL that the user opens at the provider.
-async fn sent_to(
-    step: &LoginStep<'_>,
-    name: &str,
-    connection: &SsoConnection,
-    state: &SsoState,
+pub(crate) async fn sent_to(
+    core: &Core,
+    (name, connection): (&str, &SsoConnection),
+    (state, keyed): (&SsoState, &Keyed),
+    max_age: Option<u64>,
+) -> Result<String, Problem> {
+    authorization_url(core, (name, connection), (state, keyed), max_age).await.map_err(|error| {
+        crate::util::trace::warning!("the provider {name} can't be used: {error}");
+        Problem::new(Code::ProviderUnavailable, "this provider cannot be reached right now")
+    })
+}
+
+async fn authorization_url(
+    core: &Core,
+    (name, connection): (&str, &SsoConnection),
+    (state, keyed): (&SsoState, &Keyed),
+    max_age: Option<u64>,
 ) -> Result<String, SsoError> {
-    let (redirect_uri, verifier) = (redirect_uri(step.cx.core, name), state.verifier(step.keyed)?);
-    let (text, nonce, challenge) = (state.to_string(), state.nonce(step.keyed), CodeChallenge::of(&verifier));
+    let (redirect_uri, verifier) = (redirect_uri(core, name), state.verifier(keyed)?);
+    let (text, nonce, challenge) = (state.to_string(), state.nonce(keyed), CodeChallenge::of(&verifier));
     let request = SsoRequest::new(&redirect_uri, &text, &nonce, &challenge);
-    let request = match step.login.max_age {
+    let request = match max_age {
         Some(seconds) => request.with_max_age(Duration::from_secs(seconds)),
         None => request,
     };
@@ -181,14 +194,16 @@ impl std::fmt::Display for SsoState {
 }
 
 impl SsoOutcome {
-    /// Returns the name in the fragment of the URL.
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// Returns the fragment of the URL.
+    pub(crate) fn fragment(self) -> String {
         match self {
-            Self::Proved => "ok",
-            Self::Denied => "denied",
-            Self::Failed => "failed",
-            Self::Stale => "stale",
-            Self::Unavailable => "unavailable",
+            Self::Proved => "sso=ok".to_owned(),
+            Self::Denied => "sso=denied".to_owned(),
+            Self::Refused(SsoRefusal::NotFresh) => "sso=stale".to_owned(),
+            Self::Refused(refusal) => format!("sso=failed&reason={}", refusal.as_str()),
+            Self::Ended => "sso=failed".to_owned(),
+            Self::Unavailable => "sso=unavailable".to_owned(),
+            Self::Expired => "sso=expired".to_owned(),
         }
     }
 }
@@ -201,21 +216,12 @@ pub(crate) async fn settle(
     state: &SsoState,
     parameters: &[(&str, &str)],
 ) -> Result<SsoOutcome, Problem> {
-    let Some(counted) = CountedCall::begin(step, name).await else {
-        step.tally(EventKind::LoginLocked, Some(METHOD));
-        return refused(step, SsoError::Unavailable("too many failures of this address")).await;
-    };
-    let redirect_uri = redirect_uri(step.cx.core, name);
-    let (nonce, verifier) = (state.nonce(step.keyed), state.verifier(step.keyed));
-    let user = match &verifier {
-        Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
-        Err(error) => Err(*error),
-    };
-    counted.settle(user.as_ref().err());
-    let user = match user {
+    let user = match returned_user(step.cx, (name, connection), (state, step.keyed), parameters).await {
         Ok(user) => user,
         Err(error) => {
-            crate::util::trace::warning!("the provider {name} has not signed in a user: {error}");
+            if error == TOO_MANY_FAILURES {
+                step.tally(EventKind::LoginLocked, Some(METHOD));
+            }
             return refused(step, error).await;
         }
     };
@@ -224,13 +230,11 @@ pub(crate) async fn settle(
     let is_fresh = asked_for.is_none_or(|asked_for| auth_time.is_some_and(|time| time >= asked_for));
     // one of unknown age counts as another factor after a step that is fresh
     if !is_fresh && (auth_time.is_some() || step.login.proofs.is_empty()) {
-        crate::util::trace::warning!("the provider {name} has not signed in its user anew, which this login needs");
-        let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
-        let _counted = step.conclude(&update, METHOD);
-        return Ok(SsoOutcome::Stale);
+        return refuse(step, name, SsoRefusal::NotFresh).await;
     }
-    let proved = match account(step, (name, connection), &user).await {
-        Ok(proved) => proved,
+    let (user, mark) = match account(step, (name, connection), &user).await {
+        Ok(Ok(proved)) => proved,
+        Ok(Err(refusal)) => return refuse(step, name, refusal).await,
         Err(problem) => {
             withdraw(step).await?;
             step.cx.log(&problem);
@@ -238,11 +242,48 @@ pub(crate) async fn settle(
         }
     };
     let elsewhere = Some(auth_time.unwrap_or_default().as_nanos());
-    let proved = proved.as_ref().map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere });
-    let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
-    let is_proved = proved.is_some() && step.conclude(&update, METHOD).is_ok();
-    Ok(if is_proved { SsoOutcome::Proved } else { SsoOutcome::Failed })
+    let proved = Proved { user: &user, mark: Some(mark), elsewhere };
+    let update = step.apply(&LoginCall::Settle(METHOD, Some(proved))).await?;
+    let is_proved = step.conclude(&update, METHOD).is_ok();
+    Ok(if is_proved { SsoOutcome::Proved } else { SsoOutcome::Ended })
 }
+
+/// Ends an attempt of a user whom the provider has signed in, and who is not signed in here.
+async fn refuse(step: &LoginStep<'_>, name: &str, refusal: SsoRefusal) -> Result<SsoOutcome, Problem> {
+    crate::util::trace::warning!("a user of the provider {name} is not signed in: {}", refusal.explanation());
+    let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
+    let _counted = step.conclude_with(&update, METHOD, Some(refusal.as_str()));
+    Ok(SsoOutcome::Refused(refusal))
+}
+
+/// Asks the provider for the user who came back with these parameters. Logs why there is none.
+///
+/// # Errors
+///
+/// Returns an error without asking after too many failures of this address, or of this provider for it.
+pub(crate) async fn returned_user(
+    cx: &RequestContext<'_>,
+    (name, connection): (&str, &SsoConnection),
+    (state, keyed): (&SsoState, &Keyed),
+    parameters: &[(&str, &str)],
+) -> Result<ProviderUser, SsoError> {
+    let Some(counted) = CountedCall::begin(cx, name).await else { return Err(TOO_MANY_FAILURES) };
+    let redirect_uri = redirect_uri(cx.core, name);
+    let (nonce, verifier) = (state.nonce(keyed), state.verifier(keyed));
+    let user = match &verifier {
+        Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
+        Err(error) => Err(*error),
+    };
+    counted.settle(user.as_ref().err());
+    match &user {
+        Ok(_) => {}
+        Err(SsoError::Denied) => crate::util::trace::debug!("the sign-in at the provider {name} was cancelled"),
+        Err(error) => crate::util::trace::warning!("the provider {name} has not signed in a user: {error}"),
+    }
+    user
+}
+
+const TOO_MANY_FAILURES: SsoError = SsoError::Unavailable("too many failures of this address");
 
 /// A call to a provider, counted up front. Even a made-up answer costs a call, so a failure counts against the address.
 ///
@@ -256,10 +297,10 @@ struct CountedCall<'a> {
 
 impl<'a> CountedCall<'a> {
     /// Returns `None` after too many failures of this address, or of this provider for it.
-    async fn begin(step: &'a LoginStep<'_>, provider: &str) -> Option<Self> {
-        let limits = &step.cx.core.limits;
+    async fn begin(cx: &RequestContext<'a>, provider: &str) -> Option<Self> {
+        let limits = &cx.core.limits;
         let mut counted = Self { limits, failure: None, outage: None };
-        if let Some(address) = step.cx.known_address() {
+        if let Some(address) = cx.known_address() {
             counted.failure = Some(admitted(limits.failures.check(&address, 1).await)?);
             let of_provider = Tenant::parse_reserved(format!("{}/{provider}", address.as_str())).unwrap_or(address);
             counted.outage = Some(admitted(limits.provider_outages.check(&of_provider, 1).await)?);
@@ -303,9 +344,9 @@ async fn refused(step: &LoginStep<'_>, error: SsoError) -> Result<SsoOutcome, Pr
         SsoError::Denied => SsoOutcome::Denied,
         SsoError::Unavailable(_) => SsoOutcome::Unavailable,
         SsoError::Failed(_) => {
-            let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
-            let _counted = step.conclude(&update, METHOD);
-            return Ok(SsoOutcome::Failed);
+            let (refusal, update) = (SsoRefusal::WrongAnswer, step.apply(&LoginCall::Settle(METHOD, None)).await?);
+            let _counted = step.conclude_with(&update, METHOD, Some(refusal.as_str()));
+            return Ok(SsoOutcome::Refused(refusal));
         }
     };
     withdraw(step).await?;
@@ -317,109 +358,125 @@ async fn withdraw(step: &LoginStep<'_>) -> Result<(), Problem> {
     step.apply(&LoginCall::Withdraw).await.map(drop)
 }
 
-/// Returns the user whose account belongs to a provider's user, and the mark of the link, if it may prove this step.
+/// Returns the user whose account belongs to a provider's user, and the mark of the link, or why it may not prove this step.
 async fn account(
     step: &LoginStep<'_>,
     (name, connection): (&str, &SsoConnection),
     user: &ProviderUser,
-) -> Result<Option<(BoundUser, [u8; 32])>, Problem> {
+) -> Result<Result<(BoundUser, [u8; 32]), SsoRefusal>, Problem> {
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     // another connection of this tenant can claim the same issuer, so links belong to one connection
     let linked = core.credentials.by_link(tenant, (name, user.issuer(), user.subject())).await?;
     let is_new = linked.is_none();
-    let found = match linked {
-        Some(found) => Some(found),
-        None => first_link(step, connection, user).await?.map(|(id, strength)| {
-            let link = SsoLink {
-                enrolment: Handle::random(),
-                issuer: user.issuer().to_owned(),
-                subject: user.subject().to_owned(),
-                provider: name.to_owned(),
-                name: shown_name(user),
-                created_at: step.now().as_secs(),
-                strength,
+    let (id, link) = match linked {
+        Some((id, _)) if !step.login.subject.accepts(&id) => return Ok(Err(SsoRefusal::OtherAccount)),
+        Some(found) => found,
+        None => {
+            let (id, strength) = match first_link(step, connection, user).await? {
+                Ok(first) => first,
+                Err(refusal) => return Ok(Err(refusal)),
             };
-            (id, link)
-        }),
+            (id, new_link(name, user, step.now(), strength))
+        }
     };
     // a link that is too weak for this login proves nothing, and is not made either
-    let Some((id, link)) = found.filter(|(_, link)| usize::from(link.strength) >= step.login.required()) else {
-        return Ok(None);
-    };
-    let is_vouched = link.strength != DECIDED_BY_OPERATOR;
+    if !link.strength.counts_for(&step.login.plan) {
+        return Ok(Err(SsoRefusal::TooWeak));
+    }
+    // a hook of the operator can't make a link again that the user has removed
+    let is_vouched = !link.strength.is_full();
     if is_new && core.credentials.add_link((tenant, &id), &link, is_vouched).await? != Added::Done {
-        return Ok(None);
+        return Ok(Err(SsoRefusal::NotLinked));
     }
     let found = core.accounts.of_user(tenant, Some(&id)).await?;
     // a user who was closed, ended or forgotten meanwhile keeps no new link
     let is_ended = step.login.subject.user().is_some_and(|user| user.generation < found.generation());
     if is_new && (is_ended || found.active().is_none()) {
         let _removed = core.credentials.discard_link((tenant, &id), &link).await?;
-        return Ok(None);
+        return Ok(Err(SsoRefusal::AccountClosed));
     }
     if let Some(account) = found.active().filter(|_| is_new) {
         core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded).await?;
     }
     let mark = enrolment_mark(&link.enrolment, step.keyed);
-    Ok(found.active().and(found.user()).map(|user| (user, mark)))
+    Ok(found.active().and(found.user()).map(|user| (user, mark)).ok_or(SsoRefusal::AccountClosed))
 }
 
-/// Returns the account that a provider's user without a link may be linked to, and the strength of that link.
+/// Returns the account that a provider's user without a link may be linked to, and the strength of that link, or why there is
+/// none.
 async fn first_link(
     step: &LoginStep<'_>,
     connection: &SsoConnection,
     user: &ProviderUser,
-) -> Result<Option<(UserId, u8)>, Problem> {
+) -> Result<Result<(UserId, Strength), SsoRefusal>, Problem> {
     let (core, login) = (step.cx.core, &step.login);
-    match &login.subject {
-        Subject::Unbound => {
-            let created = connection.created(&login.tenant, user).await?;
-            Ok(created.map(|id| (id, DECIDED_BY_OPERATOR)))
-        }
-        Subject::User(bound) => {
-            let email = connection.trusted_email(user).filter(|_| is_vouched_for(login));
-            let (Some(email), Some(who)) = (email, login.authentication(None)) else { return Ok(None) };
-            // a password that was changed meanwhile no longer counts
-            let account = core.accounts.counting(&who, step.keyed).await?;
-            let is_theirs = account.is_some_and(|account| account.has_verified(&Contact::Email(email)));
-            Ok(is_theirs.then(|| (bound.id.clone(), strength_of_link(login))))
-        }
-        Subject::Unknown => Ok(None),
+    if login.subject == Subject::Unbound
+        && let Some(created) = connection.created(&login.tenant, user).await?
+    {
+        return Ok(Ok((created, Strength::FULL.clone())));
     }
+    // before the first proof, the user behind a typed name must not show
+    let (Subject::User(bound), Some(who)) = (&login.subject, login.authentication(None)) else {
+        return without_account(step.cx, &login.tenant, user).await.map(Err);
+    };
+    if let Some(refusal) = without_address(user) {
+        return Ok(Err(refusal));
+    }
+    let Some(email) = connection.trusted_email(user).filter(|_| is_vouched_for(login)) else {
+        return Ok(Err(SsoRefusal::NotLinked));
+    };
+    // a password that was changed meanwhile no longer counts
+    let current = core.accounts.current(&who, step.keyed).await?;
+    let current = current.filter(|current| current.proofs.len() == who.proofs.len());
+    let current = current.filter(|current| current.account.has_verified(&Contact::Email(email)));
+    let Some(CurrentProofs { strengths, .. }) = current else { return Ok(Err(SsoRefusal::NotLinked)) };
+    Ok(Ok((bound.id.clone(), strength_of_link(login, &strengths))))
 }
 
-/// Returns the factor classes that were proved in this very login and vouch for a first link. Proofs of an earlier login do
+/// Returns the methods that were proved in this very login and vouch for a first link. Proofs of an earlier login do
 /// not count, because somebody else may use the browser by now. A code by e-mail does not count, because a thief of the mailbox
 /// can have the account at the provider that runs it, too.
-fn vouching(login: &Login) -> impl Iterator<Item = FactorClass> {
+fn vouching(login: &Login) -> MethodSet {
     let own: &[Proof] = login.proofs.get(login.carried..).unwrap_or_default();
-    let classes = own.iter().filter_map(|proof| Method::from_name(&proof.method)).map(Method::class);
-    classes.filter(|class| *class != FactorClass::Mailbox)
+    let methods = own.iter().filter_map(|proof| Method::from_name(&proof.method));
+    methods.filter(|method| method.class() != FactorClass::Mailbox).collect()
 }
 
 fn is_vouched_for(login: &Login) -> bool {
-    vouching(login).next().is_some()
+    !vouching(login).is_empty()
 }
 
-/// Returns the strength of a link that is made in this login. The trusted provider proves the address, which counts like
-/// another factor.
-fn strength_of_link(login: &Login) -> u8 {
-    let mut classes: Vec<FactorClass> = vouching(login).chain([FactorClass::Federated]).collect();
-    classes.sort_unstable();
-    classes.dedup();
-    u8::try_from(classes.len()).unwrap_or(u8::MAX)
+/// Returns the strength of a link that is made in this login, whose proofs have these strengths. The trusted provider proves
+/// the address, which counts like another factor.
+fn strength_of_link(login: &Login, strengths: &[Strength]) -> Strength {
+    let methods = vouching(login).with(METHOD);
+    Strength::of_proofs(methods.classes(), methods, strengths)
 }
 
 /// Returns whether a user has a link to this provider that counts in a login.
 pub(crate) fn has_link(login: &Login, row: &Credentials, name: &str) -> bool {
-    row.links.iter().any(|link| link.provider == name && usize::from(link.strength) >= login.required())
+    row.links.iter().any(|link| link.provider == name && link.strength.counts_for(&login.plan))
 }
 
-/// Returns whether a user who comes back from this provider can be linked, and prove the next step at once.
+/// Returns whether a user who comes back from this provider can be linked, and prove the next step at once. The proofs of the
+/// login count for its plan already.
 pub(crate) fn may_link(login: &Login, connection: &SsoConnection, account: &Account) -> bool {
     is_vouched_for(login)
-        && usize::from(strength_of_link(login)) >= login.required()
+        && strength_of_link(login, &[]).counts_for(&login.plan)
         && connection.trusts_contact_of(account)
+}
+
+/// Creates the row of a link to this user of a provider.
+pub(crate) fn new_link(provider: &str, user: &ProviderUser, now: UnixTime, strength: Strength) -> SsoLink {
+    SsoLink {
+        enrolment: Handle::random(),
+        issuer: user.issuer().to_owned(),
+        subject: user.subject().to_owned(),
+        provider: provider.to_owned(),
+        name: shown_name(user),
+        created_at: now.as_secs(),
+        strength,
+    }
 }
 
 /// Returns what the account page shows, cut to a reasonable length.

@@ -126,12 +126,12 @@ impl LoginStep<'_> {
     }
 
     pub(crate) fn tally(&self, kind: EventKind, method: Option<Method>) {
-        self.tally_of(&self.login, kind, method);
+        self.tally_of(&self.login, kind, method, None);
     }
 
-    fn tally_of(&self, login: &Login, kind: EventKind, method: Option<Method>) {
+    fn tally_of(&self, login: &Login, kind: EventKind, method: Option<Method>, reason: Option<&'static str>) {
         let source = EventSource::from(login).or_named(self.typed.as_ref());
-        self.cx.core.journal.tally_login(kind, source, method, self.keyed);
+        self.cx.core.journal.tally_login(kind, source, (method, reason), self.keyed);
     }
 
     /// Finds the account of the login. In a login without a user it is the one behind `typed`.
@@ -246,11 +246,21 @@ impl LoginStep<'_> {
 
     /// Records how an attempt ended, and returns the response.
     pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> Result<Response<Body>, Problem> {
+        self.conclude_with(update, method, None)
+    }
+
+    /// Records how an attempt ended, with the reason if it failed, and returns the response.
+    pub(crate) fn conclude_with(
+        &self,
+        update: &LoginUpdate,
+        method: Method,
+        reason: Option<&'static str>,
+    ) -> Result<Response<Body>, Problem> {
         let (journal, login) = (&self.cx.core.journal, &*update.stored.value);
         match update.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),
-            Err(LoginError::WrongSecret(_)) => self.tally_of(login, EventKind::LoginFailed, Some(method)),
-            Err(LoginError::TooManyFailures) => self.tally_of(login, EventKind::LoginFailedMost, Some(method)),
+            Err(LoginError::WrongSecret(_)) => self.tally_of(login, EventKind::LoginFailed, Some(method), reason),
+            Err(LoginError::TooManyFailures) => self.tally_of(login, EventKind::LoginFailedMost, Some(method), reason),
             Err(_) => {}
         }
         update.view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))

@@ -10,6 +10,7 @@ const WORDS = {
   invalid_otp: "The code is wrong. Enter the code that the app shows now.",
   invalid_assertion: "This passkey could not be added. Please try again.",
   no_pending_challenge: "That took too long. Please start again.",
+  bad_name: "Enter a name of 1 to 64 characters, not only spaces.",
   exists: "This device already has a passkey for your account.",
   no_passkey: "No passkey was added. Please try again.",
   not_found: "It does not exist any more.",
@@ -20,13 +21,28 @@ const WORDS = {
   too_many_attempts: "There were too many attempts. Please try again later.",
   slow_down: "That was too fast. Please try again.",
   temporarily_unavailable: "The service is temporarily unavailable. Please try again.",
+  provider_unavailable: "That provider cannot be reached right now. Please try again later.",
   unreachable: "The server cannot be reached. Check your connection and try again.",
+};
+
+// How connecting an account of another provider ended. The browser then comes back to this page.
+const linked = /^#link=(\w+)$/.exec(location.hash)?.[1];
+if (linked) history.replaceState(null, "", location.pathname + location.search);
+const LINKED = {
+  ok: "The account was connected. You can sign in with it from now on.",
+  known: "That account was connected with yours before.",
+  taken: "That account is connected with another user here, so it cannot be connected with you.",
+  too_many: "You have the maximum number of linked accounts. Unlink one first.",
+  denied: "The sign-in at the other provider was cancelled. Nothing was connected.",
+  stale: "That provider did not ask you to sign in again, so nothing was connected. Sign out there, then try again.",
+  unavailable: WORDS.provider_unavailable,
+  expired: "That took too long, so nothing was connected. Please try again.",
+  failed: "Signing in there did not work, so nothing was connected. Please try again.",
 };
 const hasPasskeys = Boolean(globalThis.PublicKeyCredential?.parseCreationOptionsFromJSON);
 let account = null; // the last answer of `credentials`
 let busy = false;
 let pressed = ""; // the button of the current action
-let loginUrl = ""; // where users prove again that it is them
 
 async function call(path, body) {
   const headers = { accept: "application/json" };
@@ -58,8 +74,8 @@ const minute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeSty
 const date = (seconds) => day.format(seconds * 1000);
 const time = (seconds) => minute.format(seconds * 1000);
 
-function button(label, spoken, act, className = "quiet") {
-  const it = element("button", { type: "button", textContent: label, className });
+function button(label, spoken, act, className = "quiet", id = "") {
+  const it = element("button", { type: "button", textContent: label, className, id });
   it.setAttribute("aria-label", spoken);
   it.addEventListener("click", act);
   return it;
@@ -76,7 +92,7 @@ function passkeyItem(passkey) {
   const rename = button("Rename", `Rename ${name}`, () => renaming(row, passkey));
   const row = item(name, about, rename, button("Delete", `Delete ${name}`, () =>
     ask(`Delete the passkey ${name}? You then cannot sign in with it any more.`, "Delete", () =>
-      change("passkeys/delete", { id }, "The passkey was deleted.", "passkeys-title")), "danger"));
+      change("passkeys/delete", { id }, "The passkey was deleted.", "passkeys-title"), `passkey ${id}`), "danger", `passkey ${id}`));
   return row;
 }
 
@@ -87,7 +103,16 @@ function renaming(row, { id, name }) {
   const form = element("form", {}, element("label", { textContent: "Name " }, input), element("button", { textContent: "Save" }), cancel);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    run(() => change("passkeys/rename", { id, name: input.value.trim() }, "The passkey was renamed.", "passkeys-title"));
+    const name = input.value.trim();
+    run(async () => {
+      try {
+        await change("passkeys/rename", { id, name }, "The passkey was renamed.", "passkeys-title");
+      } catch (thrown) {
+        if (thrown.code !== "invalid_request") throw thrown;
+        input.select();
+        throw { code: "bad_name" };
+      }
+    });
   });
   row.replaceChildren(form);
   input.select();
@@ -101,10 +126,16 @@ function sessionItem({ sid, current, device, created_at: created, last_used_at: 
     : change("sessions/end", { sid }, "The device was signed out.", "sessions-title")))));
 }
 
-function linkItem({ id, label, name, created_at: created }) {
+function linkItem({ id, label, name, created_at: created, ends_session: endsSession }) {
+  const ends = endsSession ? " You have signed in with it, so you will be signed out here." : "";
   return item(label, `${name ? `${name}, ` : ""}linked ${date(created)}`, button("Unlink", `Unlink ${label}`, () =>
-    ask(`Unlink ${label}? You then cannot sign in with it any more.`, "Unlink", () =>
-      change("links/delete", { id }, `${label} was unlinked.`, "links-title")), "danger"));
+    ask(`Unlink ${label}? You then cannot sign in with it any more.${ends}`, "Unlink", () =>
+      change("links/delete", { id }, `${label} was unlinked.`, "links-title"), `link ${id}`), "danger", `link ${id}`));
+}
+
+function connectButton({ name, label }) {
+  const id = `connect-${name}`;
+  return button(`Connect ${label}`, `Connect ${label}`, () => run(() => connect(name, label), id), "quiet", id);
 }
 
 async function show() {
@@ -130,7 +161,11 @@ async function show() {
     ? `${codes.remaining} of 10 codes are left. They were created ${date(codes.created_at)}.`
     : "Recovery codes help you to sign in if you lose your phone. You have none.";
   at("links-list").replaceChildren(...links.map(linkItem));
-  at("links").hidden = links.length === 0;
+  at("links-add").replaceChildren(...available.providers.map(connectButton));
+  at("links-state").textContent = links.length > 0
+    ? "You can sign in with these accounts of other providers."
+    : "Connect an account of another provider to sign in with it.";
+  at("links").hidden = links.length + available.providers.length === 0;
   at("sessions").replaceChildren(...sessions.map(sessionItem));
   at("end-others").hidden = sessions.length < 2;
   at("all").hidden = false;
@@ -166,8 +201,14 @@ async function addPasskey() {
   } catch (error) {
     throw { code: error.name === "InvalidStateError" ? "exists" : "no_passkey" };
   }
-  const name = navigator.userAgentData?.platform || "Passkey";
-  await change("passkeys", { name, response }, "The passkey was added. You can sign in with it from now on.", "add-passkey");
+  await change("passkeys", { response }, "The passkey was added. You can sign in with it from now on.", "add-passkey");
+}
+
+// Leaves for the page of another provider.
+async function connect(provider, label) {
+  const { redirect_url: to } = await call("links/begin", { provider });
+  at("done").textContent = `Taking you to ${label} …`;
+  location.assign(to);
 }
 
 async function beginTotp() {
@@ -189,6 +230,9 @@ async function confirmTotp() {
   await change("totp", { code }, "The authenticator app was set up.", "totp-begin");
   at("totp-qr").replaceChildren();
   at("totp-secret").textContent = "";
+  if (account.recovery_codes) return;
+  at("done").textContent = "The authenticator app was set up. Create recovery codes now, so that you can sign in if you lose your phone.";
+  at("recovery-create").focus();
 }
 
 async function createCodes() {
@@ -226,24 +270,23 @@ async function leave(path, body) {
 
 const signIn = () => new URL(`../sign-in?return_to=${encodeURIComponent(location.pathname)}`, here);
 
-// ---- errors
+// ---- fresh proofs
 
-// Explains why the user must sign in again.
+// Leaves for a page on which the user confirms that it is them, and continues with the pressed button afterwards.
 function confirmFirst(url) {
-  loginUrl = url ?? signIn();
-  at("confirm").hidden = false;
-  at("confirm-go").focus();
+  sessionStorage.setItem(KEY, JSON.stringify({ pressed, user: account.user }));
+  location.assign(url ?? signIn());
 }
 
-at("confirm-go").addEventListener("click", () => {
-  // the user finds the button again afterwards
-  sessionStorage.setItem(KEY, pressed);
-  location.assign(loginUrl);
-});
-at("confirm-cancel").addEventListener("click", () => {
-  at("confirm").hidden = true;
-  at(pressed)?.focus();
-});
+// Continues after the user came back, unless they came back without proofs or as somebody else.
+function proceed() {
+  const kept = JSON.parse(sessionStorage.getItem(KEY));
+  sessionStorage.removeItem(KEY);
+  if (kept?.user !== account.user || !account.fresh_until) return;
+  at("done").textContent = "Thank you. You can now continue.";
+  at(kept.pressed)?.focus();
+  at(kept.pressed)?.click();
+}
 
 // Runs one action at a time and ignores others meanwhile.
 async function run(action, id = "") {
@@ -252,7 +295,6 @@ async function run(action, id = "") {
   pressed = id;
   document.body.setAttribute("aria-busy", "true");
   at("message").textContent = at("done").textContent = "";
-  at("confirm").hidden = true;
   try {
     await action();
   } catch (thrown) {
@@ -291,7 +333,8 @@ at("recovery-create").addEventListener("click", () => {
 });
 at("totp-setup").addEventListener("submit", (event) => {
   event.preventDefault();
-  run(confirmTotp);
+  // a key that was not confirmed in time is replaced
+  run(confirmTotp, "totp-begin");
 });
 at("codes-copy").addEventListener("click", copyCodes);
 at("codes-print").addEventListener("click", () => print());
@@ -301,9 +344,8 @@ at("codes-done").addEventListener("click", () => {
 });
 
 await run(show);
-const next = sessionStorage.getItem(KEY);
-sessionStorage.removeItem(KEY);
-if (account && next !== null) {
-  at("done").textContent = "Thank you. You can now continue.";
-  at(next)?.focus();
-}
+if (account && linked) {
+  sessionStorage.removeItem(KEY);
+  at(linked === "ok" ? "done" : "message").textContent = LINKED[linked] ?? LINKED.failed;
+  at("links-title").focus();
+} else if (account) proceed();

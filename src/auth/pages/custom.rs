@@ -17,7 +17,9 @@ use crate::util::error::ConfigError;
 /// # Security
 ///
 /// Pages are sent with a strict `Content-Security-Policy`: scripts, styles and requests only from the same origin, and
-/// nothing inline. [`content_security_policy`](Self::content_security_policy) changes it for the login page.
+/// nothing inline. Your own pages can also show images of the same origin and `data:` URLs; the question of `/logout` shows
+/// none. [`content_security_policy`](Self::content_security_policy) changes the policy of the login page, for example to allow
+/// images or fonts of another host.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Pages {
@@ -46,8 +48,19 @@ impl Pages {
     /// Replaces the login page, which also asks for consent, with this document. It is served at
     /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
     ///
+    /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query to
+    /// `start`, those that are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps can remain
+    /// after the first one: `choices` lists what the user can use.
+    ///
     /// A page that offers passkeys gets their options from `start`, which needs no identifier for them. A page that offers
     /// other providers opens the `redirect_url` of `authenticate`, and finds the outcome in its own fragment (`#sso=ok`).
+    ///
+    /// It can show images of this origin, such as a logo that your application serves:
+    ///
+    /// ```
+    /// # use tollgate::auth::Pages;
+    /// let pages = Pages::new().login_html("<!doctype html><img src=\"/logo.svg\" alt=\"Acme\">…");
+    /// ```
     pub fn login_html(mut self, html: impl Into<String>) -> Self {
         self.login = LoginPage::Html(html.into());
         self
@@ -67,7 +80,8 @@ impl Pages {
         self
     }
 
-    /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in.
+    /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in, and `{link}`
+    /// with a paragraph that links to a new sign-in where one helps, or with nothing.
     pub fn error_html(mut self, html: impl Into<String>) -> Self {
         self.error = Some(html.into());
         self

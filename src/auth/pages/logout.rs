@@ -7,8 +7,9 @@ use crate::{
     http::body::Body,
 };
 
-/// Returns the page that asks whether to log out. Its form repeats these parameters of the request.
-pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)]) -> Response<Body> {
+/// Returns the page that asks whether to log out. Its form repeats these parameters of the request, and may lead to
+/// `target`, which is a source for a content security policy. Browsers apply the policy also to redirects after the form.
+pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)], target: Option<&str>) -> Response<Body> {
     let field = |(name, value): &(&str, Option<&str>)| {
         Some(format!(r#"<input type="hidden" name="{name}" value="{}">"#, escape((*value)?)))
     };
@@ -20,12 +21,14 @@ pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)]) -> Response<Bo
             .unwrap_or(include_str!("logout.html"))
             .replace("{fields}", &fields.join("\n    ")),
     );
-    response.headers_mut().insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(
-            "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-        ),
+    let target = target.map(|target| format!(" {target}")).unwrap_or_default();
+    let policy = format!(
+        "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'{target}; frame-ancestors 'none'"
     );
+    // never fails: a source is visible ASCII
+    if let Ok(policy) = HeaderValue::try_from(policy) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     // with `no-referrer`, browsers send `Origin: null` with the form, and some send no other header that shows its origin
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
@@ -37,7 +40,12 @@ pub(crate) fn done(pages: &Pages, location: Option<&str>) -> Response<Body> {
         Some(location) => format!(r#"<a href="{}">Go back to the application</a>"#, escape(location)),
         None => "You can close this page.".to_owned(),
     };
-    html(pages.signed_out.as_deref().unwrap_or(include_str!("logged_out.html")).replace("{next}", &next))
+    let mut response =
+        html(pages.signed_out.as_deref().unwrap_or(include_str!("logged_out.html")).replace("{next}", &next));
+    if pages.signed_out.is_some() {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, answer::OWN_PAGE);
+    }
+    response
 }
 
 fn html(text: String) -> Response<Body> {

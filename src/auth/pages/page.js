@@ -2,11 +2,14 @@
 // the progress of a login in the sessionStorage of the tab, so that it survives a reload. Nothing stored there is secret.
 const here = new URL(".", import.meta.url);
 const KEY = `login ${here.pathname}`;
+// Set by the account page while its user confirms a change here.
+const ACCOUNT = new URL("../account/", here);
+const CHANGE = `account ${ACCOUNT.pathname}`;
 const at = (id) => document.getElementById(id);
 const forms = [...document.forms];
 
 // How a sign-in at another provider ended. The browser then comes back to this page.
-const returned = /^#sso=(\w+)$/.exec(location.hash)?.[1];
+const [, returned, why] = /^#sso=(\w+)(?:&reason=(\w+))?$/.exec(location.hash) ?? [];
 let login = load();
 history.replaceState(null, "", location.pathname + (returned && login.id ? login.query : location.search));
 let asked = new URLSearchParams(location.search);
@@ -59,6 +62,7 @@ const WORDS = {
   session_failed: "There were too many failed attempts. Please start again.",
   invalid_session: "Your sign-in could not be continued in this browser. Please start again.",
   login_required: "Please sign in first.",
+  step_required: "Your session has ended. Please sign in again.",
   access_denied: "Sign-in is currently unavailable. Please contact your administrator.",
   origin_not_allowed: "Your browser blocked the sign-in. Open this page in its own window.",
   slow_down: "That was too fast.",
@@ -72,14 +76,32 @@ const RETURNED = {
   denied: "The sign-in at the other provider was cancelled. Try again, or sign in another way.",
   failed: WORDS.sso_failed,
   stale: "That provider did not ask you to sign in again, which is needed here. Sign in another way first.",
+  expired: "That took too long. Please try again.",
   unavailable: WORDS.provider_unavailable,
 };
+
+// Says how a sign-in at another provider ended. `canConnect` tells whether the user has an account page here.
+function outcome(canConnect) {
+  const connect = canConnect
+    ? "Sign in another way first, then connect that provider on your account page."
+    : "Sign in another way, or contact your administrator.";
+  return {
+    account_exists: `An account with your address exists already. ${connect}`,
+    no_account: "There is no account for you here yet. Sign in another way, or contact your administrator.",
+    no_address: `That provider did not tell us your e-mail address. ${connect}`,
+    address_not_verified: "That provider has not verified your e-mail address. Verify it there and try again, or sign in another way.",
+    not_linked: `Your account there is not connected with your account here. ${connect}`,
+    other_account: "Your account there is connected with another account here. Start again, or sign in another way.",
+    too_weak: "Signing in there is not enough here. Sign in another way.",
+  }[why] ?? RETURNED[returned];
+}
 // A longer query is not sent to the server. This page restores it by itself.
 const LONGEST_QUERY = 2048;
 const ENDED = ["session_expired", "session_failed", "invalid_session", "login_required"];
 
 let client = "the application";
 let signedIn = "";
+let isStepUp = false; // a user who is signed in to the site itself proves more
 let onward = `../authorize${location.search}`; // where a completed login goes on
 let method = null; // the current one
 let retry = null; // the action of the button in `again`
@@ -88,10 +110,11 @@ let detours = 0; // calls that followed from the last action of the user
 
 // ---- what survives a reload
 
-// `choices` is what the user can use after the first step. `until` maps an action to the time at which it may be tried again.
+// `choices` is what the user can use: known after the first step, and for a signed-in user (`isKnown`). `until` maps an action to
+// the time at which it may be tried again.
 function fresh() {
-  return { query: location.search, id: null, isNamed: false, identifier: "", remember: false, methods: [], providers: [],
-    choices: null, required: 0, completed: 0, refused: [], code: null, until: {} };
+  return { query: location.search, id: null, isNamed: false, isKnown: false, identifier: "", remember: false, methods: [],
+    providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, until: {} };
 }
 
 function load() {
@@ -114,6 +137,14 @@ function forget(identifier = "") {
   try {
     sessionStorage.removeItem(KEY);
   } catch { /* nothing was kept */ }
+}
+
+function isChange() {
+  try {
+    return sessionStorage.getItem(CHANGE) !== null;
+  } catch {
+    return false;
+  }
 }
 
 // ---- the server
@@ -149,6 +180,9 @@ function show(name, focus) {
   for (const form of forms) form.hidden = form.id !== name;
   const isStep = ["choose", "password", "key", "address", "code"].includes(name);
   at("restart").hidden = !isStep;
+  at("restart").textContent = login.isKnown ? "Use another account" : "Start again";
+  at("cancel").hidden = !(isStep && login.isKnown && isChange());
+  title(login.isKnown && name !== "who");
   const more = ways().length > 1;
   const isTyped = name === "code" && method === login.code?.method && !login.code.contact;
   at("other").hidden = name === "choose" || !(isStep && more || isTyped);
@@ -161,6 +195,14 @@ function show(name, focus) {
     return part;
   }));
   focus?.focus();
+}
+
+// Names what the page is for.
+function title(isKnown) {
+  const words = isStepUp && isKnown ? "Confirm that it is you" : "Sign in";
+  at("title").textContent = words;
+  document.title = client ? `${words} to ${client}` : words;
+  at("user").textContent = isKnown ? `Signed in as ${login.identifier}.${isChange() ? " Please confirm this change." : ""}` : "";
 }
 
 function span(seconds) {
@@ -231,7 +273,6 @@ function purpose({ client_name: to, redirect, scopes, claims = [] }) {
 function going(told) {
   say("");
   const { signed_in: name, client_name: to } = told;
-  signedIn = name;
   at("whither").textContent = told.continue_to ? "" : purpose(told);
   const button = submitOf("going");
   delete button.dataset.text;
@@ -256,7 +297,7 @@ function ways() {
     const known = contacts.filter((contact) => contact.method === name);
     if (known.length) {
       return known.map(({ contact_id: contact, masked }) =>
-        ({ name, label: `${label} to ${masked}`, act: () => chosen(() => send(masked, contact)) }));
+        ({ name, masked, contact, label: `${label} to ${masked}`, act: () => chosen(() => send(masked, contact)) }));
     }
     if (name === "passkey") return [{ name, label, begin, act: () => { key(name); run("key", SUBMIT.key); } }];
     return [{ name, label, begin, act: () => begin(name) }];
@@ -269,10 +310,18 @@ function choose(words = "") {
   if (all.length === 0) return stuck(words || "No other sign-in method is available.", "Start again", restart);
   if (all.length === 1 && all[0].begin) return all[0].begin(all[0].name, words);
   say(words);
-  at("choice").textContent = login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
+  const isNamed = isStepUp && login.isKnown; // by the heading
+  at("choice").textContent = isNamed ? "Choose a method" : login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
   at("ways").replaceChildren(...all.map(wayButton));
   for (const button of at("ways").children) hold(button, button.value);
   show("choose", at("ways").firstChild);
+}
+
+// Sends a code to the only contact that the user could choose.
+function sendToOnly() {
+  const [{ name, masked, contact }] = ways();
+  method = name;
+  return send(masked, contact);
 }
 
 // Goes back to where the user chooses.
@@ -284,6 +333,7 @@ function password(name, words = "") {
   // after a passkey or another provider, the name is unknown here
   const isKnown = login.identifier !== "";
   Object.assign(at("username"), { value: login.identifier, readOnly: isKnown, tabIndex: isKnown ? -1 : 0 });
+  at("username").hidden = at("username-label").hidden = login.isKnown;
   at("username-label").textContent = isKnown ? "Signing in as" : "User name, e-mail address or phone number";
   at("secret").value = "";
   at("secret").type = "password";
@@ -340,7 +390,7 @@ function enterCode(name, note) {
 }
 
 function restart() {
-  forget(login.identifier);
+  forget(login.isKnown ? "" : login.identifier);
   who();
 }
 
@@ -448,13 +498,16 @@ function began(answer, identifier) {
   keep();
 }
 
-// Continues with the next step, or ends the login.
-async function next(words) {
+// Continues with the next step, or ends the login. A message is only sent without a choice if the user did something that leads
+// here (`isAsked`): a link or a reload is not enough.
+async function next(words, isAsked = false) {
   if (login.completed >= login.required) return finish;
-  if (login.completed > 0) {
+  if (login.completed > 0 || login.isKnown) {
     login.choices = await read("choices");
     keep();
   }
+  const [only, ...others] = ways();
+  if (isAsked && only?.contact && others.length === 0) return sendToOnly;
   back(words);
 }
 
@@ -486,12 +539,12 @@ function proved(answer) {
   challenge = null;
   Object.assign(login, { refused: [], code: null, choices: null });
   keep();
-  return () => next();
+  return () => next("", true);
 }
 
 async function finish() {
   show(null);
-  at("step").textContent = client ? `Taking you back to ${client} …` : "Signing you in …";
+  at("step").textContent = client ? `Taking you back to ${client} …` : login.isKnown ? "Taking you back …" : "Signing you in …";
   await step("complete");
   forget();
   location.replace(new URL(onward, here));
@@ -515,7 +568,8 @@ async function begin() {
   onward = told.continue_to ?? onward;
   client = told.continue_to ? "" : told.client_name;
   at("client").textContent = client && `to ${client}`;
-  document.title = client ? `Sign in to ${client}` : "Sign in";
+  isStepUp = Boolean(told.continue_to);
+  title(false);
   at("stay").hidden = !told.remember_available;
   at("remember").checked = login.remember;
   // users read what they agree to before they enter their name
@@ -523,10 +577,13 @@ async function begin() {
   const agrees = told.redirect.kind !== "site" || prompts.includes("consent") || prompts.includes("select_account");
   at("asks").textContent = agrees ? purpose(told) : "";
   await offerQuickWays(told);
-  if (login.id && (login.isNamed || login.completed || returned)) return () => resume(RETURNED[returned]);
-  if (returned) return who(RETURNED[returned] ?? WORDS.invalid_session);
+  if (login.id && (login.isNamed || login.completed || returned)) return () => resume(outcome(told.account_page));
+  if (returned) return who(outcome(told.account_page) ?? WORDS.invalid_session);
   login.identifier ||= asked.get("login_hint") ?? "";
-  if (told.signed_in) return going(told);
+  if (told.signed_in) {
+    signedIn = told.signed_in;
+    return isStepUp && !told.confirmation_required ? SUBMIT.going : going(told);
+  }
   if (told.available_methods.length === 0) throw { code: "access_denied", wait: 0 };
   who();
 }
@@ -550,9 +607,14 @@ const submitOf = (name) => at(name).querySelector("button:not([type])");
 
 // `place` is the form that was sent, or null. `again` repeats the action.
 function failed({ code: name, wait: seconds }, place, again) {
-  let words = WORDS[name] ?? `${LINK} (${name})`;
+  const isPassword = name === "invalid_credentials" && login.isKnown;
+  let words = isPassword ? "The password is wrong." : WORDS[name] ?? `${LINK} (${name})`;
   if (seconds > 1) words += ` You can try again in ${span(seconds)}.`;
   if (ENDED.includes(name)) return stuck(words, "Start again", restart);
+  if (name === "step_required") {
+    forget();
+    return who(words);
+  }
   const elsewhere = { no_step_remaining: finish, steps_remaining: resume }[name];
   if (elsewhere && login.id && detours++ === 0) return run(null, () => elsewhere());
   if (name.endsWith("method_not_allowed") || name === "unsupported_method") {
@@ -608,7 +670,7 @@ async function run(place, action) {
   busy = false;
   document.body.removeAttribute("aria-busy");
   if (failure) failed(failure, place, () => run(null, action));
-  if (following) run(null, following);
+  if (following) run(following === sendToOnly ? "choose" : null, following);
   else suggest();
 }
 
@@ -621,15 +683,15 @@ const SUBMIT = {
   },
   async going() {
     began(await call("start", { ...bound, ...optionalParameters() }), signedIn);
-    if (login.completed > 0) return () => next();
-    // no step of the session was carried over
-    login.isNamed = false;
-    return () => who("Your session has ended. Please sign in again.");
+    login.isKnown = true;
+    keep();
+    return () => next("", isChange());
   },
   async password() {
     const [username, secret] = [at("username").value.trim(), at("secret").value];
     at("secret").value = "";
-    return proved(await step("authenticate", { method, username, password: secret }));
+    // the shown name of a signed-in user need not be one to sign in with
+    return proved(await step("authenticate", { method, ...(login.isKnown ? {} : { username }), password: secret }));
   },
   async key() {
     const options = await passkeyOptions();
@@ -660,6 +722,7 @@ at("have").addEventListener("click", () => busy || code());
 at("other").addEventListener("click", () => busy || choose());
 at("another").addEventListener("click", () => busy || who());
 at("restart").addEventListener("click", () => busy || restart());
+at("cancel").addEventListener("click", () => busy || location.assign(new URL("security", ACCOUNT)));
 at("reveal").addEventListener("change", (event) => { at("secret").type = event.target.checked ? "text" : "password"; });
 at("remember").addEventListener("change", () => suggesting?.abort());
 document.addEventListener("visibilitychange", () => suggest());

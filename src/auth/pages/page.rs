@@ -8,7 +8,7 @@ use crate::{
         core::Core,
         http::{
             answer,
-            problem::Problem,
+            problem::{Code, Problem},
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN, Route},
         },
         pages::custom::{LoginPage, Pages},
@@ -30,9 +30,8 @@ pub(crate) fn url(core: &Core) -> String {
 pub(crate) fn login(pages: &Pages) -> Response<Body> {
     let LoginPage::Html(text) = &pages.login else { return html(StatusCode::OK, include_str!("page.html")) };
     let mut response = html(StatusCode::OK, text.clone());
-    if let Some(policy) = pages.login_policy.as_deref().and_then(|policy| HeaderValue::from_str(policy).ok()) {
-        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
-    }
+    let policy = pages.login_policy.as_deref().and_then(|policy| HeaderValue::from_str(policy).ok());
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy.unwrap_or(answer::OWN_PAGE));
     response
 }
 
@@ -48,8 +47,13 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             "Please wait a moment, then reload this page."
         }
+        _ if problem.code == Code::SsoFailed => {
+            "Your sign-in at the other provider took too long, or it began in another browser. Please sign in again."
+        }
         _ => "This link does not work. Please go back to the application and try again.",
     };
+    // a path of this service, whose characters need no escapes
+    let link = problem.sign_in_url().map(|url| format!(r#"<p><a href="{url}">Sign in again</a></p>"#));
     // relative, because the service can be mounted below any path
     let style = match cx.parts.uri.path() {
         path if path.ends_with("/authentication/start") => "page.css",
@@ -61,9 +65,13 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     let text = text
         .replace("{style}", style)
         .replace("{advice}", advice)
+        .replace("{link}", link.as_deref().unwrap_or_default())
         .replace("{code}", problem.code.as_str())
         .replace("{detail}", problem.detail);
     let mut response = html(status, text);
+    if cx.core.pages.error.is_some() {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, answer::OWN_PAGE);
+    }
     let plain = problem.into_response(&cx.parts.headers, &cx.core.realm);
     for (name, value) in plain.headers().iter().filter(|(name, _)| **name != header::CONTENT_TYPE) {
         response.headers_mut().append(name, value.clone());

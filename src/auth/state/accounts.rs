@@ -2,8 +2,9 @@
 
 use crate::{
     auth::state::proofs::{counting_proofs, is_of_credential, strength},
-    credential::CredentialTable,
+    credential::{CredentialTable, Strength},
     login::{BoundUser, Keyed},
+    policy::{LoginPlan, Method},
     session::{Authentication, Generations, Proof, UserId},
     store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
     tenant::Tenant,
@@ -30,8 +31,16 @@ pub(crate) struct FoundAccount {
 pub(crate) struct CurrentProofs {
     pub(crate) account: Account,
     pub(crate) proofs: Vec<Proof>,
-    /// The number of steps up to which each proof counts.
-    pub(crate) strengths: Vec<u8>,
+    /// What vouches for each proof.
+    pub(crate) strengths: Vec<Strength>,
+}
+
+impl CurrentProofs {
+    /// Returns whether the proofs that count for a plan complete it.
+    pub(crate) fn meets(&self, plan: &LoginPlan) -> bool {
+        let strong = self.proofs.iter().zip(&self.strengths).filter(|(_, strength)| strength.counts_for(plan));
+        plan.is_met_by(strong.filter_map(|(proof, _)| Method::from_name(&proof.method)).collect())
+    }
 }
 
 /// Looked up if there is no user, so that the work is the same.
@@ -125,8 +134,8 @@ impl Accounts {
             false => None,
         };
         let proofs = counting_proofs(&account, credentials.as_ref(), &authentication.proofs, keyed);
-        let strengths =
-            proofs.iter().map(|proof| strength(credentials.as_ref(), proof, keyed).unwrap_or_default()).collect();
+        let of = |proof| strength(credentials.as_ref(), proof, keyed).cloned().unwrap_or_default();
+        let strengths = proofs.iter().map(of).collect();
         Ok(CurrentProofs { account, proofs, strengths })
     }
 

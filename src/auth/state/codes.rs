@@ -77,7 +77,9 @@ impl Codes {
 
     #[cfg(feature = "tokens")]
     pub(crate) async fn find(&self, code: &Digest) -> Result<Option<AuthorizationCode>, StoreError> {
-        Ok(self.0.get(None, code.as_bytes()).wait().await?.map(|stored| stored.value))
+        let Some(stored) = self.0.get(None, code.as_bytes()).wait().await? else { return Ok(None) };
+        let has_ended = stored.expires_at < self.0.cutoff().wait().await? + CODE_LIVES;
+        Ok((!has_ended).then_some(stored.value))
     }
 
     /// Removes a code that was redeemed.

@@ -6,7 +6,7 @@ use crate::{
     auth::state::proofs::enrolment_mark,
     credential::{
         CodeDigest, CredentialTable, Credentials, NewTotp, PendingTotp, RECOVERY_CODES, RecoveryCode, RecoveryCodes,
-        TotpAlgorithm, TotpKey, TotpKind,
+        Strength, TotpAlgorithm, TotpKey, TotpKind,
     },
     login::Keyed,
     session::UserId,
@@ -145,7 +145,7 @@ impl EnrolledCodes {
         owner: Owner<'_>,
         pending: &PendingTotp,
         typed: &str,
-        strength: u8,
+        strength: Strength,
     ) -> Option<TotpKey> {
         pending.confirmed(owner, typed, (strength, self.now()), &self.totp.as_ref()?.seal)
     }
@@ -160,7 +160,7 @@ impl EnrolledCodes {
     pub(crate) async fn renew_recovery_codes(
         &self,
         (tenant, user): Owner<'_>,
-        strength: u8,
+        strength: Strength,
         keyed: &Keyed,
     ) -> Result<(Handle, Vec<String>), StoreError> {
         let enrolment = Handle::random();
@@ -172,18 +172,18 @@ impl EnrolledCodes {
     }
 
     /// Uses up a code of the user's app with one compare-and-swap: of requests with the same code, one succeeds. Returns
-    /// the mark of the proof, or `None` if the code is wrong or used, or if the key is too weak for this many steps.
+    /// the mark of the proof, or `None` if the code is wrong or used, or if the strength of the key does not count.
     pub(crate) async fn use_totp(
         &self,
         (tenant, user): Owner<'_>,
         typed: &str,
-        steps: usize,
+        counts: impl Fn(&Strength) -> bool + Send + Sync,
         keyed: &Keyed,
     ) -> Result<Option<[u8; 32]>, StoreError> {
         let Some(settings) = &self.totp else { return Ok(None) };
         let now = self.now();
         let accept = |row: &mut Credentials| {
-            let key = row.totp.as_mut().filter(|key| usize::from(key.strength) >= steps)?;
+            let key = row.totp.as_mut().filter(|key| counts(&key.strength))?;
             key.accept((tenant, user), typed, now, &settings.seal).then_some(key.enrolment)
         };
         let used = self.credentials.update(tenant, user, accept).await?;
@@ -195,12 +195,12 @@ impl EnrolledCodes {
         &self,
         (tenant, user): Owner<'_>,
         typed: &str,
-        steps: usize,
+        counts: impl Fn(&Strength) -> bool + Send + Sync,
         keyed: &Keyed,
     ) -> Result<Option<[u8; 32]>, StoreError> {
         let Some(code) = RecoveryCode::parse(typed) else { return Ok(None) };
         let take = |row: &mut Credentials| {
-            let codes = row.recovery.as_mut().filter(|codes| usize::from(codes.strength) >= steps)?;
+            let codes = row.recovery.as_mut().filter(|codes| counts(&codes.strength))?;
             let digest = Digest::from_bytes(digest(&codes.enrolment, &code, keyed).0);
             let before = codes.unused.len();
             codes.unused.retain(|unused| !Digest::from_bytes(unused.0).matches(&digest));
@@ -226,6 +226,7 @@ mod tests {
     use super::*;
     use crate::{
         credential::Removed,
+        policy::Method,
         store::{AnyStore, Memory},
         testing::{ManualClock, block_on},
     };
@@ -265,12 +266,18 @@ mod tests {
         }
 
         fn use_totp(&self, typed: &str, steps: usize) -> Option<[u8; 32]> {
-            block_on(self.enrolled_codes.use_totp(self.owner(), typed, steps, &self.keyed)).unwrap()
+            block_on(self.enrolled_codes.use_totp(self.owner(), typed, |it| it.suffices_for(steps), &self.keyed))
+                .unwrap()
         }
 
         fn use_recovery_code(&self, typed: &str, steps: usize) -> Option<[u8; 32]> {
-            block_on(self.enrolled_codes.use_recovery_code(self.owner(), typed, steps, &self.keyed)).unwrap()
+            let counts = |strength: &Strength| strength.suffices_for(steps);
+            block_on(self.enrolled_codes.use_recovery_code(self.owner(), typed, counts, &self.keyed)).unwrap()
         }
+    }
+
+    fn strength(steps: usize) -> Strength {
+        Strength::of_proofs(steps, Method::Password.into(), [])
     }
 
     /// The code that the app shows now.
@@ -286,7 +293,7 @@ mod tests {
         assert!(new.uri.starts_with("otpauth://totp/example.com:ada?secret="));
         let app = || shown_code(&pending, &world);
         let enrol = |code: &str| {
-            let confirmed = world.enrolled_codes.confirm_totp(world.owner(), &pending, code, 1);
+            let confirmed = world.enrolled_codes.confirm_totp(world.owner(), &pending, code, strength(1));
             confirmed.map(|key| block_on(world.enrolled_codes.enrol_totp(world.owner(), &key)).unwrap()).is_some()
         };
         assert!(!enrol("000000") || app() == "000000");
@@ -308,7 +315,8 @@ mod tests {
     #[test]
     fn c124_recovery_codes_are_used_once_and_stored_as_digests() {
         let world = World::new();
-        let renew = || block_on(world.enrolled_codes.renew_recovery_codes(world.owner(), 2, &world.keyed)).unwrap().1;
+        let renew =
+            || block_on(world.enrolled_codes.renew_recovery_codes(world.owner(), strength(2), &world.keyed)).unwrap().1;
         let old = renew();
         let codes = renew();
         assert_eq!(codes.len(), 10);
@@ -327,9 +335,9 @@ mod tests {
         let world = World::new();
         let (_, pending) = world.enrolled_codes.new_totp(world.owner(), "ada").unwrap();
         let code = shown_code(&pending, &world);
-        let key = world.enrolled_codes.confirm_totp(world.owner(), &pending, &code, 1).unwrap();
+        let key = world.enrolled_codes.confirm_totp(world.owner(), &pending, &code, strength(1)).unwrap();
         block_on(world.enrolled_codes.enrol_totp(world.owner(), &key)).unwrap();
-        let renewed = world.enrolled_codes.renew_recovery_codes(world.owner(), 1, &world.keyed);
+        let renewed = world.enrolled_codes.renew_recovery_codes(world.owner(), strength(1), &world.keyed);
         let recovery = block_on(renewed).unwrap().1;
         for code_of_recovery in &recovery {
             world.clock.advance(Duration::from_secs(30));

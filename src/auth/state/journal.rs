@@ -76,16 +76,17 @@ impl LoginJournal {
         }
     }
 
-    /// Counts an event that any caller can cause at will.
+    /// Counts an event that any caller, or any signed-in user, can cause at will, with the method and the reason if they are
+    /// known.
     pub(crate) fn tally_login<'a>(
         &self,
         kind: EventKind,
         source: impl Into<EventSource<'a>>,
-        method: Option<Method>,
+        (method, reason): (Option<Method>, Option<&'static str>),
         keyed: &Keyed,
     ) {
         if self.log.is_some() {
-            self.tally_event(&self.event(kind, source, method, keyed));
+            self.tally_event(&Event { reason, ..self.event(kind, source, method, keyed) });
         }
     }
 

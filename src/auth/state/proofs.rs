@@ -5,7 +5,7 @@
 
 use crate::{
     auth::state::guard::submitted,
-    credential::Credentials,
+    credential::{Credentials, Strength},
     login::Keyed,
     password::PasswordMark,
     policy::Method,
@@ -43,27 +43,42 @@ pub(crate) fn enrolment_mark(enrolment: &Handle, keyed: &Keyed) -> [u8; 32] {
     *keyed.hash("enrolment mark", [enrolment.as_bytes()]).as_bytes()
 }
 
+/// Returns the mark that a proof by this method has now, if an account can have only one thing that is proved by it.
+pub(crate) fn current_mark(
+    account: &Account,
+    credentials: Option<&Credentials>,
+    method: Method,
+    keyed: &Keyed,
+) -> Option<[u8; 32]> {
+    match method {
+        Method::Password => account.current_password_mark().map(|mark| password_mark(&mark, keyed)),
+        Method::Totp => credentials?.totp.as_ref().map(|totp| enrolment_mark(&totp.enrolment, keyed)),
+        Method::RecoveryCode => credentials?.recovery.as_ref().map(|codes| enrolment_mark(&codes.enrolment, keyed)),
+        Method::Sms | Method::Email | Method::Whatsapp | Method::Passkey | Method::Sso => None,
+    }
+}
+
 /// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
-/// the greatest strength.
-pub(crate) fn strength(credentials: Option<&Credentials>, proof: &Proof, keyed: &Keyed) -> Option<u8> {
-    let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(u8::MAX) };
+/// full strength.
+pub(crate) fn strength<'c>(credentials: Option<&'c Credentials>, proof: &Proof, keyed: &Keyed) -> Option<&'c Strength> {
+    let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(Strength::FULL) };
     let row = credentials?;
     match Method::from_name(&proof.method)? {
         Method::Passkey => {
             let mut passkeys = row.passkeys.iter();
-            passkeys.find(|passkey| passkey_mark(&passkey.id, keyed) == mark).map(|passkey| passkey.strength)
+            passkeys.find(|passkey| passkey_mark(&passkey.id, keyed) == mark).map(|passkey| &passkey.strength)
         }
         Method::Sso => {
             let mut links = row.links.iter();
-            links.find(|link| enrolment_mark(&link.enrolment, keyed) == mark).map(|link| link.strength)
+            links.find(|link| enrolment_mark(&link.enrolment, keyed) == mark).map(|link| &link.strength)
         }
         Method::Totp => {
             let totp = row.totp.as_ref().filter(|totp| enrolment_mark(&totp.enrolment, keyed) == mark);
-            totp.map(|totp| totp.strength)
+            totp.map(|totp| &totp.strength)
         }
         Method::RecoveryCode => {
             let codes = row.recovery.as_ref().filter(|codes| enrolment_mark(&codes.enrolment, keyed) == mark);
-            codes.map(|codes| codes.strength)
+            codes.map(|codes| &codes.strength)
         }
         Method::Password | Method::Sms | Method::Email | Method::Whatsapp => None,
     }
@@ -151,12 +166,12 @@ mod tests {
         let account = Account::new(UserId::parse("u-ada").unwrap());
         let row = r#"{"handle":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
             "passkeys":[{"id":"AQI","public_key":"","algorithm":-7,"sign_count":0,"backup_eligible":false,"backed_up":false,
-                "user_verified":true,"transports":[],"name":"","created_at":0,"last_used_at":null,"strength":1}],
+                "user_verified":true,"transports":[],"name":"","created_at":0,"last_used_at":null,"strength":{"steps":1,"proved":[["password"]]}}],
             "totp":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAA","secret":{"key":""},"kind":{"algorithm":"sha1","digits":6},"last_step":0,
-                "created_at":0,"strength":1},
-            "recovery":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAQ","unused":[],"created_at":0,"strength":1},
+                "created_at":0,"strength":{"steps":1,"proved":[["password"]]}},
+            "recovery":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAQ","unused":[],"created_at":0,"strength":{"steps":1,"proved":[["password"]]}},
             "links":[{"enrolment":"AAAAAAAAAAAAAAAAAAAAAg","issuer":"https://a","subject":"b","provider":"p","name":"",
-                "created_at":0,"strength":1}]}"#;
+                "created_at":0,"strength":{"steps":1,"proved":[["password"]]}}]}"#;
         let whole: Credentials = serde_json::from_str(row).unwrap();
         let [totp, recovery, link] = ["A", "Q", "g"].map(|end| Handle::parse(format!("{:A<21}{end}", "")).unwrap());
         let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark: Some(mark), elsewhere: None };

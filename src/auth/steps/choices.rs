@@ -1,6 +1,7 @@
 //! `GET /authentication/choices`: what the user of a login can use for the next step.
 //!
-//! It answers only after a proved step, because it shows what the account has. It changes nothing.
+//! It answers only after a proved step, or to the signed-in user whose session the login continues, because it shows what
+//! the account has. It changes nothing.
 
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use super::status::session_id;
 use crate::{
     auth::{
-        authorize::query::Query,
+        authorize::{query::Query, signed_in::SignedIn},
         context::RequestContext,
         http::{
             answer::{self, Counters},
@@ -58,15 +59,18 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     if login.remaining() == 0 {
         return refused(Problem::denied(LoginError::NoStepRemaining));
     }
-    let Some(who) = login.authentication(None) else {
-        return refused(Problem::new(Code::StepRequired, "prove a step first"));
-    };
     let keyed = core.keyed().await?;
-    // a closed account, or a password that was changed since: no further step can complete this login
-    let Some(account) = core.accounts.counting(&who, keyed).await? else {
-        return refused(Problem::denied(LoginError::Expired));
+    let account = match (login.authentication(None), login.session) {
+        (Some(who), _) => core.accounts.counting(&who, keyed).await?,
+        (None, Some(_)) => {
+            let signed_in = SignedIn::at(cx, &login.tenant).await?;
+            signed_in.filter(|signed_in| signed_in.bears(login)).map(|signed_in| signed_in.account)
+        }
+        (None, None) => return refused(Problem::new(Code::StepRequired, "prove a step first")),
     };
-    let credentials = core.credentials.get(&login.tenant, &who.user).await?;
+    // a closed account, a password that was changed since, or a session that ended: no step can complete this login
+    let Some(account) = account else { return refused(Problem::denied(LoginError::Expired)) };
+    let credentials = core.credentials.get(&login.tenant, account.id()).await?;
     let next = login.plan.next(login.proved()).intersection(core.enabled(&login.tenant));
     let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
     let providers = match next.contains(Method::Sso) {
@@ -97,9 +101,9 @@ impl Usable<'_> {
             // accounts need not tell whether they have a password
             Method::Password => true,
             Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, method).next().is_some(),
-            Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso => {
-                self.credentials.is_some_and(|row| row.can_prove(method, self.login.required()))
-            }
+            Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso => self
+                .credentials
+                .is_some_and(|row| row.can_prove(method, |strength| strength.counts_for(&self.login.plan))),
         }
     }
 

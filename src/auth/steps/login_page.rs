@@ -9,10 +9,15 @@ use crate::{
     auth::{
         authorize::{expected_user::ExpectedUser, query, request::Recipient, signed_in::SignedIn},
         context::{ClientReach, RequestContext},
-        http::{answer, problem::Problem, route::FINISH_SIGN_IN},
+        http::{
+            answer,
+            problem::Problem,
+            route::{ACCOUNT_PAGE, FINISH_SIGN_IN},
+        },
         methods::{self, OfferedProvider},
         pages::page,
     },
+    client::Client,
     http::{accept, body::Body},
     login::Wanted,
     policy::Method,
@@ -42,6 +47,9 @@ struct Description<'a> {
     /// query of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     continue_to: Option<String>,
+    /// The path of the page on which the user can connect providers, if this site has one for the client's tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account_page: Option<String>,
     /// Whether users can choose to stay signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     remember_available: Option<bool>,
@@ -114,10 +122,17 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
         signed_in: signed_in.as_ref().map(SignedIn::display_name),
         confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.is_of_a_site()),
         continue_to: is_first_party.then(|| format!("{}{FINISH_SIGN_IN}", cx.core.issuer.path())),
+        account_page: account_page(cx, client),
         remember_available: cx.core.remember.map(|_| true),
         parameters: asked.unseen(),
     };
     Ok(by_accept(answer::json(StatusCode::OK, &description)))
+}
+
+/// Returns the path of the account page of this site, if the users of the client are those of this site.
+fn account_page(cx: &RequestContext<'_>, client: &Client) -> Option<String> {
+    let site = cx.core.first_party.as_ref()?.client(cx.head())?;
+    (site.tenant() == client.tenant()).then(|| format!("{}{ACCOUNT_PAGE}", cx.core.issuer.path()))
 }
 
 /// Returns the claims that are requested by name, each once.

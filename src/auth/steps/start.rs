@@ -61,7 +61,8 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
         _ => None,
     };
 
-    let max_age = oidc.age().map(|age| age.as_secs());
+    // before a user changes how they sign in here, another provider has to ask its user again
+    let max_age = oidc.age().map(|age| if to.client.is_first_party() { 0 } else { age.as_secs() });
     let (keyed, tenant) = (cx.core.keyed().await?, to.client.tenant().clone());
     refuse_failing_address(cx).await?;
     let core = cx.core;
@@ -94,7 +95,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     if outcomes.next().and_then(|begun| begun.version()).is_none() {
         return Err(StoreError::from(StoreErrorKind::Busy).into());
     }
-    cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
+    cx.core.journal.tally_login(EventKind::LoginStarted, &login, (None, None), keyed);
 
     let available = login.plan.next(login.proved()).that_can_be_first();
     let mut response = answer::json(

@@ -3,10 +3,9 @@ use std::time::Duration;
 use tokio::{sync::watch, time::timeout};
 
 use super::{Undelivered, guard::NoPanic, settings::Settings};
-use crate::delivery::{
-    error::{SendError, SendErrorKind},
-    message::Message,
-    sender::AnySender,
+use crate::{
+    delivery::{error::SendError, message::Message, sender::AnySender},
+    util::{error::with_sources, trace::warning},
 };
 
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -26,15 +25,17 @@ pub(super) async fn deliver(
         }
         let left = left(message, settings).ok_or(Undelivered::Expired)?;
         let Err(error) = once(sender, message, left.min(settings.timeout)).await else { return Ok(()) };
-        if !error.is_transient() {
-            return Err(Undelivered::Refused);
-        }
-        if attempt >= settings.attempts {
-            break;
-        }
         let wait = wait(attempt, error.retry_after(), jitter());
-        if self::left(message, settings).is_none_or(|left| left <= wait) {
-            return Err(Undelivered::Expired);
+        let given_up = if !error.is_transient() {
+            Some(Undelivered::Refused)
+        } else if attempt >= settings.attempts {
+            Some(Undelivered::Exhausted)
+        } else {
+            self::left(message, settings).is_none_or(|left| left <= wait).then_some(Undelivered::Expired)
+        };
+        if let Some(why) = given_up {
+            warning!("the sender of {} failed: {}", message.channel().as_str(), without_secrets(&error, message));
+            return Err(why);
         }
         // the channel never carries a value: this returns only if the queue is dropped
         if timeout(wait, alive.changed()).await.is_ok() {
@@ -48,13 +49,36 @@ async fn once(sender: &AnySender, message: &Message, limit: Duration) -> Result<
     let attempt = NoPanic::new(async { sender.send(message).await });
     match timeout(limit, attempt).await {
         Ok(Some(outcome)) => outcome,
-        Ok(None) => Err(SendErrorKind::Permanent.into()),
-        Err(_elapsed) => Err(SendErrorKind::Transient.into()),
+        Ok(None) => Err(SendError::permanent("the sender panicked")),
+        Err(_elapsed) => Err(SendError::transient("the sender timed out")),
     }
 }
 
+/// Returns an error with its sources for the log, without the address and the code of its message, which senders often
+/// repeat.
+fn without_secrets(error: &SendError, message: &Message) -> String {
+    let code = message.notice().is_none().then(|| message.code());
+    let (address, digits) = (message.to(), message.to().trim_start_matches('+'));
+    let secrets = [Some(address), Some(digits), code].into_iter().flatten().filter(|secret| !secret.is_empty());
+    secrets.fold(with_sources(error), |line, secret| replace_text(&line, secret))
+}
+
+/// Replaces a text, in upper or lower case, with dots.
+fn replace_text(line: &str, secret: &str) -> String {
+    let (lower, secret) = (line.to_ascii_lowercase(), secret.to_ascii_lowercase());
+    let mut rest = 0;
+    let mut replaced = String::with_capacity(line.len());
+    for (at, _) in lower.match_indices(&secret) {
+        replaced.push_str(line.get(rest..at).unwrap_or_default());
+        replaced.push('…');
+        rest = at + secret.len();
+    }
+    replaced.push_str(line.get(rest..).unwrap_or_default());
+    replaced
+}
+
 /// Returns how long the code is still valid.
-fn left(message: &Message, settings: &Settings) -> Option<Duration> {
+pub(super) fn left(message: &Message, settings: &Settings) -> Option<Duration> {
     let left = message.expires_at().as_nanos().saturating_sub(settings.now().as_nanos());
     (left > 0).then(|| Duration::from_nanos(left))
 }
@@ -68,7 +92,7 @@ fn wait(attempts: u32, asked: Option<Duration>, jitter: u32) -> Duration {
     wait.max(asked.unwrap_or_default().min(LONGEST_WAIT))
 }
 
-fn jitter() -> u32 {
+pub(super) fn jitter() -> u32 {
     getrandom::u32().unwrap_or_default()
 }
 

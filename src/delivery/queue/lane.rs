@@ -1,13 +1,26 @@
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::{sync::watch, task::yield_now};
+use tokio::{
+    sync::watch,
+    task::yield_now,
+    time::{Instant, timeout},
+};
 
-use super::{LaneStats, Undelivered, attempts::deliver, settings::Settings};
-use crate::delivery::{message::Message, sender::AnySender};
+use super::{
+    LaneStats, Undelivered,
+    attempts::{deliver, jitter, left},
+    recent::RecentTimes,
+    settings::Settings,
+};
+use crate::{
+    delivery::{message::Message, sender::AnySender},
+    tenant::Tenant,
+    util::fair_queue::FairQueue,
+};
 
 /// The jobs of one channel. Workers exist only while there are jobs.
 pub(super) struct Lane {
@@ -17,10 +30,27 @@ pub(super) struct Lane {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Option<Message>>,
+    jobs: FairQueue<Tenant, Job>,
     workers: usize,
     sent: u64,
     undelivered: u64,
+    recent: RecentTimes,
+}
+
+/// A message, or a decoy that takes its place.
+#[derive(Clone)]
+pub(super) struct Job {
+    pub(super) message: Message,
+    pub(super) is_decoy: bool,
+}
+
+/// What became of a job that was pushed.
+pub(super) struct Pushed {
+    /// The place of a worker that must be started.
+    pub(super) slot: Option<WorkerSlot>,
+    /// The job that found no room: this one, or one of another tenant that had more.
+    pub(super) refused: Option<Job>,
+    pub(super) is_taken: bool,
 }
 
 impl Lane {
@@ -28,32 +58,31 @@ impl Lane {
         Self { sender, state: Mutex::default() }
     }
 
-    /// Queues a job, or returns it if there is no room. If a worker must be started, its slot is
-    /// returned.
-    pub(super) fn push(
-        self: &Arc<Self>,
-        job: Option<Message>,
-        settings: &Settings,
-    ) -> Result<Option<WorkerSlot>, Option<Message>> {
-        let mut state = self.lock();
-        // decoys and notices use at most half of the room, so that they can't displace codes
-        let is_code = job.as_ref().is_some_and(|message| message.notice().is_none());
+    /// Queues a job, if there is room. Decoys are treated like the codes whose places they take.
+    pub(super) fn push(self: &Arc<Self>, job: Job, settings: &Settings) -> Pushed {
+        let (mut state, tenant) = (self.lock(), job.message.tenant().clone());
+        // notices use at most half of the room, and take no places of others, so that they can't displace codes
+        let is_code = job.message.notice().is_none();
         let room = if is_code { settings.capacity } else { settings.capacity.div_ceil(2) };
+        let mut refused = None;
         if state.jobs.len() >= room {
-            state.undelivered += u64::from(job.is_some());
-            return Err(job);
+            let Some(displaced) = is_code.then(|| state.jobs.displace(&tenant)).flatten() else {
+                state.undelivered += u64::from(!job.is_decoy);
+                return Pushed { slot: None, refused: Some(job), is_taken: false };
+            };
+            state.undelivered += u64::from(!displaced.is_decoy);
+            refused = Some(displaced);
         }
-        state.jobs.push_back(job);
-        if state.workers >= settings.workers {
-            return Ok(None);
-        }
-        state.workers += 1;
-        Ok(Some(WorkerSlot { lane: Arc::clone(self), taken: true }))
+        state.jobs.push(tenant, job);
+        let starts = state.workers < settings.workers;
+        state.workers += usize::from(starts);
+        let slot = starts.then(|| WorkerSlot { lane: Arc::clone(self), taken: true });
+        Pushed { slot, refused, is_taken: true }
     }
 
     /// Counts a message that was not queued.
-    pub(super) fn lost(&self, is_message: bool) {
-        self.lock().undelivered += u64::from(is_message);
+    pub(super) fn lost(&self, job: &Job) {
+        self.lock().undelivered += u64::from(!job.is_decoy);
     }
 
     pub(super) fn stats(&self) -> LaneStats {
@@ -81,9 +110,9 @@ pub(super) struct WorkerSlot {
 impl WorkerSlot {
     /// Returns the next job. If the lane is empty, releases the place under the same lock, so that
     /// the next push starts a worker.
-    fn next(&mut self) -> Option<Option<Message>> {
+    fn next(&mut self) -> Option<Job> {
         let mut state = self.lane.lock();
-        let job = state.jobs.pop_front();
+        let job = state.jobs.pop();
         if job.is_none() {
             state.workers -= 1;
             self.taken = false;
@@ -101,16 +130,42 @@ impl Drop for WorkerSlot {
 }
 
 /// Processes jobs until none is left.
-pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, alive: watch::Receiver<()>) {
-    while let Some(job) = slot.next() {
-        if let Some(message) = job {
-            let lane = Arc::clone(&slot.lane);
+pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut alive: watch::Receiver<()>) {
+    let mut overslept = Duration::ZERO;
+    while let Some(Job { message, is_decoy }) = slot.next() {
+        let lane = Arc::clone(&slot.lane);
+        if is_decoy {
+            overslept = keep_place(&lane, &message, &settings, &mut alive, overslept).await;
+        } else {
+            let (began, is_timely) = (Instant::now(), left(&message, &settings).is_some());
             let mut pending = Pending { lane: &lane, settings: &settings, message: &message, outcome: None };
-            pending.outcome = Some(deliver(&lane.sender, &message, &settings, &mut alive.clone()).await);
+            let outcome = deliver(&lane.sender, &message, &settings, &mut alive).await;
+            pending.outcome = Some(outcome);
+            if is_timely && outcome != Err(Undelivered::Stopped) {
+                lane.lock().recent.note(began.elapsed());
+            }
         }
         // a message and a decoy take one step each, so that others can run in between
         yield_now().await;
     }
+}
+
+/// Waits as long as a message would take. Timers are late by up to a few milliseconds, so decoys before this one have
+/// `overslept`, which it makes up for. Returns by how much they have then.
+async fn keep_place(
+    lane: &Lane,
+    decoy: &Message,
+    settings: &Settings,
+    alive: &mut watch::Receiver<()>,
+    overslept: Duration,
+) -> Duration {
+    // like a message, it is dropped if it is too late for it
+    let (Some(left), true) = (left(decoy, settings), alive.has_changed().is_ok()) else { return overslept };
+    let time = lane.lock().recent.draw(jitter()).min(left);
+    let Some(wait) = time.checked_sub(overslept).filter(|wait| !wait.is_zero()) else { return overslept - time };
+    let began = Instant::now();
+    let _stopped = timeout(wait, alive.changed()).await;
+    began.elapsed().saturating_sub(wait)
 }
 
 /// Accounts for each message, even if its worker is dropped.
@@ -147,27 +202,64 @@ mod tests {
         util::clock::UnixTime,
     };
 
+    fn code() -> Job {
+        of_tenant("acme")
+    }
+
+    fn of_tenant(tenant: &str) -> Job {
+        let late = UnixTime::from_secs(1);
+        let message = Message::new(Channel::Sms, tenant.parse().unwrap(), "+15555550100", "123456", late);
+        Job { message, is_decoy: false }
+    }
+
     #[test]
-    fn notices_and_decoys_leave_half_of_the_room_to_codes() {
+    fn notices_leave_half_of_the_room_to_codes_and_decoys_count_as_codes() {
         let lane = Arc::new(Lane::new(Outbox::new().into()));
         let settings = Settings { capacity: 4, ..Settings::default() };
         let (tenant, late) = ("acme".parse().unwrap(), UnixTime::from_secs(1));
         let notice = Notice::new(NoticeKind::PasskeyAdded, UnixTime::default());
         let notice = Message::of_notice(Channel::Sms, tenant, "+15555550100", notice, late);
-        let code = Message::new(Channel::Sms, "acme".parse().unwrap(), "+15555550100", "123456", late);
+        let notice = Job { message: notice, is_decoy: false };
         let mut slots = Vec::new();
-        let mut push = |job: Option<&Message>| lane.push(job.cloned(), &settings).map(|slot| slots.push(slot)).is_ok();
-        assert!(push(Some(&notice)) && push(Some(&notice)));
-        assert!(!push(Some(&notice)) && !push(None));
-        assert!(push(Some(&code)) && push(Some(&code)) && !push(Some(&code)));
+        let mut push = |job: Job| {
+            let pushed = lane.push(job, &settings);
+            slots.extend(pushed.slot);
+            pushed.is_taken
+        };
+        let decoy = || Job { is_decoy: true, ..code() };
+        assert!(push(notice.clone()) && push(decoy()));
+        assert!(!push(notice));
+        assert!(push(decoy()) && push(code()) && !push(code()) && !push(decoy()));
         assert_eq!(lane.stats().undelivered, 2);
+    }
+
+    #[test]
+    fn b02_a_full_channel_has_room_for_a_tenant_with_fewer_jobs() {
+        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let settings = Settings { capacity: 4, ..Settings::default() };
+        let mut slots = Vec::new();
+        let mut push = |job: Job| {
+            let pushed = lane.push(job, &settings);
+            slots.extend(pushed.slot);
+            (pushed.is_taken, pushed.refused.map(|job| job.message.tenant().to_string()))
+        };
+        for number in 0..4 {
+            assert_eq!(push(Job { is_decoy: number % 2 == 0, ..code() }), (true, None));
+        }
+        let from_acme = Some("acme".to_owned());
+        assert_eq!(push(of_tenant("globex")), (true, from_acme.clone()));
+        assert_eq!(push(of_tenant("globex")), (true, from_acme.clone()));
+        // both have two now
+        assert_eq!(push(code()), (false, from_acme));
+        assert_eq!(push(of_tenant("globex")), (false, Some("globex".to_owned())));
+        assert_eq!(lane.stats(), LaneStats { waiting: 4, sent: 0, undelivered: 3 });
     }
 
     #[test]
     fn a_push_after_a_worker_ran_dry_starts_another() {
         let lane = Arc::new(Lane::new(Outbox::new().into()));
         let settings = Settings { workers: 1, ..Settings::default() };
-        let starts_one = || lane.push(None, &settings).unwrap();
+        let starts_one = || lane.push(code(), &settings).slot;
         let mut first = starts_one().unwrap();
         assert!(starts_one().is_none());
         assert!(first.next().is_some() && first.next().is_some() && first.next().is_none());

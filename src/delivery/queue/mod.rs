@@ -3,6 +3,7 @@
 mod attempts;
 mod guard;
 mod lane;
+mod recent;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::watch};
 
 use self::{
-    lane::{Lane, work},
+    lane::{Job, Lane, Pushed, work},
     settings::Settings,
 };
 use super::{channel::Channel, message::Message, sender::AnySender};
@@ -22,7 +23,7 @@ use crate::util::{clock::Clock, error::ConfigError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Undelivered {
-    /// The queue of its channel was full.
+    /// The queue of its channel was full, or became full while other tenants had fewer messages in it.
     Full,
     /// Its channel has no sender.
     NoSender,
@@ -63,6 +64,11 @@ pub struct LaneStats {
 }
 
 /// Sends messages in the background. [`push`](Self::push) never waits.
+///
+/// Tenants take turns, so a flood of one does not delay the others. If a tenant asks for a code that nobody is to get, a
+/// [decoy](Self::push_decoy) waits in its place and then keeps a worker busy for as long as one of the last messages did. The
+/// owner of a mailbox therefore cannot find out, from the time of a message of their own, how many of the codes requested
+/// before it were sent.
 ///
 /// Each channel has its own sender, bounded queue and workers, so a slow gateway does not delay the
 /// other channels. Temporary failures are retried after half a second, one second, two seconds and
@@ -117,33 +123,41 @@ impl Queue {
         self.find(channel).is_some()
     }
 
-    /// Queues a message, or a decoy (`None`), without waiting. Returns whether it was queued.
+    /// Queues a message without waiting. Returns whether it was queued.
     ///
-    /// A decoy takes a place like a message and is discarded when its turn comes, so the duration
-    /// of the call does not reveal which of the two it was. Decoys and notices use at most half of a
-    /// queue, so that they can't displace codes. Don't show the result to the caller who requested the
-    /// code.
-    pub fn push(&self, channel: Channel, job: Option<Message>) -> bool {
+    /// In a full queue, it takes the place of the newest job of the tenant with the most, if its own tenant has fewer. Notices
+    /// use at most half of a queue, so that they can't displace codes. Don't show the result to the caller who requested
+    /// a code.
+    pub fn push(&self, channel: Channel, message: Message) -> bool {
+        self.push_job(channel, Job { message, is_decoy: false })
+    }
+
+    /// Queues a decoy: a message that is never sent. Use it if nobody is to get the code that was requested.
+    ///
+    /// It takes a place like the message, and keeps it for as long as a message took recently. So neither the call nor the
+    /// time of later messages reveals which of the two it was.
+    pub fn push_decoy(&self, channel: Channel, message: Message) -> bool {
+        self.push_job(channel, Job { message, is_decoy: true })
+    }
+
+    fn push_job(&self, channel: Channel, job: Job) -> bool {
         let Some(lane) = self.find(channel) else {
-            self.give_up(job, Undelivered::NoSender);
+            self.give_up(&job, Undelivered::NoSender);
             return false;
         };
         let Ok(runtime) = Handle::try_current() else {
-            lane.lost(job.is_some());
-            self.give_up(job, Undelivered::Stopped);
+            lane.lost(&job);
+            self.give_up(&job, Undelivered::Stopped);
             return false;
         };
-        match lane.push(job, &self.settings) {
-            Ok(None) => true,
-            Ok(Some(slot)) => {
-                runtime.spawn(work(slot, Arc::clone(&self.settings), self.alive.subscribe()));
-                true
-            }
-            Err(job) => {
-                self.give_up(job, Undelivered::Full);
-                false
-            }
+        let Pushed { slot, refused, is_taken } = lane.push(job, &self.settings);
+        if let Some(slot) = slot {
+            runtime.spawn(work(slot, Arc::clone(&self.settings), self.alive.subscribe()));
         }
+        if let Some(job) = refused {
+            self.give_up(&job, Undelivered::Full);
+        }
+        is_taken
     }
 
     /// Returns the counters of this channel.
@@ -155,9 +169,9 @@ impl Queue {
         self.lanes.iter().find(|(of, _)| *of == channel).map(|(_, lane)| lane)
     }
 
-    fn give_up(&self, job: Option<Message>, why: Undelivered) {
-        if let Some(message) = job {
-            self.settings.report(&message, why);
+    fn give_up(&self, job: &Job, why: Undelivered) {
+        if !job.is_decoy {
+            self.settings.report(&job.message, why);
         }
     }
 

@@ -54,6 +54,8 @@ enum Step {
     Hang,
     /// Takes this many milliseconds, then fails as busy.
     Slow(u64),
+    /// Takes this many milliseconds, each time.
+    Takes(u64),
 }
 
 type Attempt = (Duration, bool);
@@ -106,7 +108,7 @@ impl OtpSender for Script {
             let mut attempts = self.attempts.lock().unwrap();
             let mine = attempts.entry(message.code().to_owned()).or_default();
             let step = self.steps.get(mine.len()).copied().unwrap_or(Step::Sent);
-            mine.push((self.began.elapsed(), matches!(step, Step::Sent)));
+            mine.push((self.began.elapsed(), matches!(step, Step::Sent | Step::Takes(_))));
             step
         };
         match step {
@@ -119,6 +121,10 @@ impl OtpSender for Script {
             Step::Slow(ms) => {
                 sleep(Duration::from_millis(ms)).await;
                 Err(SendErrorKind::Transient.into())
+            }
+            Step::Takes(ms) => {
+                sleep(Duration::from_millis(ms)).await;
+                Ok(())
             }
         }
     }
@@ -142,12 +148,16 @@ fn builder(script: &Script) -> (QueueBuilder, Reports) {
 }
 
 /// A message that is valid for this long after the start of the runtime.
-fn valid_for(seconds: u64, code: &str) -> Option<Message> {
-    let tenant = "acme".parse().unwrap();
-    Some(Message::new(Channel::Sms, tenant, "+15550100", code, UnixTime::from_secs(1_000 + seconds)))
+fn valid_for(seconds: u64, code: &str) -> Message {
+    of("acme", seconds, code)
 }
 
-fn message(code: &str) -> Option<Message> {
+fn of(tenant: &str, seconds: u64, code: &str) -> Message {
+    let until = UnixTime::from_secs(1_000 + seconds);
+    Message::new(Channel::Sms, tenant.parse().unwrap(), "+15550100", code, until)
+}
+
+fn message(code: &str) -> Message {
     valid_for(1_000_000, code)
 }
 
@@ -333,31 +343,118 @@ async fn a_full_channel_rejects_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn decoys_leave_half_of_a_channel_to_messages() {
+async fn decoys_take_the_room_of_messages() {
     let script = Script::new([Step::Hang; 9]);
     let (builder, reports) = builder(&script);
     let queue = builder.capacity(4).unwrap().build();
-    let taken = |_| queue.push(Channel::Sms, None);
-    assert_eq!((0..3).map(taken).collect::<Vec<_>>(), [true, true, false]);
-    assert_eq!(given_up(&reports), []);
+    let taken = |_| queue.push_decoy(Channel::Sms, message("decoy"));
+    assert_eq!((0..3).map(taken).collect::<Vec<_>>(), [true; 3]);
     assert!(queue.push(Channel::Sms, message("1")));
-    assert!(queue.push(Channel::Sms, message("2")));
-    assert!(!queue.push(Channel::Sms, message("3")));
-    assert_eq!(given_up(&reports), [("3".to_owned(), Undelivered::Full)]);
+    assert!(!queue.push(Channel::Sms, message("2")) && !taken(4));
+    // nobody waits for a decoy
+    assert_eq!(given_up(&reports), [("2".to_owned(), Undelivered::Full)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn decoys_are_discarded_and_not_counted() {
+async fn decoys_take_the_usual_time_of_a_message_and_are_not_counted() {
     let script = Script::new([]);
     let (builder, reports) = builder(&script);
     let queue = builder.workers(1).unwrap().build();
     for _ in 0..50 {
-        assert!(queue.push(Channel::Sms, None));
+        assert!(queue.push_decoy(Channel::Sms, message("decoy")));
     }
     assert!(queue.push(Channel::Sms, message("1")));
     settle().await;
-    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 1, undelivered: 0 }));
+    assert_eq!(script.attempts("decoy"), []);
+    // 200 ms as long as no message was sent, and then as long as that one: no time at all
+    assert_eq!(script.attempts("1"), [Duration::from_secs(10)]);
+    assert!(queue.push_decoy(Channel::Sms, message("decoy")) && queue.push(Channel::Sms, message("2")));
+    settle().await;
+    assert_eq!(script.attempts("2"), [Duration::from_secs(10_000)]);
+    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 2, undelivered: 0 }));
     assert_eq!(given_up(&reports), []);
+}
+
+/// What the owner of a mailbox sees: when each of their messages is sent.
+async fn arrivals(jobs: &[(usize, bool)], delay: u64, workers: usize, decoys: bool) -> Vec<Duration> {
+    let script = Script::new([Step::Takes(delay)]);
+    let (builder, _) = builder(&script);
+    let queue = builder.workers(workers).unwrap().build();
+    // the time of a message is known
+    assert!(queue.push(Channel::Sms, message("first")));
+    settle().await;
+    for (number, (tenant, is_own)) in jobs.iter().enumerate() {
+        let message = of(["acme", "globex", "umbrella"][tenant % 3], 100_000, &number.to_string());
+        let pushed = match *is_own || !decoys {
+            true => queue.push(Channel::Sms, message),
+            false => queue.push_decoy(Channel::Sms, message),
+        };
+        assert!(pushed);
+        // a request comes every now and then
+        sleep(Duration::from_millis(7 * (number as u64 % 5))).await;
+    }
+    settle().await;
+    let own = jobs.iter().enumerate().filter(|(_, (_, is_own))| *is_own);
+    own.map(|(number, _)| *script.attempts(&number.to_string()).first().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn b02_c133_forty_unknown_names_delay_a_message_like_forty_known_ones() {
+    let jobs: Vec<_> = (0..40).map(|_| (0, false)).chain([(0, true)]).collect();
+    for workers in [1, 4] {
+        let known = arrivals(&jobs, 250, workers, false).await;
+        assert!(known[0] >= Duration::from_secs(10_000) + Duration::from_millis(250) * 40 / workers as u32);
+        assert_eq!(arrivals(&jobs, 250, workers, true).await, known);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b02_c133_tenants_take_turns() {
+    let script = Script::new([Step::Takes(100)]);
+    let (builder, _) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
+    for number in 0..100 {
+        let message = of("acme", 100_000, &format!("acme {number}"));
+        // decoys of one tenant do not delay another one either
+        assert!(if number % 2 == 0 {
+            queue.push(Channel::Sms, message)
+        } else {
+            queue.push_decoy(Channel::Sms, message)
+        });
+    }
+    for number in 0..3 {
+        assert!(queue.push(Channel::Sms, of("globex", 100_000, &format!("globex {number}"))));
+    }
+    assert!(queue.push(Channel::Sms, of("umbrella", 100_000, "umbrella")));
+    settle().await;
+    let at = |code: &str| script.attempts(code)[0].as_millis();
+    assert!(at("globex 0") <= 200 && at("umbrella") <= 300, "{} {}", at("globex 0"), at("umbrella"));
+    assert!(at("globex 2") <= 800 && at("acme 98") >= 9_000);
+}
+
+/// Neither the end of a code nor the end of the queue tells them apart.
+#[tokio::test(start_paused = true)]
+async fn b02_decoys_expire_and_stop_like_messages() {
+    let script = Script::new([Step::Takes(30_000)]);
+    let (builder, _) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
+    assert!(queue.push(Channel::Sms, message("first")));
+    settle().await;
+    // the second has expired when its turn comes, and takes no time
+    for code in ["decoy", "decoy"] {
+        assert!(queue.push_decoy(Channel::Sms, of("acme", 10_020, code)));
+    }
+    assert!(queue.push(Channel::Sms, message("1")));
+    settle().await;
+    assert_eq!(script.attempts("1"), [Duration::from_secs(10_020)]);
+    let waiting = queue.stats(Channel::Sms).unwrap().waiting;
+    (0..5).for_each(|_| assert!(queue.push_decoy(Channel::Sms, message("decoy"))));
+    sleep(Duration::from_secs(1)).await;
+    let alive = Handle::current().metrics().num_alive_tasks();
+    drop(queue);
+    sleep(Duration::from_millis(1)).await;
+    let left = Handle::current().metrics().num_alive_tasks();
+    assert_eq!((waiting, alive, left), (0, 1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -365,7 +462,7 @@ async fn without_a_sender_nothing_is_queued() {
     let (queue, reports) = queue(&Script::new([]));
     assert!(queue.has(Channel::Sms) && !queue.has(Channel::Email));
     assert!(!queue.push(Channel::Email, message("1")));
-    assert!(!queue.push(Channel::Email, None));
+    assert!(!queue.push_decoy(Channel::Email, message("decoy")));
     assert_eq!(given_up(&reports), [("1".to_owned(), Undelivered::NoSender)]);
     assert_eq!(queue.stats(Channel::Email), None);
 }
@@ -430,7 +527,7 @@ fn a_queue_survives_the_runtime_of_its_workers() {
 fn a_push_outside_a_runtime_is_reported() {
     let (queue, reports) = runtime().block_on(async { queue(&Script::new([])) });
     assert!(!queue.push(Channel::Sms, message("1")));
-    assert!(!queue.push(Channel::Sms, None));
+    assert!(!queue.push_decoy(Channel::Sms, message("decoy")));
     assert_eq!(given_up(&reports), [("1".to_owned(), Undelivered::Stopped)]);
     assert_eq!(queue.stats(Channel::Sms).unwrap(), LaneStats { waiting: 0, sent: 0, undelivered: 1 });
 }
@@ -455,11 +552,10 @@ fn messages_of_many_threads_are_accounted_for_once() {
                 tokio::spawn(async move {
                     for number in 0..2_000 {
                         let code = format!("{thread}-{number}");
-                        queue.push(
-                            Channel::Email,
-                            Some(Message::new(Channel::Email, "acme".parse().unwrap(), "a@b.c", &code, until)),
-                        );
-                        queue.push(Channel::Email, None);
+                        let message =
+                            |code: &str| Message::new(Channel::Email, "acme".parse().unwrap(), "a@b.c", code, until);
+                        queue.push(Channel::Email, message(&code));
+                        queue.push_decoy(Channel::Email, message("decoy"));
                         tokio::task::yield_now().await;
                     }
                 })
@@ -501,6 +597,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    /// Whichever of the codes before them are decoys, the messages of one's own are sent at the same times.
+    #[test]
+    fn b02_c133_decoys_change_no_time_of_another_message(
+        jobs in proptest::collection::vec((0_usize..3, any::<bool>()), 1..40),
+        delay in 0_u64..500,
+        workers in 1_usize..5,
+    ) {
+        let known = runtime().block_on(arrivals(&jobs, delay, workers, false));
+        let unknown = runtime().block_on(arrivals(&jobs, delay, workers, true));
+        prop_assert_eq!(known, unknown);
+    }
+
     #[test]
     fn attempts_are_limited_timely_and_end_with_success(
         steps in steps(),
@@ -513,7 +621,11 @@ proptest! {
             let (builder, reports) = builder(&script);
             let queue = builder.attempts(attempts).unwrap().workers(workers).unwrap().build();
             for (number, (seconds, decoy)) in codes.iter().enumerate() {
-                queue.push(Channel::Sms, valid_for(*seconds, &number.to_string()).filter(|_| !decoy));
+                let message = valid_for(*seconds, &number.to_string());
+                match decoy {
+                    true => queue.push_decoy(Channel::Sms, message),
+                    false => queue.push(Channel::Sms, message),
+                };
             }
             settle().await;
             let reports = given_up(&reports);

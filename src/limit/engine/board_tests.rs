@@ -107,7 +107,7 @@ impl World {
     fn step(&mut self, step: &Step) {
         let Self { engine, now, subjects, charges, charged, repeated } = self;
         let time = (Moment::from_nanos(*now), UnixTime::from_nanos(*now));
-        let context = Context { now: time.0, unix_now: time.1, unix_at_zero: 0, bytes: &engine.bytes };
+        let context = Context { now: time.0, unix_now: time.1, swept_at: 0, bytes: &engine.bytes };
         match step {
             Step::Spend { tenant, units } => {
                 let (units, subject) = (*units, &mut subjects[*tenant]);

@@ -33,11 +33,27 @@ fn tenant(number: u32) -> Tenant {
 /// Returns whether a request of this tenant is admitted.
 fn spend(engine: &Engine, tenant: &Tenant, units: u32, is_anonymous: bool) -> bool {
     let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
-    let context = Context { now, unix_now, unix_at_zero: 0, bytes: &engine.bytes };
+    let context = Context { now, unix_now, swept_at: 0, bytes: &engine.bytes };
     let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
     let mut decision = Decision::UNLIMITED;
     engine.spend(engine.key(tenant), context, ask, &Cell::new(false), &mut decision).unwrap();
     decision.is_admitted()
+}
+
+/// Does the work while every row, and every bucket, is locked. Returns `None` if it does not end within this time.
+pub(in crate::limit) fn while_all_is_locked<T: Send + 'static>(
+    engine: &Engine,
+    patience: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let shards: Vec<_> = engine.shards.iter().map(|shard| lock(&shard.0)).collect();
+    let buckets: Vec<_> = (0..64).map(|number| engine.overflow.lock(number)).collect();
+    let (done, ended) = mpsc::channel();
+    let thread = thread::spawn(move || _ = done.send(work()));
+    let result = ended.recv_timeout(patience).ok();
+    drop((shards, buckets));
+    thread.join().unwrap();
+    result
 }
 
 /// Returns whether the work ends within this time while every row, and every bucket, is locked.
@@ -46,18 +62,8 @@ fn ends_while_all_is_locked(
     patience: Duration,
     work: impl FnOnce(&Engine) + Send + 'static,
 ) -> bool {
-    let shards: Vec<_> = engine.shards.iter().map(|shard| lock(&shard.0)).collect();
-    let buckets: Vec<_> = (0..64).map(|number| engine.overflow.lock(number)).collect();
-    let (done, ended) = mpsc::channel();
     let own = Arc::clone(engine);
-    let thread = thread::spawn(move || {
-        work(&own);
-        _ = done.send(());
-    });
-    let has_ended = ended.recv_timeout(patience).is_ok();
-    drop((shards, buckets));
-    thread.join().unwrap();
-    has_ended
+    while_all_is_locked(engine, patience, move || work(&own)).is_some()
 }
 
 /// Returns whether requests of several costs are refused, authenticated and anonymous ones.

@@ -1,5 +1,7 @@
 //! The meters of one tenant and one quota. Each rule has its own.
 
+use std::time::Duration;
+
 #[cfg(feature = "smooth")]
 use super::smooth::{Pace, Smooth};
 use super::window::{ByteBudget, Lengths, Log, over};
@@ -13,9 +15,22 @@ use crate::{
 pub(crate) struct Context<'a> {
     pub(crate) now: Moment,
     pub(crate) unix_now: UnixTime,
-    /// Wall-clock time at moment zero, in nanoseconds since the Unix epoch, as it was when the limiter was built.
-    pub(crate) unix_at_zero: u64,
+    /// The latest wall-clock time at which rows were removed, in nanoseconds since the Unix epoch.
+    pub(crate) swept_at: u64,
     pub(crate) bytes: &'a ByteBudget,
+}
+
+impl Context<'_> {
+    /// Returns the time of calendar quotas, in nanoseconds since the Unix epoch. While the wall clock is behind a time at which
+    /// rows were removed, their periods could begin twice, so it stands still.
+    fn calendar_now(self) -> u64 {
+        self.unix_now.as_nanos().max(self.swept_at)
+    }
+
+    /// Returns the moment at which the wall clock will show this time, in nanoseconds since the Unix epoch.
+    fn moment_of(self, unix: u64) -> Moment {
+        self.now + Duration::from_nanos(unix.saturating_sub(self.unix_now.as_nanos()))
+    }
 }
 
 /// The figures of a quota that its meters need, computed once.
@@ -79,7 +94,7 @@ impl Meter {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(lengths)) => log.expire(lengths, context.now, context.bytes),
             (Self::Fixed(fixed), Gauge::Fixed { period }) => {
-                fixed.turn(Calendar { period, unix_at_zero: context.unix_at_zero }, context.now);
+                fixed.turn(period, context.calendar_now());
             }
             _ => {}
         }
@@ -98,9 +113,8 @@ impl Meter {
     }
 
     /// Returns when these units, at most the limit, will fit, or `None` if they fit now.
-    #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas ask what time it is"))]
     #[inline]
-    pub(super) fn full_until(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> Option<Moment> {
+    pub(super) fn full_until(&self, gauge: Gauge, limit: u32, context: Context<'_>, units: u32) -> Option<Moment> {
         match (self, gauge) {
             // zero units always fit
             _ if units == 0 => None,
@@ -109,21 +123,23 @@ impl Meter {
                 (over > 0).then(|| log.freed_at(lengths, over))
             }
             #[cfg(feature = "smooth")]
-            (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.try_spend(pace, now, units).err(),
-            (Self::Fixed(fixed), Gauge::Fixed { .. }) => (over(fixed.used(), units, limit) > 0).then(|| fixed.ends()),
+            (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.try_spend(pace, context.now, units).err(),
+            (Self::Fixed(fixed), Gauge::Fixed { .. }) => {
+                (over(fixed.used(), units, limit) > 0).then(|| context.moment_of(fixed.ends))
+            }
             _ => None,
         }
     }
 
     /// Returns when one more unit than now will be left, or now if nothing is spent.
     #[inline]
-    pub(super) fn rises_at(&self, gauge: Gauge, limit: u32, now: Moment) -> Moment {
+    pub(super) fn rises_at(&self, gauge: Gauge, limit: u32, context: Context<'_>) -> Moment {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(lengths)) => log.rises_at(lengths, limit, now),
+            (Self::Window(log), Gauge::Window(lengths)) => log.rises_at(lengths, limit, context.now),
             #[cfg(feature = "smooth")]
-            (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.next_rise(pace, now),
-            (Self::Fixed(fixed), Gauge::Fixed { .. }) if fixed.used() > 0 => fixed.ends(),
-            _ => now,
+            (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.next_rise(pace, context.now),
+            (Self::Fixed(fixed), Gauge::Fixed { .. }) if fixed.used() > 0 => context.moment_of(fixed.ends),
+            _ => context.now,
         }
     }
 
@@ -152,12 +168,12 @@ impl Meter {
     }
 
     /// Returns whether no units count any more, so that the meter may be dropped.
-    pub(super) fn is_idle(&self, gauge: Gauge, now: Moment) -> bool {
+    pub(super) fn is_idle(&self, gauge: Gauge, context: Context<'_>) -> bool {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(lengths)) => log.is_idle(lengths, now),
+            (Self::Window(log), Gauge::Window(lengths)) => log.is_idle(lengths, context.now),
             #[cfg(feature = "smooth")]
-            (Self::Smooth(smooth), _) => smooth.whole() <= now,
-            (Self::Fixed(fixed), _) => fixed.used() == 0 || fixed.ends() <= now,
+            (Self::Smooth(smooth), _) => smooth.whole() <= context.now,
+            (Self::Fixed(fixed), _) => fixed.used() == 0 || fixed.ends <= context.calendar_now(),
             (Self::Window(_), _) => true,
         }
     }
@@ -218,32 +234,19 @@ impl Meter {
     }
 }
 
-/// The calendar window: a count that restarts at fixed boundaries.
+/// The calendar window: a count that restarts at fixed boundaries of the wall clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fixed {
+    /// In nanoseconds since the Unix epoch.
     ends: u64,
     count: u32,
 }
 
-/// The boundaries of calendar windows.
-#[derive(Clone, Copy)]
-struct Calendar {
-    period: u64,
-    unix_at_zero: u64,
-}
-
-impl Calendar {
-    fn window_end(self, now: u64) -> u64 {
-        let into_window = self.unix_at_zero.saturating_add(now) % self.period;
-        now.saturating_add(self.period - into_window)
-    }
-}
-
 impl Fixed {
-    /// Begins a new window if the last one has ended. A clock that steps back stays in the window that it has reached.
-    fn turn(&mut self, calendar: Calendar, now: Moment) {
-        if self.ends <= now.as_nanos() {
-            *self = Self { ends: calendar.window_end(now.as_nanos()), count: 0 };
+    /// Begins a new window if the last one has ended. If the clock steps back, the window lasts until the clock shows its end.
+    fn turn(&mut self, period: u64, calendar_now: u64) {
+        if self.ends <= calendar_now {
+            *self = Self { ends: calendar_now.saturating_add(period - calendar_now % period), count: 0 };
         }
     }
 
@@ -252,19 +255,20 @@ impl Fixed {
         self.count
     }
 
-    fn ends(self) -> Moment {
+    /// Returns what identifies the window: its end.
+    fn mark(self) -> Moment {
         Moment::from_nanos(self.ends)
     }
 
-    /// Adds units and returns the end of the window that they belong to.
+    /// Adds units and returns the mark of the window that they belong to.
     fn add(&mut self, units: u32) -> Moment {
         self.count = self.count.saturating_add(units);
-        self.ends()
+        self.mark()
     }
 
     /// Refunds units, unless the window that they were spent in has ended.
     fn refund(&mut self, spent_in: Moment, units: u32) {
-        if self.ends() == spent_in {
+        if self.mark() == spent_in {
             self.count = self.count.saturating_sub(units);
         }
     }

@@ -7,7 +7,7 @@ mod board;
 #[cfg(test)]
 mod board_tests;
 #[cfg(test)]
-mod lock_tests;
+pub(super) mod lock_tests;
 pub(super) mod meter;
 mod overflow;
 mod row;
@@ -35,6 +35,8 @@ use self::{
     row::{Place, Row},
     window::ByteBudget,
 };
+#[cfg(feature = "redis")]
+use super::plan::Plan;
 #[cfg(feature = "plans")]
 use super::plans::cache::{PlanCache, PlanState};
 use super::{
@@ -64,6 +66,8 @@ pub(super) struct Engine {
     strangers: AtomicUsize,
     generations: AtomicU32,
     sweep_at: AtomicU64,
+    /// The latest wall-clock time of a sweep, in nanoseconds since the Unix epoch.
+    pub(super) swept_at: AtomicU64,
     sweep_next: AtomicUsize,
     hasher: RandomState,
     /// Computes the second hash of the board, with a key from the operating system.
@@ -100,7 +104,7 @@ impl TenantKey<'_> {
 }
 
 /// Why a request can't be decided on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Undecided {
     /// The name of the tenant is not valid.
     Name(TenantError),
@@ -131,6 +135,7 @@ impl Engine {
             strangers: AtomicUsize::new(0),
             generations: AtomicU32::new(0),
             sweep_at: AtomicU64::new(0),
+            swept_at: AtomicU64::new(0),
             sweep_next: AtomicUsize::new(0),
             hasher: RandomState::default(),
             second_hasher: StdRandomState::new(),
@@ -159,6 +164,28 @@ impl Engine {
             row.refund(context, charge.past, &charge.marks, charge.units);
             row.peek(context, charge.is_anonymous)
         })?
+    }
+
+    /// Makes a quota of the tenant count at least this much, as a shared server does. Spends from buckets don't change.
+    #[cfg(feature = "redis")]
+    pub(super) fn raise(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan, place: usize, used: u32) {
+        self.on_row(self.key(tenant), context, |row| row.raise(context, plan, place, used));
+    }
+
+    /// Returns the units that count of each quota of this plan, or `None` if the tenant shares a bucket, or has another plan
+    /// now.
+    #[cfg(feature = "redis")]
+    pub(super) fn counts(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
+        match self.on_row(self.key(tenant), context, |row| row.counts(context, plan)) {
+            Some(counts) => counts,
+            None => self.overflow.began().is_none().then(|| vec![0; plan.limits().len()]),
+        }
+    }
+
+    /// Returns whether the tenant has a row of its own.
+    #[cfg(feature = "redis")]
+    pub(super) fn knows(&self, tenant: &Tenant) -> bool {
+        self.has_row(self.key(tenant))
     }
 
     /// Uses the row or the bucket that paid, if it exists.

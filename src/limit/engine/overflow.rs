@@ -92,7 +92,7 @@ impl Overflow {
         let Some(number) = u16::try_from(turn % STRIPES).ok().filter(|_| self.began().is_some()) else { return false };
         let mut ended = false;
         self.lock_number(number).rows.retain(|_, row| {
-            let is_idle = row.is_idle(context.now);
+            let is_idle = row.is_idle(context);
             if is_idle {
                 row.release(context);
                 context.bytes.give_back(bucket_bytes(row));
@@ -164,7 +164,7 @@ impl Buckets<'_> {
         let ids = [self.id(&shared_under.plan, shared_under.is_default), self.id(&shared_under.plan, true)];
         for id in ids {
             if let Some(bucket) = self.rows.get_mut(&id)
-                && !bucket.is_idle(context.now)
+                && !bucket.is_idle(context)
             {
                 return bucket.copied(&empty, context);
             }
@@ -182,7 +182,7 @@ impl Buckets<'_> {
     ) -> Option<T> {
         let id = self.id(&found.plan, found.is_default);
         let row = self.rows.get_mut(&id)?;
-        (!row.is_idle(context.now) && adopt(row, found, generation, context)).then(|| use_row(row))
+        (!row.is_idle(context) && adopt(row, found, generation, context)).then(|| use_row(row))
     }
 
     fn id(&self, plan: &Plan, is_default: bool) -> BucketId {

@@ -115,7 +115,7 @@ impl Row {
     }
 
     /// Returns the quota that refused, and until when this refusal can be repeated as it is: it changes as soon as
-    /// `remaining` does.
+    /// `remaining` does. Returns `None` if that is not known.
     pub(super) fn refusal_holds(
         &mut self,
         context: Context<'_>,
@@ -125,7 +125,11 @@ impl Row {
         let (meter, limited) = zip(self.meters.as_slice(), self.plan.limits()).find(|(meter, limited)| {
             limited.charges(ask) && limited.refusal(meter, context, ask.units).is_some_and(|own| own == *standing)
         })?;
-        let rises_at = meter.rises_at(limited.gauge, limited.most, context.now);
+        // the wall clock can jump to the end of a calendar window
+        if let Gauge::Fixed { .. } = limited.gauge {
+            return None;
+        }
+        let rises_at = meter.rises_at(limited.gauge, limited.most, context);
         Some((limited.quota, rises_at.min(standing.reset())))
     }
 
@@ -153,8 +157,8 @@ impl Row {
     }
 
     /// Returns whether no units count any more.
-    pub(super) fn is_idle(&mut self, now: Moment) -> bool {
-        zip(self.meters.as_slice(), self.plan.limits()).all(|(meter, limited)| meter.is_idle(limited.gauge, now))
+    pub(super) fn is_idle(&mut self, context: Context<'_>) -> bool {
+        zip(self.meters.as_slice(), self.plan.limits()).all(|(meter, limited)| meter.is_idle(limited.gauge, context))
     }
 
     /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed. Other
@@ -182,6 +186,31 @@ impl Row {
             self.bits = self.bits & !PLACE | place as u32;
         }
         is_new
+    }
+
+    /// Makes a quota of this plan count at least `used` units, as a shared server does.
+    #[cfg(feature = "redis")]
+    pub(super) fn raise(&mut self, context: Context<'_>, plan: &Plan, place: usize, used: u32) {
+        if self.plan != *plan {
+            return;
+        }
+        if let Some((meter, limited)) = zip(self.meters.as_slice(), self.plan.limits()).nth(place) {
+            meter.refresh(limited.gauge, context);
+            let more = used.saturating_sub(meter.used(limited.gauge, context.now));
+            if more > 0 {
+                meter.charge(limited.gauge, context, more);
+            }
+        }
+    }
+
+    /// Returns the units that count of each quota of this plan.
+    #[cfg(feature = "redis")]
+    pub(super) fn counts(&mut self, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
+        let counted = zip(self.meters.as_slice(), self.plan.limits()).map(|(meter, limited)| {
+            meter.refresh(limited.gauge, context);
+            meter.used(limited.gauge, context.now)
+        });
+        (self.plan == *plan).then(|| counted.collect())
     }
 
     /// Returns a row with another plan that counts all that this one counts.
@@ -264,7 +293,7 @@ fn charge_all(
     {
         log.expire(lengths, context.now, context.bytes);
         let over = over(log.used(), units, limited.most);
-        if over > 0 && units > 0 {
+        if over > 0 && units > 0 && !ask.is_admitted {
             let reset = log.freed_at(lengths, over);
             return decision.refuse(limited.standing_with(log.used(), reset, context));
         }
@@ -282,7 +311,7 @@ fn charge_all(
         if limited.quota.is_shadow() {
             shadow = Some(refusal);
             would_refuse |= limited.bit;
-        } else if refused.is_none_or(|other| other.reset() < refusal.reset()) {
+        } else if !ask.is_admitted && refused.is_none_or(|other| other.reset() < refusal.reset()) {
             refused = Some(refusal);
         }
     }
@@ -318,7 +347,7 @@ impl Limited {
     #[inline]
     fn refusal(&self, meter: &Meter, context: Context<'_>, units: u32) -> Option<Standing> {
         let reset = match units <= self.most {
-            true => meter.full_until(self.gauge, self.most, context.now, units)?,
+            true => meter.full_until(self.gauge, self.most, context, units)?,
             false => Standing::NEVER,
         };
         Some(self.standing(meter, context).with_reset(reset))
@@ -326,7 +355,7 @@ impl Limited {
 
     #[inline]
     fn standing(&self, meter: &Meter, context: Context<'_>) -> Standing {
-        let reset = meter.rises_at(self.gauge, self.most, context.now);
+        let reset = meter.rises_at(self.gauge, self.most, context);
         self.standing_with(meter.used(self.gauge, context.now), reset, context)
     }
 
@@ -407,7 +436,7 @@ mod tests {
     fn place_board_flag_and_generation_are_independent() {
         let bytes = ByteBudget::new(usize::MAX);
         let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
-        let context = Context { now, unix_now, unix_at_zero: 0, bytes: &bytes };
+        let context = Context { now, unix_now, swept_at: 0, bytes: &bytes };
         let plan = Plan::from(Quota::per_minute(1).unwrap());
         for place in [Place::Named, Place::Stranger, Place::Bucket] {
             let mut row = Row::new(plan.clone(), place, 1, 77);

@@ -43,6 +43,9 @@ impl Engine {
         if self.quotas.has_function() {
             return self.spend_by_function(key, context, ask, began, decision);
         }
+        if ask.is_admitted {
+            return self.spend_anew(key, context, ask, began, decision);
+        }
         let terms = BoardTerms {
             units: ask.units,
             epoch: self.quotas.epoch(),
@@ -126,7 +129,9 @@ impl Engine {
             plan: Some(found.plan.id()),
             is_anonymous: Some(ask.is_anonymous),
         };
-        if let Some(standing) = self.known_refusal(key, terms, context) {
+        if !ask.is_admitted
+            && let Some(standing) = self.known_refusal(key, terms, context)
+        {
             decision.refuse(standing);
             return Ok(());
         }

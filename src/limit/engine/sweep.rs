@@ -37,6 +37,7 @@ impl Engine {
         if self.sweep_at.compare_exchange(due, now.saturating_add(interval), Relaxed, Relaxed).is_err() {
             return false;
         }
+        self.swept_at.fetch_max(context.unix_now.as_nanos(), Relaxed);
         let (mut rows_seen, mut ended) = (0, false);
         for _ in 0..=((now - due) / interval).min(MOST_SHARDS_A_SWEEP) {
             if rows_seen >= ENOUGH_ROWS_A_SWEEP {
@@ -57,7 +58,7 @@ impl Engine {
         let mut rows = lock(&shard.0);
         let rows_seen = rows.len();
         rows.retain(|(tenant, row)| {
-            if !row.is_idle(context.now) {
+            if !row.is_idle(context) {
                 return true;
             }
             if keeps_named && row.place() == Place::Named {
@@ -80,7 +81,7 @@ impl Engine {
         let mut rows = lock(&shard.0);
         if let Ok(mut found) = rows.find_entry(hash, |(own, _)| own == tenant) {
             let (_, row) = found.get_mut();
-            if row.place() == Place::Named && row.is_idle(context.now) {
+            if row.place() == Place::Named && row.is_idle(context) {
                 self.forget(tenant, row, context);
                 found.remove();
             }

@@ -156,6 +156,8 @@ impl Log {
     /// has stepped back.
     #[inline]
     pub(super) fn add(&mut self, lengths: Lengths, now: Moment, units: u32, bytes: &ByteBudget) -> Moment {
+        // what a shared server has admitted may not fit
+        let units = units.min(u32::MAX - self.used);
         self.used += units;
         let mut spent_at = now.as_nanos();
         let mut joins = false;

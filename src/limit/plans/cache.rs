@@ -9,15 +9,21 @@
 
 use std::{
     collections::HashMap,
+    future::{Future, pending},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
 use dashmap::DashMap;
-use tokio::{runtime::Handle, sync::watch, time::timeout};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::watch,
+    time::timeout,
+};
 
 use super::{
     quotas::Quotas,
@@ -170,12 +176,7 @@ impl PlanCache {
         lookup: Lookup<'_>,
         failed: impl Fn(&str),
     ) -> Outcome {
-        let answer = self.settings.source.look_up(tenant);
-        let answer = match Handle::try_current() {
-            Ok(_) => timeout(self.settings.deadline, answer).await.unwrap_or_else(|_| Err("no answer in time".into())),
-            // without a runtime there is no timer
-            Err(_) => answer.await,
-        };
+        let answer = in_time(self.settings.deadline, self.settings.source.look_up(tenant)).await;
         let outcome = self.keep(quotas, tenant, clock.now(), answer, failed);
         // those who wait may be gone
         _ = lookup.result.send(Some(outcome));
@@ -299,6 +300,29 @@ impl PlanCache {
         // no code under the lock panics
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Waits for an answer until the deadline.
+async fn in_time(deadline: Duration, answer: impl Future<Output = LookedUp>) -> LookedUp {
+    let Some(timers) = timers() else { return answer.await };
+    let answer = {
+        let _inside = timers.enter();
+        timeout(deadline, answer)
+    };
+    answer.await.unwrap_or_else(|_| Err("no answer in time".into()))
+}
+
+/// Returns the runtime that has the timers of all lookups. A lookup may run in a runtime without timers, and tokio can't be
+/// asked about it, or in no runtime at all.
+fn timers() -> Option<&'static Handle> {
+    static TIMERS: OnceLock<Option<Handle>> = OnceLock::new();
+    let start = || {
+        let runtime = Builder::new_current_thread().enable_time().build().ok()?;
+        let handle = runtime.handle().clone();
+        let thread = thread::Builder::new().name("tollgate-deadlines".into());
+        thread.spawn(move || runtime.block_on(pending::<()>())).ok().map(|_| handle)
+    };
+    TIMERS.get_or_init(start).as_ref()
 }
 
 enum Turn<'a> {

@@ -98,7 +98,9 @@ impl CachedPlans {
     }
 
     /// Sets how long a request waits for a lookup, which has failed then. Defaults to one second.
-    /// Needs a tokio runtime with time enabled; without one, lookups have no deadline.
+    ///
+    /// It holds in every runtime, with timers or without, because a thread of its own watches over the lookups of the
+    /// process. If the system refuses that thread, lookups have no deadline.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = time;
         self

@@ -10,7 +10,7 @@ use std::{
 
 use crate::util::clock::Moment;
 
-/// After this many failures in a row, the server is not asked any more.
+/// After this many failures in a row, the server is not asked any more. Calls that were under way together fail as one.
 const FAILURES: u32 = 3;
 /// Then one call in this time finds out whether it answers again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -19,6 +19,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: AtomicU32,
+    /// When the last failure was counted, in nanoseconds.
+    counted_at: AtomicU64,
     /// When the next call may try, in nanoseconds. Zero if the breaker is closed.
     tries_at: AtomicU64,
 }
@@ -38,8 +40,13 @@ impl Breaker {
         self.tries_at.load(Relaxed) != 0 && self.tries_at.swap(0, SeqCst) != 0
     }
 
-    /// Notes a failure. Returns whether it opens the breaker.
-    pub(super) fn failed(&self, now: Moment) -> bool {
+    /// Notes the failure of a call. Returns whether it opens the breaker.
+    pub(super) fn failed(&self, began: Moment, now: Moment) -> bool {
+        let counted_at = self.counted_at.load(SeqCst);
+        let is_first = counted_at == 0 || began.as_nanos() >= counted_at;
+        if !is_first || self.counted_at.compare_exchange(counted_at, now.as_nanos(), SeqCst, SeqCst).is_err() {
+            return false;
+        }
         let failures = self.failures.fetch_add(1, SeqCst).saturating_add(1);
         failures >= FAILURES && self.pause(0, now)
     }
@@ -58,21 +65,35 @@ mod tests {
     #[test]
     fn it_opens_after_three_failures_and_one_call_a_second_tries() {
         let (breaker, began) = (Breaker::default(), Moment::from_nanos(5));
+        let failed = |at| breaker.failed(at, at);
         for _ in 0..2 {
-            assert!(breaker.allows(began) && !breaker.failed(began));
+            assert!(breaker.allows(began) && !failed(began));
         }
         // an answer between failures
         assert!(!breaker.succeeded());
         for _ in 0..2 {
-            assert!(!breaker.failed(began));
+            assert!(!failed(began));
         }
-        assert!(breaker.failed(began), "the third in a row");
+        assert!(failed(began), "the third in a row");
         assert!(!breaker.allows(began));
         let later = began + PAUSE;
         assert_eq!([later; 3].map(|now| breaker.allows(now)), [true, false, false]);
-        assert!(!breaker.failed(later), "it is open already");
+        assert!(!failed(later), "it is open already");
         assert!(breaker.allows(later + PAUSE));
         assert!(breaker.succeeded());
         assert!(breaker.allows(later) && !breaker.succeeded());
+    }
+
+    #[test]
+    fn b35_calls_that_fail_together_count_as_one() {
+        let (breaker, tick) = (Breaker::default(), Duration::from_millis(1));
+        let at = |ticks: u32| Moment::from_nanos(5) + tick * ticks;
+        for _ in 0..100 {
+            assert!(!breaker.failed(at(0), at(20)));
+        }
+        // those that began before the failure was noted
+        assert!(!breaker.failed(at(19), at(39)));
+        assert!(!breaker.failed(at(20), at(40)));
+        assert!(breaker.failed(at(40), at(60)));
     }
 }

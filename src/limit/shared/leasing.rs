@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{
     lease::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish, Leases},
+    mirror::Knowledge,
     script::{self, Answer},
     server::Server,
 };
@@ -57,6 +58,8 @@ pub(super) struct LeaseTerms {
     standing: Option<Standing>,
     pub(super) generation: u64,
     pub(super) marks: Marks,
+    /// What the server knew when the lease was asked for.
+    pub(super) knowledge: Knowledge,
 }
 
 /// The outcome of a request.
@@ -158,8 +161,8 @@ impl Leasing {
                 Leased::Admitted { lease: admission.lease, standing, terms: admission.terms }
             }
             LeaseStep::Refused(terms) => {
-                let time = self.server.local.reports().clock.read();
-                Leased::Refused(terms.standing.map(|standing| standing.read_at(time)))
+                let now = self.server.local.reports().clock.now();
+                Leased::Refused(terms.standing.map(|standing| standing.read_at(now)))
             }
             LeaseStep::Plain | LeaseStep::Call(_) | LeaseStep::Wait(_) => Leased::Plain,
         }
@@ -167,8 +170,8 @@ impl Leasing {
 
     /// Returns the standing with the units that this node has left.
     fn standing(&self, admission: &Admission<Arc<LeaseTerms>>) -> Option<Standing> {
-        let time = self.server.local.reports().clock.read();
-        admission.terms.standing.map(|standing| standing.read_at(time).with_more(admission.left))
+        let now = self.server.local.reports().clock.now();
+        admission.terms.standing.map(|standing| standing.read_at(now).with_more(admission.left))
     }
 
     /// Puts the units of a request back into its lease. Returns the standing, or `None` if the lease is not in hand any more.
@@ -236,10 +239,10 @@ impl Leasing {
 }
 
 fn reply(answer: Answer, plan: Plan) -> LeaseReply<Arc<LeaseTerms>> {
-    let Answer { decision, generation, marks, granted, lifetime } = answer;
+    let Answer { decision, generation, marks, granted, lifetime, knowledge, .. } = answer;
     let (standing, is_admitted) = (decision.standing, decision.is_admitted());
     let quotas = script::packed(&plan);
-    let terms = Arc::new(LeaseTerms { plan, quotas, standing, generation, marks });
+    let terms = Arc::new(LeaseTerms { plan, quotas, standing, generation, marks, knowledge });
     match is_admitted {
         true => LeaseReply::Granted { granted, lifetime, terms },
         false => LeaseReply::Refused { wait: standing.map(|standing| standing.wait()).unwrap_or_default(), terms },

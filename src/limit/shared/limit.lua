@@ -1,6 +1,6 @@
 -- The budget of one tenant, in one key. Times are in microseconds.
 --
--- ARGV[1] is the operation: 'spend', 'refund', 'lease' or 'return'. ARGV[2] is the time in tests, and empty otherwise.
+-- ARGV[1] is the operation: 'spend', 'refund', 'lease', 'return' or 'debit'. ARGV[2] is the time in tests, and empty otherwise.
 -- ARGV[3] is the plan: the number of quotas, and each of them as in PLAN. For a window, 'length' is the window and
 -- 'fine' the slice; for a smooth quota the interval and the burst; for a fixed one the period and nothing.
 --   spend: ARGV[4] units, ARGV[5] 1 for an anonymous request.
@@ -8,6 +8,8 @@
 --   ARGV[8] and on one mark per quota, empty for none.
 --   lease: ARGV[4] units needed, ARGV[5] as above, ARGV[6] the most units wanted, ARGV[7] the lifetime.
 --   return: like a refund, of units of a lease.
+--   debit: ARGV[5] as above, ARGV[6] and on units of each quota, which a node has admitted without this server. They are
+--   charged even if they do not fit.
 --
 -- A lease is checked now and charged at its expiry. So all leases that can be used in an interval are charged after its
 -- begin and checked before its end, and their sum fits. A node uses its units only before the expiry. A lease of no
@@ -27,6 +29,8 @@ local NEVER = -1
 local MOST_USED = 4294967295
 -- milliseconds for which a value is kept after its use: a clock that steps back by less loses nothing
 local SPARE = 1000
+-- a calendar window must not begin twice, so its count is kept for one more window, at most this many microseconds
+local KEPT = 3600000000
 
 local operation, plan, units = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local now
@@ -40,11 +44,11 @@ local key = KEYS[1]
 local stored = redis.call('GET', key)
 local is_new_plan = stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #plan) ~= plan
 
--- number of the quota, units left, and the time until they will fit
-local REFUSED = '>c1BI4d'
+-- the time; number of the quota, units left, and the time until they will fit
+local REFUSED = '>c1dBI4d'
 -- the same until there are more; the generation; a shadow quota that would refuse; units granted and the lifetime of a
 -- lease. One mark per quota follows.
-local ADMITTED = '>c1BI4ddBI4dI4d'
+local ADMITTED = '>c1dBI4ddBI4dI4d'
 
 -- The usual case, written for speed: the plan is one enforced quota, and has not changed. All else is below, and
 -- decides the same.
@@ -111,14 +115,14 @@ if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and units 
     if left < 0 then
       left = most - count
     else
-      mark, meter, idle = reset, pack('>dI4', reset, count + units), reset
+      mark, meter, idle = reset, pack('>dI4', reset, count + units), reset + min(length, KEPT)
     end
   end
   left, reset = max(left, 0), max(reset - now, 0)
-  if not mark then return pack(REFUSED, 'r', 1, left, reset) end
+  if not mark then return pack(REFUSED, 'r', now, 1, left, reset) end
   redis.call('SET', key, head .. meter, 'PX', ceil((idle - now) / 1000) + SPARE)
   local generation = stored and unpack('>I7', stored) or now
-  return pack('>c1BI4ddBI4dI4dd', 'a', 1, left, reset, generation, 0, 0, 0, units, 0, mark)
+  return pack('>c1dBI4ddBI4dI4dd', 'a', now, 1, left, reset, generation, 0, 0, 0, units, 0, mark)
 end
 
 local anonymous = ARGV[5] == '1'
@@ -270,7 +274,7 @@ local function store()
       last = quota.whole
       meters = meters .. pack('>dd', quota.whole, quota.moved_up)
     else
-      if quota.count > 0 then last = quota.ends end
+      if quota.count > 0 then last = quota.ends + min(quota.length, KEPT) end
       meters = meters .. pack('>dI4', quota.ends, quota.count)
     end
     idle = max(idle, last)
@@ -323,7 +327,7 @@ local function decide(needed, wanted, lifetime)
     if refused_reset == math.huge then refused_reset = NEVER end
     local number, left, reset = standing(refused, refused_reset)
     if is_new_plan then store() end
-    return pack(REFUSED, 'r', number, left, reset)
+    return pack(REFUSED, 'r', now, number, left, reset)
   end
   local more, lasts = 0, 0
   if wanted > needed then more, lasts = beyond(needed, wanted, lifetime) end
@@ -356,7 +360,7 @@ local function decide(needed, wanted, lifetime)
     marks = marks .. pack('>d', mark)
   end
   if granted > 0 or is_new_plan then store() end
-  return pack(ADMITTED, 'a', least_number, least, least_wait, generation, shadow_number, shadow_left, shadow_wait,
+  return pack(ADMITTED, 'a', now, least_number, least, least_wait, generation, shadow_number, shadow_left, shadow_wait,
     granted, lasts) .. marks
 end
 
@@ -442,6 +446,17 @@ if is_new_plan then
   generation = max(now, generation + 1)
 elseif stored then
   read_meters(quotas, stored)
+end
+if operation == 'debit' then
+  for i, quota in ipairs(quotas) do
+    if charged(quota) then
+      refresh(quota)
+      local more = min(tonumber(ARGV[5 + i]), MOST_USED - used(quota))
+      if more > 0 then charge(quota, more, now) end
+    end
+  end
+  store()
+  return decide(0, 0)
 end
 if operation == 'spend' then return decide(units, 0) end
 if operation == 'lease' then return decide(units, tonumber(ARGV[6]), tonumber(ARGV[7])) end

@@ -3,12 +3,15 @@
 mod breaker;
 pub(crate) mod lease;
 mod leasing;
+mod mirror;
 #[cfg(test)]
 mod model;
+mod newcomers;
 #[cfg(feature = "plans")]
 mod redis_plans;
 mod script;
 mod server;
+mod settling;
 mod shared_limiter;
 
 pub use self::lease::Leases;

@@ -78,7 +78,7 @@ struct Inner {
 /// The longest text. Six quotas with all settings take less than half of it.
 const MAX_TEXT: usize = 1024;
 const MAX_PARSED: usize = 1024;
-const DEADLINE: Duration = Duration::from_millis(20);
+const DEADLINE: Duration = Duration::from_millis(100);
 /// A change is seen after this time, and in a limiter in memory after twice this time at most.
 const TIME_TO_LIVE: Duration = Duration::from_millis(400);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ const MAX_LOOKUPS: usize = 1024;
 impl RedisPlans {
     /// Connects to the server. Call it in a tokio runtime that lives as long as this.
     ///
-    /// A call waits 20 ms at most, unless [`RedisConfig::deadline`] is set. After three failures in a row, one call a second finds
+    /// A call waits 100 ms at most, unless [`RedisConfig::deadline`] is set. After three failures in a row, one call a second finds
     /// out whether the server answers again, and others fail at once.
     ///
     /// # Errors
@@ -142,12 +142,13 @@ impl RedisPlans {
 
     async fn read(&self, tenant: &Tenant) -> Result<Option<Plan>, RedisPlansError> {
         let Inner { link, breaker, clock, .. } = &*self.0;
-        if !breaker.allows(clock.now()) {
+        let began = clock.now();
+        if !breaker.allows(began) {
             return Err(RedisPlansError("the server has not answered lately".into()));
         }
         let text = link.get(&self.key(tenant)).await;
         match &text {
-            Err(failure) if failure.kind == FailureKind::Unavailable => _ = breaker.failed(clock.now()),
+            Err(failure) if failure.kind == FailureKind::Unavailable => _ = breaker.failed(began, clock.now()),
             _ => _ = breaker.succeeded(),
         }
         match text? {

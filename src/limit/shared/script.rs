@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::mirror::{Knowledge, ServerCount};
 #[cfg(feature = "smooth")]
 use crate::limit::engine::meter::Gauge;
 use crate::{
     limit::{
-        decision::{Decision, Marks, NO_MARKS},
+        decision::{Decision, Marks, NO_MARKS, Spend},
         plan::{Limited, Plan},
         quota::Rule,
     },
@@ -65,21 +66,31 @@ pub(super) struct Answer {
     pub(super) granted: u32,
     /// How long a lease lasts from the time of the call. Zero for a spend.
     pub(super) lifetime: Duration,
+    /// The units that a quota counts, with those granted.
+    pub(super) count: Option<ServerCount>,
+    /// What the server knew when the call was sent.
+    pub(super) knowledge: Knowledge,
+    /// The charge of the mirror.
+    pub(super) mirrored: Spend,
 }
 
 impl Answer {
-    /// Reads a reply that has arrived now.
-    pub(super) fn read(reply: Reply, plan: &Plan, now: (Moment, UnixTime)) -> Result<Self, RedisFailure> {
+    /// Reads a reply that has arrived now. Wall-clock times are those of the server.
+    pub(super) fn read(reply: Reply, plan: &Plan, now: Moment) -> Result<Self, RedisFailure> {
         let Reply::Bytes(packed) = reply else { return Err(unexpected()) };
         let mut reader = Reader(&packed);
         let [kind] = reader.bytes()?;
-        let standing = reader.standing(plan, now)?;
+        let unix = reader.micros()?.ok_or_else(unexpected)?;
+        let now = (now, UnixTime::from_nanos(unix.saturating_mul(1000)));
+        let (standing, count) = reader.standing(plan, now)?.unzip();
+        let (knowledge, mirrored) = Default::default();
         if kind == b'r' {
             let decision = Decision::refused_by(standing.ok_or_else(unexpected)?);
-            return Ok(Self { decision, generation: 0, marks: NO_MARKS, granted: 0, lifetime: Duration::ZERO });
+            let (generation, marks, granted, lifetime) = (0, NO_MARKS, 0, Duration::ZERO);
+            return Ok(Self { decision, generation, marks, granted, lifetime, count, knowledge, mirrored });
         }
         let generation = reader.micros()?.ok_or_else(unexpected)?;
-        let shadow = reader.standing(plan, now)?.map(Box::new);
+        let shadow = reader.standing(plan, now)?.map(|(standing, _)| Box::new(standing));
         let granted = u32::from_be_bytes(reader.bytes()?);
         let lifetime = Duration::from_micros(reader.micros()?.ok_or_else(unexpected)?);
         let mut marks = NO_MARKS;
@@ -88,7 +99,8 @@ impl Answer {
                 *mark = Moment::from_nanos(micros);
             }
         }
-        Ok(Self { decision: Decision::admitted(standing, shadow), generation, marks, granted, lifetime })
+        let decision = Decision::admitted(standing, shadow);
+        Ok(Self { decision, generation, marks, granted, lifetime, count, knowledge, mirrored })
     }
 }
 
@@ -114,14 +126,19 @@ impl Reader<'_> {
     }
 
     /// Reads the number of a quota, the units left, and how long until there are more.
-    fn standing(&mut self, plan: &Plan, now: (Moment, UnixTime)) -> Result<Option<Standing>, RedisFailure> {
+    fn standing(
+        &mut self,
+        plan: &Plan,
+        now: (Moment, UnixTime),
+    ) -> Result<Option<(Standing, ServerCount)>, RedisFailure> {
         let ([place], remaining) = (self.bytes()?, u32::from_be_bytes(self.bytes()?));
         // a request that is larger than the limit never fits
         let wait = self.micros()?.map(Duration::from_micros);
         let Some(place) = usize::from(place).checked_sub(1) else { return Ok(None) };
-        let quota = plan.limits().get(place).ok_or_else(unexpected)?.quota;
+        let Limited { quota, most, .. } = plan.limits().get(place).ok_or_else(unexpected)?;
         let reset = wait.map_or(Standing::NEVER, |wait| now.0 + wait);
-        Ok(Some(Standing::new(quota.name(), quota.limit(), remaining, reset, now)))
+        let standing = Standing::new(quota.name(), quota.limit(), remaining, reset, now);
+        Ok(Some((standing, ServerCount { place, used: most.saturating_sub(remaining) })))
     }
 }
 
@@ -133,22 +150,26 @@ mod tests {
     #[test]
     fn a_reply_that_is_cut_off_or_names_no_quota_is_an_error() {
         let plan = Plan::from(Quota::per_minute(5).unwrap());
-        let now = (Moment::from_nanos(7), UnixTime::from_secs(1));
+        let now = Moment::from_nanos(7);
         let read = |packed: &[u8]| Answer::read(Reply::Bytes(packed.to_vec().into()), &plan, now);
         let numbers = |numbers: &[f64]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
         let standing = |place: u8| [&[place, 0, 0, 0, 3][..], &numbers(&[2e6])].concat();
         let reply = |place| {
             let (generation, shadow) = (numbers(&[9e6]), standing(0));
-            [b"a", &standing(place)[..], &generation, &shadow, &[0, 0, 0, 4], &numbers(&[1e6, 8e6])].concat()
+            let time = numbers(&[1.5e6]);
+            [b"a", &time[..], &standing(place), &generation, &shadow, &[0, 0, 0, 4], &numbers(&[1e6, 8e6])].concat()
         };
         let whole = reply(1);
         let answer = read(&whole).unwrap();
         let standing = answer.decision.standing.unwrap();
-        assert_eq!((standing.remaining(), standing.reset()), (3, now.0 + Duration::from_secs(2)));
+        assert_eq!((standing.remaining(), standing.reset()), (3, now + Duration::from_secs(2)));
+        // by the time of the server
+        assert_eq!(standing.reset_unix(), Some(UnixTime::from_nanos(3_500_000_000)));
+        assert_eq!(answer.count, Some(ServerCount { place: 0, used: 2 }));
         assert_eq!((answer.generation, answer.granted, answer.lifetime), (9_000_000, 4, Duration::from_secs(1)));
         assert_eq!(answer.marks[0], Moment::from_nanos(8_000_000));
         assert!((0..whole.len()).all(|length| read(&whole[..length]).is_err()));
         assert!(read(&reply(2)).is_err(), "the plan has one quota");
-        assert!(read(&[b"r", &[0; 13][..]].concat()).is_err(), "a refusal is by a quota");
+        assert!(read(&[b"r", &[0; 21][..]].concat()).is_err(), "a refusal is by a quota");
     }
 }

@@ -1,35 +1,105 @@
 //! [`Server`]: the calls of the script on a shared server.
 
-use std::sync::Arc;
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use super::{
     breaker::Breaker,
+    mirror::{Debt, Mirror, ServerCount},
+    newcomers::{Newcomers, shared_name},
     script::{self, Answer, SCRIPT},
 };
 use crate::{
     limit::{decision::Ask, limiter::Limiter, plan::Plan},
-    redis::{Link, RedisFailure, Reply, unexpected},
+    redis::{FailureKind, Link, RedisFailure, Reply, unexpected},
     tenant::Tenant,
 };
 
 /// The shared server, and what is needed to call it.
 pub(super) struct Server {
-    /// Has the plans, the clock and the reports, and decides for [`Fallback::Local`](super::Fallback::Local).
+    /// Has the plans, the clock and the reports.
     pub(super) local: Limiter,
+    pub(super) mirror: Mirror,
+    /// Whether debts are being charged.
+    pub(super) is_settling: AtomicBool,
+    pub(super) newcomers: Newcomers,
     pub(super) link: Link,
     pub(super) prefix: String,
     /// The part of the keys that names the kind of budget.
     pub(super) space: &'static str,
-    pub(super) breaker: Arc<Breaker>,
+    pub(super) breaker: Breaker,
     /// Has the clock of the breaker, and reports its changes.
     pub(super) watcher: Limiter,
+    /// The number of breakers of this connection that are open. They are reported as one.
+    pub(super) open_breakers: Arc<AtomicUsize>,
 }
 
 /// The space of the budgets of tenants.
-pub(super) const TENANTS: &str = "limit";
+const TENANTS: &str = "limit";
+
+/// How long a debit waits for its reply, because one without a reply is charged again.
+const DEBIT: Duration = Duration::from_secs(5);
 
 impl Server {
+    /// Creates the server of the budgets of tenants.
+    pub(super) fn new(local: Limiter, link: Link, prefix: String, new_names: u32) -> Self {
+        Self {
+            mirror: Mirror::new(local.clone()),
+            is_settling: AtomicBool::new(false),
+            newcomers: Newcomers::new(new_names),
+            link,
+            prefix,
+            space: TENANTS,
+            breaker: Breaker::default(),
+            watcher: local.clone(),
+            open_breakers: Arc::default(),
+            local,
+        }
+    }
+
+    /// Creates the server of something else, with keys and a breaker of its own, and the connection of this one.
+    #[cfg(feature = "login")]
+    pub(super) fn beside(&self, space: &'static str, local: Limiter) -> Self {
+        Self {
+            space,
+            watcher: self.watcher.clone(),
+            open_breakers: Arc::clone(&self.open_breakers),
+            ..Self::new(local, self.link.clone(), self.prefix.clone(), self.newcomers.most())
+        }
+    }
+
+    /// Returns the name that is charged: the tenant itself, unless there are too many new names.
+    pub(super) fn payer<'a>(&self, tenant: &'a Tenant, plan: &Plan, ask: Ask) -> Cow<'a, Tenant> {
+        let Self { local, mirror, newcomers, space, .. } = self;
+        // addresses prove nothing
+        let is_proved = *space == TENANTS && !ask.is_anonymous;
+        if is_proved || local.knows(tenant) || local.quotas().is_named(tenant) {
+            return Cow::Borrowed(tenant);
+        }
+        let shared = shared_name(tenant);
+        if local.quotas().plan(&shared) != *plan {
+            return Cow::Borrowed(tenant);
+        }
+        match newcomers.has_room(ask.units > 0, local.reports().clock.now()) {
+            true => {
+                // it may have spent with the shared key a moment ago
+                mirror.inherit(tenant, ask, &shared, plan);
+                Cow::Borrowed(tenant)
+            }
+            false => Cow::Owned(shared),
+        }
+    }
+
     /// Runs the script. Returns `None` if the server does not answer.
+    ///
+    /// What the server admits with `spend` is charged to the mirror, too. If it must fit there and does not, the answer is a
+    /// refusal.
     pub(super) async fn call(
         &self,
         operation: &str,
@@ -39,24 +109,49 @@ impl Server {
         more: &[&[u8]],
     ) -> Option<Answer> {
         let reports = self.watcher.reports();
-        if !self.breaker.allows(reports.clock.now()) {
+        let began = reports.clock.now();
+        if !self.breaker.allows(began) {
             return None;
         }
+        let is_spend = operation == "spend";
+        let under_way = self.mirror.ask(tenant, if is_spend || operation == "lease" { ask.units } else { 0 });
         match self.call_at("", operation, tenant, plan, ask, more).await {
             Ok(answer) => {
-                if self.breaker.succeeded() {
+                if self.breaker.succeeded() && self.open_breakers.fetch_sub(1, SeqCst) == 1 {
                     reports.fallback_ended(reports.clock.now());
                 }
-                answer
+                let mut answer = answer?;
+                if let Some(ServerCount { place, used }) = answer.count {
+                    under_way.learn(plan, ServerCount { place, used: used.saturating_sub(answer.granted) });
+                }
+                answer.knowledge = under_way.knowledge;
+                if is_spend && ask.units > 0 && answer.decision.is_admitted() {
+                    match under_way.admit(ask) {
+                        Ok(charged) if ask.refundable => answer.mirrored = charged,
+                        Ok(_) => {}
+                        Err(refusal) => answer.decision = refusal,
+                    }
+                }
+                Some(answer)
             }
             Err(failure) => {
                 let now = reports.clock.now();
-                if self.breaker.failed(now) {
-                    reports.fallback_began(&failure.to_string(), now);
+                // what is wrong with one key says nothing about others
+                let counts = failure.kind != FailureKind::Corrupt;
+                if counts && self.breaker.failed(began, now) && self.open_breakers.fetch_add(1, SeqCst) == 0 {
+                    reports.fallback_began(&failure, now);
                 }
                 None
             }
         }
+    }
+
+    /// Charges units that the server does not know. Returns whether it has answered.
+    pub(super) async fn debit(&self, debt: &Debt, plan: &Plan, units: &[u32]) -> bool {
+        let more: Vec<String> = units.iter().map(u32::to_string).collect();
+        let more: Vec<&[u8]> = more.iter().map(String::as_bytes).collect();
+        let ask = Ask::new(debt.units, debt.is_anonymous);
+        self.call_at("", "debit", &debt.tenant, plan, ask, &more).await.is_ok()
     }
 
     /// Runs the script at a time that is only given in tests. Returns `None` if there is nothing to refund.
@@ -76,19 +171,20 @@ impl Server {
         // units that came back twice would be admitted twice
         let comes_back = matches!(operation, "refund" | "return");
         let (link, key) = (&self.link, self.key(tenant));
-        let reply = match comes_back {
-            true => link.run_once(&SCRIPT, &[&key], &arguments).await?,
-            false => link.run(&SCRIPT, &[&key], &arguments).await?,
+        let reply = match operation {
+            "refund" | "return" => link.run_once(&SCRIPT, &[&key], &arguments).await?,
+            "debit" => link.run_once_within(DEBIT, &SCRIPT, &[&key], &arguments).await?,
+            _ => link.run_retried(&SCRIPT, &[&key], &arguments).await?,
         };
         match reply {
             Reply::Nothing if comes_back => Ok(None),
             Reply::Nothing => Err(unexpected()),
-            reply => Answer::read(reply, plan, self.local.reports().clock.read()).map(Some),
+            reply => Answer::read(reply, plan, self.local.reports().clock.now()).map(Some),
         }
     }
 
     /// Returns the key of a tenant, which is its hash tag. Braces in a name would end the tag early, but the rest of the key
-    /// follows: no two tenants share a key.
+    /// follows: no two tenants share a key. A prefix has no colon, so no key of another application or of a store is equal.
     pub(super) fn key(&self, tenant: &Tenant) -> Vec<u8> {
         [self.prefix.as_bytes(), b":", self.space.as_bytes(), b":{", tenant.as_bytes(), b"}"].concat()
     }

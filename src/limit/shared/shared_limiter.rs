@@ -1,6 +1,6 @@
 //! [`SharedLimiter`]: one budget for many processes.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, fmt, mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::{
     lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
-    server::{Server, TENANTS},
+    server::Server,
 };
 use crate::{
     limit::{
@@ -25,12 +25,13 @@ use crate::{
 /// everything.
 ///
 /// Each check is one script call, by the time of the server, unless it has a [lease](#leases): all quotas of the plan are charged, or none. Never more than
-/// the limit is admitted in any window, by all processes together, as long as the server is up and loses no acknowledged
-/// write. Quotas, refunds, weights, shadow quotas and live changes work as with a [`Limiter`] in memory. Times have a
+/// the limit is admitted in any window, by all processes together, as long as the server answers within the deadline and loses no
+/// acknowledged write. Quotas, refunds, weights, shadow quotas and live changes work as with a [`Limiter`] in memory. Times have a
 /// resolution of a microsecond.
 ///
 /// A tenant takes about 200 bytes on the server while it has spent units, and at most 17 more for each
-/// [slice](crate::Quota::slices) of a window in which it spends.
+/// [slice](crate::Quota::slices) of a window in which it spends. A node takes as much memory for a tenant as a [`Limiter`] in
+/// memory, with the same bounds.
 ///
 /// # Leases
 ///
@@ -63,8 +64,14 @@ use crate::{
 ///
 /// # When the server does not answer
 ///
-/// No check waits longer than the [deadline](RedisConfig::deadline), 20 ms by default. Then the [`Fallback`] decides. Units
+/// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default. Then the [`Fallback`] decides. Units
 /// of a lease in hand are used first.
+///
+/// With [`Fallback::Local`], one process never admits more than the limit in any window, whatever the server does. The
+/// fallback starts from what this process has admitted and what the server has reported, and the server is charged for its units
+/// when it answers again. If *r* units were left when the processes last heard from the server, all *n* processes together
+/// admit at most the limit and (*n* − 1) × *r* in the first window, and at most *n* times the limit in later ones.
+///
 /// After three failures in a row it decides at once, and one check a second finds out whether the server answers again.
 /// The changes are events ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
 /// [`LimiterFallbackEnded`](crate::event::EventKind::LimiterFallbackEnded)), and counted in
@@ -94,8 +101,8 @@ pub(super) struct Inner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// Each process limits on its own, in memory, with the same quotas. All processes together may admit as many times the
-    /// limit as there are processes.
+    /// Each process limits on its own, in memory, with the same quotas, and starts from what it knows. All processes together
+    /// may admit as many times the limit as there are processes. See [`SharedLimiter`](SharedLimiter#when-the-server-does-not-answer).
     #[default]
     Local,
     /// Admits all requests, without headers.
@@ -112,9 +119,12 @@ pub struct SharedLimiterBuilder {
     config: RedisConfig,
     fallback: Fallback,
     leases: Option<Leases>,
+    new_names: u32,
 }
 
-const DEADLINE: Duration = Duration::from_millis(20);
+/// Fits a round trip of 25 ms, and a pause of the server for as long.
+const DEADLINE: Duration = Duration::from_millis(100);
+const NEW_NAMES: u32 = 10_000;
 
 impl Limiter {
     /// Starts a limiter whose budgets are shared by all processes that use this server.
@@ -133,7 +143,8 @@ impl LimiterBuilder {
     /// Shares the budgets with all processes that use this server. The other settings apply to
     /// [`Fallback::Local`].
     pub fn redis(self, config: RedisConfig) -> SharedLimiterBuilder {
-        SharedLimiterBuilder { local: self, config, fallback: Fallback::default(), leases: None }
+        let (fallback, new_names) = (Fallback::default(), NEW_NAMES);
+        SharedLimiterBuilder { local: self, config, fallback, leases: None, new_names }
     }
 }
 
@@ -150,6 +161,16 @@ impl SharedLimiterBuilder {
         self
     }
 
+    /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
+    ///
+    /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
+    /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of addresses
+    /// of the login service. Tenants that a request has proved, or that [`Quotas`] names, always have their own key.
+    pub fn max_new_names_per_minute(mut self, most: u32) -> Self {
+        self.new_names = most;
+        self
+    }
+
     /// Connects to the server. Call it in a tokio runtime that lives as long as the limiter.
     ///
     /// # Errors
@@ -159,8 +180,7 @@ impl SharedLimiterBuilder {
         let local = self.local.build().map_err(|error| SharedLimiterError(error.to_string()))?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
         let prefix = self.config.prefix().to_owned();
-        let (space, watcher, breaker) = (TENANTS, local.clone(), Arc::default());
-        let server = Arc::new(Server { local, link, prefix, space, breaker, watcher });
+        let server = Arc::new(Server::new(local, link, prefix, self.new_names));
         let leasing = self.leases.map(|leases| Leasing::start(Arc::clone(&server), leases));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
@@ -171,15 +191,7 @@ impl SharedLimiter {
     /// Each check is a call. `local` has the quotas, and decides while the server does not answer.
     #[cfg(feature = "login")]
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
-        let Server { link, prefix, breaker, watcher, .. } = &*self.0.server;
-        let server = Arc::new(Server {
-            local,
-            link: link.clone(),
-            prefix: prefix.clone(),
-            space,
-            breaker: Arc::clone(breaker),
-            watcher: watcher.clone(),
-        });
+        let server = Arc::new(self.0.server.beside(space, local));
         Self(Arc::new(Inner { server, leasing: None, fallback: Fallback::Local }))
     }
 
@@ -208,10 +220,13 @@ impl SharedLimiter {
     pub(in crate::limit) async fn check_in_plan(&self, tenant: &Tenant, ask: Ask) -> Decision {
         let plan = self.quotas().plan(tenant);
         let decision = match plan.kind() {
-            PlanKind::Limited { .. } => match self.charge(tenant, &plan, ask).await {
-                Some(decision) => decision,
-                None => return self.fall_back(tenant, ask),
-            },
+            PlanKind::Limited { .. } => {
+                let payer = self.0.server.payer(tenant, &plan, ask);
+                match self.charge(&payer, &plan, ask).await {
+                    Some(decision) => decision,
+                    None => self.fall_back(&payer, ask),
+                }
+            }
             PlanKind::Unlimited { .. } => Decision::UNLIMITED,
             PlanKind::Denied { .. } => Decision::DENIED,
         };
@@ -227,9 +242,19 @@ impl SharedLimiter {
         };
         match leased {
             Leased::Admitted { lease, standing, terms } => {
+                let mirrored = match self.0.server.mirror.admit(tenant, ask, terms.knowledge) {
+                    Ok(mirrored) => mirrored,
+                    Err(refusal) => {
+                        let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
+                        if let Some(leasing) = &self.0.leasing {
+                            leasing.refund(&holder, lease, ask.units);
+                        }
+                        return Some(refusal);
+                    }
+                };
                 let decision = Decision::admitted(standing, None);
-                let past =
-                    |tenant| SharedPast { tenant, quotas: terms.quotas.clone(), generation: terms.generation, lease };
+                let (quotas, generation) = (terms.quotas.clone(), terms.generation);
+                let past = |tenant| SharedPast { tenant, quotas, generation, lease, mirrored };
                 Some(self.refundable(decision, tenant, plan, ask, past, terms.marks))
             }
             Leased::Refused(standing) => standing.map(Decision::refused_by),
@@ -241,19 +266,26 @@ impl SharedLimiter {
     }
 
     fn report(&self, decision: &Decision, tenant: &Tenant, ask: Ask) {
+        // rows of an earlier fallback
+        self.local().sweep();
         let reports = self.local().reports();
         reports.decision(decision, ask.units, || Some(tenant.clone()), reports.clock.now());
     }
 
-    fn fall_back(&self, tenant: &Tenant, ask: Ask) -> Decision {
-        self.local().reports().fell_back();
-        let decision = match self.0.fallback {
-            Fallback::Local => return self.local().check_as(tenant, ask.units, ask.is_anonymous),
+    fn fall_back(&self, payer: &Tenant, ask: Ask) -> Decision {
+        let Server { local, mirror, .. } = &*self.0.server;
+        local.reports().fell_back();
+        match self.0.fallback {
+            Fallback::Local => {
+                let decision = mirror.decide(payer, ask);
+                if mirror.has_debts() {
+                    self.0.server.settle_later();
+                }
+                decision
+            }
             Fallback::Open => Decision::UNLIMITED,
             Fallback::Closed => Decision { refused: Some(RefusalReason::Unavailable), ..Decision::UNLIMITED },
-        };
-        self.report(&decision, tenant, ask);
-        decision
+        }
     }
 
     /// Returns the standing of the tenant without spending, or `None` if no enforced quota
@@ -264,13 +296,14 @@ impl SharedLimiter {
             return None;
         }
         let ask = Ask::new(0, false);
-        match self.spend(tenant, &plan, ask).await {
+        let payer = self.0.server.payer(tenant, &plan, ask);
+        match self.spend(&payer, &plan, ask).await {
             Some(answer) => {
                 let standing = answer.decision.standing.filter(|_| answer.decision.is_admitted())?;
-                let holder = Holder { tenant: tenant.clone(), is_anonymous: false };
+                let holder = Holder { tenant: payer.into_owned(), is_anonymous: false };
                 Some(standing.with_more(self.0.leasing.as_ref().map_or(0, |leasing| leasing.left(&holder))))
             }
-            None if self.0.fallback == Fallback::Local => self.local().peek(tenant),
+            None if self.0.fallback == Fallback::Local => self.local().peek(&payer),
             None => None,
         }
     }
@@ -280,7 +313,10 @@ impl SharedLimiter {
     /// Nothing is refunded if its window has passed, if another limiter charged it, if the tenant was
     /// [`reset`](Self::reset) or got another plan since, or if the server does not answer.
     pub async fn refund(&self, spend: Spend) -> Option<Standing> {
-        let charge = spend.0?;
+        let mut charge = spend.0?;
+        if let Payer::Shared(past) = &mut charge.payer {
+            self.local().refund(mem::take(&mut past.mirrored));
+        }
         let Payer::Shared(past) = &charge.payer else {
             // the fallback has charged it
             return self.local().refund(Spend(Some(charge)));
@@ -327,18 +363,19 @@ impl SharedLimiter {
             leasing.forget(tenant);
         }
         // logs it, too
-        self.local().reset(tenant);
+        server.mirror.reset(tenant);
         Ok(())
     }
 
     /// Returns the unused units of this node's leases. Call it on shutdown, after the last request. Later checks are one call
-    /// each. Does nothing without leases.
+    /// each. Also charges what the fallback has admitted, if the server answers again.
     ///
     /// Without it, the units that this node holds come back one window later.
     pub async fn close(&self) {
         if let Some(leasing) = &self.0.leasing {
             leasing.close().await;
         }
+        self.0.server.settle_now().await;
     }
 
     /// Returns the plans of the tenants, which can be changed live. A change applies to this process: make it in all of
@@ -363,8 +400,8 @@ impl SharedLimiter {
     }
 
     pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
-        let Answer { decision, generation, marks, .. } = answer;
-        let past = |tenant| SharedPast { tenant, quotas: script::packed(plan), generation, lease: 0 };
+        let Answer { decision, generation, marks, mirrored, .. } = answer;
+        let past = |tenant| SharedPast { tenant, quotas: script::packed(plan), generation, lease: 0, mirrored };
         self.refundable(decision, tenant, plan, ask, past, marks)
     }
 
@@ -418,3 +455,84 @@ impl fmt::Display for SharedLimiterError {
 }
 
 impl Error for SharedLimiterError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        limit::{quota::Quota, shared::model::redis_server::RedisServer},
+        testing::ManualClock,
+    };
+
+    #[tokio::test]
+    async fn b25_rows_of_the_fallback_are_removed_while_the_server_answers() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+        let (clock, quotas) = (ManualClock::new(), Quotas::new(Quota::per_minute(5).unwrap()));
+        let shared = Limiter::builder(quotas).clock(clock.clone()).redis(config).connect().await.unwrap();
+        for number in 0..100 {
+            let tenant = Tenant::parse(format!("t{number}")).unwrap();
+            assert!(shared.fall_back(&tenant, Ask::new(1, false)).is_admitted());
+        }
+        assert_eq!(shared.local().tenants(), 100);
+        // each shard is swept once in 30 seconds
+        let acme = Tenant::parse("acme").unwrap();
+        for _ in 0..100 {
+            clock.advance(Duration::from_secs(1));
+            _ = shared.check(&acme, 0).await;
+        }
+        assert!(shared.local().tenants() <= 1, "{} rows", shared.local().tenants());
+    }
+
+    #[cfg(feature = "login")]
+    #[tokio::test]
+    async fn b06_each_space_has_a_breaker_of_its_own() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        server.cli(&["acl", "setuser", "app", "on", "nopass", "~tollgate:limit:*", "+@all"]);
+        let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+        let (quotas, log) = (|| Quotas::new(Quota::per_minute(5).unwrap()), crate::event::EventLog::new());
+        let builder = Limiter::builder(quotas()).events(log.clone()).redis(config.user("app").password("any"));
+        let shared = builder.fallback(Fallback::Closed).connect().await.unwrap();
+        let addresses = shared.beside("address-failures", Limiter::memory(quotas()));
+        let acme = Tenant::parse("acme").unwrap();
+        for _ in 0..5 {
+            // its own fallback decides
+            assert!(addresses.check(&acme, 1).await.is_admitted());
+            assert!(shared.check(&acme, 1).await.is_admitted());
+        }
+        server.cli(&["acl", "setuser", "app", "~*", "-@all"]);
+        for _ in 0..5 {
+            assert_eq!(shared.check(&acme, 1).await.refused(), Some(RefusalReason::Unavailable));
+        }
+        // both are reported as one
+        assert_eq!(log.read(&crate::event::Query::new()).events.len(), 1);
+    }
+
+    /// The figures in `docs/scale.md`.
+    #[tokio::test]
+    async fn b38_a_step_of_the_clock_of_the_server_has_the_effect_that_is_documented() {
+        const BEGAN: u64 = 1_800_000_000_000_000;
+        const STEP: u64 = 300_000;
+        const WINDOW: u64 = 200_000;
+        for server in RedisServer::each(&[]) {
+            let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+            let plan = Plan::from(Quota::new(50, Duration::from_micros(WINDOW)).unwrap());
+            let shared = Limiter::redis(config, Quotas::new(plan.clone())).connect().await.unwrap();
+            let (ask, acme) = (Ask::new(1, false), Tenant::parse("acme").unwrap());
+            let admitted = async |micros: u64| {
+                let (time, mut admitted) = (micros.to_string(), 0);
+                for _ in 0..60 {
+                    let answer = shared.0.server.call_at(&time, "spend", &acme, &plan, ask, &[]).await.unwrap();
+                    admitted += u32::from(answer.unwrap().decision.is_admitted());
+                }
+                admitted
+            };
+            // forward: twice the limit
+            assert_eq!((admitted(BEGAN).await, admitted(BEGAN + STEP).await), (50, 50));
+            server.cli(&["flushall"]);
+            // backward: nothing for a window, and for the step
+            assert_eq!((admitted(BEGAN).await, admitted(BEGAN - STEP + WINDOW).await), (50, 0));
+            assert_eq!((admitted(BEGAN + WINDOW - 1).await, admitted(BEGAN + WINDOW).await), (0, 50));
+        }
+    }
+}

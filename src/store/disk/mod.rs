@@ -176,7 +176,7 @@ impl Store for Disk {
         self.queue()?.send(|sender| Job::Take { key, sender })?.await
     }
 
-    /// Executes all operations in one commit.
+    /// Executes all operations in one commit, or none if there is no room for one of them.
     async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
         if operations.iter().all(|operation| matches!(operation, Operation::Read(_))) {
             return one_by_one(self, operations).await;

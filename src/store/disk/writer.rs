@@ -248,18 +248,30 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    /// Executes operations up to the first write that loses. Returns `None` if there is no room for one of them.
+    /// Executes operations up to the first write that loses. Returns `None` if there is no room for one of them, and then none
+    /// of them has an effect.
     fn execute(&mut self, operations: Vec<Operation>) -> Result<Option<Vec<OperationOutcome>>, Failed> {
         let mut outcomes = Vec::with_capacity(operations.len());
+        let mut replaced = Vec::new();
         for operation in operations {
             let written = match operation {
                 Operation::Read(key) => {
                     outcomes.push(OperationOutcome::Read(self.find(&key)?));
                     continue;
                 }
-                Operation::Write(key, expected, record) => self.write(&key, expected, &record)?,
+                Operation::Write(key, expected, record) => {
+                    let before = self.find(&key)?;
+                    let written = self.write(&key, expected, &record)?;
+                    if matches!(written, Some(WriteOutcome::Done(_))) {
+                        replaced.push((key, before));
+                    }
+                    written
+                }
             };
-            let Some(written) = written else { return Ok(None) };
+            let Some(written) = written else {
+                self.restore(replaced)?;
+                return Ok(None);
+            };
             let is_lost = matches!(written, WriteOutcome::Lost(_));
             outcomes.push(OperationOutcome::Write(written));
             if is_lost {
@@ -267,6 +279,19 @@ impl<'txn> Tables<'txn> {
             }
         }
         Ok(Some(outcomes))
+    }
+
+    /// Puts back the entries that were replaced, the last one first.
+    fn restore(&mut self, replaced: Vec<(Key, Option<Entry>)>) -> Result<(), Failed> {
+        for (key, before) in replaced.into_iter().rev() {
+            self.take(&key)?;
+            if let Some(Entry { value, version, expires_at }) = before {
+                self.entries.insert(key.as_bytes(), &*encode(version, expires_at, &value))?;
+                self.by_expiry.insert(&*expiry_key(expires_at, key.as_bytes()), ())?;
+                self.bytes += cost(key.as_bytes(), value.len());
+            }
+        }
+        Ok(())
     }
 
     /// Returns `None` if there is no room.

@@ -7,8 +7,13 @@
 //! Every call compares the epoch with the one that this process knows. The id is compared after each new connection,
 //! after each failed call, and every [`CHECKED_EVERY`]. A cluster takes longer than that to replace a failed server, so
 //! no replacement goes unnoticed.
+//!
+//! All partitions of a server begin their epochs together, with the first call that finds one of them changed. Otherwise
+//! each of them would refuse all tokens once more when it is first used. Each epoch has a later second than those that the
+//! process knew before, also if two begin within one second: a token may have the second of an epoch in which it was issued.
 
 use std::{
+    ops::Range,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -28,20 +33,29 @@ const PARTITIONS: usize = 64;
 
 const CHECKED_EVERY: Duration = Duration::from_secs(5);
 
-/// Returns the epoch of a partition, and begins a new one if the server is not the one that it began on.
+/// Returns the epochs of partitions. Begins a new one if the server is not the one that it began on, or if there is a second
+/// argument. The first one is a second that a new epoch has to be later than. An epoch has its second, the microseconds of
+/// its beginning, which make it another one than those before, and the id of the server.
 static CHECK: Script = Script::new(
     "local server = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if not server then return redis.error_reply('INFO has no run_id') end
-local epoch = redis.call('GET', KEYS[1])
-if epoch and string.match(epoch, ':(%x*)$') == server then return epoch end
-epoch = (redis.call('TIME')[1] + 1) .. ':' .. server
-redis.call('SET', KEYS[1], epoch)
-return epoch",
+local now, epochs = redis.call('TIME'), {}
+local second = math.max(now[1], tonumber(ARGV[1])) + 1
+for i, key in ipairs(KEYS) do
+local epoch = redis.call('GET', key)
+if ARGV[2] ~= '' or not epoch or string.match(epoch, ':(%x*)$') ~= server then
+epoch = second .. ':' .. now[2] .. ':' .. server
+redis.call('SET', key, epoch)
+end
+epochs[i] = epoch
+end
+return epochs",
 );
 
 pub(super) struct Epochs {
     partitions: Box<[Partition]>,
-    /// In seconds.
+    is_cluster: bool,
+    /// In seconds. Rises with each changed epoch.
     complete_since: AtomicU64,
     clock: SystemClock,
 }
@@ -53,8 +67,8 @@ struct Partition {
 
 struct Known {
     epoch: Bytes,
-    checked_at: Moment,
-    connection: u64,
+    /// When the epoch was checked, and on which connection. `None` if the next call has to check it.
+    checked: Option<(Moment, u64)>,
 }
 
 /// Returns the partition of a key.
@@ -69,20 +83,21 @@ pub(super) fn partition(key: &[u8]) -> usize {
 
 impl Epochs {
     /// Reads the epochs of all partitions, and begins those that are missing.
-    pub(super) async fn begin(link: &Link, prefix: &str) -> Result<Self, RedisFailure> {
+    pub(super) async fn begin(link: &Link, prefix: &str, is_cluster: bool) -> Result<Self, RedisFailure> {
         let partition = |part| Partition { key: format!("{prefix}:{{{part}}}").into_bytes(), known: Mutex::default() };
         let epochs = Self {
             partitions: (0..PARTITIONS).map(partition).collect(),
+            is_cluster,
             complete_since: AtomicU64::new(0),
             clock: SystemClock::new(),
         };
-        for part in 0..PARTITIONS {
-            epochs.known(link, part).await?;
-        }
-        // tokens that are issued from now on are newer than the epoch
-        let ahead = epochs.complete_since().as_nanos().saturating_sub(link.time().await?.as_nanos());
-        tokio::time::sleep(Duration::from_nanos(ahead)).await;
+        epochs.check_all(link, b"").await?;
         Ok(epochs)
+    }
+
+    /// Begins a new epoch in all partitions.
+    pub(super) async fn renew(&self, link: &Link) -> Result<(), RedisFailure> {
+        self.check_all(link, b"new").await
     }
 
     /// Returns the key of the epoch of a partition.
@@ -92,23 +107,89 @@ impl Epochs {
 
     /// Returns the epoch of a partition, and checks it with the server if that is due.
     pub(super) async fn known(&self, link: &Link, part: usize) -> Result<Bytes, RedisFailure> {
-        let connection = link.number();
-        let now = self.clock.now();
-        let is_fresh = |known: &&Known| known.connection == connection && now.since(known.checked_at) < CHECKED_EVERY;
+        let (connection, now) = (link.number(), self.clock.now());
+        let is_fresh = |known: &&Known| {
+            let is_fresh = |(at, number)| number == connection && now.since(at) < CHECKED_EVERY;
+            known.checked.is_some_and(is_fresh)
+        };
         if let Some(known) = self.lock(part)?.as_ref().filter(is_fresh) {
             return Ok(known.epoch.clone());
         }
-        let Reply::Bytes(epoch) = link.run(&CHECK, &[self.key(part)], &[]).await? else { return Err(unexpected()) };
-        let begins = std::str::from_utf8(&epoch).ok().and_then(|text| text.split_once(':')?.0.parse().ok());
-        self.complete_since.fetch_max(begins.ok_or_else(unexpected)?, SeqCst);
-        *self.lock(part)? = Some(Known { epoch: epoch.clone(), checked_at: now, connection });
+        if !self.is_cluster {
+            self.check_all(link, b"").await?;
+            return self.last(part)?.ok_or_else(unexpected);
+        }
+        let epoch = self.ask(link, part..part + 1, b"").await?.pop().ok_or_else(unexpected)?;
+        if self.last(part)?.as_ref() != Some(&epoch) {
+            // its server was replaced: no other partition of that server may begin later. Those of servers that do not
+            // answer are checked when they are used
+            _ = self.check_all(link, b"").await;
+        }
+        self.note(vec![(part, epoch.clone())], connection, now)?;
         Ok(epoch)
+    }
+
+    /// Checks all partitions: with one call on a server, with one call each, sent together, on a cluster.
+    async fn check_all(&self, link: &Link, begins: &'static [u8]) -> Result<(), RedisFailure> {
+        let (connection, now) = (link.number(), self.clock.now());
+        if !self.is_cluster {
+            let epochs = self.ask(link, 0..PARTITIONS, begins).await?;
+            return self.note(epochs.into_iter().enumerate().collect(), connection, now);
+        }
+        let second = self.second();
+        let check = |part| {
+            let (own, key, second) = (link.clone(), self.key(part).to_vec(), second.clone());
+            link.spawn(async move { own.run(&CHECK, &[&key], &[second.as_bytes(), begins]).await })
+        };
+        let checks: Vec<_> = (0..PARTITIONS).map(check).collect();
+        let (mut epochs, mut failed) = (Vec::with_capacity(PARTITIONS), None);
+        for (part, check) in checks.into_iter().enumerate() {
+            match check.await.map_err(|_| unexpected()).flatten().and_then(|reply| epochs_of(reply, 1)) {
+                Ok(own) => epochs.extend(own.into_iter().map(|epoch| (part, epoch))),
+                Err(failure) => failed = Some(failure),
+            }
+        }
+        self.note(epochs, connection, now)?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Asks a server for the epochs of these partitions with one call.
+    async fn ask(&self, link: &Link, parts: Range<usize>, begins: &[u8]) -> Result<Vec<Bytes>, RedisFailure> {
+        let keys: Vec<&[u8]> = parts.map(|part| self.key(part)).collect();
+        epochs_of(link.run(&CHECK, &keys, &[self.second().as_bytes(), begins]).await?, keys.len())
+    }
+
+    /// Keeps these epochs.
+    fn note(&self, epochs: Vec<(usize, Bytes)>, connection: u64, now: Moment) -> Result<(), RedisFailure> {
+        let mut began = None;
+        for (part, epoch) in &epochs {
+            if self.last(*part)?.as_ref() != Some(epoch) {
+                began = began.max(Some(beginning(epoch).ok_or_else(unexpected)?));
+            }
+        }
+        // before the epochs are known, so that nobody relies on them too early. It rises with each change, even if another
+        // process has begun the epoch that knew less, because others notice the change by it
+        if let Some(began) = began {
+            let rise = |since: u64| Some(began.max(since.saturating_add(1)));
+            _ = self.complete_since.fetch_update(SeqCst, SeqCst, rise);
+        }
+        for (part, epoch) in epochs {
+            *self.lock(part)? = Some(Known { epoch, checked: Some((now, connection)) });
+        }
+        Ok(())
+    }
+
+    /// Returns the epoch of a partition that was read last.
+    fn last(&self, part: usize) -> Result<Option<Bytes>, RedisFailure> {
+        Ok(self.lock(part)?.as_ref().map(|known| known.epoch.clone()))
     }
 
     /// Lets the next call check the epoch of a partition.
     pub(super) fn forget(&self, part: usize) {
-        if let Ok(mut known) = self.lock(part) {
-            *known = None;
+        if let Ok(mut known) = self.lock(part)
+            && let Some(known) = known.as_mut()
+        {
+            known.checked = None;
         }
     }
 
@@ -117,10 +198,30 @@ impl Epochs {
         UnixTime::from_secs(self.complete_since.load(SeqCst))
     }
 
+    /// Returns the newest second of the known epochs, in digits.
+    fn second(&self) -> String {
+        self.complete_since.load(SeqCst).to_string()
+    }
+
     fn lock(&self, part: usize) -> Result<MutexGuard<'_, Option<Known>>, RedisFailure> {
         let partition = self.partitions.get(part).ok_or_else(unexpected)?;
         Ok(partition.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn epochs_of(reply: Reply, count: usize) -> Result<Vec<Bytes>, RedisFailure> {
+    let Reply::List(epochs) = reply else { return Err(unexpected()) };
+    let epoch = |reply| match reply {
+        Reply::Bytes(epoch) => Ok(epoch),
+        _ => Err(unexpected()),
+    };
+    let epochs: Vec<Bytes> = epochs.into_iter().map(epoch).collect::<Result<_, _>>()?;
+    if epochs.len() == count { Ok(epochs) } else { Err(unexpected()) }
+}
+
+/// Returns the second of an epoch.
+fn beginning(epoch: &[u8]) -> Option<u64> {
+    std::str::from_utf8(epoch).ok()?.split_once(':')?.0.parse().ok()
 }
 
 #[cfg(test)]

@@ -102,8 +102,7 @@ return done",
 impl Redis {
     /// Connects to the server at this URL; [`RedisConfig::new`] describes its form.
     ///
-    /// Call it in a tokio runtime that lives as long as the store. The first process waits for up to a second, until
-    /// the time of the server is past the beginning of the new store.
+    /// Call it in a tokio runtime that lives as long as the store.
     ///
     /// # Errors
     ///
@@ -121,8 +120,9 @@ impl Redis {
     pub async fn connect_with(config: RedisConfig) -> Result<Self, StoreError> {
         let link = Link::connect(&config, config.deadline_or(DEADLINE)).await?;
         let prefix = config.prefix().to_owned();
-        let epochs = Epochs::begin(&link, &prefix).await?;
-        Ok(Self(Arc::new(Shared { link, is_cluster: config.is_cluster(), prefix, epochs })))
+        let is_cluster = config.is_cluster();
+        let epochs = Epochs::begin(&link, &prefix, is_cluster).await?;
+        Ok(Self(Arc::new(Shared { link, is_cluster, prefix, epochs })))
     }
 }
 
@@ -315,6 +315,11 @@ impl Store for Redis {
 
     fn complete_since(&self) -> UnixTime {
         self.0.epochs.complete_since()
+    }
+
+    /// Begins a new epoch in all partitions. Each process notices it with its next call.
+    async fn begin_epoch(&self) -> Result<(), StoreError> {
+        Ok(self.0.epochs.renew(&self.0.link).await?)
     }
 }
 

@@ -134,8 +134,9 @@ impl StoredUsers {
 
     /// Sets or removes the password, and gives it a new [mark](crate::password::PasswordMark).
     ///
-    /// Everything that rests on the old password alone ends at its next use: logins, sessions, codes and tokens. Call
-    /// `AuthService::credential_changed` to end the sessions at once, or `AuthService::end_user` to end everything.
+    /// Everything that needs the old password ends at its next use: logins, sessions, codes and tokens. Call
+    /// `AuthService::credential_changed` to end the sessions at once, `AuthService::password_changed` to keep the one in which
+    /// the user made the change, or `AuthService::end_user` to end everything.
     ///
     /// # Errors
     ///

@@ -1,0 +1,536 @@
+//! [`Mirror`]: what this node has admitted, in memory. It decides while the server does not answer.
+//!
+//! Each unit that this node admits is charged here, no matter who has decided, and so is what the server reports beyond that. A
+//! unit that the fallback admits is a debt until the server knows it.
+//!
+//! So a node never admits more than a quota in any window, whatever the server does. The fallback admits what fits here. The
+//! server admits what fits there, which is all of this node's units if it owes none. If the fallback has admitted something
+//! since a call was sent, or the server did not know all units then, what the server admits must fit here as well.
+
+use std::{
+    collections::HashMap,
+    hash::BuildHasher,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use foldhash::fast::RandomState;
+
+use crate::{
+    limit::{
+        decision::{Ask, Decision, Spend},
+        limiter::Limiter,
+        plan::Plan,
+    },
+    tenant::Tenant,
+    util::lock::lock,
+};
+
+/// The accounts are spread over this many locks.
+const SHARDS: usize = 64;
+/// The most tenants whose debts are remembered.
+const MOST_DEBTORS: usize = 1 << 18;
+
+pub(super) struct Mirror {
+    pub(super) local: Limiter,
+    shards: Box<[Mutex<HashMap<Tenant, Account, RandomState>>]>,
+    hasher: RandomState,
+    /// How often the fallback has decided.
+    fallbacks: AtomicU64,
+    debtors: AtomicUsize,
+    /// Whether there were too many debts to remember.
+    has_lost_debts: AtomicBool,
+}
+
+/// Only tenants with calls under way or debts have one.
+#[derive(Debug, Default)]
+struct Account {
+    /// Units that the server is being asked for.
+    in_flight: u32,
+    /// Units that the server does not know yet: of requests that have proved their tenant, and of others.
+    owed: [u32; 2],
+}
+
+/// What the server knew when a call was sent: how often the fallback had decided, if the server knew all units of the tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Knowledge(Option<u64>);
+
+/// A call under way. Its units are in flight until it is dropped.
+pub(super) struct CallUnderWay<'a> {
+    mirror: &'a Mirror,
+    tenant: &'a Tenant,
+    units: u32,
+    pub(super) knowledge: Knowledge,
+}
+
+/// The units that a quota counts at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ServerCount {
+    /// The number of the quota in its plan.
+    pub(super) place: usize,
+    pub(super) used: u32,
+}
+
+/// Units that the server does not know.
+#[derive(Debug)]
+pub(super) struct Debt {
+    pub(super) tenant: Tenant,
+    pub(super) is_anonymous: bool,
+    pub(super) units: u32,
+}
+
+impl Mirror {
+    pub(super) fn new(local: Limiter) -> Self {
+        Self {
+            local,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+            fallbacks: AtomicU64::new(0),
+            debtors: AtomicUsize::new(0),
+            has_lost_debts: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the server is being asked for units.
+    pub(super) fn ask<'a>(&'a self, tenant: &'a Tenant, units: u32) -> CallUnderWay<'a> {
+        // read first: see `decide`
+        let fallbacks = self.fallbacks.load(SeqCst);
+        let owes = self.update(tenant, |account| {
+            account.in_flight = account.in_flight.saturating_add(units);
+            account.owes()
+        });
+        let is_complete = !owes && !self.has_lost_debts.load(SeqCst);
+        CallUnderWay { mirror: self, tenant, units, knowledge: Knowledge(is_complete.then_some(fallbacks)) }
+    }
+
+    /// Charges units that the server has admitted, with what it knew. Returns the refusal if they must fit here and don't.
+    pub(super) fn admit(&self, tenant: &Tenant, ask: Ask, knowledge: Knowledge) -> Result<Spend, Decision> {
+        if self.is_current(knowledge) {
+            let admitted = Ask { is_admitted: true, refundable: true, ..ask };
+            let charged = self.local.check_unreported(tenant, admitted).into_spend();
+            if self.is_current(knowledge) {
+                return Ok(charged);
+            }
+            // the fallback has decided meanwhile, perhaps before the charge
+            self.local.refund(charged);
+        }
+        let decision = self.local.check_unreported(tenant, Ask { refundable: true, ..ask });
+        if decision.is_admitted() { Ok(decision.into_spend()) } else { Err(decision) }
+    }
+
+    /// Decides without the server.
+    pub(super) fn decide(&self, tenant: &Tenant, ask: Ask) -> Decision {
+        if ask.units > 0 {
+            // before the decision, so that no call whose units are missing in it is trusted
+            self.owe(tenant, ask);
+            self.fallbacks.fetch_add(1, SeqCst);
+        }
+        let decision = self.local.check_unreported(tenant, ask);
+        if !decision.is_admitted() {
+            self.paid(tenant, ask.is_anonymous, ask.units);
+        }
+        decision
+    }
+
+    /// Returns whether the server does not know all units.
+    pub(super) fn has_debts(&self) -> bool {
+        self.debtors.load(SeqCst) > 0
+    }
+
+    /// Returns what the server does not know.
+    pub(super) fn debts(&self) -> Vec<Debt> {
+        let mut debts = Vec::new();
+        for shard in &self.shards {
+            for (tenant, account) in lock(shard).iter() {
+                for (units, is_anonymous) in account.owed.into_iter().zip([false, true]).filter(|(units, _)| *units > 0)
+                {
+                    debts.push(Debt { tenant: tenant.clone(), is_anonymous, units });
+                }
+            }
+        }
+        debts
+    }
+
+    /// Returns the units of a debt that still count, for each quota of the plan.
+    pub(super) fn counting(&self, debt: &Debt, plan: &Plan) -> Vec<u32> {
+        let most = || plan.limits().iter().map(|limited| limited.most).collect();
+        let counts = self.local.counts(&debt.tenant, plan).unwrap_or_else(most);
+        counts.into_iter().map(|count| count.min(debt.units)).collect()
+    }
+
+    /// Notes that the server knows these units, or that they don't count.
+    pub(super) fn paid(&self, tenant: &Tenant, is_anonymous: bool, units: u32) {
+        let was_paid = self.update(tenant, |account| {
+            let owed = account.owes();
+            let [proved, anonymous] = &mut account.owed;
+            let own = if is_anonymous { anonymous } else { proved };
+            *own = own.saturating_sub(units);
+            owed && !account.owes()
+        });
+        if was_paid {
+            self.debtors.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Forgets the tenant.
+    pub(super) fn reset(&self, tenant: &Tenant) {
+        for is_anonymous in [false, true] {
+            self.paid(tenant, is_anonymous, u32::MAX);
+        }
+        self.local.reset(tenant);
+    }
+
+    /// Starts the count of a tenant with what another one counts, and owes it to the server.
+    pub(super) fn inherit(&self, tenant: &Tenant, ask: Ask, from: &Tenant, plan: &Plan) {
+        let used = self.local.counts(from, plan).and_then(|counts| counts.into_iter().max()).unwrap_or(0);
+        if used > 0 {
+            self.owe(tenant, Ask { units: used, ..ask });
+            self.fallbacks.fetch_add(1, SeqCst);
+            _ = self.local.check_unreported(tenant, Ask { units: used, is_admitted: true, ..ask });
+        }
+    }
+
+    fn owe(&self, tenant: &Tenant, ask: Ask) {
+        let has_room = self.debtors.load(SeqCst) < MOST_DEBTORS;
+        let is_new = self.update(tenant, |account| {
+            let is_new = !account.owes();
+            if is_new && !has_room {
+                return None;
+            }
+            let [proved, anonymous] = &mut account.owed;
+            let own = if ask.is_anonymous { anonymous } else { proved };
+            *own = own.saturating_add(ask.units);
+            Some(is_new)
+        });
+        match is_new {
+            Some(true) => _ = self.debtors.fetch_add(1, SeqCst),
+            Some(false) => {}
+            None => self.has_lost_debts.store(true, SeqCst),
+        }
+    }
+
+    fn is_current(&self, knowledge: Knowledge) -> bool {
+        knowledge.0.is_some_and(|fallbacks| fallbacks == self.fallbacks.load(SeqCst))
+    }
+
+    /// Changes an account, which is created before if it is missing, and removed afterwards if it is empty.
+    fn update<T>(&self, tenant: &Tenant, change: impl FnOnce(&mut Account) -> T) -> T {
+        #[expect(clippy::indexing_slicing, reason = "there are as many shards")]
+        let mut accounts = lock(&self.shards[self.hasher.hash_one(tenant) as usize % SHARDS]);
+        if let Some(account) = accounts.get_mut(tenant) {
+            let changed = change(account);
+            if account.in_flight == 0 && !account.owes() {
+                accounts.remove(tenant);
+            }
+            return changed;
+        }
+        let mut account = Account::default();
+        let changed = change(&mut account);
+        if account.in_flight > 0 || account.owes() {
+            accounts.insert(tenant.clone(), account);
+        }
+        changed
+    }
+}
+
+impl CallUnderWay<'_> {
+    /// Takes over what the server counts without this call. It may count other calls under way, or not yet.
+    pub(super) fn learn(&self, plan: &Plan, count: ServerCount) {
+        let Self { mirror, tenant, units, .. } = *self;
+        let others = mirror.update(tenant, |account| account.in_flight).saturating_sub(units);
+        let used = count.used.saturating_sub(others);
+        if used > 0 {
+            mirror.local.raise(tenant, plan, count.place, used);
+        }
+    }
+
+    /// Charges units that the server has admitted with this call. Returns the refusal if they must fit here and don't.
+    pub(super) fn admit(&self, ask: Ask) -> Result<Spend, Decision> {
+        self.mirror.admit(self.tenant, ask, self.knowledge)
+    }
+}
+
+impl Drop for CallUnderWay<'_> {
+    fn drop(&mut self) {
+        self.mirror.update(self.tenant, |account| account.in_flight = account.in_flight.saturating_sub(self.units));
+    }
+}
+
+impl Account {
+    fn owes(&self) -> bool {
+        self.owed != [0; 2]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
+
+    use super::*;
+    use crate::{
+        limit::{plans::quotas::Quotas, quota::Quota},
+        testing::ManualClock,
+        util::clock::{Clock, Moment, UnixTime},
+    };
+
+    const NODES: usize = 2;
+    const WINDOW: Duration = Duration::from_secs(10);
+    const LIMIT: u32 = 20;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Ask {
+            node: usize,
+            units: u32,
+            is_anonymous: bool,
+        },
+        /// The server decides about a call.
+        Run {
+            which: usize,
+        },
+        /// The node gets the reply, or decides on its own if the call was not run.
+        End {
+            which: usize,
+        },
+        /// The reply is lost or late, so the node decides.
+        Lose {
+            which: usize,
+        },
+        /// Requests that are answered at once.
+        Quick {
+            node: usize,
+            times: u32,
+        },
+        Debit {
+            node: usize,
+        },
+        RunDebit {
+            which: usize,
+        },
+        EndDebit {
+            which: usize,
+        },
+        LoseDebit {
+            which: usize,
+        },
+        Advance {
+            millis: u64,
+        },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let (node, which) = (0..NODES, 0..50_usize);
+        let step = prop_oneof![
+            8 => (node.clone(), 1..5_u32, proptest::bool::weighted(0.2))
+                .prop_map(|(node, units, is_anonymous)| Step::Ask { node, units, is_anonymous }),
+            8 => which.clone().prop_map(|which| Step::Run { which }),
+            8 => which.clone().prop_map(|which| Step::End { which }),
+            4 => which.clone().prop_map(|which| Step::Lose { which }),
+            3 => (node.clone(), 1..15_u32).prop_map(|(node, times)| Step::Quick { node, times }),
+            3 => node.prop_map(|node| Step::Debit { node }),
+            3 => which.clone().prop_map(|which| Step::RunDebit { which }),
+            3 => which.clone().prop_map(|which| Step::EndDebit { which }),
+            1 => which.prop_map(|which| Step::LoseDebit { which }),
+            5 => select(vec![1_u64, 40, 100, 900, 2_500, 5_000, 10_000]).prop_map(|millis| Step::Advance { millis }),
+        ];
+        vec(step, 1..150)
+    }
+
+    /// Plans of each rule, and the most units that they allow in any window.
+    fn plans() -> Vec<(Plan, u32)> {
+        let sliding = Quota::new(LIMIT, WINDOW).unwrap();
+        vec![
+            (sliding.into(), LIMIT),
+            (sliding.slices(4).unwrap().into(), LIMIT),
+            (sliding.reserve(0.5).unwrap().into(), LIMIT),
+            (Quota::fixed(LIMIT, WINDOW).unwrap().into(), 2 * LIMIT),
+            #[cfg(feature = "smooth")]
+            (Quota::smooth(LIMIT, WINDOW, LIMIT).unwrap().into(), 2 * LIMIT),
+            (Plan::new([sliding, Quota::new(3, WINDOW / 10).unwrap().with_name("burst").unwrap()]).unwrap(), LIMIT),
+        ]
+    }
+
+    /// A call that is under way, and the server's decision about it.
+    struct Call {
+        node: usize,
+        ask: Ask,
+        asked: Moment,
+        under_way: CallUnderWay<'static>,
+        reply: Option<(bool, ServerCount)>,
+    }
+
+    struct World {
+        server: Limiter,
+        mirrors: Vec<&'static Mirror>,
+        plan: Plan,
+        tenant: &'static Tenant,
+        clock: ManualClock,
+        calls: Vec<Call>,
+        debits: Vec<(usize, Debt)>,
+        /// Of each node: when it was asked, when it admitted, and how many units.
+        log: [Vec<(Moment, Moment, u32)>; NODES],
+    }
+
+    impl World {
+        fn new(plan: &Plan) -> Self {
+            let clock = ManualClock::new();
+            clock.set_wall(UnixTime::from_secs(1_800_000_000));
+            let limiter = || Limiter::builder(Quotas::new(plan.clone())).clock(clock.clone()).build().unwrap();
+            // calls borrow them
+            let mirrors = (0..NODES).map(|_| &*Box::leak(Box::new(Mirror::new(limiter())))).collect();
+            let tenant = Box::leak(Box::new(Tenant::parse("acme").unwrap()));
+            let (calls, debits, log, server) = (Vec::new(), Vec::new(), Default::default(), limiter());
+            Self { server, mirrors, plan: plan.clone(), tenant, clock, calls, debits, log }
+        }
+
+        fn ask(&mut self, node: usize, units: u32, is_anonymous: bool) {
+            let (ask, asked) = (Ask::new(units, is_anonymous), self.clock.now());
+            let under_way = self.mirrors[node].ask(self.tenant, units);
+            self.calls.push(Call { node, ask, asked, under_way, reply: None });
+        }
+
+        fn run(&mut self, which: usize) {
+            let Call { ask, reply, .. } = &mut self.calls[which];
+            if reply.is_none() {
+                let is_admitted = self.server.check_unreported(self.tenant, *ask).is_admitted();
+                let used = self.server.counts(self.tenant, &self.plan).unwrap()[0];
+                let own = if is_admitted { ask.units } else { 0 };
+                *reply = Some((is_admitted, ServerCount { place: 0, used: used - own }));
+            }
+        }
+
+        fn end(&mut self, which: usize, has_reply: bool) {
+            let Call { node, ask, asked, under_way, reply } = self.calls.swap_remove(which);
+            let is_admitted = match reply.filter(|_| has_reply) {
+                Some((is_admitted, count)) => {
+                    under_way.learn(&self.plan, count);
+                    is_admitted && under_way.admit(ask).is_ok()
+                }
+                None => {
+                    drop(under_way);
+                    self.mirrors[node].decide(self.tenant, ask).is_admitted()
+                }
+            };
+            if is_admitted {
+                self.log[node].push((asked, self.clock.now(), ask.units));
+            }
+        }
+
+        fn step(&mut self, step: &Step) {
+            let (calls, debits) = (self.calls.len(), self.debits.len());
+            match *step {
+                Step::Ask { node, units, is_anonymous } => self.ask(node, units, is_anonymous),
+                Step::Run { which } if calls > 0 => self.run(which % calls),
+                Step::End { which } if calls > 0 => self.end(which % calls, true),
+                Step::Lose { which } if calls > 0 => self.end(which % calls, false),
+                Step::Quick { node, times } => {
+                    for _ in 0..times {
+                        self.ask(node, 1, false);
+                        let own = self.calls.len() - 1;
+                        self.run(own);
+                        self.end(own, true);
+                    }
+                }
+                Step::Debit { node } => {
+                    self.debits.extend(self.mirrors[node].debts().into_iter().map(|debt| (node, debt)));
+                }
+                Step::RunDebit { which } if debits > 0 => {
+                    let (node, debt) = &self.debits[which % debits];
+                    let counting = self.mirrors[*node].counting(debt, &self.plan);
+                    let units = counting.into_iter().max().unwrap();
+                    let ask = Ask { is_admitted: true, ..Ask::new(units, debt.is_anonymous) };
+                    _ = self.server.check_unreported(self.tenant, ask);
+                }
+                Step::EndDebit { which } if debits > 0 => {
+                    // it is run before there is a reply
+                    self.step(&Step::RunDebit { which });
+                    let (node, debt) = self.debits.swap_remove(which % debits);
+                    self.mirrors[node].paid(self.tenant, debt.is_anonymous, debt.units);
+                }
+                Step::LoseDebit { which } if debits > 0 => drop(self.debits.swap_remove(which % debits)),
+                Step::Advance { millis } => self.clock.advance(Duration::from_millis(millis)),
+                _ => {}
+            }
+        }
+
+        /// Returns the most units that one node has surely admitted in a window.
+        fn most(&self) -> u32 {
+            let most_of = |log: &Vec<(Moment, Moment, u32)>| {
+                let in_window = |from: Moment| {
+                    let inside = log.iter().filter(|(asked, admitted, _)| *asked >= from && *admitted < from + WINDOW);
+                    inside.map(|(_, _, units)| units).sum::<u32>()
+                };
+                log.iter().map(|(asked, _, _)| in_window(*asked)).max().unwrap_or(0)
+            };
+            self.log.iter().map(most_of).max().unwrap_or(0)
+        }
+    }
+
+    proptest! {
+        #![proptest_config(Config { cases: 1_500, failure_persistence: None, ..Config::default() })]
+
+        #[test]
+        fn b35_no_window_of_a_node_has_too_much(which in 0..plans().len(), steps in steps()) {
+            let (plan, most) = &plans()[which];
+            let mut world = World::new(plan);
+            for step in &steps {
+                world.step(step);
+            }
+            prop_assert!(world.most() <= *most, "{} of {most} with {plan:?}", world.most());
+        }
+    }
+
+    #[test]
+    fn b35_the_fallback_starts_from_what_the_server_counts() {
+        for (plan, _) in plans() {
+            let mut world = World::new(&plan);
+            // the other node spends, and this one is refused
+            (0..LIMIT).for_each(|_| world.step(&Step::Quick { node: 1, times: 1 }));
+            let spent: u32 = world.log[1].iter().map(|(_, _, units)| units).sum();
+            world.step(&Step::Quick { node: 0, times: 1 });
+            assert!(spent > 0 && world.log[0].is_empty());
+            world.step(&Step::Ask { node: 0, units: 1, is_anonymous: false });
+            world.step(&Step::Lose { which: 0 });
+            // with two quotas, only one of them is spent
+            let is_refused = spent == LIMIT;
+            assert_eq!((world.log[0].is_empty(), !world.mirrors[0].has_debts()), (is_refused, is_refused), "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn b35_calls_under_way_do_not_count_as_units_of_others() {
+        let plan = Plan::from(Quota::new(LIMIT, WINDOW).unwrap());
+        let mut world = World::new(&plan);
+        (0..10).for_each(|_| world.ask(0, 1, false));
+        (0..10).for_each(|call| world.run(call));
+        // the last reply, which counts all of them, comes first
+        (0..10).rev().for_each(|call| world.end(call, true));
+        assert_eq!(world.mirrors[0].local.counts(world.tenant, &plan), Some(vec![10]));
+        assert!(world.mirrors[0].shards.iter().all(|shard| lock(shard).is_empty()));
+    }
+
+    #[test]
+    fn b35_a_debt_is_what_still_counts() {
+        let plan = Plan::from(Quota::new(LIMIT, WINDOW).unwrap());
+        let mut world = World::new(&plan);
+        let mirror = world.mirrors[0];
+        for _ in 0..3 {
+            for _ in 0..LIMIT + 5 {
+                world.step(&Step::Ask { node: 0, units: 1, is_anonymous: false });
+                world.step(&Step::Lose { which: 0 });
+            }
+            world.step(&Step::Advance { millis: 10_000 });
+        }
+        world.step(&Step::Ask { node: 0, units: 2, is_anonymous: false });
+        world.step(&Step::Lose { which: 0 });
+        let debts = mirror.debts();
+        assert_eq!(debts.len(), 1);
+        assert_eq!((debts[0].units, mirror.counting(&debts[0], &plan)), (3 * LIMIT + 2, vec![2]));
+        mirror.reset(world.tenant);
+        assert!(!mirror.has_debts() && mirror.debts().is_empty());
+    }
+}
