@@ -29,6 +29,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = AnyStore::from(Memory::new());
     let users = StoredUsers::new(store.clone());
     let client_id = env::var("GOOGLE_CLIENT_ID").map_err(|_| "GOOGLE_CLIENT_ID is not set")?;
+    // the ID tokens of Google name the e-mail address, which `NewAccounts` needs. Other providers put only `sub` there: add
+    // `.userinfo()` for them
     let google = OidcProvider::new("https://accounts.google.com", &client_id)?
         .secret(ClientSecret::from_env("GOOGLE_CLIENT_SECRET")?);
 

@@ -1,8 +1,9 @@
-//! Your own login page in place of the built-in one. Its script drives the JSON endpoints.
+//! Your own login page in place of the built-in one. Its script, `own_pages.js`, drives the JSON endpoints.
 //!
 //!     cargo run --example own_pages
 //!
-//! It prints the URL to open, and the name and password of its one user.
+//! It prints the URL to open, the name and password of its one user, and codes. `/account/security` asks for two steps before a
+//! change: the page serves such a step-up, too.
 
 #![expect(clippy::print_stdout, reason = "prints what to open")]
 
@@ -16,9 +17,11 @@ use axum::{
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, ClientIp, Identifier, NewUser, Password, Passwords, Session, StoredUsers, Tenant, UserId,
-    auth::Pages,
+    AuthService, ClientIp, Identifier, NewUser, OtpSender, Password, Passwords, Session, StoredUsers, Tenant, UserId,
+    auth::{Pages, Totp},
+    delivery::{Message, SendError},
     store::{AnyStore, Memory},
+    user::EmailAddress,
 };
 
 /// The policy of the page allows scripts from this site, and nothing inline.
@@ -27,52 +30,24 @@ const LOGIN: &str = r#"<!doctype html>
 <meta charset="utf-8">
 <title>Welcome back</title>
 <script src="/my-login.js" type="module"></script>
+<img src="/logo.svg" alt="" width="48" height="48">
 <h1>Welcome back</h1>
 <form id="form">
   <p><label>Name <input id="name" autocomplete="username" required></label></p>
   <p><label>Password <input id="password" type="password" autocomplete="current-password" required></label></p>
   <button>Sign in</button>
 </form>
+<form id="code-form" hidden>
+  <p><label>The code that we have sent to <span id="to"></span> <input id="code" autocomplete="one-time-code" required></label></p>
+  <button>Continue</button>
+</form>
 <p id="message" role="alert"></p>
 </html>"#;
 
-const SCRIPT: &str = r#"
-const query = new URLSearchParams(location.search);
-// every call repeats these parameters of the URL
-const names = ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"];
-const bound = Object.fromEntries(names.map((name) => [name, query.get(name)]));
-const find = (id) => document.getElementById(id);
+/// Pages of your own can show images of this site.
+const LOGO: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><circle cx=".5" cy=".5" r=".5" fill="#1f5fbf"/></svg>"##;
 
-async function call(path, own) {
-  const response = await fetch(path, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ ...bound, ...own }),
-  });
-  const answer = await response.json();
-  if (!response.ok) throw answer;
-  return answer;
-}
-
-find("form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  find("message").textContent = "";
-  const [username, password] = [find("name").value, find("password").value];
-  try {
-    const { session_id } = await call("start", { identifier: username, return_to: query.get("return_to") });
-    await call("authenticate", { session_id, method: "password", username, password });
-    await call("complete", { session_id });
-    // the same URL as JSON describes the request, and says where to go on
-    const described = await fetch(location.href, { headers: { accept: "application/json" } });
-    const { continue_to } = await described.json();
-    location.replace(continue_to ?? `../authorize${location.search}`);
-  } catch ({ error, retry_after }) {
-    const wait = retry_after ? ` Wait ${retry_after} seconds.` : "";
-    const isWrong = error === "invalid_credentials";
-    find("message").textContent = (isWrong ? "Wrong name or password." : "Please try again.") + wait;
-  }
-});
-"#;
+const SCRIPT: &str = include_str!("own_pages.js");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -83,11 +58,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (tenant, store) = (Tenant::parse("demo")?, AnyStore::from(Memory::new()));
     let users = StoredUsers::new(store.clone());
     let hash = Passwords::new().hash(Password::new("correct horse battery staple")).await?;
-    users.create(&tenant, NewUser::new(UserId::parse("u-1")?, Identifier::parse("ada")?).password(hash)).await?;
+    let ada = NewUser::new(UserId::parse("u-1")?, Identifier::parse("ada")?).password(hash);
+    users.create(&tenant, ada.contact(EmailAddress::parse("ada@example.com")?)).await?;
 
     let auth = AuthService::builder(&origin, store)
         .users(users)
         .first_party(tenant)
+        .email(Console)
+        .totp(Totp::new()) // can be set up at /account/security, after two steps
         .pages(Pages::new().login_html(LOGIN).error_html("<!doctype html><title>Sorry</title><p>{advice}</p>"))
         .client_ip(ClientIp::peer())
         .insecure_loopback() // plain HTTP; leave it out behind TLS
@@ -96,11 +74,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(home))
         .layer(auth.session_layer().required())
         .route("/my-login.js", get(async || ([(CONTENT_TYPE, "text/javascript")], SCRIPT).into_response()))
+        .route("/logo.svg", get(async || ([(CONTENT_TYPE, "image/svg+xml")], LOGO).into_response()))
         .fallback_service(auth);
 
     println!("open {origin}/ and sign in as ada with the password: correct horse battery staple");
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
+}
+
+/// Prints codes. Use `delivery::Smtp` or `delivery::Webhook` to send them.
+struct Console;
+
+impl OtpSender for Console {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        println!("{}: your code is {}", message.to(), message.code());
+        Ok(())
+    }
 }
 
 async fn home(session: Session) -> Html<String> {

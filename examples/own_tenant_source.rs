@@ -18,7 +18,8 @@ use axum::{Router, routing::get};
 use http::header::AUTHORIZATION;
 use tokio::net::TcpListener;
 use tollgate::{
-    Head, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer, Tenant, TenantError, TenantSource,
+    ConfigError, Head, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer, Tenant, TenantError,
+    TenantSource, tenant::TenantName,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +29,29 @@ enum Tier {
 }
 
 /// The plan of each customer according to its newest token. Only valid tokens create entries.
-#[derive(Clone, Default)]
-struct Customers(Arc<RwLock<HashMap<Tenant, Tier>>>);
+#[derive(Clone)]
+struct Customers {
+    tiers: Arc<RwLock<HashMap<Tenant, Tier>>>,
+    unknown: TenantError,
+    missing: TenantError,
+}
 
 impl Customers {
+    fn new() -> Result<Self, ConfigError> {
+        Ok(Self {
+            tiers: Arc::default(),
+            unknown: TenantError::unknown("the token is invalid").challenge("Bearer error=\"invalid_token\"")?,
+            missing: TenantError::missing("the token is missing").challenge("Bearer")?,
+        })
+    }
+
     fn tier(&self, tenant: &Tenant) -> Option<Tier> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(tenant).copied()
+        self.tiers.read().unwrap_or_else(PoisonError::into_inner).get(tenant).copied()
     }
 
     fn remember(&self, tenant: &Tenant, tier: Tier) {
         if self.tier(tenant) != Some(tier) {
-            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), tier);
+            self.tiers.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), tier);
         }
     }
 }
@@ -48,16 +61,20 @@ impl TenantSource for Customers {
         // no token means no tenant, so a chain would try its next source
         let Some(value) = head.headers().get(AUTHORIZATION) else { return Ok(None) };
         let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
-        let unknown = TenantError::unknown("the token is invalid").challenge("Bearer error=\"invalid_token\"");
-        let (name, tier) = token.and_then(verified).ok_or(unknown)?;
+        let (name, tier) = token.and_then(verified).ok_or_else(|| self.unknown.clone())?;
         // validate the name before it can become a budget
         let tenant = Tenant::parse(name)?;
         self.remember(&tenant, tier);
         Ok(Some(tenant))
     }
 
+    /// Declares that the tenant is proved: callers can't forge the token.
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+    }
+
     fn missing(&self, _: Head<'_>) -> TenantError {
-        TenantError::missing("the token is missing").challenge("Bearer")
+        self.missing.clone()
     }
 }
 
@@ -73,7 +90,7 @@ fn verified(token: &str) -> Option<(&str, Tier)> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let customers = Customers::default();
+    let customers = Customers::new()?;
 
     // created once; the function returns clones
     let free = Plan::from(Quota::per_minute(5)?.with_name("free")?);

@@ -15,7 +15,7 @@ use crate::{
     facts::Facts,
     limits,
     outbox::Outbox,
-    pages,
+    pages, ready,
     state::State,
 };
 
@@ -37,7 +37,7 @@ pub(crate) async fn app(origin: &str, facts: Facts, state: &State, log: &EventLo
     let (settings, client_ip, operator_key) =
         (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());
 
-    let shared = Shared { issuer, store, limiter: &limiter, log };
+    let shared = Shared { issuer, store, ends_sessions: state.ends_sessions, limiter: &limiter, log };
     let outbox = Outbox::new();
     let auth = auth::service(&shared, facts, &outbox).await?;
 
@@ -74,7 +74,7 @@ pub(crate) async fn app(origin: &str, facts: Facts, state: &State, log: &EventLo
     let routes = Router::new()
         .nest_service("/api", api)
         .merge(events)
-        .route("/healthz", get(async || "ok\n"))
+        .merge(ready::router(auth.clone()))
         // `/authorize`, `/token`, `/.well-known/…` and so on; unknown paths get a 404
         .fallback_service(auth.clone());
     let routes = match is_demo {

@@ -9,23 +9,21 @@ use tollgate::{
     store::AnyStore,
 };
 
-use crate::{demo, facts::Facts, outbox::Outbox, tokens};
+use crate::{accounts::Accounts, demo, facts::Facts, outbox::Outbox, people, state::explained, tokens};
 
 /// The parts that the login service shares with the rest of the server.
 pub(crate) struct Shared<'s> {
     pub(crate) issuer: &'s str,
     pub(crate) store: &'s AnyStore,
+    pub(crate) ends_sessions: bool,
     pub(crate) limiter: &'s AnyLimiter,
     pub(crate) log: &'s EventLog,
 }
 
 pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) -> Result<AuthService, Box<dyn Error>> {
-    let Shared { issuer, store, limiter, log } = *shared;
+    let Shared { issuer, store, ends_sessions, limiter, log } = *shared;
     let users = StoredUsers::new(store.clone());
-    for person in facts.people {
-        let id = person.id.clone();
-        person.add_to(&users).await.map_err(|error| format!("users: {id:?}: {error}"))?;
-    }
+    let persons = facts.people;
     let auth = AuthService::builder(issuer, store.clone())
         .clients(facts.clients)
         .users(users.clone())
@@ -55,6 +53,19 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     }
     let auth = auth.build()?;
     tokens::prepare(&auth).await?;
+    if facts.is_demo {
+        for person in &persons {
+            person.add_to(&users).await.map_err(|error| format!("{}: {}", person.place(), explained(&*error)))?;
+        }
+    } else {
+        for change in people::apply(&Accounts { users: &users, auth: &auth }, store, &persons).await? {
+            eprintln!("{change}");
+        }
+    }
+    if ends_sessions {
+        auth.end_everything().await.map_err(|error| format!("--end-sessions: {}", explained(&error)))?;
+        eprintln!("All sessions, logins and tokens have ended.");
+    }
     Ok(auth)
 }
 

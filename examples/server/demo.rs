@@ -5,13 +5,13 @@ use std::error::Error;
 use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Policies, Policy, Quota, Quotas, Tenant};
 
 use crate::{
-    facts::{Facts, Person, Proof},
+    facts::Facts,
+    person::{Person, Proof},
     tokens::TokenSettings,
 };
 
 pub(crate) const KEY_HEADER: &str = "x-api-key";
 pub(crate) const OPERATOR_KEY: &str = "demo-operator-key";
-
 pub(crate) const ACME: &str = "acme";
 pub(crate) const ACME_KEY: &str = "demo-acme-key";
 const GLOBEX: &str = "globex";
@@ -114,6 +114,7 @@ impl Known {
             password: Some(Proof::Password(self.password)),
             email: Some(self.email.to_owned()),
             phone: Some(self.phone.to_owned()),
+            line: None,
         }
     }
 }

@@ -8,7 +8,8 @@ use tollgate::{ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Tenan
 
 use crate::{
     budgets::{Budgets, WrittenTenant},
-    facts::{Facts, Person, Proof},
+    facts::Facts,
+    person::{Person, Proof},
     tokens,
 };
 
@@ -34,7 +35,7 @@ struct File {
     #[serde(default)]
     policies: Map<String, Value>,
     #[serde(default)]
-    users: Vec<WrittenUser>,
+    users: Vec<toml::Spanned<WrittenUser>>,
 }
 
 #[derive(Deserialize)]
@@ -50,11 +51,14 @@ struct WrittenUser {
 }
 
 pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
-    let file: File = toml::from_str(&fs::read_to_string(path)?)?;
+    let text = fs::read_to_string(path)?;
+    let file: File = toml::from_str(&text)?;
     let Budgets { known, keys, quotas, per_address } = Budgets::read(file.tenants, file.per_address)?;
     let clients =
         ClientTable::from_json(&json!({ "clients": file.clients }).to_string()).map_err(|error| said(&error))?;
-    let people: Vec<Person> = file.users.into_iter().map(WrittenUser::read).collect::<Result<_, _>>()?;
+    let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let people = file.users.into_iter().map(|user| (line(user.span().start), user.into_inner()));
+    let people: Vec<Person> = people.map(|(line, user)| user.read(line)).collect::<Result<_, _>>()?;
     let of_clients = clients.iter().map(|client| client.tenant());
     if let Some(tenant) = of_clients.chain(people.iter().map(|one| &one.tenant)).find(|one| !known.contains(one)) {
         return Err(format!("tenants: no tenant has the name {:?}", tenant.as_str()).into());
@@ -93,8 +97,8 @@ fn said(error: &ConfigError) -> String {
 }
 
 impl WrittenUser {
-    fn read(self) -> Result<Person, String> {
-        let error = |why: &dyn std::fmt::Display| format!("users: {:?}: {why}", self.id);
+    fn read(self, line: usize) -> Result<Person, String> {
+        let error = |why: &dyn std::fmt::Display| format!("line {line}: users: {:?}: {why}", self.id);
         let tenant = Tenant::parse(&self.tenant).map_err(|why| error(&why))?;
         let hash = self.password_hash.as_ref().map(PasswordHash::parse).transpose().map_err(|why| error(&why))?;
         Ok(Person {
@@ -105,6 +109,7 @@ impl WrittenUser {
             password: hash.map(Proof::Hash),
             email: self.email,
             phone: self.phone,
+            line: Some(line),
         })
     }
 }

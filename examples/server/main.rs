@@ -4,20 +4,24 @@
 //!
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
-//! - `config.rs` and `listen.rs` read the flags, and `state.rs` opens the store.
-//! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file.
+//! - `config.rs`, `help.rs` and `listen.rs` read the flags, and `state.rs` opens the store.
+//! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file. `people.rs` and
+//!   `accounts.rs` keep the accounts as the file says, `applied.rs` what it said.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users, `sso_demo.rs` another identity provider for `--sso-demo`.
-//! - `serve.rs` starts and stops the server, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has the
+//! - `notices.rs` prints what an operator must know.
+//! - `serve.rs` starts and stops the server, `ready.rs` answers probes, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has the
 //!   budgets of addresses, and `localhost.rs` sends pages to its own name.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints messages for the person who runs it")]
 
 mod listen;
+mod help;
 mod config;
 mod state;
 mod tokens;
+mod person;
 mod facts;
 mod budgets;
 mod demo;
@@ -28,12 +32,17 @@ mod html;
 mod outbox;
 #[cfg(feature = "sso")]
 mod sso_demo;
+mod applied;
+mod accounts;
+mod people;
 mod auth;
 mod account;
 mod pages;
 mod callback;
 mod localhost;
 mod limits;
+mod ready;
+mod notices;
 mod api;
 mod connections;
 mod idle;
@@ -50,7 +59,7 @@ async fn main() -> ExitCode {
     let config = match config::parse(std::env::args_os().skip(1)) {
         Ok(Command::Serve(config)) => config,
         Ok(Command::Help) => {
-            print!("{}", config::HELP);
+            print!("{}", help::HELP);
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -68,12 +77,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> Result<(), Box<dyn Error>> {
-    let mut log = EventLog::builder();
+    let mut log = EventLog::builder().sink(notices::sink());
     if let Some(path) = &config.event_log {
         log = log.sink(JsonLines::open(path)?);
     }
     let log = log.build();
-    let state = State::open(&config.store).await?;
+    let state = State::open(&config.store, config.end_sessions).await?;
     let listeners = listen::bind(config.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
     let origin = config.listen.origin(bound);

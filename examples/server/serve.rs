@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, pin::pin, time::Duration};
 
-use axum::extract::Request;
+use axum::http::Request;
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -12,8 +12,8 @@ use hyper_util::{
 #[cfg(unix)]
 use tokio::signal::unix::SignalKind;
 use tokio::{net::TcpListener, time::sleep};
-use tollgate::{EventLog, PeerAddr};
-use tower::{ServiceExt, service_fn};
+use tollgate::{DrainLayer, EventLog, PeerAddr, drain::Drained};
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
     api::App,
@@ -43,7 +43,8 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behi
         };
         let (requests, App { routes, own_origin }) = (OpenRequests::new(), app.clone());
         let idle = requests.clone().idle();
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        // reads what routes leave of a body, so that the connection can go on
+        let service = DrainLayer::new().layer(service_fn(move |mut request: Request<Drained<Incoming>>| {
             request.extensions_mut().insert(PeerAddr(peer));
             let elsewhere = own_origin.as_deref().and_then(|origin| localhost::redirect(origin, &request));
             let (answer, open) = (routes.clone().oneshot(request), requests.begin());
@@ -54,7 +55,7 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behi
                 };
                 Ok::<_, Infallible>(response.map(|body| open.until_sent(body)))
             }
-        });
+        }));
         let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         let connection = graceful.watch(connection.into_owned());
         tokio::spawn(async move {

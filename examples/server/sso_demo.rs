@@ -12,7 +12,7 @@ use tollgate::{
 };
 
 use crate::{
-    facts::{Person, Proof},
+    person::{Person, Proof},
     tokens,
 };
 
@@ -52,6 +52,7 @@ pub(crate) async fn start(origin: &str, port: u16) -> Result<String, Box<dyn Err
             password: Some(Proof::Password(password)),
             email: Some(email.to_owned()),
             phone: None,
+            line: None,
         };
         person.add_to(&users).await?;
     }

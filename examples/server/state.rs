@@ -5,24 +5,26 @@ use std::{error::Error, fs, path::Path, sync::OnceLock};
 use tollgate::{
     EventLog, Limiter, Quota, Quotas, RedisConfig, RedisPlans,
     limit::{AnyLimiter, Leases, SharedLimiter},
-    store::{AnyStore, Disk, Memory, Redis},
+    store::{AnyStore, Disk, Memory, Redis, StoreError, StoreErrorKind},
 };
 
 use crate::{config::Storage, facts::Facts};
 
 pub(crate) struct State {
     pub(crate) store: AnyStore,
+    /// Ends all sessions, logins and tokens at the start.
+    pub(crate) ends_sessions: bool,
     /// The server that the store is on, which several of these servers can share.
     redis: Option<RedisConfig>,
     limiter: OnceLock<SharedLimiter>,
 }
 
 impl State {
-    pub(crate) async fn open(kept: &Storage) -> Result<Self, Box<dyn Error>> {
-        Ok(match kept {
+    pub(crate) async fn open(kept: &Storage, ends_sessions: bool) -> Result<Self, Box<dyn Error>> {
+        let state = match kept {
             Storage::Memory => Self::local(Memory::new().into()),
             Storage::Directory(path) => {
-                let store = open(path).map_err(|error| format!("--data {}: {error}", path.display()))?;
+                let store = open(path).map_err(|error| format!("--data {}: {}", path.display(), explained(&*error)))?;
                 Self::local(store)
             }
             Storage::Redis(url) => {
@@ -31,17 +33,17 @@ impl State {
                     Ok(password) => config.password(&password),
                     Err(_) => config,
                 };
-                let store = Redis::connect_with(config.clone()).await.map_err(|error| {
-                    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-                    format!("--redis: {error}{cause}")
-                })?;
+                let store = Redis::connect_with(config.clone())
+                    .await
+                    .map_err(|error| format!("--redis: {}", explained(&error)))?;
                 Self { redis: Some(config), ..Self::local(store.into()) }
             }
-        })
+        };
+        Ok(Self { ends_sessions, ..state })
     }
 
     fn local(store: AnyStore) -> Self {
-        Self { store, redis: None, limiter: OnceLock::new() }
+        Self { store, ends_sessions: false, redis: None, limiter: OnceLock::new() }
     }
 
     /// Creates the limiter of the tenants. Servers that share a store share the budgets, too.
@@ -69,6 +71,21 @@ impl State {
             limiter.close().await;
         }
     }
+}
+
+/// Formats an error with its causes, and what helps if there is no room.
+pub(crate) fn explained(error: &(dyn Error + 'static)) -> String {
+    let (mut text, mut is_full, mut next) = (error.to_string(), false, Some(error));
+    while let Some(error) = next {
+        let kind = error.downcast_ref::<StoreError>().map(StoreError::kind);
+        is_full |= kind == Some(StoreErrorKind::Full);
+        next = error.source();
+        text.extend(next.map(|cause| format!(": {cause}")));
+    }
+    if is_full {
+        text.push_str(". Make room on the disk of --data, or in the memory of Redis, and start again.");
+    }
+    text
 }
 
 fn open(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {

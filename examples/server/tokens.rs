@@ -9,6 +9,8 @@ use tollgate::{
     store::{AnyStore, StoreErrorKind},
 };
 
+use crate::state::explained;
+
 /// The section `[tokens]` of the file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -78,6 +80,6 @@ pub(crate) async fn prepare(auth: &AuthService) -> Result<(), Box<dyn Error>> {
             )
             .into()
         }
-        _ => format!("the signing keys cannot be read or created: {error}").into(),
+        _ => format!("the signing keys cannot be read or created: {}", explained(&error)).into(),
     })
 }

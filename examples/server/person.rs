@@ -1,0 +1,71 @@
+//! A user of the demo or of the file.
+
+use std::error::Error;
+
+use tollgate::{
+    Identifier, NewUser, Password, PasswordHash, Passwords, StoredUsers, Tenant, UserId, Users,
+    user::{Contact, EmailAddress, PhoneNumber, UserError},
+};
+
+/// A user.
+pub(crate) struct Person {
+    pub(crate) tenant: Tenant,
+    pub(crate) id: String,
+    pub(crate) name: Option<String>,
+    pub(crate) identifiers: Vec<String>,
+    pub(crate) password: Option<Proof>,
+    pub(crate) email: Option<String>,
+    pub(crate) phone: Option<String>,
+    /// Where the file has the user.
+    pub(crate) line: Option<usize>,
+}
+
+pub(crate) enum Proof {
+    Password(&'static str),
+    Hash(PasswordHash),
+}
+
+impl Person {
+    /// Creates the account, unless the store has it from an earlier run or from another server.
+    pub(crate) async fn add_to(&self, users: &StoredUsers) -> Result<(), Box<dyn Error>> {
+        let id = UserId::parse(&self.id)?;
+        if users.by_id(&self.tenant, &id).await?.is_some() {
+            return Ok(());
+        }
+        let mut identifiers = self.identifiers.iter().map(Identifier::parse);
+        let mut user = NewUser::new(id, identifiers.next().ok_or("has no identifier")??);
+        for identifier in identifiers {
+            user = user.identifier(identifier?);
+        }
+        if let Some(name) = &self.name {
+            user = user.name(name);
+        }
+        for contact in contacts(self.email.as_deref(), self.phone.as_deref())? {
+            user = user.contact(contact);
+        }
+        user = match &self.password {
+            Some(Proof::Password(password)) => user.password(Passwords::new().hash(Password::new(*password)).await?),
+            Some(Proof::Hash(hash)) => user.password(hash.clone()),
+            None => user,
+        };
+        match users.create(&self.tenant, user).await {
+            // another server, which has started at the same time, may have created it
+            Ok(_) => Ok(()),
+            Err(UserError::Exists) if users.by_id(&self.tenant, &UserId::parse(&self.id)?).await?.is_some() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Names the user in a message, with the line of the file.
+    pub(crate) fn place(&self) -> String {
+        let line = self.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        format!("{line}users: {:?}", self.id)
+    }
+}
+
+/// Returns the contacts of a user.
+pub(crate) fn contacts(email: Option<&str>, phone: Option<&str>) -> Result<Vec<Contact>, Box<dyn Error>> {
+    let email = email.map(EmailAddress::parse).transpose()?.map(Contact::Email);
+    let phone = phone.map(PhoneNumber::parse).transpose()?.map(Contact::Phone);
+    Ok(email.into_iter().chain(phone).collect())
+}
