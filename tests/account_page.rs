@@ -14,46 +14,223 @@ mod world;
 
 use serde_json::json;
 use site::Site;
-use tollgate::{NewUser, Password, Passwords};
-use world::ADA_PASSWORD;
+use tollgate::{NewUser, Password, Passwords, user::PhoneNumber};
+use world::{ADA, ADA_PASSWORD};
 
-#[tokio::test]
-async fn a_change_needs_a_fresh_sign_in_which_leads_back_to_the_button() {
-    let Some(mut site) = Site::new("account-fresh").await else { return };
-    let device = site.browser.add_authenticator("internal").await;
-    // signed out, so the page leads to the sign-in; one step is enough to see the page
+/// Counts what users do: the buttons that they press, and the fields that they fill in.
+const COUNTS: &str = "
+const count = (name) => sessionStorage.setItem(name, 1 + Number(sessionStorage.getItem(name)));
+addEventListener('click', ({ isTrusted, target }) => isTrusted && target.closest('button') && count('buttons'), true);
+addEventListener('change', ({ isTrusted, target }) => isTrusted && target.type !== 'checkbox' && count('fields'), true);";
+
+/// Presses `Add a passkey`, and does what the pages ask for until the passkey is added. Returns the number of buttons that were
+/// pressed after the first one, and of fields that were filled in.
+async fn add_passkey(site: &mut Site) -> (u64, u64) {
+    let shown = "['who', 'choose', 'password', 'address', 'code'].find((id) => shown(id))";
+    let is_added = "text('done').startsWith('The passkey was added.')";
+    site.ask("for (const name of ['buttons', 'fields']) sessionStorage.removeItem(name)").await;
+    site.press_button("add-passkey").await;
+    loop {
+        site.until(&format!("idle() && ({shown} || {is_added})")).await;
+        let form = "[...document.forms].find((form) => form.id && form.getClientRects().length)?.id";
+        let Some(form) = site.ask(form).await.as_str().map(str::to_owned) else { break };
+        match &*form {
+            "who" => {
+                site.focus("identifier").await;
+                site.enter(ADA).await;
+            }
+            "choose" => {
+                let email = site.ask("Boolean(document.querySelector('#ways button[value=email]'))").await == true;
+                site.press_button(if email { "email" } else { "password" }).await;
+            }
+            "password" => {
+                site.focus("secret").await;
+                site.enter(ADA_PASSWORD).await;
+            }
+            "address" => {
+                site.focus("to").await;
+                site.enter(ADA).await;
+            }
+            _ => {
+                site.focus("otp").await;
+                let code = site.world.code(ADA).await;
+                site.enter(&code).await;
+            }
+        }
+        site.until(&format!("!document.getElementById('{form}')?.getClientRects().length")).await;
+    }
+    let counted = site.ask("['buttons', 'fields'].map((name) => Number(sessionStorage.getItem(name)))").await;
+    (counted[0].as_u64().unwrap() - 1, counted[1].as_u64().unwrap())
+}
+
+/// Opens the account page, and signs in by password alone.
+async fn sign_in_by_password(site: &mut Site) {
     let page = format!("{}/account/security", site.origin);
     site.browser.open(&page).await;
     site.prove_password().await;
     site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
-    assert_eq!(site.texts("#user").await, ["Signed in as ada"]);
+}
 
+#[tokio::test]
+async fn b10_after_a_password_a_passkey_takes_two_buttons_and_one_field_more() {
+    let Some(mut site) = Site::new("account-step-up").await else { return };
+    let device = site.browser.add_authenticator("internal").await;
     site.browser.set_present(&device, true).await;
-    site.press_button("add-passkey").await;
-    site.focus("confirm-go").await;
-    assert!(site.texts("#confirm p").await[0].starts_with("To change how you sign in, please sign in again first"));
-    site.browser.press("Enter").await;
-    site.prove_two_steps().await;
-    // the focus is on the button again
-    site.until("location.pathname === '/account/security' && document.activeElement.id === 'add-passkey' && idle()")
-        .await;
-    assert_eq!(site.texts("#done").await, ["Thank you. You can now continue."]);
-    site.browser.press("Enter").await;
-    site.until("text('done').startsWith('The passkey was added.') && idle()").await;
+    site.run_first(COUNTS).await;
+    sign_in_by_password(&mut site).await;
+    assert_eq!(site.texts("#user").await, ["Signed in as ada"]);
+    assert_eq!(add_passkey(&mut site).await, (2, 1));
     let added = site.texts("#passkeys li").await;
     assert!(added.len() == 1 && added[0].contains("never used"), "{added:?}");
+    // the proofs are fresh now
+    let other = site.browser.add_authenticator("usb").await;
+    site.browser.set_present(&device, false).await;
+    site.browser.set_present(&other, true).await;
+    assert_eq!(add_passkey(&mut site).await, (0, 0));
+    assert_eq!(site.browser.complaints(), ["\"Failed to load resource: the server responded with a status of 403 (Forbidden)\" \"{}/account/passkeys/options\"".replace("{}", &site.origin)]);
+}
 
-    // renaming needs no fresh sign-in
+#[tokio::test]
+async fn b10_a_change_needs_fresh_proofs_and_continues_with_the_button() {
+    let Some(mut site) = Site::new("account-fresh").await else { return };
+    let device = site.browser.add_authenticator("internal").await;
+    site.browser.set_present(&device, true).await;
+    sign_in_by_password(&mut site).await;
     site.world.advance(6 * 60);
-    site.browser.press("Tab").await;
+    site.press_button("add-passkey").await;
+    site.until("shown('choose') && idle()").await;
+    assert_eq!(
+        site.texts("h1, #user, #step").await,
+        ["Step 1 of 2", "Confirm that it is you", "Signed in as ada. Please confirm this change."]
+    );
+    let offered = ["Password", "Code by text message to +•••••••••00", "Code by e-mail to a•••@example.com"];
+    assert_eq!(site.texts("#ways button").await, offered);
+    assert_eq!(site.texts("#ways-out button").await, ["Use another account", "Cancel"]);
+    // a cancelled one changes nothing, and does not begin again
+    site.press_button("cancel").await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    assert_eq!(site.texts("#done").await, [""; 0]);
+    site.press_button("add-passkey").await;
+    site.press_button("password").await;
+    site.focus("secret").await;
+    assert_eq!(site.ask("document.getElementById('username').readOnly").await, true);
+    // a reload loses nothing
+    site.browser.reload().await;
+    site.press_button("password").await;
+    site.focus("secret").await;
+    site.enter("wrong").await;
+    site.says("The password is wrong.").await;
+    site.enter(ADA_PASSWORD).await;
+    site.press_button("email").await;
+    site.focus("otp").await;
+    let code = site.world.code(ADA).await;
+    site.enter(&code).await;
+    site.until(
+        "location.pathname === '/account/security' && text('done').startsWith('The passkey was added.') && idle()",
+    )
+    .await;
+    site.focus("add-passkey").await;
+
+    // renaming needs no fresh proofs
+    site.world.advance(6 * 60);
     site.ask("document.querySelector('#passkeys button').focus()").await;
     site.browser.press("Enter").await;
     site.until("document.activeElement.tagName === 'INPUT'").await;
     site.enter("My <b>phone</b>").await;
     site.until("text('done') === 'The passkey was renamed.' && idle()").await;
     assert_eq!(site.texts("#passkeys strong").await, ["My <b>phone</b>"]);
-    site.press_button("add-passkey").await;
-    site.focus("confirm-go").await;
+    // deleting does, and asks again afterwards
+    site.ask("document.querySelector('#passkeys .danger').focus()").await;
+    site.browser.press("Enter").await;
+    site.press_button("yes").await;
+    site.press_button("password").await;
+    site.focus("secret").await;
+    site.enter(ADA_PASSWORD).await;
+    site.press_button("email").await;
+    site.focus("otp").await;
+    let code = site.world.code(ADA).await;
+    site.enter(&code).await;
+    site.until("location.pathname === '/account/security' && shown('question')").await;
+    site.press_button("yes").await;
+    site.until("text('done') === 'The passkey was deleted.' && idle()").await;
+}
+
+#[tokio::test]
+async fn b10_another_user_who_signs_in_instead_continues_nothing() {
+    let Some(mut site) = Site::new("account-other-user").await else { return };
+    sign_in_by_password(&mut site).await;
+    site.press_button("totp-begin").await;
+    site.press_button("restart").await;
+    site.focus("identifier").await;
+    assert_eq!(site.texts("h1, #user").await, ["Sign in"]);
+    site.enter(world::GRACE).await;
+    site.press_button("password").await;
+    site.focus("secret").await;
+    site.enter(world::GRACE_PASSWORD).await;
+    site.press_button("email").await;
+    site.focus("otp").await;
+    let code = site.world.code(world::GRACE).await;
+    site.enter(&code).await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    assert_eq!(site.texts("#user, #done").await, ["Signed in as grace"]);
+    site.until("!shown('totp-setup')").await;
+}
+
+#[tokio::test]
+async fn b10_a_choice_of_one_is_skipped() {
+    let Some(mut site) = Site::new("account-one-contact").await else { return };
+    let (acme, ada) = ("acme".parse().unwrap(), "u-ada".parse().unwrap());
+    let phone = PhoneNumber::parse(world::ADA_PHONE).unwrap();
+    site.world.users.remove_contact(&acme, &ada, &phone.into()).await.unwrap();
+    site.run_first(COUNTS).await;
+    let device = site.browser.add_authenticator("internal").await;
+    site.browser.set_present(&device, true).await;
+    sign_in_by_password(&mut site).await;
+    assert_eq!(add_passkey(&mut site).await, (1, 1));
+    // a link of somebody else sends no message
+    site.world.advance(6 * 60);
+    let sent = site.world.outbox.messages().len();
+    sign_in_link(&mut site).await;
+    site.press_button("password").await;
+    site.focus("secret").await;
+    assert_eq!(site.world.outbox.messages().len(), sent);
+}
+
+/// Opens a link to a sign-in that needs two fresh proofs.
+async fn sign_in_link(site: &mut Site) {
+    let link = format!("{}/sign-in?return_to=%2Faccount%2Fsecurity&max_age=299&steps=2", site.origin);
+    site.browser.open(&link).await;
+    site.until("shown('choose') && idle()").await;
+}
+
+#[tokio::test]
+async fn b19_passkeys_have_different_names_and_a_name_of_spaces_is_refused_with_a_reason() {
+    let Some(mut site) = Site::new("account-names").await else { return };
+    site.open_account().await;
+    for kind in ["internal", "usb"] {
+        let device = site.browser.add_authenticator(kind).await;
+        site.enrol(&device).await;
+    }
+    let names = site.texts("#passkeys strong").await;
+    assert!(names[0].contains("Chrom") && names[0].ends_with(" on Linux"), "{names:?}");
+    assert_eq!(names[1], format!("{} (2)", names[0]));
+    site.ask("document.querySelector('#passkeys button').focus()").await;
+    site.browser.press("Enter").await;
+    site.until("document.activeElement.tagName === 'INPUT'").await;
+    site.enter("   ").await;
+    site.says("Enter a name of 1 to 64 characters, not only spaces.").await;
+    site.until("document.activeElement.tagName === 'INPUT'").await;
+    site.enter("Laptop").await;
+    site.until("text('done') === 'The passkey was renamed.' && idle()").await;
+    assert_eq!(site.texts("#passkeys strong").await[0], "Laptop");
+
+    // the dialog does not lead to the destructive button
+    site.ask("document.querySelector('#passkeys .danger').focus()").await;
+    site.browser.press("Enter").await;
+    site.until("document.activeElement.textContent === 'Cancel'").await;
+    site.browser.press("Enter").await;
+    site.until("!shown('question') && idle()").await;
+    assert_eq!(site.texts("#passkeys strong").await.len(), 2);
 }
 
 /// Computes the code that an authenticator app shows for the key on the page.
@@ -69,7 +246,7 @@ const TOTP: &str = "(async (seconds) => {
 })";
 
 #[tokio::test]
-async fn an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_second_step() {
+async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_second_step() {
     let Some(mut site) = Site::new("account-totp").await else { return };
     site.open_account().await;
     site.press_button("totp-begin").await;
@@ -84,10 +261,12 @@ async fn an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_seco
     let next = site.ask(&format!("{TOTP}({})", now + 30)).await;
     site.ask("document.getElementById('totp-code').focus()").await;
     site.enter(code.as_str().unwrap()).await;
-    site.until("text('done') === 'The authenticator app was set up.' && idle()").await;
+    // b19: the page suggests what helps users who lose their app
+    site.until("text('done').startsWith('The authenticator app was set up. Create recovery codes now') && idle()")
+        .await;
     assert_eq!(site.texts("#totp-begin, #totp-delete").await, ["Replace", "Remove"]);
-
-    site.press_button("recovery-create").await;
+    site.focus("recovery-create").await;
+    site.browser.press("Enter").await;
     site.focus("codes-copy").await;
     let codes = site.texts("#codes li").await;
     assert_eq!(codes.len(), 10);
@@ -149,8 +328,7 @@ async fn other_sessions_are_listed_and_ended() {
     assert_eq!(site.ask("document.querySelectorAll('#sessions li').length").await, 1);
 
     site.press_button("sign-out-everywhere").await;
-    site.focus("yes").await;
-    site.browser.press("Enter").await;
+    site.press_button("yes").await;
     // the page asks to sign in again
     site.focus("identifier").await;
     assert_eq!(site.ask("location.pathname").await, json!("/authentication/start"));

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::{convert::Infallible, net::SocketAddr};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use axum::extract::ConnectInfo;
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -10,13 +10,14 @@ use http_body_util::{Empty, Full};
 use tollgate::{
     ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, ProblemJson,
     Quota, Quotas, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
+    UnixTime,
     bearer::AccessTokenTenant,
     event::{Event, EventKind, Query, TenantsAndOperator},
     limit::MissingTenant,
     session::SessionTenant,
     store::Memory,
-    tenant::HeaderTenant,
-    testing::TestIssuer,
+    tenant::{HeaderTenant, ProvedTenant},
+    testing::{ManualClock, TestIssuer},
 };
 use tower::layer::util::Stack;
 use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
@@ -77,12 +78,12 @@ async fn a07_a_missing_and_an_unknown_key_are_401_and_an_unusable_name_is_400() 
         for headers in [&[][..], &[("x-api-key", "guessed")]] {
             let (status, challenge) = ask(layer, get("/", headers)).await;
             assert_eq!(status, StatusCode::UNAUTHORIZED, "{headers:?}");
-            assert!(["ApiKey", "Bearer"].contains(&&*challenge), "{challenge}");
+            assert!(["ApiKey", "Bearer realm=\"api\""].contains(&&*challenge), "{challenge}");
         }
     }
     let token = RateLimitLayer::new(AccessTokenTenant, limiter(&log)).respond_with(ProblemJson);
     let behind = Stack::new(token.clone(), bearer);
-    assert_eq!(ask(&behind, get("/", &[])).await, (StatusCode::UNAUTHORIZED, String::from("Bearer")));
+    assert_eq!(ask(&behind, get("/", &[])).await, (StatusCode::UNAUTHORIZED, String::from("Bearer realm=\"api\"")));
     // a missing layer is the server's mistake, and not the caller's
     let session = RateLimitLayer::new(SessionTenant, limiter(&log)).respond_with(ProblemJson);
     for alone in [&token, &session] {
@@ -232,7 +233,7 @@ async fn a07_a_source_of_your_own_can_ask_for_its_credential() {
             Ok(None)
         }
         fn missing(&self, _: Head<'_>) -> TenantError {
-            TenantError::missing("the token is missing").challenge("Token")
+            TenantError::missing("the token is missing").challenge("Token").unwrap()
         }
     }
     let layer =
@@ -242,4 +243,51 @@ async fn a07_a_source_of_your_own_can_ask_for_its_credential() {
             response
         });
     assert_eq!(ask(&layer, get("/", &[])).await, (StatusCode::UNAUTHORIZED, String::from("Token")));
+}
+
+#[tokio::test]
+async fn b27_a_limit_by_session_or_token_asks_in_the_realm_of_the_layer() {
+    let log = EventLog::new();
+    let sessions = || SessionLayer::new(Sessions::new(Memory::new())).respond_with(ProblemJson);
+    let limit = RateLimitLayer::new(SessionTenant, limiter(&log)).respond_with(ProblemJson);
+    for (layer, realm) in [(sessions(), "app"), (sessions().realm("back office").unwrap(), "back office")] {
+        let (status, challenge) = ask(&Stack::new(limit.clone(), layer), get("/", &[])).await;
+        assert_eq!((status, challenge), (StatusCode::UNAUTHORIZED, format!("Session realm=\"{realm}\"")));
+    }
+    let issuer = TestIssuer::new("https://auth.example", "https://api.example");
+    let bearer = BearerLayer::new(issuer.verifier()).realm("orders").unwrap().optional().respond_with(ProblemJson);
+    let limit = RateLimitLayer::new(AccessTokenTenant, limiter(&log)).respond_with(ProblemJson);
+    let (status, challenge) = ask(&Stack::new(limit, bearer), get("/", &[])).await;
+    assert_eq!((status, &*challenge), (StatusCode::UNAUTHORIZED, "Bearer realm=\"orders\""));
+}
+
+#[tokio::test]
+async fn b04_a_tenant_that_is_only_claimed_reads_no_events() {
+    let closure = |head: Head<'_>| head.headers().get("x-tenant").map(Tenant::parse).transpose();
+    let status = async |access: TenantsAndOperator<Arc<dyn TenantSource>>| {
+        let request = Request::get("/log").header("x-tenant", "acme").body(Empty::<bytes::Bytes>::new()).unwrap();
+        EventService::new(EventLog::new(), access).oneshot(request).await.unwrap().status()
+    };
+    for claims in [Arc::new(closure) as Arc<dyn TenantSource>, Arc::new(HeaderTenant::new("x-tenant").unwrap())] {
+        assert_eq!(status(TenantsAndOperator::new(Arc::clone(&claims))).await, StatusCode::UNAUTHORIZED);
+        let proved: Arc<dyn TenantSource> = Arc::new(ProvedTenant::new(claims));
+        assert_eq!(status(TenantsAndOperator::new(proved)).await, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn b29_the_event_log_counts_by_the_clock_that_it_was_given() {
+    let clock = ManualClock::new();
+    let log = EventLog::builder().clock(clock.clone()).build();
+    let pkce = PkceLayer::everywhere().events(log.clone()).respond_with(ProblemJson);
+    let service = EventService::new(log.clone(), TenantsAndOperator::new(keys()));
+    for second in [1_500_000_000, 1_700_000_000] {
+        clock.set_wall(UnixTime::from_secs(second));
+        assert_eq!(ask(&pkce, get("/authorize?code_challenge=x", &[])).await.0, StatusCode::BAD_REQUEST);
+        let guess = Request::get("/log").header("x-api-key", "guessed").body(Empty::<bytes::Bytes>::new()).unwrap();
+        assert_eq!(service.clone().oneshot(guess).await.unwrap().status(), StatusCode::UNAUTHORIZED);
+        let events = log.read(&Query::new()).events;
+        let newest: Vec<_> = events.iter().rev().take(2).map(|event| (event.kind, event.at.as_secs())).collect();
+        assert_eq!(newest, [(EventKind::CredentialUnknown, second), (EventKind::PkceRefused, second)]);
+    }
 }

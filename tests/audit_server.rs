@@ -10,6 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use support::browser::{Browser, Registered};
 use support::example::Example;
+use support::late_bodies::{self, LateCall};
 use support::wire::{Wire, body, header, status};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -84,6 +85,30 @@ async fn a09_the_operator_sees_who_was_guessed_and_that_keys_were() {
     let failed = of("authn_login_fail");
     assert_eq!(failed.len(), 3, "{log}");
     assert!(failed.iter().all(|event| event["subject"].is_string()), "{log}");
+}
+
+#[tokio::test]
+async fn b20_no_route_of_the_server_closes_a_connection_whose_body_comes_later() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let form = "content-type: application/x-www-form-urlencoded";
+    let lines = [
+        "PUT /healthz",
+        "POST /",
+        "POST /demo/",
+        "POST /demo/nowhere",
+        "POST /account/sign-out",
+        "GET /account",
+        "POST /api/hello",
+        "POST /api/me",
+        "POST /api/nowhere",
+        "POST /nowhere",
+        "POST /account/totp/begin",
+    ];
+    let calls = lines.map(|line| LateCall::new(&format!("{line}\n{form}"), "a=b")).to_vec();
+    let all = late_bodies::make(server.address, calls, 1_100).await;
+    // many of them are refused by a limit in the end, and answered like the others
+    let as_expected = |all: &[late_bodies::Outcome]| all.iter().all(|it| it.lost == 0 && it.closing == 0);
+    assert!(as_expected(&all.values().copied().collect::<Vec<_>>()), "{all:#?}");
 }
 
 /// Waits until the server closes the connection, and returns how long that took.

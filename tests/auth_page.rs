@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::{Router, extract::RawQuery, routing::get};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
-use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Policy};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Policy, Tokens};
 
 use support::chromium::Chromium;
 use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge, encode};
@@ -42,13 +42,17 @@ impl Page {
         };
         let two = || Policy::any(2).unwrap();
         let sharing = [client("shop").single_sign_on(), client("bank").single_sign_on().policy(two())];
-        let clients = [client("web"), client("mfa").policy(two())].into_iter().chain(sharing);
+        let local = format!("{}/callback", origin.replace("127.0.0.1", "localhost"));
+        let web = client("web").insecure_localhost_after_logout(&local).unwrap();
+        let web = web.after_logout("com.example.expenses:/out").unwrap().after_logout("http://[::1]/out").unwrap();
+        let clients = [web, client("mfa").policy(two())].into_iter().chain(sharing);
         let clients = ClientTable::new(clients).unwrap();
         let service = AuthService::builder(&format!("{origin}{base}"), world.store.clone())
             .clients(clients)
             .users(world.users.clone())
             .client_ip(ClientIp::peer())
             .insecure_loopback()
+            .tokens(Tokens::new())
             .sms(world.outbox.clone())
             .email(world.outbox.clone())
             .passwords(Passwords::insecure_fast())
@@ -379,6 +383,39 @@ async fn an_error_page_has_the_same_design_and_contains_nothing_of_the_request()
         assert!(!shown.contains("alert") && !shown.contains("reflected"), "{shown}");
         assert_eq!(page.ask("getComputedStyle(document.querySelector('main')).borderTopWidth").await, "4px", "{path}");
         page.browser.open("about:blank").await;
+    }
+}
+
+#[tokio::test]
+async fn b23_after_a_confirmed_logout_the_browser_goes_back_to_the_application() {
+    let Some(mut page) = Page::under("/auth", "log-out").await else { return };
+    // another origin than that of the page
+    let other = page.origin.replace("127.0.0.1", "localhost");
+    let v6 = "http://[::1]:9/out";
+    for target in [format!("{other}/callback"), v6.to_owned()] {
+        page.begin("web").await;
+        page.browser.press("Enter").await;
+        page.focus("secret").await;
+        page.enter(ADA_PASSWORD).await;
+        page.back().await;
+        page.until("location.pathname === '/callback'").await;
+        let Page { origin, base, .. } = &page;
+        let after = encode(&target);
+        let link = format!("{origin}{base}/logout?client_id=web&post_logout_redirect_uri={after}&state=a%20b%26c");
+        page.browser.open(&link).await;
+        page.browser.until("document.querySelector('h1').textContent === 'Log out?'").await;
+        page.browser.complaints();
+        page.browser.click("button").await;
+        if target == v6 {
+            // no policy can list this address, so the user follows a link
+            page.browser.until("document.querySelector('h1').textContent === 'You are logged out'").await;
+            let shown = page.ask("document.querySelector('a').href").await;
+            assert_eq!(shown, format!("{v6}?state=a%20b%26c"));
+        } else {
+            assert_eq!(page.back().await, "state=a%20b%26c");
+            page.until(&format!("location.href.startsWith('{target}')")).await;
+        }
+        assert_eq!(page.complaints(), [""; 0], "{target}");
     }
 }
 

@@ -11,9 +11,13 @@ use support::login_server;
 use axum::Router;
 use serde_json::json;
 use support::browser::Browser;
+use support::chromium::Chromium;
 use support::login_server::WEB;
 use support::python::PythonServer;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
 use tollgate::{
     AuthServiceBuilder, EventLog,
     delivery::{Channel, Queue, Smtp, Undelivered},
@@ -23,6 +27,104 @@ use tollgate::{
 /// Returns `None` if there is no Python with aiosmtpd.
 async fn mail() -> Option<PythonServer> {
     PythonServer::start("mail.py", "aiosmtpd", &[]).await
+}
+
+/// Asks for a code to the mailbox of this name, in a browser of its own.
+async fn ask(origin: &str, name: &str) {
+    let mut browser = Browser::new(origin, "");
+    let id = browser.start(&WEB, name).await;
+    let ask = json!({ "session_id": id, "method": "email", "email": format!("{name}@example.com") });
+    let asked = browser.call("authenticate", &WEB, ask).await;
+    assert_eq!((asked.status, asked.json()["status"].as_str()), (200, Some("pending")), "{asked:?}");
+}
+
+/// Asks for codes to these names and then to one's own mailbox. Returns how many letters were sent until one's own arrived,
+/// and how long that took.
+async fn ask_behind(
+    mail: &mut PythonServer,
+    origin: &str,
+    names: impl Iterator<Item = String>,
+    own: &str,
+) -> (usize, Duration) {
+    let (began, mut letters) = (Instant::now(), 1);
+    for name in names {
+        ask(origin, &name).await;
+    }
+    ask(origin, own).await;
+    while mail.next().await["to"] != json!([format!("{own}@example.com")]) {
+        letters += 1;
+    }
+    (letters, began.elapsed())
+}
+
+/// The queue with its real times. `src/delivery/queue/tests.rs` shows the same without any tolerance.
+#[tokio::test]
+async fn b02_c133_unknown_names_delay_a_letter_to_ones_own_mailbox_like_known_ones() {
+    let slow = ["--seconds", "0.05"];
+    let Some(mut mail) = PythonServer::start("mail.py", "aiosmtpd", &slow).await else { return };
+    let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
+    let queue = Queue::builder().workers(1).unwrap().lane(Channel::Email, smtp).build();
+    let known = |number: usize| format!("known{number}");
+    let others = (0..40).map(known).chain(["eve".to_owned()]);
+    let mount = |auth: AuthServiceBuilder| Router::new().fallback_service(auth.delivery(queue).build().unwrap());
+    let server = login_server::axum("", others, mount).await;
+    let origin = server.origin();
+    let (letters, behind_known) = ask_behind(&mut mail, &origin, (0..40).map(known), "ada").await;
+    assert_eq!(letters, 41);
+    let unknown = (0..40).map(|number| format!("nobody{number}"));
+    let (letters, behind_unknown) = ask_behind(&mut mail, &origin, unknown, "eve").await;
+    assert_eq!(letters, 1);
+    // the difference would be forty letters
+    let ratio = behind_unknown.as_secs_f64() / behind_known.as_secs_f64();
+    assert!((0.5..2.0).contains(&ratio), "{behind_known:?} behind known names, {behind_unknown:?} behind unknown ones");
+}
+
+/// Returns what the login page shows while a person asks for a code by e-mail and types a wrong one.
+async fn shown(mut browser: Chromium, link: &str, name: &str) -> (Vec<String>, Vec<String>) {
+    let mut shown = Vec::new();
+    let until = |script: &str| format!("!document.body.hasAttribute('aria-busy') && {script}");
+    let text = "document.body.innerText + [...document.querySelectorAll('input, button')].map((one) =>
+        [one.id, one.value, one.disabled, one.getClientRects().length > 0].join())";
+    browser.open(link).await;
+    browser.until(&until("document.activeElement.id === 'identifier'")).await;
+    browser.insert(name).await;
+    browser.press("Enter").await;
+    browser.until(&until("document.querySelector('#ways button[value=email]')?.offsetParent")).await;
+    shown.push(browser.ask(text).await);
+    browser.ask("document.querySelector('#ways button[value=email]').focus()").await.unwrap();
+    browser.press("Enter").await;
+    browser.until(&until("document.activeElement.id === 'to'")).await;
+    browser.insert(&format!("{name}@example.com")).await;
+    browser.press("Enter").await;
+    browser.until(&until("document.activeElement.id === 'otp'")).await;
+    shown.push(browser.ask(text).await);
+    browser.insert("000000").await;
+    browser.press("Enter").await;
+    browser.until(&until("document.getElementById('message').textContent !== ''")).await;
+    shown.push(browser.ask(text).await);
+    // seconds run while a person types
+    let without_times = |shown: Result<serde_json::Value, _>| {
+        let text = shown.unwrap().as_str().unwrap().replace(name, "NAME");
+        text.chars().filter(|c| !c.is_ascii_digit()).collect()
+    };
+    (shown.into_iter().map(without_times).collect(), browser.complaints())
+}
+
+#[tokio::test]
+async fn b02_the_login_page_shows_the_same_for_known_and_unknown_names() {
+    let Some(mail) = mail().await else { return };
+    let Some(browser) = Chromium::start("known-name").await else { return };
+    let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
+    let mount = |auth: AuthServiceBuilder| Router::new().fallback_service(auth.email(smtp).build().unwrap());
+    let server = login_server::axum("", ["grace".to_owned()], mount).await;
+    let query = "client_id=web&redirect_uri=http://127.0.0.1:51004/callback&response_type=code&scope=openid\
+                 &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256&prompt=login";
+    let link = format!("{}/authorize?{query}", server.origin());
+    let known = shown(browser, &link, "grace").await;
+    assert!(known.0[2].contains("The code is wrong or has expired."), "{known:?}");
+    assert_eq!(known.1.len(), 1, "one refused code");
+    let Some(browser) = Chromium::start("unknown-name").await else { return };
+    assert_eq!(shown(browser, &link, "nobody").await, known);
 }
 
 /// Returns the code in the next letter, which must be to this address.

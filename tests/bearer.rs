@@ -385,7 +385,7 @@ async fn a_caller_who_has_proved_something_cannot_choose_the_tenant_of_a_handler
 
 // ---- tokens bound to a key
 
-const ALGS: &str = r#"algs="ES256 EdDSA RS256""#;
+const ALGS: &str = r#"algs="ES256 EdDSA Ed25519 RS256""#;
 
 struct Bound {
     issuer: TestIssuer,

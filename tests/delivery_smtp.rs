@@ -146,7 +146,7 @@ async fn the_queue_retries_temporary_errors_and_reports_permanent_ones() {
         .build();
     let (refused, later) = (message("refused@example.com"), message("later@example.com"));
     let id = later.id().to_owned();
-    assert!(queue.push(Channel::Email, Some(refused)) && queue.push(Channel::Email, Some(later)));
+    assert!(queue.push(Channel::Email, refused) && queue.push(Channel::Email, later));
     let letter = server.next().await;
     assert!(letter["text"].as_str().unwrap().contains(&id));
     assert_eq!(*reports.lock().unwrap(), [("refused@example.com".to_owned(), Undelivered::Refused)]);

@@ -189,7 +189,7 @@ async fn retries_have_the_same_id_and_a_new_signature() {
     let mut gateway = Gateway::start([status(500), status(503)]).await;
     let queue = Queue::builder().lane(Channel::Sms, gateway.webhook()).build();
     let message = message(Channel::Sms);
-    assert!(queue.push(Channel::Sms, Some(message.clone())));
+    assert!(queue.push(Channel::Sms, message.clone()));
     let attempts = [gateway.next().await, gateway.next().await, gateway.next().await];
     for attempt in &attempts {
         assert_eq!(header(attempt, "webhook-id"), message.id());
@@ -296,10 +296,10 @@ async fn a_dead_gateway_does_not_delay_e_mail() {
         .lane(Channel::Email, outbox.clone())
         .build();
     for _ in 0..20 {
-        assert!(queue.push(Channel::Sms, Some(message(Channel::Sms))));
+        assert!(queue.push(Channel::Sms, message(Channel::Sms)));
     }
     let mail = message(Channel::Email);
-    assert!(queue.push(Channel::Email, Some(mail.clone())));
+    assert!(queue.push(Channel::Email, mail.clone()));
     let arrives = async {
         while outbox.messages().is_empty() {
             tokio::task::yield_now().await;
@@ -331,7 +331,7 @@ async fn rejected_messages_are_reported_once() {
         .on_undelivered(move |message, why| tell.send((message.id().to_owned(), why)).unwrap())
         .build();
     let message = message(Channel::Sms);
-    assert!(queue.push(Channel::Sms, Some(message.clone())));
+    assert!(queue.push(Channel::Sms, message.clone()));
     let report = timeout(Duration::from_secs(60), told.recv()).await.expect("no report");
     assert_eq!(report, Some((message.id().to_owned(), Undelivered::Refused)));
     drop(queue);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -116,6 +117,164 @@ fn every_file_and_folder_in_the_architecture_exists() {
             let path = if name.contains('/') { PathBuf::from(name) } else { folder.join(name) };
             let exists = root().join("src").join(&path).exists() || root().join(&path).exists();
             assert!(exists, "{}: {row}", path.display());
+        }
+    }
+}
+
+/// Returns all Rust files below a folder.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Returns the word at the start of a text.
+fn word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("")
+}
+
+/// Returns the name that a line declares, after words such as `pub` and `async`.
+fn declared<'a>(line: &'a str, keywords: &[&str]) -> Option<&'a str> {
+    let mut rest = line.trim_start();
+    loop {
+        let first = rest.split([' ', '(']).next()?;
+        match first {
+            _ if keywords.contains(&first) => return Some(word(rest.get(first.len() + 1..)?)),
+            "pub" if rest.starts_with("pub(") => rest = rest.split_once(") ")?.1,
+            "pub" | "async" | "const" | "unsafe" => rest = rest.get(first.len() + 1..)?,
+            _ => return None,
+        }
+    }
+}
+
+/// Returns the name of the type in the rest of a line that begins with `impl`.
+fn implemented(head: &str) -> &str {
+    let mut depth = 0;
+    let after_parameters = head.find(|c| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        depth == 0 && c == ' '
+    });
+    let head = after_parameters.map_or("", |at| head[at..].trim_start());
+    let name = head.rsplit_once(" for ").map_or(head, |(_, name)| name);
+    word(name.split(['<', ' ']).next().unwrap_or("").rsplit("::").next().unwrap_or(""))
+}
+
+/// The members of each type of the crate, and the names of everything in each module.
+#[derive(Default)]
+struct Names {
+    members: BTreeMap<String, BTreeSet<String>>,
+    modules: BTreeMap<String, BTreeSet<String>>,
+    all: BTreeSet<String>,
+}
+
+impl Names {
+    fn read() -> Self {
+        let (mut names, mut files) = (Self::default(), Vec::new());
+        sources(&root().join("src"), &mut files);
+        for path in files {
+            let module = match path.file_stem().unwrap().to_str().unwrap() {
+                "mod" => path.parent().unwrap().file_name().unwrap().to_str().unwrap(),
+                stem => stem,
+            };
+            names.read_file(module, &fs::read_to_string(&path).unwrap());
+        }
+        names
+    }
+
+    fn read_file(&mut self, module: &str, text: &str) {
+        let own = self.modules.entry(module.to_owned()).or_default();
+        let mut item = String::new();
+        for line in text.lines() {
+            if let Some(name) = declared(line, &["struct", "enum", "trait", "type", "fn", "mod"]) {
+                own.insert(name.to_owned());
+                self.all.insert(name.to_owned());
+            }
+            // macros declare types below their first level, so an item can be indented
+            if let Some(name) = declared(line, &["struct", "enum", "trait"]) {
+                name.clone_into(&mut item);
+                self.members.entry(item.clone()).or_default();
+            } else if let Some(head) = line.trim_start().strip_prefix("impl") {
+                implemented(head).clone_into(&mut item);
+            } else if let Some(member) = declared(line, &["fn", "type"]) {
+                self.members.entry(item.clone()).or_default().insert(member.to_owned());
+            } else if line.starts_with("    ") {
+                // a field, a variant, an associated constant or an argument of a macro
+                let line = line.trim_start();
+                let line =
+                    line.strip_prefix("pub").map_or(line, |rest| rest.split_once(' ').map_or("", |(_, rest)| rest));
+                let name = word(line.strip_prefix("const ").unwrap_or(line));
+                self.members.entry(item.clone()).or_default().insert(name.to_owned());
+            }
+        }
+    }
+
+    /// Returns whether a path such as `Tokens::verifier` names something that exists, or something of another crate.
+    fn has(&self, path: &str) -> bool {
+        let parts: Vec<&str> = path.split("::").collect();
+        let (Some(first), [.., owner, last]) = (parts.first(), parts.as_slice()) else { return true };
+        if first.starts_with(char::is_lowercase) && !self.modules.contains_key(*first) && *first != "crate" {
+            return true;
+        }
+        match self.members.get(*owner) {
+            Some(members) => members.contains(*last),
+            None if self.modules.contains_key(*owner) && parts.len() == 2 => self.all.contains(*last),
+            None => true,
+        }
+    }
+}
+
+/// Returns the paths such as `Tokens::verifier` that a text has in backticks.
+fn paths(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.split('`').skip(1).step_by(2).map(|code| code.split(['(', '<']).next().unwrap_or(code));
+    quoted.filter(|code| code.contains("::") && code.split("::").all(|part| !part.is_empty() && word(part) == part))
+}
+
+#[test]
+fn b34_every_name_in_a_document_exists() {
+    let names = Names::read();
+    assert!(names.members.len() > 300, "{}", names.members.len());
+    let mut files = documents();
+    sources(&root().join("src"), &mut files);
+    let mut unknown = BTreeSet::new();
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let is_code = path.extension().is_some_and(|extension| extension == "rs");
+        // a paragraph of a comment is read as one text, because a name in backticks never spans lines
+        for line in text.lines().filter(|line| !is_code || line.trim_start().starts_with("//")) {
+            unknown.extend(
+                paths(line).filter(|name| !names.has(name)).map(|name| format!("{name} in {}", path.display())),
+            );
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn b34_the_crate_page_has_no_relative_links() {
+    let text = fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    assert!(!text.starts_with("#![doc = include_str!"), "links of the README are dead in the documentation");
+    let page: String = text.lines().filter_map(|line| line.strip_prefix("//!")).collect::<Vec<_>>().join("\n");
+    assert!(page.lines().count() > 20, "{page}");
+    for (label, target) in links(&text_and_code(&page).0) {
+        assert!(target.is_none_or(|target| !target.contains(".md")), "[{label}] leads to a file of the repository");
+    }
+}
+
+#[test]
+fn b34_nothing_is_said_of_a_release_or_a_repository_that_does_not_exist() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let is_released = changelog.lines().any(|line| line.starts_with("## [") || line.starts_with("## 0"));
+    assert!(is_released || !manifest.contains("repository ="), "name the repository when there is one");
+    for path in documents().iter().filter(|_| !is_released) {
+        let text = fs::read_to_string(path).unwrap();
+        for claim in ["newest release", "latest release", "docs.rs/tollgate"] {
+            assert!(!text.contains(claim), "{}: {claim}", path.display());
         }
     }
 }

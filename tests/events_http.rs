@@ -17,6 +17,7 @@ use tokio::{net::TcpListener, time::timeout};
 use tollgate::{
     EventLog, EventService, Head, Tenant, TenantError, UnixTime,
     event::{Event, EventKind, EventServiceBuilder, TenantsAndOperator},
+    tenant::ProvedTenant,
 };
 use tower::ServiceExt;
 
@@ -35,7 +36,10 @@ fn service(log: &EventLog) -> EventService {
 }
 
 fn builder(log: &EventLog) -> EventServiceBuilder {
-    EventService::builder(log.clone(), TenantsAndOperator::new(keys).operator_key(OPERATOR.1).unwrap())
+    EventService::builder(
+        log.clone(),
+        TenantsAndOperator::new(ProvedTenant::new(keys)).operator_key(OPERATOR.1).unwrap(),
+    )
 }
 
 fn refusal(tenant: &str, second: u64) -> Event {

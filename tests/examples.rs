@@ -4,15 +4,27 @@
 
 mod support;
 
+#[cfg(unix)]
+#[path = "examples/backup.rs"]
+mod backup;
 #[path = "examples/budgets.rs"]
 mod budgets;
+#[path = "examples/file_users.rs"]
+mod file_users;
+#[cfg(target_os = "linux")]
+#[path = "examples/full_disk.rs"]
+mod full_disk;
 #[path = "examples/leases.rs"]
 mod leases;
 #[path = "examples/live_plans.rs"]
 mod live_plans;
+#[path = "examples/notices.rs"]
+mod notices;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "examples/password_memory.rs"]
 mod password_memory;
+#[path = "examples/ready.rs"]
+mod ready;
 #[path = "examples/sso_demo.rs"]
 mod sso_demo;
 #[path = "examples/two_servers.rs"]
@@ -640,7 +652,6 @@ async fn everything_the_server_stores_in_a_directory_survives_a_restart() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-#[cfg(unix)]
 fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-{}-{name}", std::process::id()))
 }

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Empty, Full, combinators};
 use tokio::sync::oneshot;
 use tollgate::{
     EventLog, EventService, Gate, GateLayer, Head, Limiter, MaybeReady, Pass, ProblemJson, Quota, Quotas,
-    RateLimitLayer, Rejection, RejectionKind, Respond, Tenant,
+    RateLimitLayer, Rejection, RejectionKind, Respond, StatusOnly, Tenant,
     gate::{Gated, ResponseFuture},
     limit::{RateLimitGate, RateLimited},
     tenant::HeaderTenant,
@@ -99,7 +99,7 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 
 type Mocked = mock::Handle<Request<String>, Response<String>>;
 
-fn mocked(gate: &Scripted) -> (mock::Spawn<Gated<Mock, Scripted, tollgate::StatusOnly>>, Mocked) {
+fn mocked(gate: &Scripted) -> (mock::Spawn<Gated<Mock, Scripted, StatusOnly>>, Mocked) {
     mock::spawn_layer(GateLayer::new(gate.clone()))
 }
 
@@ -447,7 +447,7 @@ async fn a12_a_grpc_client_gets_a_grpc_status_from_every_responder() {
         assert_eq!(header("x-mark"), Some("1"));
         assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
     }
-    check(tollgate::StatusOnly).await;
+    check(StatusOnly).await;
     check(ProblemJson).await;
     check(tollgate::OAuthJson).await;
     check(Own).await;
@@ -501,4 +501,44 @@ fn layers_services_and_futures_have_the_traits_that_servers_need() {
     cloned_everywhere::<EventService>();
     everywhere::<ResponseFuture<Inner, RateLimitGate, ProblemJson, ()>>();
     everywhere::<ResponseFuture<Inner, Scripted, ProblemJson, ()>>();
+}
+
+/// A responder with a cookie and headers of its own.
+#[derive(Clone)]
+struct SetsCookie;
+
+impl Respond<String> for SetsCookie {
+    fn respond(&self, rejection: &Rejection, _: Head<'_>) -> Response<String> {
+        let response = Response::builder().status(rejection.status()).header("set-cookie", "seen=1");
+        response.header("vary", "accept").header("vary", "cookie").body(String::new()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn b30_a_rejection_sets_two_cookies_and_replaces_other_headers_of_the_responder() {
+    struct Closed;
+    impl Gate for Closed {
+        type Pass = ();
+        type Future = std::future::Ready<Result<(), Rejection>>;
+        fn inspect(&self, _: Head<'_>) -> MaybeReady<Self::Future> {
+            let rejection = Rejection::new(RejectionKind::Forbidden, "closed")
+                .header(http::header::SET_COOKIE, HeaderValue::from_static("a=1"))
+                .header(http::header::SET_COOKIE, HeaderValue::from_static("b=2"))
+                .header(http::header::VARY, HeaderValue::from_static("origin"))
+                .header(http::header::VARY, HeaderValue::from_static("x-tenant"));
+            MaybeReady::Ready(Err(rejection))
+        }
+    }
+    let answered = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
+    let all = |response: &Response<String>, name: &str| {
+        let values = response.headers().get_all(name).iter();
+        values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let plain = GateLayer::new(Closed).respond_with(StatusOnly).layer(answered);
+    let response = plain.oneshot(Request::new(String::new())).await.unwrap();
+    assert_eq!(all(&response, "set-cookie"), ["a=1", "b=2"]);
+    let own = GateLayer::new(Closed).respond_with(SetsCookie).layer(answered);
+    let response = own.oneshot(Request::new(String::new())).await.unwrap();
+    assert_eq!(all(&response, "set-cookie"), ["seen=1", "a=1", "b=2"]);
+    assert_eq!(all(&response, "vary"), ["origin", "x-tenant"]);
 }

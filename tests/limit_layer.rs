@@ -8,10 +8,10 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
     ApiKeys, ClientIp, EventLog, Head, HeaderStyle, Limiter, PeerAddr, Plan, ProblemJson, Quota, Quotas, RateLimit,
-    RateLimitLayer, Rejection, Tenant, TenantSource,
+    RateLimitLayer, Rejection, Tenant, TenantError, TenantSource,
     event::{EventKind, Query},
     limit::MissingTenant,
-    tenant::{HeaderTenant, HostTenant, PathTenant, QueryTenant},
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant},
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -192,7 +192,9 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
     let keys = || ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
     let by_key = || RateLimitLayer::new(keys(), five());
     let by_address = || RateLimitLayer::new(ClientIp::peer(), five());
-    let own = || RateLimitLayer::new(|_: Head<'_>| Ok(Tenant::parse("own").ok()), five());
+    let closure = |_: Head<'_>| Ok(Tenant::parse("own").ok());
+    let own = || RateLimitLayer::new(ProvedTenant::new(closure), five());
+    let claim = || RateLimitLayer::new(closure, five());
     let path = || RateLimitLayer::new(PathTenant::segment(0), five());
     let anonymous = || RateLimitLayer::new(|_: Head<'_>| Ok(None), five()).missing_tenant(MissingTenant::Shared);
     for (outer, inner, seen) in [
@@ -204,6 +206,10 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
         (by_header(five()), by_key(), "acme"),
         (by_address(), by_key(), "acme"),
         (by_address(), own(), "own"),
+        // b04: a closure claims
+        (by_key(), claim(), "acme"),
+        (claim(), by_header(five()), "globex"),
+        (by_address(), claim(), "own"),
         (by_address(), by_header(five()), "globex"),
     ] {
         let handler = service_fn(async |request: Request<Body>| {
@@ -362,4 +368,89 @@ fn decisions_are_counted_in_metrics() {
             ("tollgate_units_admitted_total", 5),
         ]
     );
+}
+
+/// Sends five requests of a tenant with a limit of four an hour, two of which are reserved, and counts those that are admitted.
+async fn admitted_with_a_reserve(source: impl TenantSource) -> usize {
+    let layer = RateLimitLayer::new(source, limiter(Quota::per_hour(4).unwrap().reserve(0.5).unwrap()));
+    let mut admitted = 0;
+    for _ in 0..5 {
+        let mut request = request(Some("acme"));
+        request.headers_mut().insert("x-api-key", "secret".parse().unwrap());
+        admitted += usize::from(call(&layer, request).await.status() == StatusCode::OK);
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn b04_a_closure_claims_its_tenant_and_cannot_spend_the_reserve() {
+    struct OwnSource;
+    impl TenantSource for OwnSource {
+        fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+            head.headers().get("x-tenant").map(Tenant::parse).transpose()
+        }
+    }
+    let closure = |head: Head<'_>| OwnSource.find(head);
+    let keys = ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
+    let header = || HeaderTenant::new("x-tenant").unwrap();
+    assert_eq!(admitted_with_a_reserve(closure).await, 2);
+    assert_eq!(admitted_with_a_reserve(OwnSource).await, 2);
+    assert_eq!(admitted_with_a_reserve(Arc::new(closure)).await, 2);
+    assert_eq!(admitted_with_a_reserve(ExtensionTenant::new().or(closure)).await, 2);
+    assert_eq!(admitted_with_a_reserve(header()).await, 2);
+    assert_eq!(admitted_with_a_reserve(ProvedTenant::new(closure)).await, 4);
+    assert_eq!(admitted_with_a_reserve(ProvedTenant::new(header())).await, 4);
+    assert_eq!(admitted_with_a_reserve(ProvedTenant::new(closure).or(closure)).await, 4);
+    assert_eq!(admitted_with_a_reserve(keys).await, 4);
+}
+
+/// Sends a request through a limit of a hundred an hour to an upstream that answers with these headers.
+async fn behind(style: HeaderStyle, status: u16, upstream: &[(&'static str, &'static str)]) -> Vec<String> {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(Quotas::new(Quota::per_hour(100).unwrap())).clock(clock).build().unwrap();
+    let answer = || {
+        let mut response = Response::builder().status(status);
+        for (name, value) in upstream {
+            response = response.header(*name, *value);
+        }
+        response.body(String::new()).unwrap()
+    };
+    let served = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(answer()));
+    let response = by_header(limiter).headers(style).layer(served).oneshot(request(Some("acme"))).await.unwrap();
+    let text = |(name, value): (&http::HeaderName, &http::HeaderValue)| format!("{name}: {}", value.to_str().unwrap());
+    let mut shown: Vec<_> = response.headers().iter().map(text).collect();
+    shown.sort();
+    shown
+}
+
+#[tokio::test]
+async fn b30_headers_of_an_upstream_in_another_style_are_replaced() {
+    let ours =
+        ["x-ratelimit-limit: 100", "x-ratelimit-remaining: 99", "x-ratelimit-reset: 1000003600", "x-ratelimit: 100"];
+    let theirs = |reset| {
+        [("x-ratelimit", "9"), ("x-ratelimit-limit", "9"), ("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", reset)]
+    };
+    let time = HeaderStyle::new();
+    for status in [200, 429] {
+        assert_eq!(behind(time, status, &theirs("30")).await, ours, "seconds from now");
+        assert_eq!(behind(time, status, &theirs("soon")).await, ours);
+        assert_eq!(behind(time, status, &theirs("1000000030")[1..]).await, ours, "without our short name");
+        let kept = behind(time, status, &theirs("1000000030")).await;
+        assert_eq!(kept[1..3], ["x-ratelimit-remaining: 1", "x-ratelimit-reset: 1000000030"]);
+        let kept = behind(time.delta_seconds(), status, &theirs("30")).await;
+        assert_eq!(kept[1..3], ["x-ratelimit-remaining: 1", "x-ratelimit-reset: 30"]);
+        let replaced = behind(time.delta_seconds(), status, &theirs("1000000030")).await;
+        assert_eq!(replaced[1..3], ["x-ratelimit-remaining: 99", "x-ratelimit-reset: 3600"]);
+    }
+    // no retry helps there
+    let refused = behind(time, 429, &theirs("")[..3]).await;
+    assert_eq!(refused, ["x-ratelimit-limit: 9", "x-ratelimit-remaining: 1", "x-ratelimit: 9"]);
+
+    let ietf = HeaderStyle::none().ietf_draft_10();
+    let (own, policy) = ("ratelimit: \"default\";r=99;t=3600", "ratelimit-policy: \"default\";q=100;w=3600");
+    let older = [("ratelimit", "limit=9, remaining=1, reset=30"), ("ratelimit-policy", "9;w=60")];
+    assert_eq!(behind(ietf, 200, &older).await, [policy, own]);
+    let same = [("ratelimit", "\"inner\";r=1;t=30"), ("ratelimit-policy", "\"inner\";q=9;w=60")];
+    let both = behind(ietf, 200, &same).await;
+    assert_eq!(both.len(), 4, "{both:?}");
 }

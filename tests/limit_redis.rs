@@ -31,10 +31,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    EventLog, Limiter, Plan, Quota, Quotas, RateLimitLayer, RedisConfig, Tenant,
+    Clock, EventLog, Limiter, Plan, Quota, Quotas, RateLimitLayer, RedisConfig, SystemClock, Tenant, UnixTime,
     event::{Event, EventKind, Query},
-    limit::{Fallback, RefusalReason, SharedLimiter},
+    limit::{Fallback, Leases, RefusalReason, SharedLimiter},
     tenant::{HeaderTenant, Standing},
+    testing::ManualClock,
 };
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -257,10 +258,10 @@ async fn each_fallback_decides_while_the_server_is_down() {
             seen.push((decision.refused(), decision.standing().map(Standing::remaining)));
         }
         let expected = match fallback {
-            // each process has the whole quota
+            // the process knows what it has spent
             Fallback::Local => {
-                let mut all: Vec<_> = (0..5).rev().map(|left| (None, Some(left))).collect();
-                all.extend([(Some(RefusalReason::Spent), Some(0)); 2]);
+                let mut all = vec![(None, Some(1)), (None, Some(0))];
+                all.extend([(Some(RefusalReason::Spent), Some(0)); 5]);
                 all
             }
             Fallback::Open => vec![(None, None); 7],
@@ -290,8 +291,41 @@ async fn each_fallback_decides_while_the_server_is_down() {
 
         server.restart();
         recovered(&limiter, &log).await;
-        // the server has forgotten, and what the fallback admitted is not charged
-        assert_eq!(limiter.check(&acme(), 1).await.standing().unwrap().remaining(), 4);
+        // the server has forgotten, and is charged for what the fallback has admitted
+        let left = if fallback == Fallback::Local { 3 } else { 5 };
+        let began = Instant::now();
+        while limiter.peek(&acme()).await.unwrap().remaining() != left {
+            assert!(began.elapsed() < Duration::from_secs(20), "{:?}", limiter.peek(&acme()).await);
+        }
+        assert_eq!(limiter.check(&acme(), 1).await.standing().unwrap().remaining(), left - 1);
+    }
+}
+
+/// The event says why the fallback decides.
+#[tokio::test]
+async fn b41_the_event_of_a_fallback_has_a_reason() {
+    let reasons = |log: &EventLog| {
+        let began = log.read(&Query::new().kind(EventKind::LimiterFallbackBegan)).events;
+        began.iter().map(|event| event.reason).collect::<Vec<_>>()
+    };
+    let Some(mut server) = RedisServer::start(&[]) else { return };
+    for (reason, is_dead) in [("no_answer", false), ("no_connection", true)] {
+        let log = EventLog::builder().build();
+        let limiter = with_fallback(&server.url(), Fallback::Local, &log).await;
+        if is_dead {
+            server.kill();
+        } else {
+            server.signal("STOP");
+        }
+        for _ in 0..100 {
+            _ = in_time(limiter.check(&acme(), 1)).await;
+        }
+        assert_eq!(reasons(&log), [Some(reason)]);
+        assert!(log.read(&Query::new()).events[0].to_json().contains(&format!(r#""reason":"{reason}""#)));
+        if !is_dead {
+            server.signal("CONT");
+            recovered(&limiter, &log).await;
+        }
     }
 }
 
@@ -346,4 +380,133 @@ async fn a_server_that_cannot_be_used_is_an_error_at_the_start() {
     assert!(error.starts_with("the shared limiter is not available: maxmemory-policy is allkeys-lru"), "{error}");
     let error = Limiter::builder(quotas()).max_tenants(0).redis(config(&server.url())).connect().await.unwrap_err();
     assert!(error.to_string().contains("max_tenants"), "{error}");
+}
+
+/// The server forgets a key by its wall clock, so after a step back it still finds the count of a window that has ended.
+#[tokio::test]
+async fn b26_the_count_of_a_calendar_window_is_kept_for_one_more_window() {
+    for server in RedisServer::each(&[]) {
+        let limiter = node(&server.url()).await;
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let daily = Quota::fixed(9, HOUR * 24).unwrap();
+        let burst = Quota::per_second(20).unwrap().with_name("burst").unwrap();
+        for (plan, kept) in [
+            (Quota::fixed(9, minutes(20)).unwrap().into(), minutes(20)),
+            (daily.into(), HOUR),
+            (Plan::new([burst, daily]).unwrap(), HOUR),
+        ] {
+            server.cli(&["flushall"]);
+            limiter.quotas().set(acme(), plan);
+            let decision = limiter.check(&acme(), 9).await;
+            assert!(decision.is_admitted());
+            let lives = server.cli(&["pttl", "tollgate:limit:{acme}"]).trim().parse().unwrap();
+            let after = Duration::from_millis(lives).checked_sub(decision.standing().unwrap().wait()).unwrap();
+            assert!(after > kept - minutes(1) && after < kept + minutes(1), "{after:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn b39_the_reset_is_told_by_the_time_of_the_server() {
+    for server in RedisServer::each(&[]) {
+        for leases in [false, true] {
+            server.cli(&["flushall"]);
+            let clock = ManualClock::new();
+            let now = SystemClock::new().read().1;
+            // the node is five seconds behind
+            clock.set_wall(UnixTime::from_nanos(now.as_nanos() - 5_000_000_000));
+            let quotas = Quotas::new(Quota::new(2, HOUR).unwrap());
+            let builder = Limiter::builder(quotas).clock(clock.clone()).redis(config(&server.url()));
+            let builder = if leases { builder.leases(Leases::new()) } else { builder };
+            let limiter = builder.fallback(Fallback::Closed).connect().await.unwrap();
+            let service = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
+            let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone());
+            let mut service = ServiceBuilder::new().layer(layer).service(service);
+            for status in [200, 200, 429, 429] {
+                let request = Request::get("/").header("x-tenant", "acme").body(String::new()).unwrap();
+                let response = service.ready().await.unwrap().call(request).await.unwrap();
+                assert_eq!(response.status(), status);
+                let reset: u64 = response.headers()["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
+                // rounded up, and at most as late as the test
+                let (first, last) = ((now + HOUR).as_secs_ceil(), (SystemClock::new().read().1 + HOUR).as_secs_ceil());
+                assert!((first..=last).contains(&reset), "{reset} is not from {first} to {last}, leases: {leases}");
+                // the node's steady clock goes on
+                clock.advance(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// Returns the keys of this space.
+fn keys(server: &RedisServer, space: &str) -> Vec<String> {
+    server.cli(&["keys", &format!("tollgate:{space}:*")]).lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn b06_names_that_were_never_seen_share_keys_above_a_number_a_minute() {
+    for server in RedisServer::each(&[]) {
+        let clock = ManualClock::new();
+        let quotas = || Quotas::new(Quota::new(3, HOUR).unwrap());
+        let builder = Limiter::builder(quotas()).clock(clock.clone()).redis(config(&server.url()));
+        let limiter = builder.fallback(Fallback::Closed).max_new_names_per_minute(10).connect().await.unwrap();
+        let named = |number: u32| Tenant::parse(format!("made-up-{number}")).unwrap();
+        for number in 0..3_000 {
+            _ = limiter.check_anonymous(&named(number), 1).await;
+        }
+        let (all, own) = (keys(&server, "limit"), |key: &&String| key.contains("made-up"));
+        assert!(all.len() <= 1_034 && all.iter().filter(own).count() == 10, "{} keys", all.len());
+        // the ten go on with their own budgets, and the others are limited together
+        assert_eq!(limiter.check_anonymous(&named(3), 1).await.standing().unwrap().remaining(), 1);
+        let mut admitted = 0;
+        for number in 3_000..9_000 {
+            admitted += u32::from(limiter.check_anonymous(&named(number), 1).await.is_admitted());
+        }
+        assert!(admitted <= 3 * 1_024, "{admitted}");
+        assert!(keys(&server, "limit").len() <= 1_034);
+        // what a tenant has proved, or what is configured, has a key of its own
+        let [proved, configured] = [named(9_001), named(9_002)];
+        assert_eq!(limiter.check(&proved, 1).await.standing().unwrap().remaining(), 2);
+        assert_eq!(limiter.check_anonymous(&proved, 1).await.standing().unwrap().remaining(), 1);
+        limiter.quotas().set(configured.clone(), Quota::new(7, HOUR).unwrap());
+        assert_eq!(limiter.check_anonymous(&configured, 1).await.standing().unwrap().remaining(), 6);
+        // a shared charge is refunded to the shared key
+        let other =
+            Limiter::redis(config(&server.url()), quotas()).max_new_names_per_minute(0).connect().await.unwrap();
+        server.cli(&["flushall"]);
+        let spend = other.check_anonymous(&named(5), 2).await.into_spend();
+        assert_eq!(other.refund(spend).await.unwrap().remaining(), 3);
+        assert_eq!(keys(&server, "limit").len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn b06_a_name_takes_along_what_it_may_have_spent_with_a_shared_key() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let clock = ManualClock::new();
+    let builder = Limiter::builder(Quotas::new(Quota::new(3, HOUR).unwrap())).clock(clock.clone());
+    let builder = builder.redis(config(&server.url())).fallback(Fallback::Closed).max_new_names_per_minute(1);
+    let limiter = builder.connect().await.unwrap();
+    let (first, second) = (Tenant::parse("first").unwrap(), Tenant::parse("second").unwrap());
+    _ = limiter.check_anonymous(&first, 1).await;
+    for expected in [true, true, true, false] {
+        assert_eq!(limiter.check_anonymous(&second, 1).await.is_admitted(), expected);
+    }
+    // a minute later it gets a key of its own
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(limiter.check_anonymous(&second, 1).await.refused(), Some(RefusalReason::Spent));
+}
+
+#[tokio::test]
+async fn b06_a_key_that_can_not_be_used_leaves_the_others_alone() {
+    // a key that holds something else
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let log = EventLog::new();
+    let limiter = with_fallback(&server.url(), Fallback::Closed, &log).await;
+    server.cli(&["lpush", "tollgate:limit:{broken}", "1"]);
+    let broken = Tenant::parse("broken").unwrap();
+    for _ in 0..10 {
+        assert_eq!(limiter.check(&broken, 1).await.refused(), Some(RefusalReason::Unavailable));
+    }
+    assert!(limiter.check(&acme(), 1).await.is_admitted());
+    assert_eq!(changes(&log), []);
 }

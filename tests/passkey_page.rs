@@ -189,8 +189,7 @@ async fn a_deleted_passkey_is_refused_and_the_user_signs_in_another_way() {
     let Some((mut site, device)) = enrolled("passkey-deleted").await else { return };
     site.ask("document.querySelector('#passkeys button.danger').focus()").await;
     site.browser.press("Enter").await;
-    site.focus("yes").await;
-    site.browser.press("Enter").await;
+    site.press_button("yes").await;
     site.until("text('done') === 'The passkey was deleted.' && idle()").await;
     assert_eq!(site.texts("#passkeys li").await, [""; 0]);
 

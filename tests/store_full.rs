@@ -16,7 +16,7 @@ use std::{env, fs, path::PathBuf, time::Duration};
 
 use tollgate::{
     UnixTime,
-    store::{Disk, DiskConfig, Entry, Key, Record, Store, StoreErrorKind, WriteOutcome},
+    store::{Disk, DiskConfig, Entry, Expected, Key, Operation, Record, Store, StoreErrorKind, WriteOutcome},
     testing::block_on,
 };
 
@@ -102,6 +102,39 @@ fn a11_beyond_its_bytes_a_file_refuses_rows_and_still_removes_and_replaces_them(
     assert!(find(&disk, 1_000).is_none());
     assert_eq!(insert(&disk, rows + 2, 4000), Err(StoreErrorKind::Full));
     assert!(DiskConfig::new().bytes(131_071).is_err());
+}
+
+/// A batch that meets the limit on the way has no effect, so a login is not used up by one that could not begin its session.
+#[test]
+fn b40_a_batch_without_room_for_all_its_writes_writes_none() {
+    let directory = Directory::new("batch");
+    let path = directory.0.join("state");
+    let open = || Disk::open_with(&path, DiskConfig::new().bytes(256 * 1024).unwrap()).unwrap();
+    let disk = open();
+    let full = fill(&disk, 0, 4000);
+    let version = find(&disk, 0).unwrap().version;
+    // one row shrinks, one is new and small, and one has no room
+    let batch = || {
+        vec![
+            Operation::Write(key(0), Expected::Version(version), record(3000, FAR)),
+            Operation::Write(key(full), Expected::Absent, record(100, FAR)),
+            Operation::Read(key(full)),
+            Operation::Write(key(full + 1), Expected::Absent, record(4000, FAR)),
+        ]
+    };
+    for _ in 0..3 {
+        assert_eq!(block_on(disk.run(batch())).unwrap_err().kind(), StoreErrorKind::Full);
+        let found = find(&disk, 0).unwrap();
+        assert_eq!((found.version, found.value.len(), found.expires_at), (version, 4000, FAR));
+        assert!(find(&disk, full).is_none() && find(&disk, full + 1).is_none());
+        assert_eq!(insert(&disk, full, 4000), Err(StoreErrorKind::Full), "it counts the same bytes");
+    }
+    drop(disk);
+    let disk = open();
+    assert_eq!(insert(&disk, full, 4000), Err(StoreErrorKind::Full));
+    assert!(block_on(disk.take(&key(1))).unwrap().is_some());
+    assert_eq!(block_on(disk.run(batch())).unwrap().len(), 4);
+    assert_eq!(find(&disk, 0).unwrap().value.len(), 3000);
 }
 
 /// Does nothing unless it runs in the child process below.

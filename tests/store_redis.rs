@@ -184,6 +184,102 @@ async fn a_restart_begins_an_epoch_even_if_the_server_kept_its_data() {
     }
 }
 
+/// Uses all partitions.
+async fn touch_all(store: &Redis) {
+    for number in 0..640 {
+        in_time(get(store, &number.to_string())).await.unwrap();
+    }
+}
+
+/// Waits until the clock of the server shows a later second.
+fn next_second(server: &RedisServer) {
+    let second = || server.cli(&["time"]).lines().next().map(str::to_owned);
+    let now = second();
+    wait_until(|| second() != now);
+}
+
+#[tokio::test]
+async fn b36_after_a_restart_or_a_flush_all_partitions_begin_their_epochs_at_once() {
+    let persistent = &["--appendonly", "yes", "--appendfsync", "always"][..];
+    for settings in [&[][..], persistent] {
+        for mut server in RedisServer::each(settings) {
+            let (store, other) = (connect(&server.url()).await, connect(&server.url()).await);
+            insert(&store, "kept", "value").await.unwrap();
+            for is_restart in [true, false] {
+                let before = store.complete_since();
+                if is_restart {
+                    server.kill();
+                    server.restart();
+                } else {
+                    server.cli(&["flushall"]);
+                }
+                recovered(&store).await;
+                let began = store.complete_since();
+                assert!(began > before);
+                // later calls on other partitions, of this node and of others, find nothing new
+                next_second(&server);
+                touch_all(&store).await;
+                recovered(&other).await;
+                touch_all(&other).await;
+                assert_eq!([store.complete_since(), other.complete_since()], [began; 2]);
+            }
+            assert_eq!(get(&store, "kept").await.unwrap(), None);
+            let later = connect(&server.url()).await;
+            assert_eq!(later.complete_since(), store.complete_since());
+        }
+    }
+}
+
+#[tokio::test]
+async fn b36_a_replaced_primary_of_a_cluster_begins_the_epochs_of_all_its_partitions_at_once() {
+    let Some(mut cluster) = RedisCluster::start() else { return };
+    let store = connect(&cluster.url()).await;
+    touch_all(&store).await;
+    let before = store.complete_since();
+    cluster.0[2].kill();
+    let mut lost = None;
+    for number in 0..640 {
+        if in_time(get(&store, &number.to_string())).await.is_err() {
+            lost = Some(number.to_string());
+            break;
+        }
+    }
+    let lost = lost.expect("the primary has some of the keys");
+    cluster.0[2].restart();
+    let began = Instant::now();
+    while in_time(get(&store, &lost)).await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not recover");
+    }
+    let since = store.complete_since();
+    assert!(since > before);
+    // until each partition is due for its next check
+    for _ in 0..6 {
+        next_second(&cluster.0[0]);
+    }
+    touch_all(&store).await;
+    assert_eq!(store.complete_since(), since);
+}
+
+#[tokio::test]
+async fn b37_an_epoch_that_one_process_begins_is_noticed_by_all_and_loses_nothing() {
+    let (servers, cluster) = (RedisServer::each(&[]).collect::<Vec<_>>(), RedisCluster::start());
+    for url in servers.iter().map(RedisServer::url).chain(cluster.iter().map(RedisCluster::url)) {
+        let (one, other) = (connect(&url).await, connect(&url).await);
+        insert(&one, "kept", "value").await.unwrap();
+        let before = other.complete_since();
+        one.begin_epoch().await.unwrap();
+        assert!(one.complete_since() > before);
+        assert!(get(&other, "kept").await.unwrap().is_some());
+        assert_eq!(other.complete_since(), one.complete_since());
+        // as often as somebody asks, also within one second
+        one.begin_epoch().await.unwrap();
+        assert!(one.complete_since() > other.complete_since());
+        assert!(get(&other, "kept").await.unwrap().is_some());
+        touch_all(&other).await;
+        assert_eq!(other.complete_since(), one.complete_since());
+    }
+}
+
 #[tokio::test]
 async fn a_frozen_server_costs_no_more_than_the_deadline() {
     let Some(server) = RedisServer::start(&[]) else { return };

@@ -18,6 +18,7 @@ mod person;
 
 use std::{
     collections::BTreeSet,
+    error::Error,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -31,12 +32,12 @@ use serde_json::json;
 use support::{
     browser::Browser,
     process::{Process, end_with_parent, say},
-    redis_server::RedisServer,
+    redis_server::{RedisServer, wait_until},
 };
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tollgate::{
-    AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Policy,
-    Quota, Quotas, RedisConfig, StoredUsers, Tenant, Tokens, UserId, Users,
+    AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, PasswordHash,
+    Passwords, Policy, Quota, Quotas, RedisConfig, StoredUsers, Tenant, Tokens, UserId, Users,
     delivery::{Message, OtpSender, SendError},
     store::{AnyStore, Redis},
     user::EmailAddress,
@@ -72,15 +73,8 @@ async fn node() {
     let (acme, users, passwords) =
         (Tenant::parse("acme").unwrap(), StoredUsers::new(store.clone()), Passwords::insecure_fast());
     let hash = passwords.hash(Password::new(PASSWORD)).await.unwrap();
-    for number in 0..USERS {
-        let (id, name) = (UserId::parse(format!("u-{number}")).unwrap(), format!("user{number}"));
-        if users.by_id(&acme, &id).await.unwrap().is_none() {
-            let user = NewUser::new(id, Identifier::parse(&name).unwrap())
-                .password(hash.clone())
-                .contact(EmailAddress::parse(format!("{name}@example.com")).unwrap());
-            users.create(&acme, user).await.unwrap();
-        }
-    }
+    create_users(&users, &hash).await.unwrap();
+    let again = (users.clone(), hash.clone());
     let client =
         |id: &str| Client::new(id, acme.clone()).unwrap().redirect_uri(CALLBACK).unwrap().scopes("openid").unwrap();
     let auth = AuthService::builder(ISSUER, store)
@@ -97,10 +91,29 @@ async fn node() {
     auth.prepare().await.unwrap();
     let by_token = Router::new().route("/api", get(async || "ok")).layer(BearerLayer::new(auth.verifier()));
     let by_session = Router::new().route("/account", get(async || "ok")).layer(auth.session_layer().required());
-    let app = by_token.merge(by_session).fallback_service(auth);
+    let end_everything = auth.clone();
+    let by_test = Router::new()
+        // what a flush has deleted
+        .route("/users", get(async move || create_users(&again.0, &again.1).await.map_or("down", |()| "ok")))
+        .route("/end-everything", get(async move || end_everything.end_everything().await.map_or("down", |()| "ok")));
+    let app = by_token.merge(by_session).merge(by_test).fallback_service(auth);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     say(&listener.local_addr().unwrap().to_string());
     axum::serve(listener, app).await.unwrap();
+}
+
+async fn create_users(users: &StoredUsers, hash: &PasswordHash) -> Result<(), Box<dyn Error>> {
+    let acme = Tenant::parse("acme")?;
+    for number in 0..USERS {
+        let (id, name) = (UserId::parse(format!("u-{number}"))?, format!("user{number}"));
+        if users.by_id(&acme, &id).await?.is_none() {
+            let user = NewUser::new(id, Identifier::parse(&name)?)
+                .password(hash.clone())
+                .contact(EmailAddress::parse(format!("{name}@example.com"))?);
+            users.create(&acme, user).await?;
+        }
+    }
+    Ok(())
 }
 
 struct Nodes {
@@ -111,10 +124,13 @@ struct Nodes {
 
 impl Nodes {
     async fn start() -> Option<Self> {
-        let redis = RedisServer::start(&[])?;
+        Some(Self::on(RedisServer::start(&[])?).await)
+    }
+
+    async fn on(redis: RedisServer) -> Self {
         // one after the other, because the first one creates the users
         let ((one, at_one), (other, at_other)) = (Self::node(&redis).await, Self::node(&redis).await);
-        Some(Self { redis, running: [one, other], origins: Arc::new(Mutex::new([at_one, at_other])) })
+        Self { redis, running: [one, other], origins: Arc::new(Mutex::new([at_one, at_other])) }
     }
 
     async fn node(redis: &RedisServer) -> (Process, String) {
@@ -127,6 +143,29 @@ impl Nodes {
         let (node, origin) = Self::node(&self.redis).await;
         self.running[number] = node;
         self.origins.lock().unwrap()[number] = origin;
+    }
+
+    /// Waits until both nodes reach the server again. Creates the users that it has lost.
+    async fn recovered(&self) {
+        let origins = self.origins.lock().unwrap().clone();
+        for origin in origins {
+            let is_up = async {
+                while !matches!(
+                    Browser::new(&origin, "").try_send("GET", "/users", &[], "").await,
+                    Ok(answer) if answer.text == "ok"
+                ) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            timeout(PATIENCE, is_up).await.expect("a node recovers");
+        }
+    }
+
+    /// Waits until the clock of the server shows a later second.
+    fn next_second(&self) {
+        let second = || self.redis.cli(&["time"]).lines().next().map(str::to_owned);
+        let now = second();
+        wait_until(|| second() != now);
     }
 
     /// Returns a person whose next request goes to this node.
@@ -266,6 +305,156 @@ async fn what_ends_at_one_node_is_refused_at_the_other_at_once() {
         for _ in 0..2 {
             assert!(is_no_grant(&person.refresh(&issued.refresh).await.0));
         }
+    }
+}
+
+/// Signs in a few times in each of several seconds. All tokens work at both nodes until the end.
+async fn new_tokens_stay_valid(nodes: &Nodes) {
+    let mut issued = Vec::new();
+    for round in 0..4 {
+        for user in 0..3 {
+            let mut person = nodes.person(user, round + user);
+            issued.push(person.sign_in().await.unwrap());
+        }
+        nodes.next_second();
+        let mut person = nodes.person(0, 0);
+        for (number, issued) in issued.iter().enumerate() {
+            let seen = [person.api(&issued.access).await, person.api(&issued.access).await];
+            assert_eq!(seen, [200; 2], "token {number} in round {round}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b36_a_restart_of_the_server_refuses_old_tokens_once_and_no_new_one() {
+    for settings in [&["--appendonly", "yes", "--appendfsync", "always"][..], &[]] {
+        for redis in RedisServer::each(settings) {
+            let mut nodes = Nodes::on(redis).await;
+            let mut person = nodes.person(0, 0);
+            let old = person.sign_in().await.unwrap();
+            assert_eq!([person.api(&old.access).await, person.api(&old.access).await], [200; 2]);
+            nodes.redis.kill();
+            nodes.redis.restart();
+            nodes.recovered().await;
+            assert_eq!([person.api(&old.access).await, person.api(&old.access).await], [401; 2]);
+            if settings.is_empty() {
+                assert!(is_no_grant(&person.refresh(&old.refresh).await.0));
+                new_tokens_stay_valid(&nodes).await;
+                continue;
+            }
+            // one refresh
+            let new = Issued::of(&person.refresh(&old.refresh).await.0);
+            new_tokens_stay_valid(&nodes).await;
+            assert_eq!([person.api(&new.access).await, person.api(&new.access).await], [200; 2]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b37_after_a_flush_logins_that_alternate_between_the_nodes_go_on() {
+    for redis in RedisServer::each(&[]) {
+        let nodes = Nodes::on(redis).await;
+        for _ in 0..2 {
+            for turn in 0..2 {
+                assert!(nodes.person(turn, turn).sign_in().await.is_some());
+            }
+            nodes.redis.cli(&["flushall"]);
+            nodes.recovered().await;
+            new_tokens_stay_valid(&nodes).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b37_everything_ends_at_both_nodes_at_once_and_accounts_stay() {
+    let Some(nodes) = Nodes::start().await else { return };
+    for ending in [0, 1] {
+        let mut person = nodes.person(0, 0);
+        let old = person.sign_in().await.unwrap();
+        // a login that is under way, and one that is completed
+        let (mut begun, mut completed) = (nodes.person(1, 0), nodes.person(2, 0));
+        begun.start().await;
+        completed.start().await;
+        assert_eq!(completed.password(PASSWORD).await.0.status, 200);
+        assert_eq!(completed.call("complete", json!({})).await.0.status, 200);
+        assert_eq!([person.page().await, person.page().await], [200; 2]);
+        let mut operator = nodes.person(0, ending);
+        assert_eq!(operator.ask("GET", "/end-everything", &[], "").await.0.text, "ok");
+        for _ in 0..2 {
+            assert_eq!((person.page().await, person.api(&old.access).await), (401, 401));
+            assert!(is_no_grant(&person.refresh(&old.refresh).await.0));
+            person.turn += 1;
+        }
+        assert_eq!(completed.authorize().await.0.redirected("code"), None);
+        assert_eq!(begun.password(PASSWORD).await.0.status, 200);
+        assert_eq!(begun.call("complete", json!({})).await.0.status, 200);
+        assert_eq!(begun.authorize().await.0.redirected("code"), None);
+        assert_eq!(begun.page().await, 401);
+        // the second by which clocks may differ
+        nodes.next_second();
+        nodes.next_second();
+        new_tokens_stay_valid(&nodes).await;
+    }
+}
+
+/// Returns the table, the bytes and the seconds until its end of each row. A row without an end has none.
+fn rows(redis: &RedisServer) -> Vec<(String, u64, Option<u64>)> {
+    let script = "local rows = {}
+        for _, key in ipairs(redis.call('KEYS', '*')) do
+            local rest = string.match(key, '^tollgate:{%d+}(.+)$')
+            if rest then
+                local table = string.sub(rest, 2, 1 + string.byte(rest))
+                rows[#rows + 1] = table .. ' ' .. redis.call('MEMORY', 'USAGE', key) .. ' ' .. redis.call('PTTL', key)
+            end
+        end
+        return rows";
+    let number = |text: &str| text.parse::<i64>().unwrap();
+    let row = |line: &str| {
+        let parts: Vec<&str> = line.split(' ').collect();
+        // rows without an end have one that is centuries away
+        let seconds = u64::try_from(number(parts[2]) / 1000).ok().filter(|seconds| *seconds < 100 * 365 * 86_400);
+        (parts[0].to_owned(), u64::try_from(number(parts[1])).unwrap(), seconds)
+    };
+    redis.cli(&["eval", script, "0"]).lines().filter(|line| line.contains(' ')).map(row).collect()
+}
+
+/// `docs/scale.md` says what each kind of row costs and how long it stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b41_each_kind_of_row_costs_what_the_document_says() {
+    let Some(nodes) = Nodes::start().await else { return };
+    // a stranger begins a login, tries a made-up name, and a user signs in
+    nodes.person(0, 0).start().await;
+    let mut stranger = Person { name: "nobody@example.com".into(), ..nodes.person(0, 0) };
+    stranger.start().await;
+    assert_eq!(stranger.password("guess").await.0.status, 401);
+    let mut person = Person { client: "mfa", ..nodes.person(1, 0) };
+    person.start().await;
+    assert_eq!(person.password(PASSWORD).await.0.status, 200);
+    let mailbox = format!("{}@example.com", person.name);
+    assert_eq!(person.call("authenticate", json!({ "method": "email", "email": mailbox })).await.0.status, 200);
+    let mut person = nodes.person(2, 0);
+    let issued = person.sign_in().await.unwrap();
+    let code = nodes.person(3, 0).log_in().await;
+    assert!(code.is_some());
+    person.revoke(&issued.refresh).await;
+    assert!(nodes.person(4, 0).sign_in().await.is_some());
+    let found = rows(&nodes.redis);
+    let (document, mut wrong) = (include_str!("../docs/scale.md"), Vec::new());
+    for table in found.iter().map(|(table, ..)| table).collect::<BTreeSet<_>>() {
+        let of_table = || found.iter().filter(|(own, ..)| own == table);
+        let bytes = of_table().map(|(_, bytes, _)| *bytes);
+        let (least, most) = (bytes.clone().min().unwrap(), bytes.max().unwrap());
+        let ends = of_table().map(|(.., ends)| *ends).collect::<BTreeSet<_>>();
+        println!("{table}: {} rows of {least} to {most} bytes, until {ends:?}", of_table().count());
+        let Some(line) = document.lines().find(|line| line.starts_with(&format!("| `{table}` |"))) else {
+            wrong.push(format!("no row of docs/scale.md has the table {table}"));
+            continue;
+        };
+        let said: u64 = line.split('|').nth(3).unwrap().trim().parse().unwrap();
+        assert!(
+            most <= said + said / 4 && said <= most + most / 4,
+            "{table}: {most} bytes, and the document says {said}"
+        );
     }
 }
 

@@ -29,7 +29,7 @@ const SECRET: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
 async fn refused(browser: &mut Browser, path: &str, steps: usize) {
     let answer = call(browser, path, json!({ "id": "x", "code": "123456" })).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "fresh_login_required"), "{path}");
-    let url = format!("/sign-in?return_to=%2Faccount%2Fsecurity&max_age=0&steps={steps}");
+    let url = format!("/sign-in?return_to=%2Faccount%2Fsecurity&max_age=299&steps={steps}");
     assert_eq!(answer.json()["login_url"], url, "{path}");
 }
 
@@ -64,11 +64,12 @@ async fn c117_a_stolen_password_alone_enrols_and_deletes_nothing_where_the_accou
     for path in CHANGES {
         refused(&mut thief, path, 2).await;
     }
-    // the sign-in that the error names needs a second factor
-    let fields = begin(&mut thief, "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=0&steps=2").await;
+    // the sign-in that the error names needs a second factor: the password counts already
+    let fields = begin(&mut thief, "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=299&steps=2").await;
     let started = thief.post("/authentication/start", &with(fields.clone(), &[("identifier", ADA)])).await.json();
     let own = with(fields, &[("session_id", started["session_id"].as_str().unwrap())]);
-    assert_eq!(prove((&world, &mut thief), &own, (ADA, "password"), "").await.status, 200);
+    assert_eq!(started["next_step"], 2);
+    assert_eq!(prove((&world, &mut thief), &own, (ADA, "password"), "").await.error(), "method_not_allowed");
     assert_eq!(thief.post("/authentication/complete", &own).await.error(), "steps_remaining");
     for path in CHANGES {
         refused(&mut thief, path, 2).await;
@@ -120,7 +121,7 @@ async fn c117_an_app_is_set_up_shown_used_and_removed() {
     assert_eq!((confirmed.status.as_u16(), confirmed.json()), (201, json!({ "created_at": now })));
     assert_eq!(call(&mut browser, "totp", json!({ "code": code })).await.error(), "no_pending_challenge");
     assert_eq!(credentials(&mut browser).await["totp"], json!({ "created_at": now }));
-    assert_eq!(stored(&world, "u-ada").await.unwrap()["totp"]["strength"], 2);
+    assert_eq!(stored(&world, "u-ada").await.unwrap()["totp"]["strength"]["steps"], 2);
     assert_eq!(notices(&world, ADA).await, [NoticeKind::TotpAdded]);
     assert_eq!(events(&world, EventKind::CredentialAdded), ["totp"]);
     assert_eq!(events(&world, EventKind::NoticeSent), ["totp"]);
@@ -265,7 +266,7 @@ async fn c117_an_enrolled_credential_records_how_much_was_proved() {
     let world = site(|service| service).await;
     let mut browser = sign_in(&world, ADA, &["password", "email"]).await;
     assert_eq!(call(&mut browser, "recovery-codes", json!({})).await.status, 201);
-    assert_eq!(stored(&world, "u-ada").await.unwrap()["recovery"]["strength"], 2);
+    assert_eq!(stored(&world, "u-ada").await.unwrap()["recovery"]["strength"]["steps"], 2);
     // codes that no login would accept are not enrolled
     let mut lone = sign_in(&world, LONE, &["password"]).await;
     for path in ["totp/begin", "recovery-codes"] {
@@ -325,7 +326,7 @@ async fn c117_links_are_listed_and_removed_by_ids_that_belong_to_one_user() {
     let id = links[0]["id"].take();
     assert_eq!(
         links[0],
-        json!({ "id": null, "provider": "idp", "label": "idp", "name": "ada at idp", "created_at": 7 })
+        json!({ "id": null, "provider": "idp", "label": "idp", "name": "ada at idp", "created_at": 7, "ends_session": false })
     );
     assert!(!id.as_str().unwrap().contains("idp") && id != links[1]["id"]);
     let graces = credentials(&mut grace).await["links"][0]["id"].clone();
@@ -377,7 +378,10 @@ async fn c117_users_are_told_by_phone_if_there_is_no_mail_and_a_service_without_
 async fn authenticator_apps_are_not_found_where_they_are_not_enabled() {
     let world = World::with(Memory::new(), |service| service.first_party(acme())).await;
     let mut browser = ada(&world).await;
-    assert_eq!(credentials(&mut browser).await["available"], json!({ "passkey": false, "totp": false }));
+    assert_eq!(
+        credentials(&mut browser).await["available"],
+        json!({ "passkey": false, "totp": false, "providers": [] })
+    );
     for path in ["totp/begin", "totp", "recovery-codes"] {
         assert_eq!(call(&mut browser, path, json!({ "code": "123456" })).await.error(), "not_found", "{path}");
     }

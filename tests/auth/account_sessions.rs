@@ -68,7 +68,7 @@ async fn c117_the_overview_shows_the_sessions_with_their_devices_and_what_a_chan
         shown,
         json!({ "user": "u-ada", "display_name": "ada", "fresh_until": null, "required_proofs": 2, "passkeys": [],
             "totp": null, "recovery_codes": null, "links": [], "sessions": null,
-            "available": { "passkey": false, "totp": true } })
+            "available": { "passkey": false, "totp": true, "providers": [] } })
     );
 }
 
@@ -123,11 +123,12 @@ async fn users_end_all_other_sessions_or_everything_that_they_have_begun() {
 }
 
 /// All calls that change something.
-const CHANGES: [&str; 8] = [
+const CHANGES: [&str; 9] = [
     "totp/begin",
     "totp",
     "totp/delete",
     "recovery-codes",
+    "links/begin",
     "links/delete",
     "sessions/end",
     "sessions/end-others",
@@ -185,7 +186,7 @@ async fn c117_a_session_of_another_tenant_is_none_here() {
 }
 
 /// The URL that `fresh_login_required` names.
-const FRESH: &str = "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=0&steps=2";
+const FRESH: &str = "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=299&steps=2";
 
 #[tokio::test]
 async fn c117_a_sign_in_with_more_steps_makes_the_same_session_fresh() {

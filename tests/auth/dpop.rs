@@ -53,9 +53,7 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     assert_eq!(claims(&issued.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
     assert!(claims(issued.id())["cnf"].is_null(), "id_tokens are not bound to the key");
     for (token, token_type) in [(&*issued.access, "DPoP".into()), (issued.refresh(), serde_json::Value::Null)] {
-        let proof = key.proof("POST", &url("/introspect")).at(world.time()).sign();
-        let fields = form_of(&[("client_id", "web"), ("token", token)]);
-        let known = browser.send(posted("/introspect").header("dpop", proof), fields).await.json();
+        let known = browser.introspect("web", token).await;
         assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&token_type, &key.thumbprint().into()));
     }
 
@@ -83,8 +81,9 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
         assert_eq!((answer.status.as_u16(), &*answer.error()), (401, error), "{scheme} {proof:?}");
         let at = |own| if own == scheme { format!(r#", error="{error}""#) } else { String::new() };
         let (bearer, dpop) = (at("Bearer"), at("DPoP"));
-        let challenge =
-            format!(r#"Bearer realm="userinfo"{bearer}, DPoP realm="userinfo"{dpop}, algs="ES256 EdDSA RS256""#);
+        let challenge = format!(
+            r#"Bearer realm="userinfo"{bearer}, DPoP realm="userinfo"{dpop}, algs="ES256 EdDSA Ed25519 RS256""#
+        );
         assert_eq!(answer.header("www-authenticate"), challenge);
     }
 
@@ -190,7 +189,7 @@ async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&issued.access);
     let answer = info(&mut browser, "DPoP", &issued.access, Some(&at().sign())).await;
     let challenge =
-        r#"Bearer realm="userinfo", DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
+        r#"Bearer realm="userinfo", DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA Ed25519 RS256""#;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
     let proof = at().nonce(answer.header("dpop-nonce")).sign();
     let answer = info(&mut browser, "DPoP", &issued.access, Some(&proof)).await;

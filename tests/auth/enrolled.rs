@@ -40,8 +40,31 @@ pub(crate) fn app(strength: u8) -> Value {
     })
 }
 
-/// Writes the credentials of a user of acme into the store, in place of those before.
+/// What vouched for a credential of this strength: the password, and a code by e-mail if it counts in two steps.
+pub(crate) fn strength(steps: u64) -> Value {
+    let proved = match steps {
+        255 => json!([]),
+        1 => json!([["password"]]),
+        _ => json!([["password", "email"]]),
+    };
+    json!({ "steps": steps, "proved": proved })
+}
+
+/// Writes the credentials of a user of acme into the store, in place of those before. Their strength can be a number.
 pub(crate) async fn enrol(world: &World, user: &str, mut credentials: Value) {
+    for kind in ["passkeys", "totp", "recovery", "links"] {
+        let Some(enrolled) = credentials.get_mut(kind) else { continue };
+        let all = if enrolled.is_array() {
+            enrolled.as_array_mut().unwrap().as_mut_slice()
+        } else {
+            std::slice::from_mut(enrolled)
+        };
+        for one in all {
+            if let Some(steps) = one["strength"].as_u64() {
+                one["strength"] = strength(steps);
+            }
+        }
+    }
     if credentials["handle"].is_null() {
         credentials["handle"] = json!("A".repeat(43));
     }

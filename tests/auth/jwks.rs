@@ -1,18 +1,21 @@
 //! `GET /jwks`: published keys and their rotation.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use http::Request;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::Value;
 use tollgate::{
-    Tokens,
-    store::{AnyStore, Memory},
+    AuthServiceBuilder, Clock, Tokens,
+    store::{AnyStore, Key, Memory},
     testing::ManualClock,
 };
 
 use crate::{
     access_token::verified,
-    issued_tokens::{IssuedTokens, api, header},
-    world::{Browser, ISSUER, World, clients},
+    issued_tokens::{IssuedTokens, api, claims, header},
+    world::{ADA, ADA_PASSWORD, Browser, ISSUER, World, clients, query},
 };
 
 const HOUR: u64 = 3600;
@@ -145,7 +148,7 @@ async fn c102_an_operator_can_withdraw_all_keys_at_once() {
     let (kid, fresh) = signs(&mut first).await;
     assert!(new.contains(&kid), "the new key signs at once");
     // other nodes follow within a minute
-    clock.advance(std::time::Duration::from_secs(60));
+    clock.advance(Duration::from_secs(60));
     for (world, browser) in [(&one, &mut first), (&two, &mut second)] {
         assert_eq!(kids(browser).await, new);
         assert_eq!((api(world, &fresh).await, api(world, &issued.access).await), (200, 401));
@@ -153,4 +156,87 @@ async fn c102_an_operator_can_withdraw_all_keys_at_once() {
     }
     let next = IssuedTokens::of(&second.refresh("web", issued.refresh()).await);
     assert_eq!(second.opens(&two, "web", &next.access).await, [true; 3]);
+}
+
+/// Returns the error of a silent request with this hint: `login_required` if the hint is accepted.
+async fn error_of_hint(world: &World, hint: &str) -> String {
+    let target = format!("/authorize?{}&prompt=none&id_token_hint={hint}", query("web"));
+    world.browser().get(&target).await.redirected("error").unwrap()
+}
+
+/// The first ES256 key of the store.
+async fn private_key(store: &AnyStore) -> EncodingKey {
+    let ring = store.get(&Key::new("signing_keys", None, b"ring").unwrap()).wait().await.unwrap().unwrap();
+    let ring: Value = serde_json::from_slice(&ring.value).unwrap();
+    let first = ring["keys"].as_array().unwrap().iter().find(|key| key["algorithm"] == "ES256").unwrap();
+    EncodingKey::from_ec_der(&BASE64URL.decode(first["secret"]["key"].as_str().unwrap()).unwrap())
+}
+
+#[tokio::test]
+async fn b21_c102_an_id_token_is_a_hint_after_a_rotation_as_long_as_sessions_live() {
+    let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+    let node = async || {
+        let more = |service: AuthServiceBuilder| service.remember_me(Duration::from_secs(30 * DAY));
+        World::made(store.clone(), clock.clone(), clients(), Tokens::new(), more).await
+    };
+    let (one, two) = (node().await, node().await);
+    let mut browser = one.browser();
+    let login = browser.begin_remembered("web", Some(true)).await;
+    assert_eq!(browser.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
+    let code = browser.finish(&login).await.unwrap();
+    let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
+    let (old, key) = (header(issued.id())["kid"].as_str().unwrap().to_owned(), private_key(&store).await);
+    let changed = format!("{}AAAA", &issued.id()[..issued.id().len() - 4]);
+    one.service.rotate_keys().await.unwrap();
+    for day in [1, 2, 3, 15, 29] {
+        one.advance(day * DAY - (clock.unix(clock.now()).as_secs() - 1_000_000_000));
+        // the old key is published for a day after its last signature
+        assert_eq!(kids(&mut browser).await.contains(&old), day == 1, "{day}");
+        for world in [&one, &two] {
+            assert_eq!(error_of_hint(world, issued.id()).await, "login_required", "{day}");
+            assert_eq!(error_of_hint(world, &changed).await, "invalid_request", "{day}");
+        }
+        // it verifies nothing but hints
+        let mut access = claims(&issued.access);
+        let now = clock.unix(clock.now()).as_secs();
+        (access["iat"], access["exp"]) = (now.into(), (now + 600).into());
+        let forged = Header { typ: Some("at+jwt".to_owned()), kid: Some(old.clone()), ..Header::new(Algorithm::ES256) };
+        let forged = jsonwebtoken::encode(&forged, &access, &key).unwrap();
+        assert_eq!(api(&one, &forged).await, if day == 1 { 200 } else { 401 }, "{day}");
+        // the family lives for a day
+        assert_eq!(browser.with_token("/userinfo", &forged).await.status, 401);
+        assert_eq!(browser.introspect("web", &forged).await["active"], false);
+    }
+    let done = browser.send(Request::get(format!("/logout?id_token_hint={}", issued.id())), "").await;
+    assert!(done.text.contains("<h1>You are logged out</h1>"), "{done:?}");
+    assert!(one.sessions.list(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap().is_empty());
+    // no session is older than 30 days
+    one.advance(4 * DAY);
+    assert_eq!(error_of_hint(&one, issued.id()).await, "invalid_request");
+}
+
+#[tokio::test]
+async fn b21_c102_an_id_token_of_a_withdrawn_key_is_no_hint() {
+    let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+    let (one, two) = (on(&store, &clock).await, on(&store, &clock).await);
+    let mut browser = one.browser();
+    let first = browser.tokens("web", "openid").await;
+    one.service.rotate_keys().await.unwrap();
+    one.advance(HOUR);
+    let second = browser.tokens("web", "openid").await;
+    assert_ne!(header(first.id())["kid"], header(second.id())["kid"]);
+    one.advance(DAY);
+    for hint in [first.id(), second.id()] {
+        assert_eq!(error_of_hint(&one, hint).await, "login_required");
+        assert_eq!(error_of_hint(&two, hint).await, "login_required");
+    }
+    two.service.withdraw_keys().await.unwrap();
+    for hint in [first.id(), second.id()] {
+        assert_eq!(error_of_hint(&two, hint).await, "invalid_request");
+    }
+    // other nodes follow within a minute
+    one.advance(60);
+    for hint in [first.id(), second.id()] {
+        assert_eq!(error_of_hint(&one, hint).await, "invalid_request");
+    }
 }

@@ -132,7 +132,11 @@ async fn without_a_hint_the_user_is_asked_and_confirms_with_a_button() {
             .await;
     assert!(asks(&page), "{page:?}");
     assert!(!page.text.contains("<script>"));
-    let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+    let target = AFTER.split('/').take(3).collect::<Vec<_>>().join("/");
+    let policy = format!(
+        "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self' {target}; frame-ancestors 'none'"
+    );
+    let policy = &*policy;
     assert_eq!((page.header("content-security-policy"), page.header("cache-control")), (policy, "no-store"));
     // otherwise the browser would send `Origin: null` with the form
     assert_eq!(page.header("referrer-policy"), "same-origin");
@@ -155,11 +159,52 @@ async fn without_a_hint_the_user_is_asked_and_confirms_with_a_button() {
     );
     assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &fields).await;
-    assert!(is_done(&answer), "{answer:?}");
-    // the policy forbids the form to redirect elsewhere, so the page shows a link
-    assert!(answer.text.contains(&format!(r#"<a href="{AFTER}?state=%22%3E%3Cscript%3E%26">"#)), "{}", answer.text);
+    // the policy of the page permits this target
+    let location = format!("{AFTER}?state=%22%3E%3Cscript%3E%26");
+    assert_eq!((answer.status.as_u16(), answer.header("location")), (302, &*location), "{answer:?}");
     assert!(!browser.cookies.contains_key(SESSION));
     assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+}
+
+#[tokio::test]
+async fn b23_the_policy_of_the_question_lists_the_registered_target_and_no_other() {
+    let targets = [
+        ("https://app.example:8443/out;a,b?c='d'", Some("https://app.example:8443")),
+        ("http://127.0.0.1/out", Some("http://127.0.0.1:51004")),
+        ("http://[::1]/out", None),
+        ("com.example.app:/out", Some("com.example.app:")),
+    ];
+    let world = world_with(|client| {
+        targets.iter().fold(client.single_sign_on(), |client, (uri, _)| client.after_logout(uri).unwrap())
+    })
+    .await;
+    for (registered, source) in targets {
+        let uri = match registered {
+            "http://127.0.0.1/out" => "http://127.0.0.1:51004/out",
+            other => other,
+        };
+        let (mut browser, _) = signed_in(&world).await;
+        let fields = [("client_id", "special"), ("post_logout_redirect_uri", uri)];
+        let page = get(&mut browser, &fields).await;
+        let source = source.map(|source| format!(" {source}"));
+        let policy = format!(
+            "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'{}; frame-ancestors 'none'",
+            source.as_deref().unwrap_or_default()
+        );
+        assert_eq!((asks(&page), page.header("content-security-policy")), (true, &*policy), "{uri}");
+        let confirmed = [&fields[..], &[("confirmed", "yes")]].concat();
+        let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &confirmed).await;
+        match source {
+            Some(_) => assert_eq!((answer.status.as_u16(), answer.header("location")), (302, uri)),
+            None => assert!(is_done(&answer) && answer.text.contains(&format!(r#"<a href="{uri}">"#)), "{answer:?}"),
+        }
+    }
+    // a target that is not registered gets no page at all
+    for uri in ["https://evil.example", "https://app.example:8443/out", "com.example.app:/other"] {
+        let answer = get(&mut world.browser(), &[("client_id", "special"), ("post_logout_redirect_uri", uri)]).await;
+        assert_eq!(answer.status, 400, "{uri}");
+        assert!(answer.header("content-security-policy").contains("form-action 'none'"), "{answer:?}");
+    }
 }
 
 #[tokio::test]

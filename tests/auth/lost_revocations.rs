@@ -11,7 +11,11 @@ use tollgate::{
     testing::ManualClock,
 };
 
-use crate::{issued_tokens::IssuedTokens, special_worlds::client, world::World};
+use crate::{
+    issued_tokens::IssuedTokens,
+    special_worlds::client,
+    world::{ADA, ADA_PASSWORD, World},
+};
 
 /// A store on a server that was replaced at this second.
 struct Replaced(Memory, Arc<AtomicU64>);
@@ -59,4 +63,29 @@ async fn access_tokens_from_before_a_loss_are_refused_and_can_be_renewed() {
     world.advance(1);
     let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     assert_eq!(browser.opens(&world, "web", &next.access).await, [true; 3]);
+}
+
+/// The store loses the key under the keyed hashes, and another node makes a new one.
+#[tokio::test]
+async fn b37_a_node_notices_that_the_key_of_the_login_service_was_replaced() {
+    let (since, clock) = (Arc::new(AtomicU64::new(0)), ManualClock::new());
+    let store = AnyStore::from(Replaced(Memory::new(), Arc::clone(&since)));
+    let one = World::on(store.clone(), clock.clone(), |service| service).await;
+    let other = World::on(store.clone(), clock, |service| service).await;
+    for world in [&one, &other] {
+        world.browser().log_in("web", ADA).await;
+    }
+    for round in 0..2 {
+        assert!(store.take(&Key::new("auth_keys", None, b"hashes").unwrap()).await.unwrap().is_some());
+        since.store(round + 1, SeqCst);
+        for nodes in [[&one, &other], [&other, &one]] {
+            let mut browser = nodes[0].browser();
+            let id = browser.start("web", ADA).await;
+            assert_eq!(browser.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+            browser.service = nodes[1].service.clone();
+            assert_eq!(browser.complete("web", &id).await.json()["status"], "completed");
+            browser.service = nodes[0].service.clone();
+            assert!(browser.authorize("web").await.redirected("code").is_some());
+        }
+    }
 }

@@ -21,10 +21,10 @@ use tollgate::{
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
-    issued_tokens::{claims, header},
+    issued_tokens::{IssuedTokens, claims, header},
     special_worlds::put_keys,
     token_requests::{Fields, set, without},
-    world::{Answer, Browser, ISSUER, World, clients, form_of, parameters, posted, query_of, with},
+    world::{ADA_PASSWORD, Answer, Browser, ISSUER, World, clients, form_of, parameters, posted, query_of, with},
 };
 
 const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -387,7 +387,6 @@ async fn a15_a_machine_client_signs_nobody_in() {
 
 #[tokio::test]
 async fn a15_tokens_of_machines_are_introspected_and_revoked_by_their_client_with_its_key() {
-    let secret = Secret::generate();
     let world = {
         let billing =
             |id| Client::machine(id, acme(), &ES256.jwks()).unwrap().scopes("invoices:read invoices:write").unwrap();
@@ -395,7 +394,7 @@ async fn a15_tokens_of_machines_are_introspected_and_revoked_by_their_client_wit
         let clients = ClientTable::new(all.into_iter().chain([billing("billing"), billing("reports")])).unwrap();
         let store = AnyStore::from(Memory::new());
         put_keys(&store).await;
-        World::made(store, ManualClock::new(), clients, Tokens::new(), |service| service.introspector(&secret)).await
+        World::made(store, ManualClock::new(), clients, Tokens::new(), |service| service).await
     };
     let mut browser = world.browser();
     let access = token(&world).await;
@@ -410,12 +409,10 @@ async fn a15_tokens_of_machines_are_introspected_and_revoked_by_their_client_wit
         "scope": own["scope"], "exp": own["exp"], "iat": own["iat"], "aud": ISSUER, "jti": own["jti"], "gty": "client-credentials",
     });
     assert_eq!(browser.send(posted("/introspect"), as_client("billing", &access)).await.json(), expected);
-    let request = posted("/introspect").header("authorization", format!("Bearer {}", secret.expose()));
-    assert_eq!(browser.send(request, form_of(&[("token", &access)])).await.json(), expected);
-    // other clients learn nothing, and the id of the client is not enough
+    assert_eq!(browser.introspect("billing", &access).await, expected);
+    // other clients of the tenant that authenticate may ask too, but the id of a client is not enough
     let inactive = json!({ "active": false });
-    assert_eq!(browser.send(posted("/introspect"), as_client("reports", &access)).await.json(), inactive);
-    assert_eq!(browser.introspect("web", &access).await, inactive);
+    assert_eq!(browser.send(posted("/introspect"), as_client("reports", &access)).await.json(), expected);
     for path in ["/introspect", "/revoke"] {
         assert!(
             is_unauthenticated(&browser.form(path, &[("client_id", "billing"), ("token", &access)]).await),
@@ -436,6 +433,146 @@ async fn a15_tokens_of_machines_are_introspected_and_revoked_by_their_client_wit
     world.advance(606);
     assert_eq!(api(&world, &second).await.0, 401);
     assert_eq!(browser.send(posted("/introspect"), as_client("billing", &second)).await.json(), inactive);
+}
+
+/// A world with machine clients that may introspect: `gateway` of acme, with these settings, and `elsewhere` of globex.
+/// Returns the tokens of a user of each tenant.
+async fn introspecting(more: impl FnOnce(Client) -> Client) -> (World, IssuedTokens, IssuedTokens) {
+    let machine = |id: &str, tenant: Tenant| {
+        Client::machine(id, tenant, &ES256.jwks()).unwrap().scopes("introspect invoices:read").unwrap()
+    };
+    let globex: Tenant = "globex".parse().unwrap();
+    let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
+    let machines = [more(machine("gateway", acme())), machine("elsewhere", globex.clone())];
+    let clients = ClientTable::new(all.into_iter().chain(machines)).unwrap();
+    let store = AnyStore::from(Memory::new());
+    put_keys(&store).await;
+    let world = World::made(store, ManualClock::new(), clients, Tokens::new(), |service| service).await;
+    world.create(&globex, "u-hedy", "hedy", "hedy@example.com", ADA_PASSWORD).await;
+    let of_acme = world.browser().tokens("web", "openid").await;
+    let code = world.browser().sign_in_as(&world, "other", ("hedy", ADA_PASSWORD), None, &[]).await;
+    let of_globex = IssuedTokens::of(&world.browser().redeem("other", &code).await);
+    (world, of_acme, of_globex)
+}
+
+/// Returns an access token of a machine client with this scope.
+async fn granted(world: &World, id: &str, scope: &str, proof: Option<String>) -> String {
+    let mut claims = good(world);
+    (claims["iss"], claims["sub"]) = (json!(id), json!(id));
+    let assertion = ES256.sign(&claims);
+    let fields = form_of(&[
+        ("grant_type", "client_credentials"),
+        ("scope", scope),
+        ("client_assertion_type", KIND),
+        ("client_assertion", &assertion),
+    ]);
+    let request = proof.into_iter().fold(posted("/token"), |request, proof| request.header("dpop", proof));
+    let answer = world.browser().send(request, fields).await;
+    answer.json()["access_token"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned()
+}
+
+async fn introspected(world: &World, shown: &[(&str, &str)], token: &str) -> Answer {
+    let request = shown.iter().fold(posted("/introspect"), |request, (name, value)| request.header(*name, *value));
+    world.browser().send(request, form_of(&[("token", token)])).await
+}
+
+#[tokio::test]
+async fn b22_a_caller_learns_about_the_tokens_of_its_own_tenant() {
+    let (world, of_acme, of_globex) = introspecting(|client| client).await;
+    let all = [&*of_acme.access, of_acme.refresh(), &of_globex.access, of_globex.refresh()];
+    let active = |answer: Answer| {
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.text != r#"{"active":false}"#
+    };
+    for (id, expected) in [("gateway", [true, true, false, false]), ("elsewhere", [false, false, true, true])] {
+        let bearer = format!("Bearer {}", granted(&world, id, "introspect", None).await);
+        for (token, expected) in all.iter().zip(expected) {
+            assert_eq!(active(introspected(&world, &[("authorization", &bearer)], token).await), expected, "{id}");
+            let mut claims = good(&world);
+            (claims["iss"], claims["sub"]) = (json!(id), json!(id));
+            let fields =
+                [("token", *token), ("client_assertion_type", KIND), ("client_assertion", &ES256.sign(&claims))];
+            let answer = world.browser().send(posted("/introspect"), form_of(&fields)).await;
+            assert_eq!(active(answer), expected, "{id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn b22_an_access_token_needs_the_scope_the_audience_and_its_key() {
+    let (world, of_acme, _) = introspecting(|client| client).await;
+    let shown = |token: &str| format!("Bearer {token}");
+    let other_scope = shown(&granted(&world, "gateway", "invoices:read", None).await);
+    let answer = introspected(&world, &[("authorization", &other_scope)], &of_acme.access).await;
+    assert_eq!(
+        answer.own(),
+        "403\ncontent-type: application/json\n\
+         www-authenticate: Bearer realm=\"introspect\", error=\"insufficient_scope\", scope=\"introspect\", DPoP realm=\"introspect\", algs=\"ES256 EdDSA Ed25519 RS256\"\n\n\
+         {\"error\":\"insufficient_scope\",\"error_description\":\"the access token lacks the scope introspect\"}\n"
+    );
+    // a token that is no longer valid, and one of a user without the scope
+    let old = shown(&granted(&world, "gateway", "introspect", None).await);
+    assert_eq!(introspected(&world, &[("authorization", &old)], &of_acme.access).await.status, 200);
+    world.advance(600);
+    let of_user = shown(&world.browser().tokens("web", "openid").await.access);
+    for (token, status, error) in [(&old, 401, "invalid_token"), (&of_user, 403, "insufficient_scope")] {
+        let answer = introspected(&world, &[("authorization", token)], "x").await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (status, error));
+    }
+    // bound to a key
+    let key = DpopKey::generate();
+    let proof = |path: &str| key.proof("POST", &format!("{ISSUER}{path}")).at(world.time());
+    let bound = granted(&world, "gateway", "introspect", Some(proof("/token").sign())).await;
+    let (as_bound, as_bearer) = (format!("DPoP {bound}"), shown(&bound));
+    let good = proof("/introspect").token(&bound).sign();
+    let fresh = world.browser().tokens("web", "openid").await;
+    let good = [("authorization", as_bound.as_str()), ("dpop", &good)];
+    assert_eq!(introspected(&world, &good, &fresh.access).await.json()["active"], true);
+    for (shown, error) in [
+        (&good[..], "invalid_dpop_proof"),
+        (&[("authorization", &as_bound)], "invalid_dpop_proof"),
+        (&[("authorization", &as_bearer)], "invalid_token"),
+    ] {
+        let answer = introspected(&world, shown, &fresh.access).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (401, error), "{shown:?}");
+    }
+    // an API could otherwise pass on what it is shown
+    let audience = |client: Client| client.audience("https://orders.example").unwrap();
+    let (world, of_acme, _) = introspecting(audience).await;
+    let for_api = shown(&granted(&world, "gateway", "introspect", None).await);
+    let answer = introspected(&world, &[("authorization", &for_api)], &of_acme.access).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_token"));
+}
+
+#[tokio::test]
+async fn b23_a_machine_key_can_be_named_ed25519() {
+    let named = |alg: &str| {
+        json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "alg": alg, "x": BASE64URL.encode(&*ED25519.1) }] })
+            .to_string()
+    };
+    let machine = |jwks: &str| Client::machine("billing", acme(), jwks);
+    for (alg, is_good) in [("EdDSA", true), ("Ed25519", true), ("Ed448", false), ("ed25519", false)] {
+        assert_eq!(machine(&named(alg)).is_ok(), is_good, "{alg}");
+    }
+    // a key of another type does not become one by its name
+    let p256 = ES256.jwks().replace("\"ES256\"", "\"Ed25519\"");
+    assert!(p256.contains("Ed25519") && machine(&p256).is_err());
+    // the assertion and the key may use either name
+    for key in ["EdDSA", "Ed25519"] {
+        let billing = machine(&named(key)).unwrap().scopes("invoices:read invoices:write").unwrap();
+        let store = AnyStore::from(Memory::new());
+        put_keys(&store).await;
+        let clients = ClientTable::new([billing]).unwrap();
+        let world = World::made(store, ManualClock::new(), clients, Tokens::new(), |service| service).await;
+        for alg in ["EdDSA", "Ed25519"] {
+            let header = json!({ "typ": "JWT", "alg": alg });
+            let signed = [&header, &good(&world)].map(|part| BASE64URL.encode(part.to_string())).join(".");
+            let pair = Ed25519KeyPair::from_pkcs8(&ED25519.0).unwrap();
+            let assertion = format!("{signed}.{}", BASE64URL.encode(pair.sign(signed.as_bytes())));
+            let answer = ask(&mut world.browser(), &assertion).await;
+            assert_eq!(answer.status, 200, "{key} {alg} {answer:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@
 mod access_token;
 mod account_changes;
 mod account_enrolment;
+#[cfg(feature = "sso")]
+mod account_linking;
 mod account_sessions;
 mod account_unlock;
 mod audit_bodies;
@@ -25,6 +27,7 @@ mod complete;
 mod controlled_store;
 mod cors;
 mod dpop;
+mod end_everything;
 mod enrolled;
 mod errors;
 mod failing_store;
@@ -35,13 +38,25 @@ mod five_tenants;
 mod flow;
 #[cfg(feature = "sso")]
 mod forgotten_users;
+mod full_store;
+#[cfg(feature = "tracing")]
+mod hook_errors;
 mod id_token;
 mod id_token_on_refresh;
+#[cfg(feature = "sso")]
+#[path = "../support/identity_provider.rs"]
+mod identity_provider;
 mod introspect;
 mod issued_tokens;
 mod jwks;
+mod keep_alive;
+#[path = "../support/late_bodies.rs"]
+#[expect(dead_code, reason = "not every test uses all of it")]
+mod late_bodies;
 mod lifetimes;
 mod last_sign_in_method;
+#[cfg(feature = "tracing")]
+mod logged;
 mod login_cookies;
 mod login_user;
 mod logout;
@@ -66,6 +81,7 @@ mod password_overload;
 #[path = "../support/programs.rs"]
 #[expect(clippy::print_stderr, reason = "skipped tests print a message")]
 mod programs;
+mod policy_after_changes;
 mod pushed;
 mod races;
 mod random_provider;
@@ -109,12 +125,15 @@ mod sso_mix_up;
 mod sso_outage;
 #[cfg(feature = "sso")]
 mod sso_provider;
+#[cfg(all(feature = "sso", feature = "tracing"))]
+mod sso_reasons;
 #[cfg(feature = "sso")]
 mod sso_requests;
 #[cfg(feature = "sso")]
 mod sso_unlinked;
 mod start;
 mod status;
+mod step_up;
 mod store_calls;
 mod stranger_rows;
 mod throttle;
@@ -131,6 +150,7 @@ mod token_sequences;
 mod token_store_calls;
 mod unknown_users;
 mod userinfo;
+mod vouched_credentials;
 mod weak_credentials;
 mod wire_text;
 mod world;

@@ -37,12 +37,14 @@ fn expected(issuer: &str) -> Value {
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["ES256", "RS256"],
         "token_endpoint_auth_methods_supported": ["none", "private_key_jwt"],
-        "token_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "RS256", "PS256"],
+        "token_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"],
         "revocation_endpoint_auth_methods_supported": ["none", "private_key_jwt"],
-        "revocation_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "RS256", "PS256"],
+        "revocation_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"],
+        "introspection_endpoint_auth_methods_supported": ["private_key_jwt", "Bearer", "DPoP"],
+        "introspection_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"],
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": true,
-        "dpop_signing_alg_values_supported": ["ES256", "EdDSA", "RS256"],
+        "dpop_signing_alg_values_supported": ["ES256", "EdDSA", "Ed25519", "RS256"],
         "claims_supported": [
             "iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant", "name",
             "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"

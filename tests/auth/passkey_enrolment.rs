@@ -98,7 +98,7 @@ async fn c117_changes_need_fresh_proofs() {
     {
         let answer = account(&mut browser, path, &body).await;
         assert_eq!(outcome(&answer), (403, "fresh_login_required".to_owned()), "{path}");
-        assert_eq!(answer.json()["login_url"], "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=0&steps=2");
+        assert_eq!(answer.json()["login_url"], "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=299&steps=2");
     }
     // a name is no way to sign in
     let renamed = account(&mut browser, RENAME, &json!({ "id": text(&passkey.id), "name": "x" })).await;

@@ -177,8 +177,9 @@ pub(crate) async fn stored(world: &World, user: &str) -> Vec<(String, String, u6
     let row = crate::enrolled::stored(world, user).await.unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let links = row["links"].as_array().into_iter().flatten();
-    let mut links: Vec<_> =
-        links.map(|link| (text(&link["issuer"]), text(&link["subject"]), link["strength"].as_u64().unwrap())).collect();
+    let mut links: Vec<_> = links
+        .map(|link| (text(&link["issuer"]), text(&link["subject"]), link["strength"]["steps"].as_u64().unwrap()))
+        .collect();
     links.sort();
     links
 }

@@ -398,7 +398,14 @@ pub(crate) fn outcome(answer: &Answer) -> &str {
     assert_eq!(answer.status, 303, "{answer:?}");
     let (page, fragment) = answer.header("location").split_once('#').unwrap();
     assert!(page.starts_with("/authentication/start?client_id="), "{page}");
-    fragment.strip_prefix("sso=").unwrap()
+    let outcome = fragment.strip_prefix("sso=").unwrap();
+    outcome.split_once('&').map_or(outcome, |(outcome, _)| outcome)
+}
+
+/// Returns why a sign-in failed, as the fragment of the login page tells.
+pub(crate) fn reason(answer: &Answer) -> &str {
+    assert_eq!(outcome(answer), "failed");
+    answer.header("location").split_once("&reason=").map_or("", |(_, reason)| reason)
 }
 
 /// Checks that a login is alive and that nothing is proved.

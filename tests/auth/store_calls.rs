@@ -116,8 +116,8 @@ const LOGIN: [(&str, &[&str]); 5] = [
         "authorize",
         &[
             "get redeemed_challenges, get logins",
-            // spends the login, lists and begins the session, issues the code, and sees an `end_user` at the same time
-            "swap logins, insert session_users, insert sessions, insert codes, get generations",
+            // lists the session, spends the login for it, begins it, issues the code, and sees an `end_user` at the same time
+            "insert session_users, swap logins, insert sessions, insert codes, get generations",
             // whether all proofs still count; last, so that no change of the account goes unseen
             "get users",
         ],
@@ -172,8 +172,8 @@ async fn the_next_login_of_a_user_takes_one_store_call_more() {
         calls,
         [
             "get redeemed_challenges, get logins",
-            "swap logins, insert session_users, insert sessions, insert codes, get generations",
-            "swap session_users, insert sessions, insert codes, get generations",
+            "insert session_users, swap logins, insert sessions, insert codes, get generations",
+            "swap session_users, swap logins, insert sessions, insert codes, get generations",
             "get users",
         ]
     );

@@ -115,8 +115,8 @@ impl Flow {
             RevokeRefresh => browser.revoke("web", newest().refresh()).await,
             LogOut => browser.log_out("web", newest().id()).await,
             UserInfo => browser.with_token("/userinfo", &newest().access).await,
-            IntrospectAccess => browser.ask_about("web", &newest().access).await,
-            IntrospectRefresh => browser.ask_about("web", newest().refresh()).await,
+            IntrospectAccess => browser.ask_about(&newest().access).await,
+            IntrospectRefresh => browser.ask_about(newest().refresh()).await,
         }
     }
 

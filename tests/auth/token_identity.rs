@@ -54,7 +54,7 @@ async fn c120_a_user_who_changes_their_sign_in_address_keeps_all_tokens() {
 
 #[tokio::test]
 async fn c120_a_new_password_ends_tokens_based_on_the_old_one() {
-    for place in ["refresh", "userinfo", "introspect", "code"] {
+    for place in ["refresh", "userinfo", "code"] {
         let world = World::new().await;
         let mut browser = world.browser();
         let issued = browser.tokens("web", "openid offline_access").await;
@@ -65,11 +65,10 @@ async fn c120_a_new_password_ends_tokens_based_on_the_old_one() {
         match place {
             "refresh" => assert_eq!(browser.refresh("web", issued.refresh()).await.error(), "invalid_grant"),
             "userinfo" => assert_eq!(browser.with_token("/userinfo", &issued.access).await.status, 401),
-            "code" => assert_eq!(browser.redeem("web", &open).await.error(), "invalid_grant"),
-            _ => assert_eq!(browser.introspect("web", issued.refresh()).await, json!({ "active": false })),
+            _ => assert_eq!(browser.redeem("web", &open).await.error(), "invalid_grant"),
         }
         if place != "code" {
-            // the first place that reads the account ends the family everywhere
+            // the first place that reads the account to use a token ends the family everywhere
             assert_eq!(at_layer(&world.service.verifier(), &issued.access).await, 401, "{place}");
         }
         all_are(false, &world, "web", &issued).await;
@@ -137,7 +136,7 @@ async fn c126_a_used_refresh_token_revokes_its_family_even_if_the_request_is_oth
 }
 
 #[tokio::test]
-async fn c126_a_used_refresh_token_revokes_its_family_without_its_key_and_at_introspection() {
+async fn c126_a_used_refresh_token_revokes_its_family_without_its_key_and_a_made_up_one_does_not() {
     let (world, key) = (World::new().await, DpopKey::generate());
     let mut browser = world.browser();
     let proof = || key.proof("POST", &format!("{ISSUER}/token")).at(world.time()).sign();
@@ -163,7 +162,7 @@ async fn c126_a_used_refresh_token_revokes_its_family_without_its_key_and_at_int
     assert_eq!(browser.introspect("web", &made_up).await, json!({ "active": false }));
     assert_eq!(browser.refresh("web", &made_up).await.error(), "invalid_grant");
     all_are(true, &world, "web", &next).await;
-    assert_eq!(browser.introspect("web", first.refresh()).await, json!({ "active": false }));
+    assert_eq!(browser.refresh("web", first.refresh()).await.error(), "invalid_grant");
     all_are(false, &world, "web", &next).await;
 }
 

@@ -46,7 +46,7 @@ const CALLS: &[&str] = &[
     "POST /introspect access token",
     "POST /introspect refresh token",
     "POST /introspect refresh token before it",
-    "POST /introspect access token, another client",
+    "POST /introspect access token, without authentication",
     "GET /userinfo",
     "POST /userinfo",
     "HEAD /userinfo",
@@ -173,9 +173,12 @@ impl Case for Family {
             }
             "POST /revoke access token" => browser.revoke(client, &newest.access).await,
             "POST /revoke refresh token" => browser.revoke(client, newest.refresh()).await,
-            "POST /introspect access token" => browser.ask_about(client, &newest.access).await,
-            "POST /introspect refresh token" => browser.ask_about(client, newest.refresh()).await,
-            "POST /introspect refresh token before it" => browser.ask_about(client, first.refresh()).await,
+            "POST /introspect access token" => browser.ask_about(&newest.access).await,
+            "POST /introspect access token, without authentication" => {
+                browser.form("/introspect", &[("client_id", client), ("token", &newest.access)]).await
+            }
+            "POST /introspect refresh token" => browser.ask_about(newest.refresh()).await,
+            "POST /introspect refresh token before it" => browser.ask_about(first.refresh()).await,
             "GET /userinfo" => browser.with_token("/userinfo", &newest.access).await,
             "POST /userinfo" => browser.send(Request::post("/userinfo").header("authorization", bearer), "").await,
             "HEAD /userinfo" => browser.send(Request::head("/userinfo").header("authorization", bearer), "").await,

@@ -326,8 +326,16 @@ async fn c059_messages_requested_by_strangers_do_not_reveal_the_owner_of_an_addr
         script.extend([Action::Ask(0, "sms"), Action::Wait(31)]);
     }
     let (known, _) = compare(KNOWN[0].1, script).await.unwrap();
+    // the decoys before them take some time
+    let outbox = &known.world.outbox;
+    let arrive = async {
+        while outbox.messages().len() < 8 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), arrive).await.unwrap();
     settle().await;
-    assert_eq!(known.world.outbox.messages().len(), 8);
+    assert_eq!(outbox.messages().len(), 8);
 }
 
 async fn settle() {

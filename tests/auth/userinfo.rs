@@ -17,7 +17,7 @@ fn refused(status: u16, challenge: &str, error: &str, detail: &str) -> String {
 
 fn invalid() -> String {
     let challenge =
-        r#"Bearer realm="userinfo", error="invalid_token", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#;
+        r#"Bearer realm="userinfo", error="invalid_token", DPoP realm="userinfo", algs="ES256 EdDSA Ed25519 RS256""#;
     refused(401, challenge, "invalid_token", "the access token is not valid")
 }
 
@@ -51,13 +51,13 @@ async fn c099_without_a_valid_token_the_response_names_the_scheme_and_the_error(
     let issued = browser.tokens("web", "openid").await;
     let none = refused(
         401,
-        r#"Bearer realm="userinfo", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#,
+        r#"Bearer realm="userinfo", DPoP realm="userinfo", algs="ES256 EdDSA Ed25519 RS256""#,
         "invalid_token",
         "an access token is required",
     );
     let malformed = refused(
         400,
-        r#"Bearer realm="userinfo", error="invalid_request", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#,
+        r#"Bearer realm="userinfo", error="invalid_request", DPoP realm="userinfo", algs="ES256 EdDSA Ed25519 RS256""#,
         "invalid_request",
         "the authorization header is malformed",
     );
@@ -73,7 +73,7 @@ async fn c099_without_a_valid_token_the_response_names_the_scheme_and_the_error(
         assert_eq!(with(bad).await.own(), malformed, "{bad}");
     }
     let challenge =
-        r#"Bearer realm="userinfo", DPoP realm="userinfo", error="invalid_token", algs="ES256 EdDSA RS256""#;
+        r#"Bearer realm="userinfo", DPoP realm="userinfo", error="invalid_token", algs="ES256 EdDSA Ed25519 RS256""#;
     let unproved = refused(401, challenge, "invalid_token", "the access token is not valid");
     let unsigned = format!("{}.AAAA", issued.access.rsplit_once('.').unwrap().0);
     for bad in ["x", "a.b.c", issued.id(), issued.refresh(), &unsigned] {
@@ -95,7 +95,7 @@ async fn c099_a_token_without_the_scope_openid_is_refused() {
     let world = World::new().await;
     let mut browser = world.browser();
     let issued = browser.tokens("web", "email").await;
-    let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#;
+    let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid", DPoP realm="userinfo", algs="ES256 EdDSA Ed25519 RS256""#;
     let expected = refused(403, challenge, "insufficient_scope", "the access token lacks the scope openid");
     assert_eq!(browser.with_token("/userinfo", &issued.access).await.own(), expected);
     // the scope of the access token counts, not that of its family

@@ -28,7 +28,8 @@ impl Answer {
         for common in COMMON {
             assert!(take(&mut lines, |line| line == *common), "no {common}: {self:?}");
         }
-        for common in BUDGET {
+        // what a secret asks about a token of no tenant is charged to no tenant
+        for common in BUDGET.iter().filter(|_| self.text != r#"{"active":false}"#) {
             assert!(take(&mut lines, |line| line.starts_with(common)), "no {common}: {self:?}");
         }
         let is_page = self.header("content-type").starts_with("text/html");

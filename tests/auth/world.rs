@@ -11,8 +11,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
     AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog,
-    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers,
-    Tenant, Tokens, UnixTime, UserId, Users,
+    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Secret, Sessions,
+    StoredUsers, Tenant, Tokens, UnixTime, UserId, Users,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -33,6 +33,8 @@ pub(crate) const ADA_PHONE: &str = "+15555550100";
 pub(crate) const GRACE: &str = "grace@example.com";
 pub(crate) const GRACE_PASSWORD: &str = "compilers are polite";
 pub(crate) const GRACE_PHONE: &str = "+15555550101";
+/// The secret of an API that may introspect any token.
+pub(crate) const INTROSPECTOR: &str = "aW50cm9zcGVjdHMgYW55IHRva2VuIGluIHRoZSB3b3I";
 /// A name without an account.
 pub(crate) const NOBODY: &str = "nobody@example.com";
 
@@ -144,6 +146,7 @@ impl World {
             .users(users.clone())
             .client_ip(ClientIp::peer())
             .tokens(tokens)
+            .introspector(&Secret::parse(INTROSPECTOR).unwrap())
             .sms(outbox.clone())
             .email(outbox.clone())
             .whatsapp(outbox.clone())

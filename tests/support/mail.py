@@ -13,6 +13,7 @@ parser.add_argument("--chain")
 parser.add_argument("--key")
 parser.add_argument("--user")
 parser.add_argument("--password")
+parser.add_argument("--seconds", type=float, default=0, help="how long each letter takes")
 options = parser.parse_args()
 
 # a handshake that a test breaks off is no news
@@ -38,6 +39,7 @@ class Handler:
     async def handle_DATA(self, server, session, envelope):
         if envelope.rcpt_tos[0].startswith("hangs@"):
             await asyncio.sleep(3600)
+        await asyncio.sleep(options.seconds)
         connections.add(session.peer)
         say(
             sender=envelope.mail_from,

@@ -15,6 +15,8 @@ pub(crate) mod browser;
 pub(crate) mod certificate;
 pub(crate) mod chromium;
 pub(crate) mod example;
+pub(crate) mod identity_provider;
+pub(crate) mod late_bodies;
 pub(crate) mod login_server;
 pub(crate) mod process;
 pub(crate) mod programs;

@@ -13,8 +13,8 @@ use tokio::{
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
     runtime::{Builder, Runtime},
-    sync::watch,
-    time::sleep,
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
 };
 
 /// Forwards connections to a server on this machine, until this value is dropped.
@@ -31,6 +31,10 @@ struct State {
     is_refusing: bool,
     /// How often the connections were stranded.
     strandings: u32,
+    /// How often the connections were closed.
+    closings: u32,
+    /// How often the connections were told to cut a reply.
+    cuts: u32,
 }
 
 impl Proxy {
@@ -61,6 +65,16 @@ impl Proxy {
     /// Swallows all that is sent on the connections of now, which stay open. New ones work.
     pub(crate) fn strand(&self) {
         self.state.send_modify(|state| state.strandings += 1);
+    }
+
+    /// Closes the connections of now. New ones work.
+    pub(crate) fn close(&self) {
+        self.state.send_modify(|state| state.closings += 1);
+    }
+
+    /// Closes each connection of now in the middle of its next reply. New ones work.
+    pub(crate) fn cut_next_reply(&self) {
+        self.state.send_modify(|state| state.cuts += 1);
     }
 }
 
@@ -100,30 +114,54 @@ async fn serve(client: TcpStream, to: SocketAddr, state: watch::Receiver<State>)
         stream.set_nodelay(true).unwrap();
     }
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let (mut breaks, strandings) = (state.clone(), state.borrow().strandings);
+    let (mut breaks, at_start) = (state.clone(), *state.borrow());
+    let requests = |now: &State| Fault { swallows: now.strandings != at_start.strandings, ..Fault::default() };
+    let replies = |now: &State| Fault { delay: now.delay, cuts: now.cuts != at_start.cuts, ..requests(now) };
     tokio::select! {
-        () = forward(from_client, to_server, strandings, &state, |_| Duration::ZERO) => {}
-        () = forward(from_server, to_client, strandings, &state, |state| state.delay) => {}
-        _ = breaks.wait_for(|state| state.is_refusing) => {}
+        () = forward(from_client, to_server, &state, requests) => {}
+        () = forward(from_server, to_client, &state, replies) => {}
+        _ = breaks.wait_for(|state| state.is_refusing || state.closings != at_start.closings) => {}
     }
+}
+
+/// What happens to the next bytes.
+#[derive(Clone, Copy, Default)]
+struct Fault {
+    swallows: bool,
+    delay: Duration,
+    cuts: bool,
 }
 
 async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    strandings: u32,
     state: &watch::Receiver<State>,
-    delay: fn(&State) -> Duration,
+    fault: impl Fn(&State) -> Fault,
 ) {
-    let mut buffer = vec![0; 1 << 16];
-    while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let now = *state.borrow();
-        if now.strandings != strandings {
-            continue;
+    // a delay keeps nothing behind it waiting
+    let (sender, mut under_way) = mpsc::unbounded_channel();
+    let read = async {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            let Fault { swallows, delay, cuts } = fault(&state.borrow());
+            if swallows {
+                continue;
+            }
+            let end = if cuts { read / 2 } else { read };
+            sender.send((Instant::now() + delay, buffer[..end].to_vec())).unwrap();
+            if cuts {
+                break;
+            }
         }
-        sleep(delay(&now)).await;
-        if to.write_all(&buffer[..read]).await.is_err() {
-            return;
+        drop(sender);
+    };
+    let write = async {
+        while let Some((at, bytes)) = under_way.recv().await {
+            sleep_until(at).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
         }
-    }
+    };
+    tokio::join!(read, write);
 }

@@ -1,0 +1,289 @@
+//! What limiters on Redis and Valkey admit while the server is slow, far away, or loses connections.
+
+#![cfg(all(unix, feature = "smooth"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests may panic and print"
+)]
+
+mod support;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use support::{proxy::Proxy, redis_server::RedisServer};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tollgate::{
+    EventLog, Limiter, Plan, Quota, Quotas, RedisConfig, Tenant,
+    event::{EventKind, Query},
+    limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// The limit of all plans.
+const LIMIT: u32 = 50;
+/// Shorter than the stall that the tests cause, so that the fallback decides.
+const SHORT: Duration = Duration::from_millis(20);
+const STALL: Duration = Duration::from_millis(30);
+
+/// A process with a connection of its own.
+struct Node {
+    proxy: Proxy,
+    limiter: SharedLimiter,
+    log: EventLog,
+}
+
+/// The settings of a node.
+#[derive(Clone, Copy)]
+struct Settings {
+    deadline: Option<Duration>,
+    leases: bool,
+    fallback: Fallback,
+}
+
+const DEFAULT: Settings = Settings { deadline: None, leases: false, fallback: Fallback::Local };
+const IMPATIENT: Settings = Settings { deadline: Some(SHORT), ..DEFAULT };
+
+impl Node {
+    async fn start(server: &RedisServer, plan: &Plan, settings: Settings) -> Self {
+        let (proxy, log) = (Proxy::start(server.port), EventLog::new());
+        let config = RedisConfig::new(&proxy.url()).unwrap();
+        let config = settings.deadline.into_iter().fold(config, |config, deadline| config.deadline(deadline).unwrap());
+        // the proxy may need a moment to listen
+        let limiter = loop {
+            let builder = Limiter::builder(Quotas::new(plan.clone())).events(log.clone()).redis(config.clone());
+            let leases = settings.leases.then(Leases::new).into_iter();
+            let builder = leases.fold(builder.fallback(settings.fallback), SharedLimiterBuilder::leases);
+            if let Ok(limiter) = builder.connect().await {
+                break limiter;
+            }
+        };
+        Self { proxy, limiter, log }
+    }
+
+    /// Sends checks one after the other and returns how many are admitted.
+    async fn admitted(&self, checks: u32) -> u32 {
+        let mut admitted = 0;
+        for _ in 0..checks {
+            admitted += u32::from(self.limiter.check(&acme(), 1).await.is_admitted());
+        }
+        admitted
+    }
+
+    fn count(&self, kind: EventKind) -> usize {
+        self.log.read(&Query::new().kind(kind)).events.len()
+    }
+
+    /// Waits until the server decides again.
+    async fn recovers(&self) {
+        let began = Instant::now();
+        while self.count(EventKind::LimiterFallbackBegan) > self.count(EventKind::LimiterFallbackEnded) {
+            assert!(began.elapsed() < Duration::from_secs(20), "it does not recover");
+            _ = self.limiter.check(&acme(), 0).await;
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn acme() -> Tenant {
+    Tenant::parse("acme").unwrap()
+}
+
+/// Plans of each rule, from which 50 units fit into an hour.
+fn plans() -> Vec<(&'static str, Plan)> {
+    vec![
+        ("sliding", Quota::new(LIMIT, HOUR).unwrap().into()),
+        ("smooth", Quota::smooth(1, HOUR, LIMIT).unwrap().into()),
+        ("calendar", Quota::fixed(LIMIT, Duration::from_secs(7 * 86_400)).unwrap().into()),
+        (
+            "two quotas",
+            Plan::new([Quota::new(LIMIT, HOUR).unwrap(), Quota::new(70, HOUR * 24).unwrap().with_name("day").unwrap()])
+                .unwrap(),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b35_a_node_never_exceeds_the_limit_across_a_change_to_the_fallback_and_back() {
+    for server in RedisServer::each(&[]) {
+        for (name, plan) in plans() {
+            for leases in [false, true] {
+                for spent in [0, 20, LIMIT] {
+                    server.cli(&["flushall"]);
+                    let node = Node::start(&server, &plan, Settings { leases, ..IMPATIENT }).await;
+                    let mut admitted = node.admitted(spent).await;
+                    node.proxy.delay(STALL);
+                    admitted += node.admitted(30).await;
+                    node.proxy.delay(Duration::ZERO);
+                    admitted += node.admitted(10).await;
+                    node.recovers().await;
+                    admitted += node.admitted(100).await;
+                    // a lease whose reply was late, or a unit that was charged twice, may cost some
+                    println!("{name}, leases: {leases}, {spent} before: {admitted} of {LIMIT}");
+                    assert!(admitted <= LIMIT, "{name}, leases: {leases}: {admitted}");
+                    assert!(admitted >= LIMIT / 2, "{name}, leases: {leases}: {admitted}");
+                }
+            }
+        }
+    }
+}
+
+/// Four nodes send 25 checks each, over connections with this delay. Returns how many were admitted, and how often the fallback
+/// began, or `None` if the machine was too busy to tell.
+async fn four_nodes(server: &RedisServer, plan: &Plan, delay: Duration) -> Option<(u32, usize)> {
+    server.cli(&["flushall"]);
+    let mut nodes = Vec::new();
+    for _ in 0..4 {
+        nodes.push(Node::start(server, plan, DEFAULT).await);
+    }
+    for node in &nodes {
+        node.proxy.delay(delay);
+    }
+    let (mut tasks, admitted) = (JoinSet::new(), Arc::new(AtomicU32::new(0)));
+    for node in &nodes {
+        for _ in 0..5 {
+            let (limiter, admitted) = (node.limiter.clone(), Arc::clone(&admitted));
+            tasks.spawn(async move {
+                let mut longest = Duration::ZERO;
+                for _ in 0..5 {
+                    let asked = Instant::now();
+                    let decision = limiter.check(&acme(), 1).await;
+                    longest = longest.max(asked.elapsed());
+                    admitted.fetch_add(u32::from(decision.is_admitted()), SeqCst);
+                }
+                longest
+            });
+        }
+    }
+    let longest = tasks.join_all().await.into_iter().max().unwrap();
+    let began = nodes.iter().map(|node| node.count(EventKind::LimiterFallbackBegan)).sum();
+    // the deadline
+    (longest < Duration::from_millis(100)).then(|| (admitted.load(SeqCst), began))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b35_the_default_deadline_fits_a_stall_of_30_ms_and_a_round_trip_of_25() {
+    for server in RedisServer::each(&[]) {
+        for delay in [STALL, Duration::from_millis(25)] {
+            for (name, plan) in plans() {
+                let mut outcome = None;
+                for _ in 0..10 {
+                    outcome = four_nodes(&server, &plan, delay).await;
+                    if outcome.is_some() {
+                        break;
+                    }
+                }
+                assert_eq!(outcome, Some((LIMIT, 0)), "{name}, {delay:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b35_a_reply_that_is_cut_off_refuses_nothing_and_admits_no_more() {
+    for server in RedisServer::each(&[]) {
+        for (name, plan) in plans() {
+            for leases in [false, true] {
+                server.cli(&["flushall"]);
+                let node =
+                    Node::start(&server, &plan, Settings { leases, fallback: Fallback::Closed, ..DEFAULT }).await;
+                let mut admitted = node.admitted(10).await;
+                node.proxy.cut_next_reply();
+                for _ in 0..90 {
+                    let decision = node.limiter.check(&acme(), 1).await;
+                    assert_ne!(decision.refused(), Some(RefusalReason::Unavailable), "{name}, leases: {leases}");
+                    admitted += u32::from(decision.is_admitted());
+                }
+                // what was charged without a reply counts twice
+                assert!((LIMIT - 12..=LIMIT).contains(&admitted), "{name}, leases: {leases}: {admitted}");
+                assert_eq!(node.count(EventKind::LimiterFallbackBegan), 0);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b35_connections_that_are_closed_again_and_again_refuse_nothing() {
+    for server in RedisServer::each(&[]) {
+        let plan = Quota::new(1_000_000, HOUR).unwrap().into();
+        let node = Node::start(&server, &plan, Settings { fallback: Fallback::Closed, ..DEFAULT }).await;
+        for round in 0..10 {
+            // a reply of this round is cut, never one of the next: a retry survives one fault
+            if round % 2 == 1 {
+                node.proxy.cut_next_reply();
+            }
+            let mut tasks = JoinSet::new();
+            for _ in 0..20 {
+                let limiter = node.limiter.clone();
+                tasks.spawn(async move { limiter.check(&acme(), 1).await.refused() });
+            }
+            if round % 2 == 0 {
+                node.proxy.close();
+            }
+            assert!(tasks.join_all().await.iter().all(Option::is_none), "round {round}");
+        }
+        assert_eq!(node.count(EventKind::LimiterFallbackBegan), 0);
+    }
+}
+
+/// The figures in `docs/scale.md`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b35_four_nodes_admit_at_most_what_each_of_them_last_saw_as_left() {
+    for server in RedisServer::each(&[]) {
+        for (name, plan) in plans() {
+            for by_each in [0, 5, 10, 13] {
+                server.cli(&["flushall"]);
+                let mut nodes = Vec::new();
+                for _ in 0..4 {
+                    nodes.push(Node::start(&server, &plan, IMPATIENT).await);
+                }
+                // the most that one of them last saw as left
+                let (mut admitted, mut left) = (0, if by_each == 0 { LIMIT } else { 0 });
+                for _ in 0..by_each {
+                    left = 0;
+                    for node in &nodes {
+                        let decision = node.limiter.check(&acme(), 1).await;
+                        admitted += u32::from(decision.is_admitted());
+                        left = left.max(decision.standing().unwrap().remaining());
+                    }
+                }
+                for node in &nodes {
+                    node.proxy.refuse(true);
+                }
+                for node in &nodes {
+                    let own = node.admitted(80).await;
+                    assert!(own + by_each.min(LIMIT / 4) <= LIMIT, "{own} besides {by_each}");
+                    admitted += own;
+                }
+                println!("{name}: {admitted} of {LIMIT}, at most {left} left before");
+                assert!(admitted <= LIMIT + 3 * left, "{name}: {admitted}");
+                for node in &nodes {
+                    node.proxy.refuse(false);
+                }
+                // all of it is charged, without another request
+                let observer = Node::start(&server, &plan, DEFAULT).await;
+                let began = Instant::now();
+                while observer.limiter.peek(&acme()).await.unwrap().remaining() > LIMIT.saturating_sub(admitted) {
+                    assert!(began.elapsed() < Duration::from_secs(20), "{name}: it is not charged");
+                    sleep(Duration::from_millis(10)).await;
+                }
+                for node in &nodes {
+                    node.recovers().await;
+                    assert_eq!(node.admitted(20).await, 0, "{name}");
+                }
+            }
+        }
+    }
+}
