@@ -70,6 +70,20 @@ fn the_summary_is_short_and_needs_all_figures() {
 }
 
 #[test]
+fn b34_the_readme_states_ratios_that_hold_in_every_run() {
+    let table = summary::claims();
+    assert!(document("README.md").contains(table.trim()), "the README should have this table:\n{table}");
+
+    assert_eq!(summary::broken_claims(&Figures::default()), [""; 0], "nothing was measured");
+    let mut figures = Figures::default();
+    figures.set("sessions/10k/Tollgate/ratio", 0.52);
+    assert_eq!(summary::broken_claims(&figures), [""; 0]);
+    figures.set("sessions/10k/Tollgate/ratio", 0.71);
+    let broken = "time of a session check: 0.71, and the README states 0.4 to 0.7 (a session check, 10,000 sessions)";
+    assert_eq!(summary::broken_claims(&figures), [broken]);
+}
+
+#[test]
 fn the_chart_shows_every_value_as_text_within_its_frame() {
     let mut figures = alike(600.0);
     figures.set("layer/empty/1M/Ample/AxumGcra/nanos", 1234.0);

@@ -1,10 +1,14 @@
-// An identity provider made of oidc-provider, for tests/auth/sso_foreign.rs: `node main.mjs REDIRECT_URI`.
+// An identity provider made of oidc-provider, for tests/auth/sso_foreign.rs and tests/sso_connect_page.rs:
+// `node main.mjs REDIRECT_URI`.
 //
 // It signs everybody in as `ada-there` without asking. The first line of its output is its issuer, the second the private
 // key of the client `key` as base64. Then it reads commands:
 //
 //   visit URL    opens an authorization URL like a browser, and prints where it ends: the URL of the callback
 //   rotate       replaces all keys by new ones, and prints `rotated`
+//   return URI   replaces the redirect URI and all keys, and prints `replaced`
+//   wait         lets users click on a link before they are signed in, and prints `waits`
+//   claims JSON  replaces the claims about the user, and prints `replaced`
 import { generateKeyPairSync } from "node:crypto";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
@@ -13,9 +17,11 @@ import Provider from "oidc-provider";
 // its notices would mix with the output
 console.info = console.warn = () => {};
 
-const [redirectUri] = process.argv.slice(2);
+let [redirectUri] = process.argv.slice(2);
+let person = { email: "ada@example.com", email_verified: true, name: "Ada there" };
 const client = generateKeyPairSync("ec", { namedCurve: "P-256" });
 let turn = 0;
+let waits = false;
 
 function keys() {
   turn += 1;
@@ -56,7 +62,7 @@ function provider(issuer) {
     interactions: { url: (_, { uid }) => `/interaction/${uid}` },
     findAccount: (_, accountId) => ({
       accountId,
-      claims: () => ({ sub: accountId, email: "ada@example.com", email_verified: true, name: "Ada there" }),
+      claims: () => ({ sub: accountId, ...person }),
     }),
     async loadExistingGrant({ oidc }) {
       const grant = new oidc.provider.Grant({ clientId: oidc.client.clientId, accountId: oidc.session.accountId });
@@ -68,6 +74,10 @@ function provider(issuer) {
   const callback = made.callback();
   return async (request, response) => {
     if (!request.url.startsWith("/interaction/")) return callback(request, response);
+    if (waits && !request.url.endsWith("?go")) {
+      response.setHeader("content-type", "text/html");
+      return response.end(`<!doctype html><title>Provider</title><a id="go" href="${request.url}?go">Continue</a>`);
+    }
     await made.interactionFinished(request, response, { login: { accountId: "ada-there" } });
   };
 }
@@ -98,11 +108,25 @@ server.listen(0, "127.0.0.1", async () => {
   console.log(issuer);
   console.log(Buffer.from(client.privateKey.export({ type: "pkcs8", format: "pem" })).toString("base64"));
   for await (const line of createInterface({ input: process.stdin })) {
-    const [command, argument] = line.split(" ");
+    const [command, ...rest] = line.split(" ");
+    const argument = rest.join(" ");
     if (command === "visit") console.log(await visit(argument));
     if (command === "rotate") {
       handler = provider(issuer);
       console.log("rotated");
+    }
+    if (command === "return") {
+      redirectUri = argument;
+      handler = provider(issuer);
+      console.log("replaced");
+    }
+    if (command === "wait") {
+      waits = true;
+      console.log("waits");
+    }
+    if (command === "claims") {
+      person = JSON.parse(argument);
+      console.log("replaced");
     }
   }
   process.exit();

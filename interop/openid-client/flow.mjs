@@ -85,12 +85,9 @@ export async function runFlow({ issuer, clientId, redirectUri, afterLogout, user
     const stolen = client.fetchUserInfo(config, tokens.access_token, claims.sub);
     await assert.rejects(stolen, challenge('invalid_token', 'invalid_request', 'invalid_dpop_proof'));
   }
-  // the library sends no proof with an introspection, and a bound token is not shown without one
-  const introspects = Boolean(config.serverMetadata().introspection_endpoint) && !dpop;
-  if (introspects) {
-    const seen = await client.tokenIntrospection(config, tokens.access_token);
-    assert.deepEqual([seen.active, seen.sub, seen.client_id], [true, claims.sub, clientId]);
-    assert.equal(seen.cnf, undefined);
+  // a client that does not authenticate may not introspect (RFC 7662, section 2.1)
+  if (config.serverMetadata().introspection_endpoint) {
+    await assert.rejects(client.tokenIntrospection(config, tokens.access_token), (error) => error.status === 401);
   }
 
   // ---- refresh them
@@ -115,9 +112,6 @@ export async function runFlow({ issuer, clientId, redirectUri, afterLogout, user
     client.fetchUserInfo(config, narrower.access_token, claims.sub, options),
     challenge('invalid_token'),
   );
-  if (introspects) {
-    assert.deepEqual(await client.tokenIntrospection(config, narrower.access_token), { active: false });
-  }
 
   // ---- a code can be redeemed once, with its verifier
   const second = await ask();

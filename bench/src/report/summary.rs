@@ -1,4 +1,4 @@
-//! The summary for the README.
+//! The summary of a run, and the ratios that the README states.
 
 use super::Figures;
 use crate::stats::Table;
@@ -31,6 +31,15 @@ impl Unit {
             Self::Millis => format!("{value:.1} ms"),
             Self::Rate => format!("{:.0},000 / s", value / 1e3),
             Self::Bytes => format!("{value:.0} bytes"),
+        }
+    }
+}
+
+impl Row {
+    fn ratio(&self, figures: &Figures) -> f64 {
+        match &self.ratio {
+            Some(name) => figures.get(name),
+            None => figures.get(&self.ours) / figures.get(&self.theirs),
         }
     }
 }
@@ -100,7 +109,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Returns the table in Markdown.
+/// Returns the table of this run in Markdown.
 ///
 /// # Errors
 ///
@@ -124,4 +133,98 @@ pub fn table(figures: &Figures) -> Result<String, String> {
         ]);
     }
     Ok(table.text())
+}
+
+/// A ratio that the README states because it held in every run.
+struct Claim {
+    what: &'static str,
+    rival: &'static str,
+    /// The names of rows, and the range in which all of their ratios stay.
+    rows: &'static [&'static str],
+    from: f64,
+    to: f64,
+    text: &'static str,
+}
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        what: "time of an admitted call, from 1 to 1,000,000 tenants, on one or two threads",
+        rival: "tower_governor",
+        rows: &["an admitted call, 1 tenant", "… 10,000 tenants", "… 1,000,000 tenants", "… one tenant on two threads"],
+        from: 0.7,
+        to: 1.2,
+        text: "0.7 to 1.2",
+    },
+    Claim {
+        what: "time of a refused call",
+        rival: "tower_governor",
+        rows: &["a refused call, 10,000 tenants"],
+        from: 0.0,
+        to: 0.1,
+        text: "less than 0.1",
+    },
+    Claim {
+        what: "requests that a server refuses each second (more is better)",
+        rival: "tower_governor",
+        rows: &["requests that a server refuses (more is better)"],
+        from: 2.0,
+        to: f64::INFINITY,
+        text: "more than 2",
+    },
+    Claim {
+        what: "memory of a tenant",
+        rival: "tower_governor",
+        rows: &["memory per tenant"],
+        from: 1.5,
+        to: 2.5,
+        text: "about 2",
+    },
+    Claim {
+        what: "the slowest call while 1,000,000 tenants arrive",
+        rival: "tower_governor",
+        rows: &["the slowest call while 1,000,000 tenants arrive"],
+        from: 0.0,
+        to: 0.5,
+        text: "less than a half",
+    },
+    Claim {
+        what: "time of a session check",
+        rival: "tower-sessions",
+        rows: &["a session check, 10,000 sessions"],
+        from: 0.4,
+        to: 0.7,
+        text: "0.4 to 0.7",
+    },
+    Claim {
+        what: "processor time of a token refresh",
+        rival: "oidc-provider (node)",
+        rows: &["processor time of a token refresh"],
+        from: 0.0,
+        to: 0.3,
+        text: "less than 0.3",
+    },
+];
+
+/// Returns the table of the README. It has the same text for each run.
+pub fn claims() -> String {
+    let mut table = Table::new(["", "compared with", "tollgate ÷"]);
+    for claim in CLAIMS {
+        table.row([claim.what.to_owned(), claim.rival.to_owned(), claim.text.to_owned()]);
+    }
+    table.text()
+}
+
+/// Returns what the README states and this run did not show.
+pub fn broken_claims(figures: &Figures) -> Vec<String> {
+    let rows = rows();
+    let mut broken = Vec::new();
+    for claim in CLAIMS {
+        for name in claim.rows {
+            let ratio = rows.iter().find(|row| row.what == *name).map_or(f64::NAN, |row| row.ratio(figures));
+            if ratio < claim.from || ratio > claim.to {
+                broken.push(format!("{}: {ratio:.2}, and the README states {} ({name})", claim.what, claim.text));
+            }
+        }
+    }
+    broken
 }
