@@ -278,3 +278,65 @@ fn b34_nothing_is_said_of_a_release_or_a_repository_that_does_not_exist() {
         }
     }
 }
+
+/// Returns the list items and the paragraphs with a bold beginning of SECURITY.md, except what is below a bold `Limits`.
+fn promises(text: &str) -> Vec<String> {
+    let (mut found, mut is_limit) = (Vec::new(), false);
+    for paragraph in text.split("\n\n") {
+        if paragraph.starts_with("**") || paragraph.starts_with('#') {
+            is_limit = paragraph == "**Limits**";
+        }
+        let mut items: Vec<String> = Vec::new();
+        for line in paragraph.lines() {
+            let is_item = line.starts_with("- ") || line.starts_with(|c: char| c.is_ascii_digit());
+            match items.last_mut() {
+                Some(item) if !is_item => *item = format!("{item} {}", line.trim()),
+                _ => items.push(line.to_owned()),
+            }
+        }
+        let is_headline = |item: &str| item.ends_with("**") || item.ends_with(':');
+        let is_promise = |item: &String| item.starts_with(['*', '-', '1', '2', '3', '4']) && !is_headline(item);
+        found.extend(items.into_iter().filter(|item| is_promise(item) && !is_limit));
+    }
+    found
+}
+
+/// Returns the names of all functions of the crate and its SQL stores that follow a line such as `#[test]`.
+fn test_names() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    for folder in ["src", "tests", "crates"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let mut names = BTreeSet::new();
+    for path in files {
+        let mut is_test = false;
+        for line in fs::read_to_string(path).unwrap().lines() {
+            is_test |= line.trim_start().starts_with("#[test]") || line.trim_start().starts_with("#[tokio::test");
+            if let Some(name) = declared(line, &["fn"]) {
+                names.extend(is_test.then(|| name.to_owned()));
+                is_test = false;
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_promise_of_security_names_its_test_or_a_reason() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let tests = test_names();
+    assert!(tests.len() > 1_500, "{}", tests.len());
+    let promises = promises(&text);
+    assert!(promises.len() > 50, "{}", promises.len());
+    for promise in promises {
+        let last = promise.rsplit(". ").next().unwrap();
+        let has_test = last.starts_with("Shown by `") && last.ends_with("`.");
+        assert!(has_test || last.starts_with("No test: "), "neither a test nor a reason: {promise}");
+    }
+    for shown in text.split("Shown by ").skip(1) {
+        let named = shown.split_once("`.").map(|(names, _)| names.split('`').skip(1).step_by(2));
+        for name in named.unwrap() {
+            assert!(tests.contains(name), "there is no test {name}");
+        }
+    }
+}

@@ -339,6 +339,21 @@ fn creation_follows_no_links_and_cleans_up_after_crashes() {
 }
 
 #[test]
+fn only_its_owner_can_read_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = Directory::new();
+    let path = &directory.file();
+    let mode = || fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    drop(Disk::open(path).unwrap());
+    assert_eq!(mode(), 0o600);
+    // what an operator has changed stays, because a backup may need it
+    fs::set_permissions(path, fs::Permissions::from_mode(0o640)).unwrap();
+    drop(Disk::open(path).unwrap());
+    assert_eq!(mode(), 0o640);
+}
+
+#[test]
 fn a_second_process_sees_that_the_file_is_locked() {
     let directory = Directory::new();
     let path = &directory.file();
