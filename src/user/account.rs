@@ -29,6 +29,7 @@ pub struct Account {
     pub(super) id: UserId,
     pub(super) password: Option<StoredPassword>,
     pub(super) password_mark: Option<PasswordMark>,
+    pub(super) has_external_password: bool,
     pub(super) contacts: Vec<OwnContact>,
     pub(super) disabled: bool,
     pub(super) name: Option<String>,
@@ -49,6 +50,7 @@ impl Account {
             id,
             password: None,
             password_mark: None,
+            has_external_password: false,
             contacts: Vec::new(),
             disabled: false,
             name: None,
@@ -77,6 +79,15 @@ impl Account {
     /// password, which ends what it proved.
     pub fn password_mark(self, mark: PasswordMark) -> Self {
         Self { password_mark: Some(mark), ..self }
+    }
+
+    /// Marks an account whose password is stored elsewhere, such as in LDAP, and is checked by
+    /// [`Users::verify_password`](super::Users::verify_password).
+    ///
+    /// Without a hash, a [mark](Self::password_mark) or this, an account counts as one [without a password](Self::has_password).
+    /// Set a mark too if you have a version of the password: a new password then ends what the old one proved.
+    pub fn external_password(self) -> Self {
+        Self { has_external_password: true, ..self }
     }
 
     /// Adds a contact that the user proved to own. One-time codes are sent only to such contacts.
@@ -110,6 +121,14 @@ impl Account {
     /// Returns the id of the account.
     pub fn id(&self) -> &UserId {
         &self.id
+    }
+
+    /// Returns whether the account has a password, here or [elsewhere](Self::external_password).
+    ///
+    /// This decides whether a password is offered after another step, how many factors a user has, and which is the last one.
+    /// It does not decide whether a password is checked.
+    pub fn has_password(&self) -> bool {
+        self.has_external_password || self.current_password_mark().is_some()
     }
 
     /// Returns the argon2 hash of the password, if there is one.
@@ -174,6 +193,7 @@ impl fmt::Debug for Account {
         f.debug_struct("Account")
             .field("id", &self.id)
             .field("password", &self.password)
+            .field("external_password", &self.has_external_password)
             .field("contacts", &self.contacts)
             .field("disabled", &self.disabled)
             .finish_non_exhaustive()
@@ -265,6 +285,19 @@ mod tests {
         for account in [derived.password_mark(mark).password(new), account().foreign_hash("x").password_mark(mark)] {
             assert_eq!(account.current_password_mark(), Some(mark));
         }
+    }
+
+    #[test]
+    fn b05_a_password_is_a_hash_a_mark_or_elsewhere() {
+        assert!(!account().has_password());
+        assert!(!account().contact(EmailAddress::parse("ada@example.com").unwrap()).has_password());
+        assert!(account().external_password().has_password());
+        assert_eq!(account().external_password().current_password_mark(), None);
+        assert!(account().password_mark(PasswordMark::of("7")).has_password());
+        assert!(
+            account().foreign_hash("x").has_password()
+                && account().password(hash("AAAAQ1Njc4OWFiY2RlZg")).has_password()
+        );
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub trait Users: Send + Sync + 'static {
     /// Checks a password.
     ///
     /// Defaults to [`PasswordAttempt::argon2`]. Override it for other hashes with [`PasswordAttempt::blocking`], or to
-    /// ask another system, such as LDAP. In that case you must take care that unknown users cost the same time.
+    /// ask another system, such as LDAP. In that case you must take care that unknown users cost the same time, and mark the
+    /// accounts with [`Account::external_password`].
     ///
     /// The answer `Right` is ignored if the password is empty or longer than 1024 bytes, or if the attempt has no
     /// account.

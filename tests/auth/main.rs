@@ -30,6 +30,7 @@ mod dpop;
 mod end_everything;
 mod enrolled;
 mod errors;
+mod external_passwords;
 mod failing_store;
 mod family_limits;
 mod faults;

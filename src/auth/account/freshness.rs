@@ -102,10 +102,10 @@ pub(super) fn can_sign_in(core: &Core, who: &SignedIn, credentials: &Credentials
 /// Returns the methods that the account can use in a login of this many steps.
 fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps: usize) -> MethodSet {
     let can_use = |method: &Method| match method {
-        // a password that the application alone knows shows in the session
+        // one that an application has not told us of shows in the session
         Method::Password => {
             let mut proved = who.session.proofs().iter().map(|proof| &*proof.method);
-            who.account.current_password_mark().is_some() || proved.any(|name| name == method.as_str())
+            who.account.has_password() || proved.any(|name| name == method.as_str())
         }
         Method::Sms | Method::Email | Method::Whatsapp => reachable(&who.account, *method).next().is_some(),
         Method::Passkey | Method::Totp | Method::RecoveryCode => {

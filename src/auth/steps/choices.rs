@@ -98,8 +98,7 @@ impl Usable<'_> {
     /// Returns whether the user can prove a step by this method, other than at a provider.
     fn has(&self, method: Method) -> bool {
         match method {
-            // accounts need not tell whether they have a password
-            Method::Password => true,
+            Method::Password => self.account.has_password(),
             Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, method).next().is_some(),
             Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso => self
                 .credentials

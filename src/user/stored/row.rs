@@ -224,6 +224,7 @@ impl Row {
             id,
             password: self.password.map(StoredPassword::Argon2),
             password_mark: self.password_mark,
+            has_external_password: false,
             contacts: self.contacts,
             disabled: self.disabled,
             name: self.name,
