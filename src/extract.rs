@@ -10,7 +10,7 @@ use http::{Extensions, HeaderValue, StatusCode, header, request::Parts};
 
 #[cfg(feature = "bearer")]
 use crate::bearer::{self, AccessToken};
-#[cfg(feature = "pkce")]
+#[cfg(feature = "session")]
 use crate::pkce::CodeChallenge;
 use crate::{http::cookie::SetCookie, limit::RateLimit, tenant::Tenant};
 #[cfg(feature = "session")]
@@ -61,7 +61,7 @@ macro_rules! left_by_a_layer {
     };
 }
 
-#[cfg(feature = "pkce")]
+#[cfg(feature = "session")]
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
 left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 

@@ -9,10 +9,10 @@
 //! | to say whose request it is | [`ApiKeys`], [`ClientIp`], and the page of [`tenant`] | |
 //! | to see who was refused | [`EventLog`], [`EventService`], and the page of [`event`] | |
 //! | cookie sessions with a sign-in of your own | [`Sessions`], [`SessionLayer`] | `session` |
-//! | to check PKCE in front of a server of your own | [`PkceLayer`] | `pkce` |
+//! | to check PKCE in front of a server of your own | [`PkceLayer`] | `session` |
 //! | to sign users in | [`AuthService`], and the page of [`auth`] | `login` |
 //! | to sign users in at Google, GitHub or another provider | [`sso`] | `sso` |
-//! | to issue tokens to apps | [`Tokens`] | `tokens` |
+//! | to issue tokens to apps | [`Tokens`] | `login` |
 //! | to check tokens at an API | [`BearerLayer`], [`Verifier`] | `bearer` |
 //! | to keep state | [`store`]: in memory, in one file, on Redis, or in a store of your own | `session` |
 //! | to verify passkeys without the rest | [`webauthn`] | `bearer` |
@@ -36,10 +36,7 @@
 //! it with demo data.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(
-    not(all(feature = "session", feature = "pkce")),
-    allow(dead_code, unused_imports, reason = "helpers of features that are off")
-)]
+#![cfg_attr(not(feature = "session"), allow(dead_code, unused_imports, reason = "helpers of features that are off"))]
 
 // Each module uses only modules listed above it; tests/architecture.rs checks this.
 mod util;
@@ -59,7 +56,7 @@ pub mod limit;
 pub mod store;
 #[cfg(feature = "session")]
 pub mod session;
-#[cfg(feature = "pkce")]
+#[cfg(feature = "session")]
 pub mod pkce;
 #[cfg(feature = "bearer")]
 mod dpop;
@@ -83,7 +80,7 @@ pub mod sso;
 mod credential;
 #[cfg(feature = "login")]
 mod login;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub mod tokens;
 #[cfg(feature = "login")]
 pub mod auth;
@@ -109,13 +106,13 @@ pub use crate::jose::{Algorithm, AlgorithmError};
 pub use crate::limit::RedisPlans;
 #[cfg(feature = "plans")]
 pub use crate::limit::{CachedPlans, PlanFailure, PlanSource};
-#[cfg(feature = "pkce")]
+#[cfg(feature = "session")]
 pub use crate::pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer};
 #[cfg(feature = "redis")]
 pub use crate::redis::RedisConfig;
 #[cfg(feature = "session")]
 pub use crate::session::{NewSession, Session, SessionLayer, Sessions, UserId};
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]
 pub use crate::{

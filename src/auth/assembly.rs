@@ -4,7 +4,6 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 
-#[cfg(feature = "tokens")]
 use crate::{
     auth::state::token_endpoints::{TokenEndpoints, TokenSettings},
     client::AnyClients,
@@ -62,7 +61,6 @@ impl AuthServiceBuilder {
     /// demand a login that the enabled methods cannot provide.
     pub fn build(self) -> Result<AuthService, ConfigError> {
         let issuer = Issuer::parse(&self.issuer)?;
-        #[cfg(feature = "tokens")]
         crate::bearer::check_name("issuer", issuer.as_str())?;
         let missing = |setting, reason| ConfigError::new(setting, "", reason);
         let users = self.users.clone().ok_or(missing("users", "must be set, for example to StoredUsers"))?;
@@ -97,21 +95,15 @@ impl AuthServiceBuilder {
         });
         let sessions = self.sessions()?;
         let credentials = CredentialTable::new(&store, &clock);
-        #[cfg(feature = "tokens")]
         let seal = self.tokens.as_ref().map(Tokens::own_seal).cloned().unwrap_or_default();
-        #[cfg(not(feature = "tokens"))]
-        let seal = crate::store::seal::Seal::default();
         let totp =
             self.totp.clone().map(|totp| totp.complete(issuer.host(), &seal, store.is_persistent())).transpose()?;
         let enrolled_codes = EnrolledCodes::new(credentials.clone(), totp, Arc::clone(&clock));
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, self.bodies()?);
-        #[cfg(feature = "tokens")]
         let longest_session = self.remember.unwrap_or_default().max(sessions.absolute_lifetime());
-        #[cfg(feature = "tokens")]
         let own_tokens = self.tokens.map(|tokens| tokens.longest_session(longest_session));
-        #[cfg(feature = "tokens")]
         let tokens =
             token_endpoints(&self.clients, &issuer, &store, &clock, (own_tokens, self.introspectors, self.nonces))?;
         Ok(AuthService(Arc::new(Core {
@@ -149,7 +141,6 @@ impl AuthServiceBuilder {
             journal,
             limits,
             bodies,
-            #[cfg(feature = "tokens")]
             tokens,
         })))
     }
@@ -256,7 +247,6 @@ impl AuthServiceBuilder {
     }
 }
 
-#[cfg(feature = "tokens")]
 fn token_endpoints(
     clients: &AnyClients,
     issuer: &Issuer,

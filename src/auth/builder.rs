@@ -2,7 +2,6 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-#[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
     auth::{
@@ -62,11 +61,8 @@ pub struct AuthServiceBuilder {
     #[cfg(feature = "sso")]
     pub(super) providers: crate::sso::SsoConnections,
     pub(super) totp: Option<Totp>,
-    #[cfg(feature = "tokens")]
     pub(super) tokens: Option<Tokens>,
-    #[cfg(feature = "tokens")]
     pub(super) introspectors: Vec<crate::util::secret::Digest>,
-    #[cfg(feature = "tokens")]
     pub(super) nonces: Option<crate::dpop::Nonces>,
 }
 
@@ -116,11 +112,8 @@ impl AuthServiceBuilder {
             #[cfg(feature = "sso")]
             providers: crate::sso::SsoConnections::default(),
             totp: None,
-            #[cfg(feature = "tokens")]
             tokens: None,
-            #[cfg(feature = "tokens")]
             introspectors: Vec::new(),
-            #[cfg(feature = "tokens")]
             nonces: None,
         }
     }
@@ -354,7 +347,6 @@ impl AuthServiceBuilder {
 
     /// Issues tokens: serves `/token`, `/jwks`, `/userinfo`, `/revoke`, `/introspect`, `/logout` and both documents below
     /// `/.well-known/`.
-    #[cfg(feature = "tokens")]
     pub fn tokens(mut self, tokens: Tokens) -> Self {
         self.tokens = Some(tokens);
         self
@@ -362,7 +354,6 @@ impl AuthServiceBuilder {
 
     /// Lets an API that shows this secret as a bearer token ask about any token at `/introspect`. Machine clients, and bearers
     /// of access tokens with the scope `introspect`, can ask about the tokens of their own tenant.
-    #[cfg(feature = "tokens")]
     pub fn introspector(mut self, secret: &Secret) -> Self {
         self.introspectors.push(secret.digest());
         self
@@ -370,7 +361,6 @@ impl AuthServiceBuilder {
 
     /// Requires a nonce in DPoP proofs, made under this secret, which all nodes must share. Proofs cannot be prepared
     /// in advance then. Costs each client a second request at first.
-    #[cfg(feature = "tokens")]
     pub fn dpop_nonces(mut self, secret: &Secret) -> Self {
         self.nonces = Some(crate::dpop::Nonces::new(secret));
         self

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
-#[cfg(feature = "tokens")]
 use crate::dpop::{self, DpopError, DpopProof, UnverifiedProof};
 use crate::{
     auth::{
@@ -58,7 +57,6 @@ pub(crate) struct RequestContext<'a> {
     pass: Option<RateLimitPass>,
     unverified: Unverified,
     /// The refresh token of a call.
-    #[cfg(feature = "tokens")]
     pub(crate) refresh_token: Option<String>,
     /// The foreign origin whose scripts may read the answer.
     pub(crate) reader: Option<HeaderValue>,
@@ -76,25 +74,13 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
         let address = core.client_ip.find(Head::from(parts)).ok().flatten();
         core.limits.addresses.saw(address.is_some(), &core.journal);
-        Self {
-            core,
-            parts,
-            address,
-            pass: None,
-            unverified: Unverified::None,
-            #[cfg(feature = "tokens")]
-            refresh_token: None,
-            reader: None,
-        }
+        Self { core, parts, address, pass: None, unverified: Unverified::None, refresh_token: None, reader: None }
     }
 
     /// Checks whether a path is served: some exist only where tokens are issued, where there are other
     /// identity providers, or where users sign in to the site itself.
     pub(crate) fn serves(&self, path: &Path) -> bool {
-        #[cfg(feature = "tokens")]
         let has_tokens = self.core.tokens.is_some();
-        #[cfg(not(feature = "tokens"))]
-        let has_tokens = false;
         #[cfg(feature = "sso")]
         let has_providers = !self.core.providers.is_empty();
         #[cfg(not(feature = "sso"))]
@@ -151,7 +137,6 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Charges a request with a valid token or secret to this tenant. It can also spend what is reserved.
-    #[cfg(feature = "tokens")]
     pub(crate) async fn charge_proved(&mut self, tenant: &Tenant) -> Result<(), Problem> {
         self.charge_as(Some(tenant), true).await
     }
@@ -179,7 +164,6 @@ impl<'a> RequestContext<'a> {
 
     /// Returns whether the request comes with a session or a refresh token of this tenant.
     async fn is_of_a_user(&self, tenant: &Tenant) -> bool {
-        #[cfg(feature = "tokens")]
         if let (Some(text), Some(tokens)) = (&self.refresh_token, &self.core.tokens)
             && let Ok(keyed) = self.core.keyed().await
             && let Ok(Some(presented)) = tokens.service.presented(text, keyed).await
@@ -400,7 +384,6 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the thumbprint of the key that the caller of this path proves to hold (DPoP), or `None` without a proof. Each
     /// proof counts once.
-    #[cfg(feature = "tokens")]
     pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
         match self.read_proof(path, access_token)? {
             Some(proof) => Ok(Some(Box::pin(self.spend_proof(proof.verify()?)).await?)),
@@ -409,7 +392,6 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Reads the proof of a key (DPoP) that came with a call of this path, without checking its signature.
-    #[cfg(feature = "tokens")]
     pub(crate) fn read_proof(
         &self,
         path: &str,
@@ -421,7 +403,6 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Marks a proof as used, and returns the thumbprint of its key. The request must have been charged.
-    #[cfg(feature = "tokens")]
     pub(crate) async fn spend_proof(&self, proof: DpopProof) -> Result<String, Problem> {
         let endpoints = self.core.tokens.as_ref().ok_or_else(Problem::unavailable)?;
         Ok(endpoints.proofs.spend(proof).wait().await?.thumbprint)
@@ -463,7 +444,6 @@ pub(crate) fn foreign_origin() -> Problem {
     Problem::new(Code::OriginNotAllowed, "pages of this origin are not allowed to call")
 }
 
-#[cfg(feature = "tokens")]
 impl From<DpopError> for Problem {
     fn from(error: DpopError) -> Self {
         match error {

@@ -11,7 +11,6 @@ use std::{
 
 use http::HeaderValue;
 
-#[cfg(feature = "tokens")]
 use crate::auth::state::token_endpoints::TokenEndpoints;
 #[cfg(feature = "sso")]
 use crate::sso::SsoConnections;
@@ -95,7 +94,6 @@ pub(crate) struct Core {
     pub(crate) bodies: Arc<BodyLimits>,
     pub(crate) key: HashKey,
 
-    #[cfg(feature = "tokens")]
     pub(crate) tokens: Option<TokenEndpoints>,
 }
 

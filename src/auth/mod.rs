@@ -1,7 +1,7 @@
 //! The login service: [`AuthService`] signs users in, to the site that mounts it and to client applications.
 //!
 //! It serves the endpoints of a login by password, one-time codes, passkeys, authenticator apps and other identity providers,
-//! begins sessions, and issues authorization codes (OAuth 2.0 with PKCE, for public clients). With `AuthServiceBuilder::tokens` (feature `tokens`) it is an OpenID
+//! begins sessions, and issues authorization codes (OAuth 2.0 with PKCE, for public clients). With `AuthServiceBuilder::tokens` it is an OpenID
 //! Connect provider.
 //!
 //! ```
@@ -371,13 +371,11 @@ mod authorize;
 mod steps;
 mod first_party;
 mod account;
-#[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
 mod ending;
 mod vouching;
 
-#[cfg(feature = "tokens")]
 mod signing;
 mod builder;
 mod assembly;

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, request::Parts};
 use tower_service::Service;
 
-#[cfg(feature = "tokens")]
 use crate::auth::endpoints;
 #[cfg(feature = "sso")]
 use crate::auth::{account::linking, steps::sso_callback};
@@ -172,7 +171,6 @@ async fn serve(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Re
             cx.charge_asset().await?;
             Ok(page::asset(route))
         }
-        #[cfg(feature = "tokens")]
         Route::Token(route) => in_box(|| endpoints::serve(cx, route, body)).await,
         Route::Status => in_box(|| status::status(cx)).await,
         Route::Choices => in_box(|| choices::choices(cx)).await,
@@ -238,7 +236,7 @@ impl fmt::Debug for AuthService {
     }
 }
 
-#[cfg(all(test, feature = "tokens"))]
+#[cfg(test)]
 mod tests {
     use http::Request;
 

@@ -34,7 +34,7 @@
 //! # Keys
 //!
 //! - **In the issuer's process**, or in one that shares its store, use `AuthService::verifier` or `Tokens::verifier_in`
-//!   (feature `tokens`). Revoked tokens are rejected immediately.
+//!   (feature `login`). Revoked tokens are rejected immediately.
 //! - **Elsewhere**, use `Verifier::remote` (feature `jwks`). It fetches the keys that the issuer
 //!   publishes and needs only its URL. It works with any issuer of RFC 9068 tokens. For Auth0, Cognito,
 //!   Entra ID, Keycloak and others, choose a [`TokenProfile`]. It does not
@@ -84,7 +84,7 @@
 //! checks only its own scopes. With another verifier it checks the request again. Put a CORS layer
 //! outside of all of them: preflights carry no token, and rejections need CORS headers, too.
 
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 #[cfg(test)]
 mod attacks;
 mod authorization;
@@ -98,7 +98,7 @@ mod rejections;
 mod remote;
 mod rules;
 mod tenant;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 #[cfg(test)]
 mod times;
 mod token;
@@ -110,9 +110,9 @@ mod verifier;
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::TokenSlot;
-#[cfg(any(feature = "tokens", feature = "sso"))]
+#[cfg(feature = "login")]
 pub(crate) use self::token_claims::Audience;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
     rejections::challenge,
@@ -127,7 +127,7 @@ pub use self::{
     token::AccessToken,
     verifier::{Verifier, VerifierBuilder},
 };
-#[cfg(any(feature = "tokens", feature = "test-util", test))]
+#[cfg(any(feature = "login", feature = "test-util", test))]
 pub(crate) use self::{
     keys::{KeySource, Revocation, Unavailable},
     token_claims::AccessTokenClaims,

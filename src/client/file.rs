@@ -38,34 +38,24 @@ struct WrittenClient {
     #[serde(default)]
     require_pushed_requests: bool,
     /// The public keys of a machine client.
-    #[cfg(feature = "tokens")]
     jwks: Option<serde_json::Value>,
-    #[cfg(feature = "tokens")]
     audience: Option<String>,
-    #[cfg(feature = "tokens")]
     id_token_algorithm: Option<String>,
-    #[cfg(feature = "tokens")]
     #[serde(default = "yes")]
     refresh_tokens: bool,
-    #[cfg(feature = "tokens")]
     #[serde(default = "yes")]
     id_token_on_refresh: bool,
-    #[cfg(feature = "tokens")]
     #[serde(default)]
     require_dpop: bool,
-    #[cfg(feature = "tokens")]
     #[serde(default)]
     recheck_policy: bool,
-    #[cfg(feature = "tokens")]
     #[serde(default)]
     after_logout: Vec<String>,
     /// On `localhost`, for development.
-    #[cfg(feature = "tokens")]
     #[serde(default)]
     insecure_localhost_after_logout: Vec<String>,
 }
 
-#[cfg(feature = "tokens")]
 fn yes() -> bool {
     true
 }
@@ -112,7 +102,6 @@ impl WrittenClient {
         if self.single_sign_on {
             client = client.single_sign_on();
         }
-        #[cfg(feature = "tokens")]
         let client = self.with_tokens(client)?;
         Ok(match self.policy {
             Some(Object(policy)) => client.policy(policy.read("policy")?),
@@ -121,14 +110,12 @@ impl WrittenClient {
     }
 
     fn client(&self, tenant: Tenant) -> Result<Client, ConfigError> {
-        #[cfg(feature = "tokens")]
         if let Some(keys) = &self.jwks {
             return Client::machine(&self.id, tenant, &keys.to_string());
         }
         Client::new(&self.id, tenant)
     }
 
-    #[cfg(feature = "tokens")]
     fn with_tokens(&self, mut client: Client) -> Result<Client, ConfigError> {
         if let Some(audience) = &self.audience {
             client = client.audience(audience)?;
@@ -206,7 +193,7 @@ mod tests {
         }
     }
 
-    #[cfg(all(feature = "toml", feature = "tokens"))]
+    #[cfg(feature = "toml")]
     #[test]
     fn a15_machine_clients_are_read_from_toml() {
         let key = r#"{ kty = "OKP", crv = "Ed25519", x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }"#;
@@ -238,7 +225,6 @@ mod tests {
         assert!(more.accepts_redirect("http://localhost/cb"));
     }
 
-    #[cfg(feature = "tokens")]
     #[test]
     fn token_settings_are_read() {
         use crate::jose::Algorithm;

@@ -2,7 +2,7 @@
 //!
 //! Clients with users are public: they have no secret, so the security of the login depends on where
 //! responses are sent. Machine clients, which act for themselves, authenticate with a key
-//! (`Client::machine`, feature `tokens`). A [`RedirectUri`] is registered in full and compared character by character.
+//! (`Client::machine`). A [`RedirectUri`] is registered in full and compared character by character.
 //! Only the port of a loopback address may differ (RFC 8252 §7.3). [`Clients`] finds clients, for
 //! example in a [`ClientTable`] or in your database.
 //!

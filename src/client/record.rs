@@ -4,7 +4,6 @@ use super::{
     redirect::{RedirectUri, RequestedRedirect},
     scopes::Scopes,
 };
-#[cfg(feature = "tokens")]
 use crate::{
     bearer::check_name,
     jose::{Algorithm, JwsAlgorithm, KeySet},
@@ -33,7 +32,6 @@ pub struct Client {
     policy: Option<Policy>,
     single_sign_on: bool,
     pushed_requests: bool,
-    #[cfg(feature = "tokens")]
     pub(crate) tokens: TokenSettings,
 }
 
@@ -66,7 +64,6 @@ impl Client {
             policy: None,
             single_sign_on: false,
             pushed_requests: false,
-            #[cfg(feature = "tokens")]
             tokens: TokenSettings::default(),
         })
     }
@@ -86,7 +83,6 @@ impl Client {
             policy: None,
             single_sign_on: true,
             pushed_requests: false,
-            #[cfg(feature = "tokens")]
             tokens: TokenSettings::default(),
         }
     }
@@ -186,11 +182,7 @@ impl Client {
 
     /// Returns whether this is a machine client, which has no users.
     pub fn is_machine(&self) -> bool {
-        #[cfg(feature = "tokens")]
-        let is_machine = self.tokens.machine_keys.is_some();
-        #[cfg(not(feature = "tokens"))]
-        let is_machine = false;
-        is_machine
+        self.tokens.machine_keys.is_some()
     }
 
     /// Returns the name that pages show.
@@ -249,7 +241,6 @@ impl Client {
     }
 }
 
-#[cfg(feature = "tokens")]
 /// Settings for the tokens of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TokenSettings {
@@ -264,7 +255,6 @@ pub(crate) struct TokenSettings {
     pub(crate) machine_keys: Option<KeySet>,
 }
 
-#[cfg(feature = "tokens")]
 impl Client {
     /// Creates a machine client: a service that gets access tokens for itself (`client_credentials`) and has no users.
     ///

@@ -218,7 +218,6 @@ impl RequestedRedirect {
 
     /// Returns the source by which a content security policy permits a form to lead here: the origin, or the private scheme.
     /// Returns `None` for an IPv6 address, which policies can't name.
-    #[cfg(feature = "tokens")]
     pub(crate) fn policy_source(&self) -> Option<&str> {
         let (scheme, rest) = self.0.split_once(':')?;
         let length = match (scheme, rest.strip_prefix("//")) {
@@ -329,7 +328,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "tokens")]
     #[test]
     fn b23_a_policy_permits_an_origin_or_a_private_scheme() {
         for (uri, source) in [

@@ -25,7 +25,7 @@ use crate::{store::StoreError, util::error::ConfigError};
 /// single_sign_on = true                 # optional
 /// require_pushed_requests = true        # optional
 ///
-/// # with the feature `tokens`, all optional
+/// # all optional
 /// audience = "https://api.example"
 /// id_token_algorithm = "RS256"
 /// refresh_tokens = false

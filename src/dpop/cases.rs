@@ -1,6 +1,6 @@
 //! The examples of the RFC, and proofs of broken clients and of thieves.
 
-#![cfg(feature = "tokens")]
+#![cfg(feature = "login")]
 
 use std::{sync::Arc, thread, time::Duration};
 

@@ -16,7 +16,7 @@ mod seen;
 mod url;
 mod verifier;
 
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub(crate) use self::proof::UnverifiedProof;
 pub(crate) use self::{
     nonce::Nonces,

@@ -33,7 +33,7 @@ impl SeenProofs {
         Self::Store { table: Table::new(store, "dpop", clock), rows }
     }
 
-    #[cfg(all(test, feature = "tokens"))]
+    #[cfg(all(test, feature = "login"))]
     pub(super) fn with_rows(self, clock: &Arc<dyn Clock>, most: u32) -> Self {
         match self {
             Self::Store { table, .. } => Self::Store { table, rows: rows_limiter(clock, most) },

@@ -34,7 +34,7 @@ pub(crate) struct ProvenKey {
 impl DpopVerifier {
     /// Creates a verifier that remembers used proofs in a store, so that all users of the store
     /// accept each proof once.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self { seen: SeenProofs::in_store(store, Arc::clone(&clock)), clock, nonces: None }
     }
@@ -51,7 +51,7 @@ impl DpopVerifier {
     }
 
     /// Limits the rows of each key in the store.
-    #[cfg(all(test, feature = "tokens"))]
+    #[cfg(all(test, feature = "login"))]
     pub(super) fn with_rows(self, most: u32) -> Self {
         Self { seen: self.seen.with_rows(&self.clock, most), ..self }
     }
@@ -68,7 +68,7 @@ impl DpopVerifier {
 
     /// Verifies the proof of a request and marks it as used. Returns `None` if there is no proof. `url`
     /// is the URL that the proof must name, and `token` the access token of the request.
-    #[cfg(all(test, feature = "tokens"))]
+    #[cfg(all(test, feature = "login"))]
     pub(crate) fn check(
         &self,
         headers: &HeaderMap,

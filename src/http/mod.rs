@@ -10,7 +10,7 @@ pub(crate) mod cross_site;
 pub(crate) mod return_to;
 #[cfg(feature = "login")]
 pub(crate) mod user_agent;
-#[cfg(any(feature = "login", feature = "bearer"))]
+#[cfg(feature = "bearer")]
 #[cfg_attr(
     not(any(feature = "login", feature = "jwks")),
     allow(dead_code, reason = "some features use only parts of it")

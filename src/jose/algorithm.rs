@@ -20,7 +20,7 @@ impl Algorithm {
     pub const ALL: &'static [Self] = &[Self::Es256, Self::EdDsa, Self::Rs256];
 
     /// The names of all algorithms that are accepted in `alg`. Ed25519 has two: its own (RFC 9864) and `EdDSA`.
-    #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only documents and challenges list them"))]
+    #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only documents and challenges list them"))]
     pub(crate) const ACCEPTED_NAMES: &'static [&'static str] = &["ES256", "EdDSA", "Ed25519", "RS256"];
 
     /// Returns the name that is used in `alg`.

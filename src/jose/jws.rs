@@ -1,11 +1,11 @@
 //! JSON Web Signatures in compact form (RFC 7515).
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
-#[cfg(any(feature = "tokens", feature = "sso"))]
+#[cfg(feature = "login")]
 use serde::Serialize;
 use serde::{Deserialize, de::DeserializeOwned};
 
-#[cfg(any(feature = "tokens", feature = "sso"))]
+#[cfg(feature = "login")]
 use super::signer::Signer;
 use super::{
     algorithm::JwsAlgorithm,
@@ -46,7 +46,7 @@ pub(crate) enum ClaimsError {
 }
 
 /// The header of a token that is signed here.
-#[cfg(any(feature = "tokens", feature = "sso"))]
+#[cfg(feature = "login")]
 #[derive(Serialize)]
 struct NewHeader<'a> {
     alg: &'a str,
@@ -55,7 +55,7 @@ struct NewHeader<'a> {
 }
 
 /// Signs a token with these claims.
-#[cfg(any(feature = "tokens", feature = "sso"))]
+#[cfg(feature = "login")]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
     let header = NewHeader { alg: signer.public().algorithm().as_str(), typ, kid: signer.kid() };
     let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(claims).ok()?);
@@ -106,7 +106,7 @@ impl<'t> Unverified<'t> {
     }
 
     /// Returns the claims if one of these keys has signed them with a common algorithm.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn claims<T: DeserializeOwned>(&self, keys: &KeySet) -> Option<T> {
         self.claims_with(keys, &[]).ok()
     }

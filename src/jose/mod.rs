@@ -2,19 +2,19 @@
 
 mod algorithm;
 pub(crate) mod date;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 #[cfg(test)]
 mod differential;
 pub(crate) mod jwk;
 pub(crate) mod jws;
 mod set;
-#[cfg(any(feature = "tokens", feature = "sso"))]
+#[cfg(feature = "login")]
 mod signer;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 #[cfg(test)]
 mod vectors;
 
 pub use self::algorithm::{Algorithm, AlgorithmError};
-#[cfg(any(feature = "tokens", feature = "sso"))]
+#[cfg(feature = "login")]
 pub(crate) use self::signer::Signer;
 pub(crate) use self::{algorithm::JwsAlgorithm, set::KeySet};

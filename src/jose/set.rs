@@ -29,7 +29,7 @@ struct KeySetDocument<K> {
 }
 
 impl KeySet {
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn new(keys: impl IntoIterator<Item = (String, PublicKey)>) -> Self {
         let key = |(kid, key): (String, PublicKey)| SetKey { kid: Some(kid), alg: Some(key.algorithm()), key };
         Self(keys.into_iter().map(key).collect())
@@ -52,7 +52,7 @@ impl KeySet {
     }
 
     /// Returns the set as JSON, for publishing.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let jwk = |SetKey { kid, alg, key }: &SetKey| Jwk {
             kid: kid.clone(),

@@ -28,7 +28,7 @@ enum Private {
 impl Signer {
     /// Generates a key in PKCS #8 form. RSA takes about a second, so don't call it on an async
     /// thread.
-    #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only issuers create keys"))]
+    #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only issuers create keys"))]
     pub(crate) fn generate(algorithm: Algorithm) -> Option<Zeroizing<Vec<u8>>> {
         let bytes = match algorithm {
             Algorithm::Es256 => EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())

@@ -222,7 +222,7 @@ impl RateLimitGate {
     }
 
     /// Charges a request. With a limiter in memory, it waits for nothing, not even for a plan.
-    #[cfg(any(feature = "login", feature = "bearer"))]
+    #[cfg(feature = "bearer")]
     fn charge_without_plan(
         &self,
         name: &TenantName<'_>,
@@ -371,7 +371,7 @@ enum Unadmitted {
     NeedsPlan,
 }
 
-#[cfg(any(feature = "plans", feature = "redis", feature = "login", feature = "bearer"))]
+#[cfg(any(feature = "plans", feature = "redis", feature = "bearer"))]
 impl Unadmitted {
     fn into_rejection(self) -> Rejection {
         match self {

@@ -66,7 +66,6 @@ impl Policies {
     }
 
     /// Returns the names that a request can ask for.
-    #[cfg(feature = "tokens")]
     pub(crate) fn levels(&self) -> impl Iterator<Item = &str> {
         self.acr.keys().map(String::as_str)
     }
@@ -105,7 +104,6 @@ impl Policies {
     /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
     /// among those that an account can complete. `usable` returns the methods that the account can use in a login of
     /// that many steps: never more if there are more steps.
-    #[cfg(feature = "login")]
     pub(crate) fn most_steps<'a>(
         &self,
         tenant: &Tenant,

@@ -88,7 +88,7 @@ impl CookieFormat {
     }
 
     /// Creates the cookies that remove those of a request, valid or not: of all tenants, or of this one only.
-    #[cfg(any(feature = "tokens", test))]
+    #[cfg(any(feature = "login", test))]
     pub(super) fn presented_removals(&self, headers: &HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
         let only = tenant.map(|tenant| self.name(tenant));
         let is_meant = |name: &&str| only.as_ref().map_or_else(|| self.is_name(name.as_bytes()), |only| only == name);

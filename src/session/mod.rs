@@ -189,14 +189,12 @@ mod races;
 #[cfg(feature = "axum")]
 pub(crate) use self::session::SessionExtension;
 #[cfg(feature = "login")]
-#[allow(unused_imports, reason = "some of these are only used with the feature `tokens`")]
 pub(crate) use self::{
     cached_claims::{ClaimsResult, ClaimsSource},
     ended::{EndedSessions, SessionEndCheck},
     generations::{GenerationCheck, Generations},
     identity::{Authentication, Proof},
     lifecycle::Renewal,
-    opening::Opening,
 };
 pub use self::{
     identity::{IdentityError, UserId},

@@ -90,7 +90,7 @@ impl Sessions {
     }
 
     /// Returns the cookies that remove the session cookies of a request: of all tenants, or of this one only.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn presented_removals(&self, headers: &http::HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
         self.0.cookies.presented_removals(headers, tenant)
     }
@@ -146,7 +146,7 @@ impl Sessions {
     }
 
     /// Returns how long a session lives that is not remembered.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn absolute_lifetime(&self) -> Duration {
         self.0.lifetimes.absolute
     }

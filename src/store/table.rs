@@ -146,13 +146,13 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns since when the store has lost nothing, as far as the calls that have returned show.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn complete_since(&self) -> UnixTime {
         self.store.complete_since()
     }
 
     /// Returns the time before which everything that was begun has ended; at once if it is known.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) fn cutoff(&self) -> MaybeReady<BoxFuture<'static, Result<UnixTime, StoreError>>> {
         self.store.cutoff()
     }

@@ -1,5 +1,5 @@
 //! Helpers for tests (feature `test-util`): a [`ManualClock`], the conformance suite for stores
-//! and, with the feature `tokens`, a `TestIssuer` of access tokens and the `DpopKey` of a client.
+//! and, with the feature `login`, a `TestIssuer` of access tokens and the `DpopKey` of a client.
 //!
 //! A service whose clock is an argument can be tested without a server and without sleeping:
 //!
@@ -28,9 +28,9 @@
 //! ```
 
 mod clock;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 mod dpop;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 mod issuer;
 mod store;
 
@@ -46,7 +46,7 @@ pub use self::{
     clock::ManualClock,
     store::{block_on, store_conformance},
 };
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub use self::{
     dpop::{DpopKey, DpopProof},
     issuer::{TestClaims, TestIssuer},

@@ -9,12 +9,12 @@ pub(crate) mod encoding;
 #[cfg(feature = "session")]
 pub(crate) mod text;
 pub(crate) mod scan;
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub(crate) mod run_to_completion;
 pub(crate) mod secret;
 pub(crate) mod handle;
 pub(crate) mod form;
-#[cfg(any(feature = "pkce", feature = "bearer"))]
+#[cfg(feature = "session")]
 pub(crate) mod json;
 pub(crate) mod json_object;
 #[cfg(feature = "login")]

@@ -31,17 +31,9 @@ impl<'p> ExpectedUser<'p> {
 }
 
 /// Returns the user of an id_token that was issued here for this client, even if it has expired.
-#[cfg(feature = "tokens")]
 async fn hinted_user(cx: &RequestContext<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, Problem> {
     let Some(endpoints) = &cx.core.tokens else { return Ok(None) };
     let claims = endpoints.service.hint(hint).await?.filter(|claims| claims.aud == client.id());
     let user = claims.and_then(|claims| UserId::parse(&claims.sub).ok());
     user.map(Some).ok_or(Problem::invalid("id_token_hint is not an id_token of this client"))
-}
-
-/// Without tokens there are no hints.
-#[cfg(not(feature = "tokens"))]
-#[expect(clippy::unused_async, reason = "with tokens it reads the keys")]
-async fn hinted_user(_: &RequestContext<'_>, _: &str, _: &Client) -> Result<Option<UserId>, Problem> {
-    Ok(None)
 }

@@ -3,7 +3,6 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-#[cfg(feature = "tokens")]
 use crate::util::form;
 use crate::{
     auth::{
@@ -44,7 +43,6 @@ pub(crate) async fn push(cx: &mut RequestContext<'_>, body: &mut RequestBody) ->
     }
     // it was read as one
     let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is not a valid form"))?;
-    #[cfg(feature = "tokens")]
     let parameters = bound(cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
     let secret = cx.core.pushed.push(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: pushed::request_uri(&secret), expires_in: ceil_seconds(pushed::UNUSED) };
@@ -52,7 +50,6 @@ pub(crate) async fn push(cx: &mut RequestContext<'_>, body: &mut RequestBody) ->
 }
 
 /// The parameters with the key that the request proves to have, to which the code is bound then (RFC 9449 §10.1).
-#[cfg(feature = "tokens")]
 async fn bound(
     cx: &RequestContext<'_>,
     query: &Query<'_>,

@@ -40,7 +40,6 @@ impl<'c> ProvedLogins<'c> {
         Ok(Self { open, spent })
     }
 
-    #[cfg(feature = "tokens")]
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

@@ -21,8 +21,8 @@ macro_rules! error_codes {
         /// The errors that a caller can get.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[cfg_attr(
-            not(all(feature = "tokens", feature = "sso")),
-            allow(dead_code, reason = "some errors concern tokens or providers only")
+            not(feature = "sso"),
+            allow(dead_code, reason = "some errors concern providers only")
         )]
         pub(crate) enum Code {
             $($(#[$doc])* $code,)*
@@ -236,7 +236,6 @@ impl Problem {
     }
 
     /// Overrides the status that belongs to the code.
-    #[cfg(feature = "tokens")]
     pub(crate) fn at(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }

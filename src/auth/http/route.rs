@@ -27,7 +27,6 @@ pub(crate) enum Route {
     AccountPage,
     AccountScript,
     Account(AccountRoute),
-    #[cfg(feature = "tokens")]
     Token(TokenRoute),
 }
 
@@ -51,7 +50,6 @@ pub(crate) enum AccountRoute {
 }
 
 /// The endpoints of a service that issues tokens.
-#[cfg(feature = "tokens")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TokenRoute {
     Exchange,
@@ -103,21 +101,13 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
-    #[cfg(feature = "tokens")]
     Path::post("/token", Route::Token(TokenRoute::Exchange)),
-    #[cfg(feature = "tokens")]
     Path::post("/revoke", Route::Token(TokenRoute::Revoke)),
-    #[cfg(feature = "tokens")]
     Path::post("/introspect", Route::Token(TokenRoute::Introspect)),
-    #[cfg(feature = "tokens")]
     Path::both("/userinfo", Route::Token(TokenRoute::UserInfo)),
-    #[cfg(feature = "tokens")]
     Path::get("/jwks", Route::Token(TokenRoute::Keys)),
-    #[cfg(feature = "tokens")]
     Path::both("/logout", Route::Token(TokenRoute::Logout)),
-    #[cfg(feature = "tokens")]
     Path::get(OPENID_CONFIGURATION, Route::Token(TokenRoute::Metadata)),
-    #[cfg(feature = "tokens")]
     Path::get(SERVER_METADATA, Route::Token(TokenRoute::Metadata)),
 ];
 
@@ -135,10 +125,8 @@ pub(crate) const SIGN_OUT: &str = "/sign-out";
 pub(crate) const ACCOUNT_PAGE: &str = "/account/security";
 
 /// Below the path of the issuer (OpenID Connect Discovery §4).
-#[cfg(feature = "tokens")]
 const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
 /// Above it (RFC 8414 §3).
-#[cfg(feature = "tokens")]
 const SERVER_METADATA: &str = "/.well-known/oauth-authorization-server";
 
 impl Path {
@@ -150,17 +138,13 @@ impl Path {
         Self { path, get: None, post: Some(route) }
     }
 
-    #[cfg(feature = "tokens")]
     const fn both(path: &'static str, route: Route) -> Self {
         Self { path, get: Some(route), post: Some(route) }
     }
 
     /// Returns whether the path is served only if tokens are issued.
     pub(crate) const fn needs_tokens(&self) -> bool {
-        #[cfg(feature = "tokens")]
-        return matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))));
-        #[cfg(not(feature = "tokens"))]
-        false
+        matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))))
     }
 
     /// Returns whether the path is served only if there are other identity providers.
@@ -184,7 +168,6 @@ impl Path {
             let exact = PATHS.iter().find(|known| known.path == path);
             exact.or_else(|| PATHS.iter().find(|known| known.names_provider_in(path)))
         };
-        #[cfg(feature = "tokens")]
         if path.strip_suffix(base) == Some(SERVER_METADATA) {
             return known(SERVER_METADATA);
         }
@@ -241,7 +224,6 @@ fn provider_in<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
 impl Route {
     /// Returns whether scripts call this endpoint. Others are opened by a person.
     pub(crate) const fn is_for_scripts(self) -> bool {
-        #[cfg(feature = "tokens")]
         if let Self::Token(route) = self {
             return !matches!(route, TokenRoute::Logout | TokenRoute::Introspect);
         }

@@ -2,10 +2,8 @@
 //! verifier could redeem its codes (RFC 9700 §2.1.1).
 
 use std::sync::Arc;
-#[cfg(any(feature = "tokens", test))]
 use std::time::Duration;
 
-#[cfg(any(feature = "tokens", test))]
 use crate::store::{WriteOutcome, table::Change};
 use crate::{
     login::Binding,
@@ -14,7 +12,6 @@ use crate::{
 };
 
 /// How long challenges are remembered.
-#[cfg(any(feature = "tokens", test))]
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug)]
@@ -26,7 +23,6 @@ impl RedeemedChallenges {
     }
 
     /// Remembers that a code for this binding was redeemed.
-    #[cfg(any(feature = "tokens", test))]
     pub(crate) async fn note_redeemed(&self, binding: &Binding) -> Result<(), StoreError> {
         let (id, kept_until) = (id(binding), self.0.now() + REMEMBERED);
         match self.0.insert(None, id.as_bytes(), &(), kept_until).await? {

@@ -75,7 +75,6 @@ impl Codes {
         }
     }
 
-    #[cfg(feature = "tokens")]
     pub(crate) async fn find(&self, code: &Digest) -> Result<Option<AuthorizationCode>, StoreError> {
         let Some(stored) = self.0.get(None, code.as_bytes()).wait().await? else { return Ok(None) };
         let has_ended = stored.expires_at < self.0.cutoff().wait().await? + CODE_LIVES;
@@ -83,7 +82,6 @@ impl Codes {
     }
 
     /// Removes a code that was redeemed.
-    #[cfg(feature = "tokens")]
     pub(crate) async fn remove(&self, code: &Digest) -> Result<(), StoreError> {
         self.0.remove(None, code.as_bytes()).await
     }
@@ -138,7 +136,6 @@ mod tests {
         // a code is issued once
         codes.issue(&code.digest(), &row()).await.unwrap();
         assert!(codes.issue(&code.digest(), &row()).await.is_err());
-        #[cfg(feature = "tokens")]
         {
             assert!(codes.find(&code.digest()).await.unwrap().is_some());
             codes.remove(&code.digest()).await.unwrap();

@@ -12,6 +12,5 @@ pub(crate) mod key;
 pub(crate) mod logins;
 pub(crate) mod pushed;
 pub(crate) mod session_claims;
-#[cfg(feature = "tokens")]
 pub(crate) mod token_endpoints;
 pub(crate) mod unverified;
