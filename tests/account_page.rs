@@ -13,22 +13,16 @@ mod site;
 mod world;
 
 use serde_json::json;
-use site::Site;
-use tollgate::{NewUser, Password, Passwords, user::PhoneNumber};
+use site::{COUNTS, Site};
+use tollgate::user::PhoneNumber;
 use world::{ADA, ADA_PASSWORD};
-
-/// Counts what users do: the buttons that they press, and the fields that they fill in.
-const COUNTS: &str = "
-const count = (name) => sessionStorage.setItem(name, 1 + Number(sessionStorage.getItem(name)));
-addEventListener('click', ({ isTrusted, target }) => isTrusted && target.closest('button') && count('buttons'), true);
-addEventListener('change', ({ isTrusted, target }) => isTrusted && target.type !== 'checkbox' && count('fields'), true);";
 
 /// Presses `Add a passkey`, and does what the pages ask for until the passkey is added. Returns the number of buttons that were
 /// pressed after the first one, and of fields that were filled in.
 async fn add_passkey(site: &mut Site) -> (u64, u64) {
     let shown = "['who', 'choose', 'password', 'address', 'code'].find((id) => shown(id))";
     let is_added = "text('done').startsWith('The passkey was added.')";
-    site.ask("for (const name of ['buttons', 'fields']) sessionStorage.removeItem(name)").await;
+    site.reset_counts().await;
     site.press_button("add-passkey").await;
     loop {
         site.until(&format!("idle() && ({shown} || {is_added})")).await;
@@ -59,8 +53,8 @@ async fn add_passkey(site: &mut Site) -> (u64, u64) {
         }
         site.until(&format!("!document.getElementById('{form}')?.getClientRects().length")).await;
     }
-    let counted = site.ask("['buttons', 'fields'].map((name) => Number(sessionStorage.getItem(name)))").await;
-    (counted[0].as_u64().unwrap() - 1, counted[1].as_u64().unwrap())
+    let (buttons, fields) = site.counts().await;
+    (buttons - 1, fields)
 }
 
 /// Opens the account page, and signs in by password alone.
@@ -233,18 +227,6 @@ async fn b19_passkeys_have_different_names_and_a_name_of_spaces_is_refused_with_
     assert_eq!(site.texts("#passkeys strong").await.len(), 2);
 }
 
-/// Computes the code that an authenticator app shows for the key on the page.
-const TOTP: &str = "(async (seconds) => {
-    const key = document.getElementById('totp-secret').textContent.replaceAll(' ', '');
-    const bits = Array.from(key, (one) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(one).toString(2).padStart(5, '0'));
-    const bytes = Uint8Array.from(bits.join('').match(/.{8}/g), (byte) => parseInt(byte, 2));
-    const imported = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign']);
-    const step = new DataView(new ArrayBuffer(8));
-    step.setBigUint64(0, BigInt(Math.floor(seconds / 30)));
-    const mac = new DataView(await crypto.subtle.sign('HMAC', imported, step.buffer));
-    return String((mac.getUint32(mac.getUint8(19) & 15) & 0x7fffffff) % 1e6).padStart(6, '0');
-})";
-
 #[tokio::test]
 async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_second_step() {
     let Some(mut site) = Site::new("account-totp").await else { return };
@@ -257,10 +239,10 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
     site.enter("000000").await;
     site.says("The code is wrong. Enter the code that the app shows now.").await;
     let now = site.world.time().as_secs();
-    let code = site.ask(&format!("{TOTP}({now})")).await;
-    let next = site.ask(&format!("{TOTP}({})", now + 30)).await;
+    let code = site.app_code("totp-secret", now).await;
+    let next = site.app_code("totp-secret", now + 30).await;
     site.ask("document.getElementById('totp-code').focus()").await;
-    site.enter(code.as_str().unwrap()).await;
+    site.enter(&code).await;
     // b19: the page suggests what helps users who lose their app
     site.until("text('done').startsWith('The authenticator app was set up. Create recovery codes now') && idle()")
         .await;
@@ -280,7 +262,7 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
     assert_eq!(site.browser.complaints().len(), 1, "one refused code");
 
     site.world.advance(30);
-    for (way, code) in [("totp", next.as_str().unwrap()), ("recovery_code", codes[0].trim())] {
+    for (way, code) in [("totp", &*next), ("recovery_code", codes[0].trim())] {
         site.log_in("mfa").await;
         site.prove_password().await;
         site.press_button(way).await;
@@ -293,21 +275,36 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
 }
 
 #[tokio::test]
-async fn users_with_one_factor_learn_why_they_cannot_set_up_codes() {
+async fn b09_a_user_with_only_a_password_adds_an_app_and_recovery_codes() {
     let Some(mut site) = Site::new("account-one-factor").await else { return };
-    let hash = Passwords::insecure_fast().hash(Password::new(ADA_PASSWORD)).await.unwrap();
-    let lone = NewUser::new("u-lone".parse().unwrap(), "lone".parse().unwrap()).password(hash);
-    site.world.users.create(&"acme".parse().unwrap(), lone).await.unwrap();
+    site.create_lone().await;
+    site.run_first(COUNTS).await;
     site.browser.open(&format!("{}/account/security", site.origin)).await;
-    site.focus("identifier").await;
-    site.enter("lone").await;
-    site.press_button("password").await;
-    site.focus("secret").await;
-    site.enter(ADA_PASSWORD).await;
+    site.prove_password_of("lone").await;
     site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
-    let [about] = &site.texts("#totp-state").await[..] else { panic!("the page says nothing about apps") };
-    assert!(about.starts_with("Codes are a second step. Your account has only one way to sign in"), "{about}");
-    site.until("!['totp-begin', 'totp-delete', 'recovery-create'].some(shown) && shown('add-passkey')").await;
+    assert!(site.texts("#second").await[0].starts_with("You have one way to confirm that it is you."));
+    site.until("!['totp-delete', 'recovery-create'].some(shown) && shown('add-passkey')").await;
+    site.reset_counts().await;
+    site.press_button("totp-begin").await;
+    site.focus("totp-code").await;
+    let code = site.app_code("totp-secret", site.world.time().as_secs()).await;
+    site.enter(&code).await;
+    site.focus("recovery-create").await;
+    assert_eq!(site.counts().await, (2, 1));
+    assert!(site.texts("#done").await[0].starts_with("The authenticator app was set up. Create recovery codes now"));
+    assert_eq!(site.texts("#second").await, [""; 0]);
+    // the app was proved just now
+    site.browser.press("Enter").await;
+    site.focus("codes-copy").await;
+    assert_eq!(site.texts("#codes li").await.len(), 10);
+    assert_eq!(site.counts().await, (3, 1));
+    assert_eq!(site.browser.complaints(), [""; 0]);
+    // from now on, a change needs it too
+    site.world.advance(301);
+    site.press_button("codes-done").await;
+    site.press_button("totp-delete").await;
+    site.press_button("yes").await;
+    site.until("location.pathname === '/authentication/start' && shown('password') && idle()").await;
 }
 
 #[tokio::test]

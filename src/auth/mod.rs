@@ -367,6 +367,7 @@ mod core;
 mod notices;
 mod context;
 mod methods;
+mod enrolment;
 mod authorize;
 mod steps;
 mod first_party;

@@ -29,7 +29,7 @@ use crate::{
         },
         in_box::in_box,
         pages::page,
-        steps::{authenticate, choices, complete, login_page, start, status},
+        steps::{authenticate, choices, complete, enrol, login_page, start, status},
     },
     client::Client,
     http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
@@ -186,7 +186,7 @@ async fn serve(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Re
         Route::SignOut => in_box(|| sign_out::sign_out(cx, body)).await,
         Route::AccountPage => in_box(|| account::page(cx)).await,
         Route::Account(route) => in_box(|| account::serve(cx, route, body)).await,
-        Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
+        Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Enrol | Route::Complete => {
             in_box(|| log_in(cx, route, body)).await
         }
     }
@@ -200,6 +200,7 @@ async fn log_in(cx: &mut RequestContext<'_>, route: Route, body: &mut RequestBod
         Route::Start => start::start(cx, fields).await,
         Route::Authenticate => authenticate::authenticate(cx, fields).await,
         Route::VerifyOtp => authenticate::verify_otp(cx, fields).await,
+        Route::Enrol => enrol::enrol(cx, fields).await,
         _ => complete::complete(cx, fields).await,
     }
 }

@@ -171,7 +171,9 @@ enum Answer {
 async fn run(table: &CredentialTable, call: Call) -> Result<Answer, StoreError> {
     let acme = acme();
     Ok(match call {
-        Call::Add(who, (true, number)) => Answer::Added(table.add_passkey(&acme, &user(who), &passkey(number)).await?),
+        Call::Add(who, (true, number)) => {
+            Answer::Added(table.add_passkey((&acme, &user(who)), &passkey(number), |_| true).await?)
+        }
         Call::Add(who, (false, number)) => {
             Answer::Added(table.add_link((&acme, &user(who)), &link(number), true).await?)
         }
@@ -359,7 +361,7 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
     assert_eq!(block_on(table.get(&acme, &ada)).unwrap(), None, "nothing changed, so nothing is written");
     let handle = block_on(table.handle(&acme, &ada)).unwrap();
     for number in 0..MOST_PASSKEYS.max(MOST_LINKS) + 1 {
-        let keys = block_on(table.add_passkey(&acme, &ada, &passkey(number))).unwrap();
+        let keys = block_on(table.add_passkey((&acme, &ada), &passkey(number), |_| true)).unwrap();
         assert_eq!(keys, if number < MOST_PASSKEYS { Added::Done } else { Added::Refused });
         let links = block_on(table.add_link((&acme, &ada), &link(number), false)).unwrap();
         assert_eq!(links, if number < MOST_LINKS { Added::Done } else { Added::Refused });

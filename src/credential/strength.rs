@@ -7,7 +7,8 @@ use crate::policy::{LoginPlan, MethodSet};
 /// What vouches for a credential: how many steps, and by which methods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Strength {
-    /// The number of steps that a login can have at most for the credential to count in it.
+    /// The number of steps that a login can have at most for the credential to count in it: how many factors were proved for
+    /// it, or two for the first second factor of a user, for which one was proved.
     steps: u8,
     /// The methods that were proved when it was enrolled. If one of them was a credential, also those with which that one was
     /// enrolled, and so on. A policy that names methods must be met by each of these sets, so that no credential vouches for
@@ -40,7 +41,11 @@ impl Strength {
     /// methods also by the methods that vouched for it.
     pub(crate) fn counts_for(&self, plan: &LoginPlan) -> bool {
         let is_vouched = || !self.proved.is_empty() && self.proved.iter().all(|set| plan.is_named_by(*set));
-        self.suffices_for(plan.steps()) && (!plan.names_methods() || self.is_full() || is_vouched())
+        // a first second factor counts for one step more than were proved for it
+        let is_proved = || self.proved.iter().all(|set| set.classes() >= plan.steps());
+        self.suffices_for(plan.steps())
+            && (self.is_full()
+                || (!plan.names_methods() || is_vouched()) && (!plan.refuses_self_enrolment() || is_proved()))
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::row::MOST_LINKS;
 use super::{
     owners::{FOREVER, Owners},
-    row::{CredentialId, Credentials, MOST_PASSKEYS, Passkey, SsoLink},
+    row::{CredentialId, Credentials, MOST_PASSKEYS, Passkey, SsoLink, TotpKey},
 };
 use crate::{
     session::UserId,
@@ -31,6 +31,8 @@ pub(crate) enum Added {
     Taken,
     /// The user has as many credentials of this kind as allowed, or has unlinked this one.
     Refused,
+    /// The row has changed since the caller allowed this.
+    Outdated,
 }
 
 /// The outcome of removing a credential.
@@ -111,20 +113,39 @@ impl CredentialTable {
         Ok(found.and_then(|(user, row)| Some((user, row.links.into_iter().find(|link| link.id() == id)?))))
     }
 
+    /// Adds a passkey, if `may` allows it for the row before. It is asked in the compare-and-swap.
     pub(crate) async fn add_passkey(
         &self,
-        tenant: &Tenant,
-        user: &UserId,
+        owner: (&Tenant, &UserId),
         passkey: &Passkey,
+        may: impl Fn(&Credentials) -> bool + Send + Sync,
     ) -> Result<Added, StoreError> {
-        let add = |row: &mut Credentials| {
-            let has_room = row.passkeys.len() < MOST_PASSKEYS;
-            if has_room {
+        let add = |row: &mut Credentials| match row.passkeys.len() < MOST_PASSKEYS {
+            _ if !may(row) => Added::Outdated,
+            true => {
                 row.passkeys.push(passkey.clone());
+                Added::Done
             }
-            has_room
+            false => Added::Refused,
         };
-        self.add((tenant, user), passkey.id(), add).await
+        self.add(owner, passkey.id(), add).await
+    }
+
+    /// Stores the key of an authenticator app in place of an earlier one, if `may` allows it for the row before.
+    pub(crate) async fn put_totp(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        key: &TotpKey,
+        may: impl Fn(&Credentials) -> bool + Send + Sync,
+    ) -> Result<Added, StoreError> {
+        let put = |row: &mut Credentials| {
+            if !may(row) {
+                return Added::Outdated;
+            }
+            row.totp = Some(key.clone());
+            Added::Done
+        };
+        self.update(tenant, user, put).await
     }
 
     /// Links an account at another identity provider. If the user has unlinked it before, it is linked again only if the user
@@ -141,8 +162,9 @@ impl CredentialTable {
             if may {
                 row.relink(link.id());
                 row.links.push(link.clone());
+                return Added::Done;
             }
-            may
+            Added::Refused
         };
         self.add(owner, link.id(), add).await
     }
@@ -219,7 +241,7 @@ impl CredentialTable {
         Ok(row.filter(|row| row.holds(id)).map(|row| (owner, row)))
     }
 
-    /// Claims the credential, adds it to the row, and claims it again. `add` returns whether it did.
+    /// Claims the credential, adds it to the row, and claims it again.
     ///
     /// Until the row holds the credential, another call can take the claim away. The second claim decides: it fails if
     /// another user has the credential by then, and afterwards no call can take it away.
@@ -227,16 +249,12 @@ impl CredentialTable {
         &self,
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
-        mut add: impl FnMut(&mut Credentials) -> bool + Send,
+        mut add: impl FnMut(&mut Credentials) -> Added + Send,
     ) -> Result<Added, StoreError> {
         let Some(claimed) = self.0.claim((tenant, user), id).await? else { return Ok(Added::Taken) };
-        let add = |row: &mut Credentials| match row.holds(id) {
-            true => Added::Taken,
-            false if add(row) => Added::Done,
-            false => Added::Refused,
-        };
+        let add = |row: &mut Credentials| if row.holds(id) { Added::Taken } else { add(row) };
         let added = self.update(tenant, user, add).await?;
-        if added == Added::Refused {
+        if matches!(added, Added::Refused | Added::Outdated) {
             self.0.release((tenant, user), id, Some(&claimed)).await?;
             return Ok(added);
         }

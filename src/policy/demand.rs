@@ -34,6 +34,7 @@ use crate::util::error::ConfigError;
 pub struct Policy {
     /// Sorted, so that equal policies have equal values.
     slots: Vec<MethodSet>,
+    without_self_enrolment: bool,
 }
 
 const SETTING: &str = "policy";
@@ -53,7 +54,7 @@ impl Policy {
         let mut slots: Vec<MethodSet> = slots.into_iter().take(Self::MAX_STEPS + 1).map(Into::into).collect();
         check_steps(slots.len())?;
         slots.sort_unstable();
-        let policy = Self { slots };
+        let policy = Self { slots, without_self_enrolment: false };
         let error = |reason: &'static str| Err(ConfigError::new(SETTING, &policy, reason));
         if policy.slots.iter().any(|slot| slot.is_empty()) {
             return error("has a slot without a method");
@@ -67,7 +68,22 @@ impl Policy {
     /// Creates a policy with 1 to 6 steps, each with any method.
     pub fn any(steps: usize) -> Result<Self, ConfigError> {
         check_steps(steps)?;
-        Ok(Self { slots: vec![MethodSet::ALL; steps] })
+        Ok(Self { slots: vec![MethodSet::ALL; steps], without_self_enrolment: false })
+    }
+
+    /// Requires that somebody else enrols the second factor of a user who has only one.
+    ///
+    /// By default, users who can prove only one factor enrol the second one themselves: within a login of two steps, or on
+    /// their account page. A password that was stolen before is then enough to do so. With this setting, such a credential
+    /// does not count for this policy until the application [vouches](crate::AuthService::vouch_for) for it.
+    ///
+    /// A request must meet the policies of its tenant, its client and its `acr`. One of them with this setting is enough.
+    pub fn without_self_enrolment(self) -> Self {
+        Self { without_self_enrolment: true, ..self }
+    }
+
+    pub(super) fn refuses_self_enrolment(&self) -> bool {
+        self.without_self_enrolment
     }
 
     /// Returns the number of steps.
@@ -112,13 +128,20 @@ fn fills(methods: MethodSet, slots: &[MethodSet]) -> bool {
 /// One step with any method.
 impl Default for Policy {
     fn default() -> Self {
-        Self { slots: vec![MethodSet::ALL] }
+        Self { slots: vec![MethodSet::ALL], without_self_enrolment: false }
     }
 }
 
 /// For example `2 steps: password; and sms or email`.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_slots(f)?;
+        if self.without_self_enrolment { f.write_str(", without self-enrolment") } else { Ok(()) }
+    }
+}
+
+impl Policy {
+    fn write_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.steps() {
             1 => f.write_str("1 step: ")?,
             steps => write!(f, "{steps} steps: ")?,
@@ -173,6 +196,8 @@ mod tests {
     fn policies_are_displayed_in_words() {
         assert_eq!(Policy::default().to_string(), "1 step: any method");
         assert_eq!(Policy::any(3).unwrap().to_string(), "3 steps: each by any method");
+        let strict = Policy::any(2).unwrap().without_self_enrolment();
+        assert_eq!(strict.to_string(), "2 steps: each by any method, without self-enrolment");
         let policy = Policy::slots([Method::Sms | Method::Email, Method::Password.into(), MethodSet::ALL]).unwrap();
         assert_eq!(policy.to_string(), "3 steps: password; and sms or email; and any method");
     }

@@ -21,12 +21,13 @@ struct PolicyFile {
     acr: Named<Object<WrittenPolicy>>,
 }
 
-/// A [`Policy`]: `{ steps = 2 }` or `{ slots = [["password"], ["sms", "email"]] }`.
+/// A [`Policy`]: `{ steps = 2 }` or `{ slots = [["password"], ["sms", "email"]] }`, each also with `self_enrolment = false`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenPolicy {
     steps: Option<usize>,
     slots: Option<Vec<Vec<String>>>,
+    self_enrolment: Option<bool>,
 }
 
 impl Policies {
@@ -62,7 +63,7 @@ impl PolicyFile {
 impl WrittenPolicy {
     /// Converts the policy found at this place in the document.
     pub(crate) fn read(self, place: &str) -> Result<Policy, ConfigError> {
-        match (self.steps, self.slots) {
+        let policy = match (self.steps, self.slots) {
             (Some(steps), None) => Policy::any(steps).map_err(|error| error.at(place)),
             (None, Some(slots)) => {
                 let slot = |(number, names): (usize, Vec<String>)| slot(&format!("{place}.slots[{number}]"), &names);
@@ -70,7 +71,8 @@ impl WrittenPolicy {
                 Policy::slots(slots).map_err(|error| error.at(place))
             }
             _ => Err(ConfigError::new(SETTING, place, "must have either steps or slots")),
-        }
+        }?;
+        Ok(if self.self_enrolment == Some(false) { policy.without_self_enrolment() } else { policy })
     }
 }
 

@@ -25,6 +25,9 @@ pub struct LoginPlan {
     /// The smallest sets that meet every policy that names methods. Empty if all policies only count steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     named: Vec<MethodSet>,
+    /// Whether users can't enrol their first second factor by themselves.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    without_self_enrolment: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<String>,
 }
@@ -33,6 +36,7 @@ impl LoginPlan {
     /// Writes a plan as part of a row.
     pub(crate) fn write(&self, writer: &mut Writer) -> Result<(), StoreError> {
         writer.optional_text(self.acr.as_deref())?;
+        writer.byte(self.without_self_enrolment.into());
         for sets in [&self.sets, &self.named] {
             writer.list(sets, |writer, set| {
                 writer.bytes(&set.to_bits().to_le_bytes());
@@ -45,9 +49,14 @@ impl LoginPlan {
     /// Reads a plan from a row. Returns `None` if it is malformed.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let acr = reader.optional_text()?.map(str::to_owned);
+        let without_self_enrolment = match reader.byte()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let mut sets = || reader.list(|reader| MethodSet::from_bits(u16::from_le_bytes(*reader.bytes()?)));
         let (sets, named) = (sets()?, sets()?);
-        Self::try_from(StoredPlan { sets, named, acr }).ok()
+        Self::try_from(StoredPlan { sets, named, without_self_enrolment, acr }).ok()
     }
 
     /// Returns the plan for these policies and the enabled methods, with at least this many steps.
@@ -75,7 +84,8 @@ impl LoginPlan {
                 )
             }
         };
-        Ok(Self { sets, named, acr: acr.map(str::to_owned) })
+        let without_self_enrolment = demands.iter().any(|demand| demand.refuses_self_enrolment());
+        Ok(Self { sets, named, without_self_enrolment, acr: acr.map(str::to_owned) })
     }
 
     /// Returns whether a policy of this plan names methods, instead of only counting steps.
@@ -88,10 +98,17 @@ impl LoginPlan {
         !self.names_methods() || self.named.iter().any(|set| set.is_subset(proved))
     }
 
+    /// Returns whether a credential counts only if as many factors as the plan has steps were proved for it.
+    pub(crate) fn refuses_self_enrolment(&self) -> bool {
+        self.without_self_enrolment
+    }
+
     /// Returns whether all methods that this plan names meet what another plan names, so that a credential that counts for
     /// this plan counts for a plan of as many steps, too.
     pub(crate) fn names_no_less_than(&self, other: &Self) -> bool {
-        !other.names_methods() || self.names_methods() && self.named.iter().all(|set| other.is_named_by(*set))
+        let names =
+            !other.names_methods() || self.names_methods() && self.named.iter().all(|set| other.is_named_by(*set));
+        names && (self.without_self_enrolment || !other.without_self_enrolment)
     }
 
     /// Returns the number of steps.
@@ -147,6 +164,8 @@ struct StoredPlan {
     #[serde(default)]
     named: Vec<MethodSet>,
     #[serde(default)]
+    without_self_enrolment: bool,
+    #[serde(default)]
     acr: Option<String>,
 }
 
@@ -154,13 +173,13 @@ impl TryFrom<StoredPlan> for LoginPlan {
     type Error = &'static str;
 
     fn try_from(stored: StoredPlan) -> Result<Self, Self::Error> {
-        let StoredPlan { sets, named, acr } = stored;
+        let StoredPlan { sets, named, without_self_enrolment, acr } = stored;
         let steps = sets.first().map_or(0, |set| set.len());
         let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();
         if steps == 0 || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {
             return Err("invalid login plan");
         }
-        Ok(Self { sets, named, acr })
+        Ok(Self { sets, named, without_self_enrolment, acr })
     }
 }
 

@@ -13,7 +13,10 @@ use tollgate::{
     },
 };
 
-use crate::world::{ADA, World};
+use crate::{
+    own_account::totp as code_of,
+    world::{ADA, ADA_PASSWORD, World},
+};
 
 /// A store that executes each call whole or not at all. Clones share everything.
 #[derive(Clone)]
@@ -103,4 +106,57 @@ async fn b33_the_check_of_the_store_fails_while_there_is_no_room() {
         // its row may have expired
         world.advance(61);
     }
+}
+
+#[tokio::test]
+async fn b09_an_enrolment_within_a_login_goes_on_when_there_is_room_again() {
+    let store = FullStore { memory: Arc::default(), room: Arc::new(AtomicI64::new(i64::MAX)) };
+    let totp = tollgate::auth::Totp::new().seal(&tollgate::Secret::generate());
+    let world = World::with(store.clone(), |service| service.totp(totp)).await;
+    let (acme, lone) = (tollgate::Tenant::parse("acme").unwrap(), tollgate::UserId::parse("u-lone").unwrap());
+    let hash = tollgate::Passwords::insecure_fast().hash(tollgate::Password::new(ADA_PASSWORD)).await.unwrap();
+    world.users.create(&acme, tollgate::NewUser::new(lone, "lone".parse().unwrap()).password(hash)).await.unwrap();
+    let mut failures = 0;
+    for room in 0.. {
+        world.advance(30);
+        let mut browser = world.browser();
+        let id = browser.start("mfa", "lone").await;
+        assert_eq!(browser.password("mfa", &id, "lone", ADA_PASSWORD).await.status, 200);
+        let mut begin = async |room: i64| {
+            store.room.store(room, SeqCst);
+            let begun = browser.call("enrol", "mfa", &id, &[("method", "totp")]).await;
+            store.room.store(i64::MAX, SeqCst);
+            begun
+        };
+        if room == 0 {
+            assert_eq!(begin(0).await.error(), "temporarily_unavailable");
+        }
+        let secret = begin(i64::MAX).await.json()["secret"].as_str().unwrap().to_owned();
+        let code = code_of(&secret, world.time());
+        let confirm = [("method", "totp"), ("code", &*code)];
+        store.room.store(room, SeqCst);
+        let confirmed = browser.call("enrol", "mfa", &id, &confirm).await;
+        store.room.store(i64::MAX, SeqCst);
+        let row = crate::enrolled::stored(&world, "u-lone").await;
+        let is_stored = row.is_some_and(|row| !row["totp"].is_null());
+        if confirmed.status == 200 {
+            assert!(is_stored);
+            break;
+        }
+        assert_eq!(confirmed.error(), "temporarily_unavailable", "{confirmed:?}");
+        failures += 1;
+        // the user sets it up again, or uses what was stored
+        world.advance(30);
+        let proved = if is_stored {
+            let code = code_of(&secret, world.time());
+            browser.call("authenticate", "mfa", &id, &[("method", "totp"), ("code", &code)]).await
+        } else {
+            let begun = browser.call("enrol", "mfa", &id, &[("method", "totp")]).await;
+            let code = code_of(begun.json()["secret"].as_str().unwrap(), world.time());
+            browser.call("enrol", "mfa", &id, &[("method", "totp"), ("code", &code)]).await
+        };
+        assert_eq!(proved.status, 200, "room for {room} writes: {proved:?}");
+        crate::enrolled::enrol(&world, "u-lone", serde_json::json!({})).await;
+    }
+    assert!(failures >= 3, "{failures}");
 }

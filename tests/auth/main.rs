@@ -35,6 +35,7 @@ mod failing_store;
 mod family_limits;
 mod faults;
 mod first_party;
+mod first_second_factor;
 mod five_tenants;
 mod flow;
 #[cfg(feature = "sso")]

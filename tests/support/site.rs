@@ -6,7 +6,7 @@ use axum::{Router, extract::RawQuery, response::Html, routing::get};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
-    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Passwords, Policy, Tenant,
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, NewUser, Password, Passwords, Policy, Tenant,
     auth::{Passkeys, Totp},
 };
 
@@ -96,10 +96,38 @@ impl Site {
         self.enter(&code).await;
     }
 
+    /// Creates a user `lone` with the password of Ada, and nothing else.
+    pub(crate) async fn create_lone(&self) {
+        let hash = Passwords::insecure_fast().hash(Password::new(ADA_PASSWORD)).await.unwrap();
+        let lone = NewUser::new("u-lone".parse().unwrap(), "lone".parse().unwrap()).password(hash);
+        self.world.users.create(&Tenant::parse("acme").unwrap(), lone).await.unwrap();
+    }
+
+    /// Returns the code that an app shows for the key in the element with this id.
+    pub(crate) async fn app_code(&mut self, id: &str, seconds: u64) -> String {
+        self.ask(&format!("{TOTP}('{id}', {seconds})")).await.as_str().unwrap().to_owned()
+    }
+
+    /// Begins to count anew, if the pages run `COUNTS`.
+    pub(crate) async fn reset_counts(&mut self) {
+        self.ask("for (const name of ['buttons', 'fields']) sessionStorage.removeItem(name)").await;
+    }
+
+    /// Returns how many buttons were pressed and how many fields were filled in.
+    pub(crate) async fn counts(&mut self) -> (u64, u64) {
+        let counted = self.ask("['buttons', 'fields'].map((name) => Number(sessionStorage.getItem(name)))").await;
+        (counted[0].as_u64().unwrap(), counted[1].as_u64().unwrap())
+    }
+
     /// Enters the name and the password of Ada.
     pub(crate) async fn prove_password(&mut self) {
+        self.prove_password_of(ADA).await;
+    }
+
+    /// Enters this name and the password of Ada.
+    pub(crate) async fn prove_password_of(&mut self, who: &str) {
         self.focus("identifier").await;
-        self.enter(ADA).await;
+        self.enter(who).await;
         self.press_button("password").await;
         self.focus("secret").await;
         self.enter(ADA_PASSWORD).await;
@@ -188,6 +216,24 @@ impl Site {
         names.filter(|name| name.starts_with("auth_session_")).count()
     }
 }
+
+/// Counts what users do: the buttons that they press, and the fields that they fill in.
+pub(crate) const COUNTS: &str = "
+const count = (name) => sessionStorage.setItem(name, 1 + Number(sessionStorage.getItem(name)));
+addEventListener('click', ({ isTrusted, target }) => isTrusted && target.closest('button') && count('buttons'), true);
+addEventListener('change', ({ isTrusted, target }) => isTrusted && target.type !== 'checkbox' && count('fields'), true);";
+
+/// Computes the code that an authenticator app shows for the key on the page.
+const TOTP: &str = "(async (id, seconds) => {
+    const key = document.getElementById(id).textContent.replaceAll(' ', '');
+    const bits = Array.from(key, (one) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(one).toString(2).padStart(5, '0'));
+    const bytes = Uint8Array.from(bits.join('').match(/.{8}/g), (byte) => parseInt(byte, 2));
+    const imported = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign']);
+    const step = new DataView(new ArrayBuffer(8));
+    step.setBigUint64(0, BigInt(Math.floor(seconds / 30)));
+    const mac = new DataView(await crypto.subtle.sign('HMAC', imported, step.buffer));
+    return String((mac.getUint32(mac.getUint8(19) & 15) & 0x7fffffff) % 1e6).padStart(6, '0');
+})";
 
 /// A user who looks at no suggestion. Without it, a virtual authenticator takes the first one.
 pub(crate) const IGNORES_SUGGESTIONS: &str = "

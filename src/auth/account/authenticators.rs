@@ -3,13 +3,14 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{
-    call::{self, AccountCall, AccountFields},
-    pending::PendingEnrolments,
-};
+use super::call::{self, AccountCall, AccountFields, with_cookie};
 use crate::{
     auth::{
         context::RequestContext,
+        enrolment::{
+            new_credential::NewCredential,
+            pending::{NewKey, PENDING_TOTP, PendingEnrolments},
+        },
         http::{
             answer,
             problem::{Code, Problem},
@@ -18,17 +19,8 @@ use crate::{
     credential::PendingTotp,
     delivery::NoticeKind,
     http::body::Body,
+    policy::Method,
 };
-
-/// The table of keys that were not confirmed yet.
-const PENDING: &str = "pending_totp";
-
-#[derive(Serialize)]
-struct NewKey<'a> {
-    secret: &'a str,
-    uri: &'a str,
-    qr_svg: &'a str,
-}
 
 #[derive(Serialize)]
 struct Enrolled {
@@ -43,11 +35,11 @@ struct NewCodes {
 /// Creates a key for an authenticator app. It counts once the user confirms it with a code.
 pub(super) async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     check_enabled(cx)?;
-    call.require_second_factor(cx.core)?;
+    call.vouching(cx.core, Method::Totp)?;
     let new = cx.core.enrolled_codes.new_totp(call.owner(), &call.display_name());
     let (new, pending) = new.ok_or_else(Problem::unavailable)?;
-    PendingEnrolments::of(cx.core, PENDING).begin(call.session(), &pending).await?;
-    Ok(answer::json(StatusCode::OK, &NewKey { secret: &new.secret, uri: &new.uri, qr_svg: &new.qr_svg }))
+    PendingEnrolments::of(cx.core, PENDING_TOTP).begin(&call.place(), &pending).await?;
+    Ok(answer::json(StatusCode::OK, &NewKey::from(&new)))
 }
 
 /// Stores the key that was begun in this session, if the user has typed its current code.
@@ -58,20 +50,18 @@ pub(super) async fn confirm_totp(
 ) -> Result<Response<Body>, Problem> {
     let typed = fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
     check_enabled(cx)?;
-    call.require_second_factor(cx.core)?;
-    let rows = PendingEnrolments::<PendingTotp>::of(cx.core, PENDING);
+    let vouching = call.vouching(cx.core, Method::Totp)?;
+    let rows = PendingEnrolments::<PendingTotp>::of(cx.core, PENDING_TOTP);
     let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this session");
-    let pending = rows.find(call.session()).await?.ok_or_else(nothing)?;
-    let enrolled = &cx.core.enrolled_codes;
-    let key = enrolled.confirm_totp(call.owner(), &pending.value, &typed.0, call.strength());
+    let pending = rows.find(&call.place()).await?.ok_or_else(nothing)?;
+    let key = cx.core.enrolled_codes.confirm_totp(call.owner(), &pending.value, &typed.0, vouching.strength);
     let key = key.ok_or(Problem::new(Code::InvalidOtp, "the code is wrong or expired"))?;
-    if !rows.take(call.session(), &pending).await? {
+    if !rows.take_found(&call.place(), &pending).await? {
         return Err(nothing());
     }
-    enrolled.enrol_totp(call.owner(), &key).await?;
-    call.keep(cx.core, cx.core.credentials.discard_enrolment(call.owner(), &key.enrolment)).await?;
-    call.changed(cx, NoticeKind::TotpAdded).await;
-    Ok(answer::json(StatusCode::CREATED, &Enrolled { created_at: key.created_at }))
+    let created_at = key.created_at;
+    let cookie = call.enrol(cx, &NewCredential::Totp(key), vouching.is_first).await?;
+    Ok(with_cookie(answer::json(StatusCode::CREATED, &Enrolled { created_at }), cookie))
 }
 
 /// Removes the key of the authenticator app.

@@ -1,15 +1,20 @@
 //! The checks that every call about the own account passes first.
 
-use http::Method as HttpMethod;
+use http::{Method as HttpMethod, Response};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
     auth::{
-        account::freshness::{self, FRESH, FreshProofs},
+        account::freshness,
         authorize::signed_in::SignedIn,
         context::{RequestContext, foreign_origin},
-        core::Core,
+        core::{Core, amr},
+        enrolment::{
+            factors::Factors,
+            fresh_proofs::{FRESH, FreshProofs},
+            new_credential::{NewCredential, Vouching},
+        },
         first_party::sign_in::of_this_site,
         http::{
             bodies::RequestBody,
@@ -19,14 +24,16 @@ use crate::{
         },
         notices::event_of,
     },
-    credential::{Credentials, Removed, Strength},
+    credential::{Added, Credentials, Removed, Strength},
     delivery::NoticeKind,
     event::EventKind,
-    session::{Session, UserId},
+    http::{body::Body, cookie::SetCookie},
+    policy::{Method, MethodSet},
+    session::{NewSession, Proof, Renewal, Session, UserId},
     store::StoreError,
     tenant::Tenant,
     user::Account,
-    util::{clock::UnixTime, form},
+    util::{clock::UnixTime, form, handle::Handle},
 };
 
 /// A call of a signed-in user of this site about their own account.
@@ -98,8 +105,8 @@ impl AccountCall {
     async fn of(cx: &RequestContext<'_>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
         let Some(who) = SignedIn::at(cx, tenant).await? else { return Ok(None) };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
-        let fresh = FreshProofs::of(&who, now);
-        let required = freshness::required(cx.core, &who, credentials.as_ref());
+        let fresh = FreshProofs::of(who.strengths(), now);
+        let required = freshness::required(factors(cx.core, &who, credentials.as_ref()));
         Ok(Some(Self { who, credentials, fresh, required }))
     }
 
@@ -121,6 +128,11 @@ impl AccountCall {
         self.who.display_name()
     }
 
+    /// Returns the id of the session, under which enrolments are pending.
+    pub(super) fn place(&self) -> Handle {
+        self.session().sid()
+    }
+
     pub(crate) fn account(&self) -> &Account {
         &self.who.account
     }
@@ -139,11 +151,36 @@ impl AccountCall {
     pub(crate) fn require_fresh(&self, core: &Core) -> Result<(), Problem> {
         match self.fresh_until() {
             Some(_) => Ok(()),
-            None => {
-                let problem = Problem::new(Code::FreshLoginRequired, "sign in again to change how you sign in");
-                Err(problem.login_url(login_url(core, Some(self.required))))
-            }
+            None => Err(fresh_login_required(core, self.required)),
         }
+    }
+
+    /// Returns whether the user can use codes as a second step: there is another factor that can be the first one.
+    pub(crate) fn can_use_codes(&self, core: &Core) -> bool {
+        let usable = factors(core, &self.who, self.credentials.as_ref()).usable(2);
+        !usable.that_can_be_first().is_empty()
+    }
+
+    /// Checks that the user may add a credential for this method, and returns what vouches for it. The first second factor
+    /// needs a fresh proof of the factor that the account has. Every other one needs as many as each change.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` for codes that no login would
+    /// accept, because only ever a second step uses them.
+    pub(crate) fn vouching(&self, core: &Core, method: Method) -> Result<Vouching, Problem> {
+        self.require_fresh(core)?;
+        let strength = self.strength();
+        if !strength.suffices_for(2)
+            && !factors(core, &self.who, self.credentials.as_ref()).has_second()
+            && let Some(strength) = self.fresh.strength_of_first(method)
+        {
+            return Ok(Vouching { strength, is_first: true });
+        }
+        if !method.can_be_first() {
+            self.require_second_factor(core)?;
+        }
+        Ok(Vouching { strength, is_first: false })
     }
 
     /// Checks that the user has freshly proved two factors. Must come before the enrolment of codes that are only ever a second
@@ -170,7 +207,7 @@ impl AccountCall {
     /// Returns a check that refuses to remove the last way to sign in to this site.
     pub(crate) fn may_change(&self, core: &Core) -> impl Fn(&Credentials, &Credentials) -> bool + Send + Sync {
         move |before, after| {
-            let can_sign_in = |row| freshness::can_sign_in(core, &self.who, row);
+            let can_sign_in = |row| freshness::can_sign_in(factors(core, &self.who, Some(row)));
             can_sign_in(after) || !can_sign_in(before)
         }
     }
@@ -194,6 +231,62 @@ impl AccountCall {
         Err(not_signed_in())
     }
 
+    /// Stores a credential that the user has just proved to have. Proving it counts for this session if it is the first second
+    /// factor, so that the user can go on. Returns the new cookie of the session in this case.
+    ///
+    /// # Errors
+    ///
+    /// Returns `fresh_login_required` if another enrolment has come first, and `login_required` if the user was ended.
+    pub(crate) async fn enrol(
+        &self,
+        cx: &RequestContext<'_>,
+        new: &NewCredential,
+        is_first: bool,
+    ) -> Result<Option<SetCookie>, Problem> {
+        let (core, owner) = (cx.core, self.owner());
+        let factors = factors(core, &self.who, None);
+        let may_add_first = factors.may_add_first();
+        match new.store(&core.credentials, owner, |row| !is_first || may_add_first(row)).await? {
+            Added::Done => {}
+            Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
+            Added::Refused => return Err(Problem::invalid("this user has the maximum number of passkeys")),
+            Added::Outdated => return Err(fresh_login_required(core, self.required.max(2))),
+        }
+        self.keep(core, new.discard(&core.credentials, owner)).await?;
+        self.changed(cx, new.notice()).await;
+        if !is_first {
+            return Ok(None);
+        }
+        // the credential is stored, so a failure is only logged: the user then proves it once more
+        let renewed = self.with_proof(cx, new).await;
+        Ok(renewed.unwrap_or_else(|error| {
+            cx.log(&Problem::from(error));
+            None
+        }))
+    }
+
+    /// Adds the proof by a new credential to the session.
+    async fn with_proof(&self, cx: &RequestContext<'_>, new: &NewCredential) -> Result<Option<SetCookie>, StoreError> {
+        let (session, mark) = (self.session(), Some(new.mark(cx.core.keyed().await?)));
+        let mut who = session.authentication();
+        who.proofs.push(Proof {
+            method: new.method().as_str().into(),
+            at: cx.core.logins.now().as_nanos(),
+            mark,
+            elsewhere: None,
+        });
+        let names = amr(&who.proofs);
+        let renewed = NewSession::authenticated(who).device(session.device().map(str::to_owned));
+        let renewed =
+            renewed.clone().amr(names.iter().map(|name| &**name)).unwrap_or(renewed).auth_time(session.auth_time());
+        let renewed = match session.client() {
+            Some(client) => renewed.client(client),
+            None => renewed,
+        };
+        let renewed = cx.core.sessions.renew(session, Renewal::StepUp(renewed)).await?;
+        Ok(renewed.map(|(cookie, _)| cookie))
+    }
+
     /// Announces a change of how the user signs in, and ends what needs the credentials before it. The session of this call
     /// lives. The change is made, so failures are only logged: sessions are checked again when their account is read next.
     pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
@@ -207,8 +300,27 @@ impl AccountCall {
     }
 }
 
+/// Returns what the account of a signed-in user can prove with these credentials.
+fn factors<'a>(core: &'a Core, who: &'a SignedIn, credentials: Option<&'a Credentials>) -> Factors<'a> {
+    let proved: MethodSet = who.session.proofs().iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
+    Factors { core, tenant: who.session.tenant(), account: &who.account, credentials, proved }
+}
+
+fn fresh_login_required(core: &Core, steps: usize) -> Problem {
+    let problem = Problem::new(Code::FreshLoginRequired, "sign in again to change how you sign in");
+    problem.login_url(login_url(core, Some(steps)))
+}
+
 fn not_signed_in() -> Problem {
     Problem::new(Code::LoginRequired, "no user is signed in to this site in this browser")
+}
+
+/// Adds the new cookie of the session to a response.
+pub(super) fn with_cookie(mut response: Response<Body>, cookie: Option<SetCookie>) -> Response<Body> {
+    if let Some(cookie) = cookie {
+        cookie.append_to(response.headers_mut());
+    }
+    response
 }
 
 /// Reports why a credential was not removed.

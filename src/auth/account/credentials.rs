@@ -28,6 +28,8 @@ struct Overview<'a> {
     /// Until when the user can change how they sign in without a new login.
     fresh_until: Option<u64>,
     required_proofs: usize,
+    /// Whether codes of an authenticator app would count.
+    can_use_codes: bool,
     passkeys: Vec<PasskeyShown<'a>>,
     totp: Option<TotpShown>,
     recovery_codes: Option<CodesShown>,
@@ -114,6 +116,7 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
         display_name: call.display_name(),
         fresh_until: call.fresh_until().map(UnixTime::as_secs),
         required_proofs: call.required,
+        can_use_codes: call.can_use_codes(cx.core),
         passkeys: row.into_iter().flat_map(|row| &row.passkeys).map(PasskeyShown::from).collect(),
         totp: row.and_then(|row| row.totp.as_ref()).map(|key| TotpShown { created_at: key.created_at }),
         recovery_codes: row

@@ -6,14 +6,12 @@
 use http::{Method as HttpMethod, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    call::{AccountCall, AccountFields},
-    pending::PendingEnrolments,
-};
+use super::call::{AccountCall, AccountFields};
 use crate::{
     auth::{
         authorize::query::Query,
         context::RequestContext,
+        enrolment::pending::PendingEnrolments,
         first_party::sign_in::of_this_site,
         http::{
             answer,
@@ -109,7 +107,7 @@ pub(super) async fn begin(
     let parameter = SsoState { login: LINK.to_owned(), secret };
     let redirect_url = sent_to(cx.core, (name, connection), (&parameter, keyed), Some(0)).await?;
     let pending = PendingLink { provider: name.to_owned(), state, left_at };
-    PendingEnrolments::of(cx.core, PENDING).begin(call.session(), &pending).await?;
+    PendingEnrolments::of(cx.core, PENDING).begin(&call.session().sid(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &SentAway { redirect_url }))
 }
 
@@ -173,10 +171,10 @@ async fn take(
     (provider, state): (&str, &SsoState),
 ) -> Result<Option<PendingLink>, Problem> {
     let rows = PendingEnrolments::<PendingLink>::of(cx.core, PENDING);
-    let Some(pending) = rows.find(session).await? else { return Ok(None) };
+    let Some(pending) = rows.find(&session.sid()).await? else { return Ok(None) };
     let is_awaited =
         pending.value.provider == provider && Digest::from_bytes(pending.value.state).matches(&state.digest());
-    Ok((is_awaited && rows.take(session, &pending).await?).then_some(pending.value))
+    Ok((is_awaited && rows.take_found(&session.sid(), &pending).await?).then_some(pending.value))
 }
 
 /// Links a user of a provider to the user of this session. The provider may have taken its time, so the session and its
@@ -199,7 +197,7 @@ async fn link(
     let link = new_link(name, user, now, call.strength());
     match core.credentials.add_link(call.owner(), &link, true).await? {
         Added::Done => {}
-        Added::Refused => return Ok(LinkOutcome::TooMany),
+        Added::Refused | Added::Outdated => return Ok(LinkOutcome::TooMany),
         Added::Taken => return owned(&call, &link, cx).await,
     }
     call.keep(core, core.credentials.discard_link(call.owner(), &link)).await?;

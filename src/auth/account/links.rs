@@ -13,7 +13,8 @@ use crate::{
     delivery::NoticeKind,
     http::body::Body,
     login::Keyed,
-    session::Session,
+    policy::Method,
+    session::{Proof, Session},
     util::{handle::Handle, secret::Digest},
 };
 
@@ -42,8 +43,10 @@ pub(crate) fn link_id(link: &SsoLink, keyed: &Keyed) -> String {
     Handle::of(&Digest::from_bytes(enrolment_mark(&link.enrolment, keyed))).to_string()
 }
 
-/// Returns whether a session ends if this link is removed, because no other proof is left in it.
+/// Returns whether a session ends if this link is removed in it, because no other proof is left that can stand alone.
 pub(super) fn ends_with(session: &Session, link: &SsoLink, keyed: &Keyed) -> bool {
-    let mark = enrolment_mark(&link.enrolment, keyed);
-    !session.proofs().is_empty() && session.proofs().iter().all(|proof| proof.mark == Some(mark))
+    let mark = Some(enrolment_mark(&link.enrolment, keyed));
+    let stands_alone = |proof: &Proof| Method::from_name(&proof.method).is_none_or(Method::can_be_first);
+    let mut rest = session.proofs().iter().filter(|proof| proof.mark != mark);
+    !session.proofs().is_empty() && !rest.any(stands_alone)
 }

@@ -2,7 +2,6 @@
 
 mod freshness;
 pub(crate) mod call;
-pub(crate) mod pending;
 mod authenticators;
 #[cfg(feature = "sso")]
 pub(crate) mod linking;

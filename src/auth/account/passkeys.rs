@@ -1,42 +1,32 @@
 //! The passkeys of the user who calls.
 
-use std::iter;
-
 use http::{Response, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{
-    call::{self, AccountCall, AccountFields},
+    call::{self, AccountCall, AccountFields, with_cookie},
     credentials::PasskeyShown,
-    pending::PendingEnrolments,
 };
 use crate::{
     auth::{
         context::RequestContext,
+        enrolment::{new_credential::NewCredential, new_passkey},
         http::{
             answer,
             problem::{Code, Problem},
         },
-        passkeys::PasskeyRules,
     },
-    credential::{Added, Credentials, MOST_PASSKEYS, Passkey},
+    credential::{Credentials, Passkey},
     delivery::NoticeKind,
     event::EventKind,
-    http::{body::Body, user_agent},
-    login::PasskeyChallenge,
+    http::body::Body,
     policy::Method,
-    webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, WebauthnError},
+    webauthn::{self, CreationOptions, WebauthnError},
 };
 
-/// The table of challenges that no new passkey has signed yet.
-const PENDING: &str = "pending_passkeys";
 const NO_PASSKEY: &str = "this user has no passkey with this id";
 /// The maximum length of the name of a passkey, in characters.
 const LONGEST_NAME: usize = 64;
-
-/// The challenge for a new passkey.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct PendingPasskey([u8; 32]);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,53 +36,30 @@ struct Begun {
 
 /// Returns the options for a new passkey. They replace earlier ones of this session.
 pub(super) async fn options(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
-    let rules = rules(cx)?;
-    call.require_fresh(cx.core)?;
-    let (core, (tenant, user)) = (cx.core, call.owner());
-    let handle = core.credentials.handle(tenant, user).await?;
-    let (_, challenge) = PasskeyChallenge::generate(core.logins.now());
-    PendingEnrolments::of(core, PENDING).begin(call.session(), &PendingPasskey(challenge)).await?;
-    let passkeys = call.credentials.iter().flat_map(|row| &row.passkeys);
-    let existing: Vec<Vec<u8>> = passkeys.map(|passkey| passkey.id.clone()).collect();
-    let name = call.display_name();
-    let display_name = call.account().display_name().unwrap_or(&name);
-    let owner = CredentialOwner { handle: &handle, name: &name, display_name };
-    let public_key = rules.of(tenant).creation_options(&challenge, &owner, &existing, PasskeyChallenge::LIFETIME);
+    check_enabled(cx)?;
+    call.vouching(cx.core, Method::Passkey)?;
+    let owner = (call.tenant(), call.account());
+    let public_key = new_passkey::begin(cx.core, &call.place(), owner, call.credentials.as_ref()).await?;
     Ok(answer::json(StatusCode::OK, &Begun { public_key }))
 }
 
-/// Adds the passkey that was made for the options. They can be used once, even if the passkey is refused.
+/// Adds the passkey that was made for the options.
 pub(super) async fn add(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
-    let rules = rules(cx)?;
-    call.require_fresh(cx.core)?;
-    let response = fields.response.clone().ok_or(Problem::invalid("response is missing"))?;
-    let response: RegistrationResponse =
-        serde_json::from_value(response).map_err(|_| Problem::invalid("response is malformed"))?;
+    check_enabled(cx)?;
+    let vouching = call.vouching(cx.core, Method::Passkey)?;
+    let response = new_passkey::response(fields.response.clone())?;
     let name = fields.name.as_deref().map(given_name).transpose()?;
-
-    let rows = PendingEnrolments::<PendingPasskey>::of(cx.core, PENDING);
-    let nothing = || Problem::new(Code::NoPendingChallenge, "no passkey is being added in this session");
-    let pending = rows.find(call.session()).await?.ok_or_else(nothing)?;
-    if !rows.take(call.session(), &pending).await? {
-        return Err(nothing());
-    }
-    let (tenant, user) = call.owner();
-    let verdict = rules.of(tenant).verify_registration(&pending.value.0, &response).map_err(refused)?;
-    let name = name.map_or_else(|| unused_name(cx, call), str::to_owned);
-    let passkey = Passkey::new(verdict, &name, cx.core.logins.now().as_secs(), call.strength());
-    match cx.core.credentials.add_passkey(tenant, user, &passkey).await? {
-        Added::Done => {}
-        Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
-        Added::Refused => return Err(Problem::invalid("this user has the maximum number of passkeys")),
-    }
-    let discard = cx.core.credentials.remove_passkey(call.owner(), &passkey.id, |_, _| true);
-    call.keep(cx.core, discard).await?;
-    call.changed(cx, NoticeKind::PasskeyAdded).await;
-    Ok(answer::json(StatusCode::CREATED, &PasskeyShown::from(&passkey)))
+    let verdict = new_passkey::verify(cx.core, &call.place(), call.tenant(), &response).await?.map_err(refused)?;
+    let unused = || new_passkey::unused_name(&cx.parts.headers, call.credentials.as_ref());
+    let name = name.map_or_else(unused, str::to_owned);
+    let passkey = Passkey::new(verdict, &name, cx.core.logins.now().as_secs(), vouching.strength);
+    let added = answer::json(StatusCode::CREATED, &PasskeyShown::from(&passkey));
+    let cookie = call.enrol(cx, &NewCredential::Passkey(passkey), vouching.is_first).await?;
+    Ok(with_cookie(added, cookie))
 }
 
 /// Renames a passkey. This changes nothing about how the user signs in, so it needs no fresh proofs.
@@ -130,8 +97,8 @@ pub(super) async fn delete(
     Ok(answer::no_content())
 }
 
-fn rules<'a>(cx: &RequestContext<'a>) -> Result<&'a PasskeyRules, Problem> {
-    cx.core.passkeys.as_ref().ok_or(Problem::new(Code::NotFound, "passkeys are not enabled here"))
+fn check_enabled(cx: &RequestContext<'_>) -> Result<(), Problem> {
+    if cx.core.passkeys.is_some() { Ok(()) } else { Err(new_passkey::not_enabled()) }
 }
 
 /// Returns the name without surrounding spaces.
@@ -141,14 +108,6 @@ fn given_name(name: &str) -> Result<&str, Problem> {
         return Err(Problem::invalid("name must have 1 to 64 characters, without control characters"));
     }
     Ok(name)
-}
-
-/// Returns a name that no other passkey of the user has: the browser and the system of the request, and a number if needed.
-fn unused_name(cx: &RequestContext<'_>, call: &AccountCall) -> String {
-    let device = user_agent::device(&cx.parts.headers).unwrap_or_else(|| "Passkey".to_owned());
-    let is_taken = |name: &String| call.credentials.iter().flat_map(|row| &row.passkeys).any(|one| one.name == *name);
-    let numbered = (2..=MOST_PASSKEYS).map(|number| format!("{device} ({number})"));
-    iter::once(device.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(device)
 }
 
 fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {

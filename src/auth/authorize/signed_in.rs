@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use crate::{
-    auth::{authorize::oidc::OidcParameters, context::RequestContext, state::accounts::CurrentProofs},
+    auth::{
+        authorize::oidc::OidcParameters,
+        context::RequestContext,
+        state::accounts::{CurrentProofs, shown_name},
+    },
     client::Client,
     credential::Strength,
     login::{BoundUser, CarriedProofs, Login},
@@ -128,10 +132,7 @@ impl SignedIn {
 
     /// Returns a name of the user for our own pages.
     pub(crate) fn display_name(&self) -> String {
-        let account = &self.account;
-        let name = account.preferred_username().or(account.display_name());
-        let contact = || account.contacts().next().map(|(contact, _)| contact.as_str());
-        name.or_else(contact).unwrap_or(account.id().as_str()).to_owned()
+        shown_name(&self.account).to_owned()
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) enum Route {
     Choices,
     Authenticate,
     VerifyOtp,
+    Enrol,
     Complete,
     Par,
     Script,
@@ -76,6 +77,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get("/authentication/choices", Route::Choices),
     Path::post("/authentication/authenticate", Route::Authenticate),
     Path::post("/authentication/verify-otp", Route::VerifyOtp),
+    Path::post("/authentication/enrol", Route::Enrol),
     Path::post("/authentication/complete", Route::Complete),
     Path::get(SSO_CALLBACK, Route::SsoCallback),
     Path::post("/par", Route::Par),
@@ -234,6 +236,7 @@ impl Route {
                 | Self::Choices
                 | Self::Authenticate
                 | Self::VerifyOtp
+                | Self::Enrol
                 | Self::Complete
                 | Self::Par
                 | Self::OpenApi

@@ -1,6 +1,6 @@
 //! The ways to prove a login step. Each method implements [`LoginMethod`](method::LoginMethod) in a file with its name.
 
-mod attempt;
+pub(crate) mod attempt;
 pub(crate) mod contacts;
 mod enrolled_code;
 mod method;

@@ -3,7 +3,7 @@ const here = new URL(".", import.meta.url);
 const KEY = `account ${here.pathname}`;
 const at = (id) => document.getElementById(id);
 
-const NEEDS_SECOND_FACTOR = "Codes are a second step. Your account has only one way to sign in, so it cannot use them yet. Please contact your administrator.";
+const NEEDS_SECOND_FACTOR = "Codes are a second step. Your account has no first step that they could follow. Please contact your administrator.";
 
 // Every other error is shown with its code.
 const WORDS = {
@@ -142,6 +142,8 @@ async function show() {
   account = await call("credentials");
   const { passkeys, totp, recovery_codes: codes, links, sessions, available } = account;
   const hasTwoFactors = account.required_proofs > 1;
+  const canUseApp = account.can_use_codes;
+  at("second").hidden = hasTwoFactors || !(canUseApp && (available.passkey || available.totp));
   const name = account.display_name || account.user;
   at("user").textContent = `Signed in as ${name}`;
   at("passkeys").replaceChildren(...passkeys.map(passkeyItem));
@@ -151,8 +153,8 @@ async function show() {
   at("totp-setup").hidden = true;
   at("totp-state").textContent = totp
     ? `Set up ${date(totp.created_at)}. You can sign in with the codes of your app as a second step.`
-    : hasTwoFactors ? "An app on your phone shows codes that you enter as a second step." : NEEDS_SECOND_FACTOR;
-  at("totp-begin").hidden = !hasTwoFactors;
+    : canUseApp ? "An app on your phone shows codes that you enter as a second step." : NEEDS_SECOND_FACTOR;
+  at("totp-begin").hidden = !canUseApp;
   at("totp-begin").textContent = totp ? "Replace" : "Set up";
   at("totp-delete").hidden = !totp;
   at("recovery").hidden = !available.totp || (!codes && !hasTwoFactors);

@@ -44,6 +44,11 @@ const METHODS = {
     note: "Enter one of the recovery codes that you saved. Each code works once." },
 };
 const hasPasskeys = Boolean(globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON);
+// What users who have only one factor can set up to prove the second step.
+const NEW = {
+  passkey: { form: "newkey", label: "Set up a passkey", begin: newKey, act: () => { newKey(); run("newkey", SUBMIT.newkey); } },
+  totp: { form: "app", label: "Set up an authenticator app", act: () => run("choose", newApp) },
+};
 
 // Every other error means that the link was wrong.
 const LINK = "This link does not work. Go back to the application and try again.";
@@ -52,6 +57,7 @@ const WORDS = {
   invalid_otp: "The code is wrong or has expired.",
   invalid_assertion: "The passkey was not accepted.",
   no_passkey: "No passkey was used. Try again, or sign in another way.",
+  no_new_passkey: "No passkey was set up. Please try again.",
   late_passkey: "That took too long. Please try again.",
   no_pending_challenge: "This code can no longer be used. Request a new one.",
   method_not_allowed: "This method cannot be used for this step. Try another method.",
@@ -62,6 +68,8 @@ const WORDS = {
   session_failed: "There were too many failed attempts. Please start again.",
   invalid_session: "Your sign-in could not be continued in this browser. Please start again.",
   login_required: "Please sign in first.",
+  fresh_login_required: "Please sign in again, so that you can set up a second step.",
+  late_setup: "That took too long. Please start again.",
   step_required: "Your session has ended. Please sign in again.",
   access_denied: "Sign-in is currently unavailable. Please contact your administrator.",
   origin_not_allowed: "Your browser blocked the sign-in. Open this page in its own window.",
@@ -106,6 +114,8 @@ let onward = `../authorize${location.search}`; // where a completed login goes o
 let method = null; // the current one
 let retry = null; // the action of the button in `again`
 let busy = false;
+let hasAccountPage = false;
+let isAfresh = false; // the proofs of the session are too old, so a login must not continue it
 let detours = 0; // calls that followed from the last action of the user
 
 // ---- what survives a reload
@@ -178,7 +188,7 @@ function say(words, until = "") {
 
 function show(name, focus) {
   for (const form of forms) form.hidden = form.id !== name;
-  const isStep = ["choose", "password", "key", "address", "code"].includes(name);
+  const isStep = ["choose", "password", "key", "address", "code", "app", "newkey"].includes(name);
   at("restart").hidden = !isStep;
   at("restart").textContent = login.isKnown ? "Use another account" : "Start again";
   at("cancel").hidden = !(isStep && login.isKnown && isChange());
@@ -282,8 +292,10 @@ function going(told) {
 
 // Returns the ways to prove the next step: what the server offers and this page and browser can do.
 function ways() {
-  const { methods, contacts = [], providers } = login.choices ?? login;
-  return methods.filter((name) => !login.refused.includes(name)).flatMap((name) => {
+  const { methods, contacts = [], providers, enrol } = login.choices ?? login;
+  const toSetUp = (enrol?.methods ?? []).filter((name) => name !== "passkey" || globalThis.PublicKeyCredential?.parseCreationOptionsFromJSON);
+  const setUp = toSetUp.map((name) => ({ name: NEW[name].form, ...NEW[name], isNew: true }));
+  const known = methods.filter((name) => !login.refused.includes(name)).flatMap((name) => {
     const { label, begin } = METHODS[name] ?? {};
     const chosen = (action) => run("choose", () => {
       method = name;
@@ -302,6 +314,7 @@ function ways() {
     if (name === "passkey") return [{ name, label, begin, act: () => { key(name); run("key", SUBMIT.key); } }];
     return [{ name, label, begin, act: () => begin(name) }];
   });
+  return [...known, ...setUp];
 }
 
 function choose(words = "") {
@@ -311,7 +324,8 @@ function choose(words = "") {
   if (all.length === 1 && all[0].begin) return all[0].begin(all[0].name, words);
   say(words);
   const isNamed = isStepUp && login.isKnown; // by the heading
-  at("choice").textContent = isNamed ? "Choose a method" : login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
+  const isSetUp = all.every((way) => way.isNew);
+  at("choice").textContent = isSetUp ? "You need a second step to sign in here, and you have none yet. Set one up now, and use it from then on." : isNamed ? "Choose a method" : login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
   at("ways").replaceChildren(...all.map(wayButton));
   for (const button of at("ways").children) hold(button, button.value);
   show("choose", at("ways").firstChild);
@@ -387,6 +401,28 @@ function enterCode(name, note) {
   at("resend").hidden = METHODS[name].begin === typed;
   hold(submitOf("code"), "otp");
   show("code", at("otp"));
+}
+
+// Asks for a new passkey.
+function newKey(_, words = "") {
+  method = "newkey";
+  say(words);
+  hold(submitOf("newkey"), method);
+  show("newkey", submitOf("newkey"));
+}
+
+// Shows a new key for an authenticator app.
+async function newApp() {
+  const { secret, uri, qr_svg: picture } = await step("enrol", { method: "totp" });
+  const svg = new DOMParser().parseFromString(picture, "image/svg+xml").documentElement;
+  method = "app";
+  at("app-qr").replaceChildren(document.importNode(svg, true));
+  at("app-secret").textContent = secret.replace(/(.{4})(?=.)/g, "$1 ");
+  at("app-link").href = uri;
+  at("app-code").value = "";
+  at("app-recovery").hidden = !hasAccountPage;
+  hold(submitOf("app"), method);
+  show("app", at("app-code"));
 }
 
 function restart() {
@@ -507,6 +543,9 @@ async function next(words, isAsked = false) {
     keep();
   }
   const [only, ...others] = ways();
+  // a step that was proved long ago is not enough to set up another one
+  if (only?.isNew && !login.choices.enrol.fresh_until) throw { code: "fresh_login_required", wait: 0 };
+  if (only?.isNew && only.form === "app" && others.length === 0) return newApp;
   if (isAsked && only?.contact && others.length === 0) return sendToOnly;
   back(words);
 }
@@ -569,6 +608,7 @@ async function begin() {
   client = told.continue_to ? "" : told.client_name;
   at("client").textContent = client && `to ${client}`;
   isStepUp = Boolean(told.continue_to);
+  hasAccountPage = Boolean(told.account_page);
   title(false);
   at("stay").hidden = !told.remember_available;
   at("remember").checked = login.remember;
@@ -611,12 +651,20 @@ function failed({ code: name, wait: seconds }, place, again) {
   let words = isPassword ? "The password is wrong." : WORDS[name] ?? `${LINK} (${name})`;
   if (seconds > 1) words += ` You can try again in ${span(seconds)}.`;
   if (ENDED.includes(name)) return stuck(words, "Start again", restart);
+  if (name === "fresh_login_required") {
+    forget(login.isKnown ? "" : login.identifier);
+    isAfresh = true;
+    return who(words);
+  }
   if (name === "step_required") {
     forget();
     return who(words);
   }
   const elsewhere = { no_step_remaining: finish, steps_remaining: resume }[name];
   if (elsewhere && login.id && detours++ === 0) return run(null, () => elsewhere());
+  // another tab has set one up
+  if (name === "method_not_allowed" && ["app", "newkey"].includes(place)) return run(null, () => next(words));
+  if (name === "no_pending_challenge" && ["app", "newkey"].includes(place)) return choose(WORDS.late_setup);
   if (name.endsWith("method_not_allowed") || name === "unsupported_method") {
     if (method) login.refused.push(method);
     return back(words);
@@ -650,7 +698,7 @@ function failed({ code: name, wait: seconds }, place, again) {
     keep();
     if (login.code.tries > 1) say(`${words} You have tried ${login.code.tries} times. After five tries you need a new code.`);
   }
-  ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), key: submitOf("key") })[place]?.focus();
+  ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), app: at("app-code"), key: submitOf("key") })[place]?.focus();
 }
 
 // Runs one action at a time and ignores others meanwhile. An action can return the next one.
@@ -678,7 +726,8 @@ const SUBMIT = {
   async who() {
     const identifier = at("identifier").value.trim();
     login.identifier = identifier;
-    began(await call("start", { ...bound, ...optionalParameters(), identifier }), identifier);
+    const afresh = isAfresh ? { continue_session: false } : {};
+    began(await call("start", { ...bound, ...optionalParameters(), identifier, ...afresh }), identifier);
     return () => next();
   },
   async going() {
@@ -696,6 +745,22 @@ const SUBMIT = {
   async key() {
     const options = await passkeyOptions();
     return proveByPasskey(options, await askForPasskey(options));
+  },
+  async newkey() {
+    const { publicKey } = await step("enrol", { method: "passkey" });
+    let response;
+    try {
+      const options = PublicKeyCredential.parseCreationOptionsFromJSON(publicKey);
+      response = (await navigator.credentials.create({ publicKey: options })).toJSON();
+    } catch {
+      throw { code: "no_new_passkey", wait: 0 };
+    }
+    return proved(await step("enrol", { method: "passkey", response }));
+  },
+  async app() {
+    const code = at("app-code").value.replace(/[\s-]/g, "");
+    at("app-code").value = "";
+    return proved(await step("enrol", { method: "totp", code }));
   },
   address: () => send(at("to").value.trim()),
   async code() {

@@ -198,3 +198,10 @@ impl FoundAccount {
         self.account.filter(|account| !account.is_disabled())
     }
 }
+
+/// Returns a name of the user for our own pages, and for authenticators.
+pub(crate) fn shown_name(account: &Account) -> &str {
+    let name = account.preferred_username().or(account.display_name());
+    let contact = || account.contacts().next().map(|(contact, _)| contact.as_str());
+    name.or_else(contact).unwrap_or(account.id().as_str())
+}

@@ -22,8 +22,8 @@ use crate::{
 
 /// The settings of authenticator apps (TOTP, RFC 6238).
 ///
-/// Codes of apps are second steps. A user enrols an app after two other factors are proved, such as a password and a verified
-/// contact. Users with one factor can't enrol any.
+/// Codes of apps are second steps. A user who has one other factor, such as a password, enrols an app with a fresh proof of it.
+/// A user who has two proves both. The same holds for passkeys. Recovery codes need two.
 ///
 /// Defaults to codes of six digits and SHA-1, which every app supports. Keys that exist already keep the settings that
 /// they were made with.
@@ -150,11 +150,6 @@ impl EnrolledCodes {
         pending.confirmed(owner, typed, (strength, self.now()), &self.totp.as_ref()?.seal)
     }
 
-    /// Stores a confirmed key. It replaces an earlier one.
-    pub(crate) async fn enrol_totp(&self, (tenant, user): Owner<'_>, key: &TotpKey) -> Result<(), StoreError> {
-        self.credentials.update(tenant, user, |row| row.totp = Some(key.clone())).await
-    }
-
     /// Replaces the recovery codes of the user. They are shown once and stored as keyed digests. Returns the id of their
     /// enrolment, too.
     pub(crate) async fn renew_recovery_codes(
@@ -225,7 +220,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        credential::Removed,
+        credential::{Added, Removed},
         policy::Method,
         store::{AnyStore, Memory},
         testing::{ManualClock, block_on},
@@ -294,7 +289,9 @@ mod tests {
         let app = || shown_code(&pending, &world);
         let enrol = |code: &str| {
             let confirmed = world.enrolled_codes.confirm_totp(world.owner(), &pending, code, strength(1));
-            confirmed.map(|key| block_on(world.enrolled_codes.enrol_totp(world.owner(), &key)).unwrap()).is_some()
+            confirmed.is_some_and(|key| {
+                block_on(world.credentials.put_totp(world.owner(), &key, |_| true)).unwrap() == Added::Done
+            })
         };
         assert!(!enrol("000000") || app() == "000000");
         assert!(enrol(&app()));
@@ -336,7 +333,7 @@ mod tests {
         let (_, pending) = world.enrolled_codes.new_totp(world.owner(), "ada").unwrap();
         let code = shown_code(&pending, &world);
         let key = world.enrolled_codes.confirm_totp(world.owner(), &pending, &code, strength(1)).unwrap();
-        block_on(world.enrolled_codes.enrol_totp(world.owner(), &key)).unwrap();
+        assert_eq!(block_on(world.credentials.put_totp(world.owner(), &key, |_| true)).unwrap(), Added::Done);
         let renewed = world.enrolled_codes.renew_recovery_codes(world.owner(), strength(1), &world.keyed);
         let recovery = block_on(renewed).unwrap().1;
         for code_of_recovery in &recovery {

@@ -6,7 +6,7 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::status::session_id;
+use super::{enrol::EnrolmentOffer, status::session_id};
 use crate::{
     auth::{
         authorize::{query::Query, signed_in::SignedIn},
@@ -25,6 +25,7 @@ use crate::{
     login::{Keyed, Login, LoginError},
     policy::{Method, MethodSet},
     user::Account,
+    util::clock::UnixTime,
 };
 
 #[derive(Serialize)]
@@ -34,6 +35,23 @@ struct Choices {
     methods: Vec<&'static str>,
     contacts: Vec<ContactChoice>,
     providers: Vec<OfferedProvider>,
+    /// What a user who has only one factor can set up to prove this step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enrol: Option<Enrollable>,
+}
+
+#[derive(Serialize)]
+struct Enrollable {
+    methods: Vec<&'static str>,
+    /// Until when this is possible. Afterwards, the first step has to be proved again.
+    fresh_until: Option<u64>,
+}
+
+impl From<EnrolmentOffer> for Enrollable {
+    fn from(offer: EnrolmentOffer) -> Self {
+        let methods = offer.methods.iter().map(Method::as_str).collect();
+        Self { methods, fresh_until: offer.fresh_until.map(UnixTime::as_secs) }
+    }
 }
 
 #[derive(Serialize)]
@@ -83,6 +101,7 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
         methods: next.iter().filter(has).map(Method::as_str).collect(),
         contacts: usable.contacts(next, keyed),
         providers,
+        enrol: EnrolmentOffer::of(core, login, (&account, credentials.as_ref()), keyed).map(Enrollable::from),
     };
     Ok(answer::json(StatusCode::OK, &choices))
 }

@@ -3,6 +3,7 @@
 pub(crate) mod authenticate;
 pub(crate) mod choices;
 pub(crate) mod complete;
+pub(crate) mod enrol;
 pub(crate) mod login_page;
 mod enter;
 #[cfg(feature = "sso")]

@@ -1,4 +1,5 @@
-//! Enrolments that the user has not confirmed yet: one row for each session, valid for five minutes, usable once.
+//! Enrolments that the user has not confirmed yet: one row for each session or login, valid for
+//! five minutes, usable once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,15 +7,33 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     auth::core::Core,
-    session::Session,
+    credential::NewTotp,
     store::{
         StoreError,
         table::{Change, Stored, Table},
     },
+    util::handle::Handle,
 };
 
 /// How long an enrolment can be confirmed.
 const LIFETIME: Duration = Duration::from_secs(300);
+
+/// The table of keys for authenticator apps that were not confirmed yet.
+pub(crate) const PENDING_TOTP: &str = "pending_totp";
+
+/// A key for an authenticator app, as it is shown once.
+#[derive(Serialize)]
+pub(crate) struct NewKey<'a> {
+    secret: &'a str,
+    uri: &'a str,
+    qr_svg: &'a str,
+}
+
+impl<'a> From<&'a NewTotp> for NewKey<'a> {
+    fn from(new: &'a NewTotp) -> Self {
+        Self { secret: &new.secret, uri: &new.uri, qr_svg: &new.qr_svg }
+    }
+}
 
 /// The pending enrolments of one kind.
 pub(crate) struct PendingEnrolments<T>(Table<T>);
@@ -25,21 +44,25 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> PendingEnr
         Self(Table::new(core.store.clone(), table, Arc::clone(&core.clock)))
     }
 
-    /// Begins an enrolment in a session. It replaces an earlier one.
-    pub(crate) async fn begin(&self, session: &Session, pending: &T) -> Result<(), StoreError> {
+    /// Begins an enrolment in the session or login with this id. It replaces an earlier one.
+    pub(crate) async fn begin(&self, place: &Handle, pending: &T) -> Result<(), StoreError> {
         let put = |_: Option<&T>, now| Change::Put(pending.clone(), now + LIFETIME, ());
-        self.0.update(None, session.sid().as_bytes(), put).await
+        self.0.update(None, place.as_bytes(), put).await
     }
 
-    /// Returns what was begun in this session, if it is recent enough.
-    pub(crate) async fn find(&self, session: &Session) -> Result<Option<Stored<T>>, StoreError> {
-        self.0.get(None, session.sid().as_bytes()).wait().await
+    /// Returns what was begun there, if it is recent enough.
+    pub(crate) async fn find(&self, place: &Handle) -> Result<Option<Stored<T>>, StoreError> {
+        self.0.get(None, place.as_bytes()).wait().await
+    }
+
+    /// Uses up what was begun there, and returns it to one caller only.
+    pub(crate) async fn take(&self, place: &Handle) -> Result<Option<Stored<T>>, StoreError> {
+        self.0.take(None, place.as_bytes()).await
     }
 
     /// Uses up an enrolment that was found. Returns `true` to one caller only.
-    pub(crate) async fn take(&self, session: &Session, found: &Stored<T>) -> Result<bool, StoreError> {
-        let taken = self.0.take(None, session.sid().as_bytes()).await?;
-        Ok(taken.is_some_and(|taken| taken.version == found.version))
+    pub(crate) async fn take_found(&self, place: &Handle, found: &Stored<T>) -> Result<bool, StoreError> {
+        Ok(self.take(place).await?.is_some_and(|taken| taken.version == found.version))
     }
 }
 
@@ -47,30 +70,23 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> PendingEnr
 mod tests {
     use super::*;
     use crate::{
-        session::{NewSession, Sessions, UserId},
         store::{AnyStore, Memory},
-        tenant::Tenant,
         testing::{ManualClock, block_on},
     };
 
     #[test]
     fn c117_an_enrolment_is_taken_once_in_its_session_and_not_after_a_newer_one() {
         let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
-        let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).build().unwrap();
-        let session = || {
-            let new = NewSession::new(Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
-            block_on(sessions.create(new)).unwrap().1
-        };
-        let (own, other) = (session(), session());
+        let (own, other) = (Handle::random(), Handle::random());
         let rows = PendingEnrolments::<u8>(Table::new(store, "pending", Arc::new(clock.clone())));
         let begin = |pending| block_on(rows.begin(&own, &pending)).unwrap();
         let find = || block_on(rows.find(&own)).unwrap();
-        let take = |found| block_on(rows.take(&own, found)).unwrap();
+        let take = |found| block_on(rows.take_found(&own, found)).unwrap();
 
         begin(1);
         let first = find().unwrap();
         assert!(block_on(rows.find(&other)).unwrap().is_none());
-        assert!(!block_on(rows.take(&other, &first)).unwrap());
+        assert!(!block_on(rows.take_found(&other, &first)).unwrap());
         // another tab begins a new one between the two calls
         begin(2);
         assert!(!take(&first));

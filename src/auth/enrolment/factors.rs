@@ -1,0 +1,53 @@
+//! What an account can prove, and whether that is more than one factor.
+
+use crate::{
+    auth::{
+        core::Core,
+        methods::{contacts::reachable, provider_label},
+    },
+    credential::{Credentials, SsoLink},
+    policy::{Method, MethodSet},
+    tenant::Tenant,
+    user::Account,
+};
+
+/// What an account can prove with these credentials.
+#[derive(Clone, Copy)]
+pub(crate) struct Factors<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) account: &'a Account,
+    pub(crate) credentials: Option<&'a Credentials>,
+    /// What the user has proved. It shows a password that the application has not told us of.
+    pub(crate) proved: MethodSet,
+}
+
+impl<'a> Factors<'a> {
+    /// Returns the methods that the account can use in a login of this many steps.
+    pub(crate) fn usable(&self, steps: usize) -> MethodSet {
+        let credentials = self.credentials;
+        let can_use = |method: &Method| match method {
+            Method::Password => self.account.has_password() || self.proved.contains(Method::Password),
+            Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, *method).next().is_some(),
+            Method::Passkey | Method::Totp | Method::RecoveryCode => {
+                credentials.is_some_and(|row| row.can_prove(*method, |strength| strength.suffices_for(steps)))
+            }
+            Method::Sso => credentials.is_some_and(|row| {
+                let is_offered = |link: &SsoLink| provider_label(self.core, self.tenant, &link.provider).is_some();
+                row.links.iter().any(|link| link.strength.suffices_for(steps) && is_offered(link))
+            }),
+        };
+        self.core.enabled(self.tenant).iter().filter(can_use).collect()
+    }
+
+    /// Returns whether the account has a second factor, which changes then need.
+    pub(crate) fn has_second(&self) -> bool {
+        self.usable(2).classes() > 1
+    }
+
+    /// Returns a check that allows the first second factor of an account. It is asked again when that is stored, so that of two
+    /// enrolments at the same time one wins.
+    pub(crate) fn may_add_first(self) -> impl Fn(&Credentials) -> bool + Send + Sync + use<'a> {
+        move |row| !Factors { credentials: Some(row), ..self }.has_second()
+    }
+}
