@@ -10,8 +10,8 @@ use tollgate::store::AnyStore;
 use crate::{
     accounts::Accounts,
     applied::{self, Entry},
+    explain::explained,
     person::Person,
-    state::explained,
 };
 
 /// Creates, changes and disables accounts. Says what has changed, but not for new users.
