@@ -105,6 +105,10 @@ mod tests {
             "acr":{"urn:example:2fa":{"steps":2}}}"#;
         assert_eq!(Policies::from_json(text), Ok(expected()));
         assert_eq!(Policies::from_json("{}"), Ok(Policies::default()));
+        let strict = Policies::new(Policy::any(2).unwrap().without_self_enrolment());
+        assert_eq!(Policies::from_json(r#"{"default":{"steps":2,"self_enrolment":false}}"#), Ok(strict));
+        let lax = Policies::new(Policy::any(2).unwrap());
+        assert_eq!(Policies::from_json(r#"{"default":{"steps":2,"self_enrolment":true}}"#), Ok(lax));
     }
 
     #[cfg(feature = "toml")]
@@ -117,7 +121,7 @@ mod tests {
         for (text, message) in [
             (
                 "[default]\nstep = 1",
-                "policies: line 2 is not usable: unknown field `step`, expected `steps` or `slots`",
+                "policies: line 2 is not usable: unknown field `step`, expected one of `steps`, `slots`, `self_enrolment`",
             ),
             (
                 "[tenants.acme]\nslots = [[\"fax\"]]",
@@ -156,7 +160,7 @@ mod tests {
             ),
             (
                 "{\"default\":{\"steps\":1,\n\"Steps\":2}}",
-                "policies: line 2, column 7 is not usable: unknown field `Steps`, expected `steps` or `slots`",
+                "policies: line 2, column 7 is not usable: unknown field `Steps`, expected one of `steps`, `slots`, `self_enrolment`",
             ),
             (
                 r#"{"tenants":{"a":{"steps":1},"a":{"steps":2}}}"#,
