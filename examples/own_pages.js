@@ -20,16 +20,25 @@ async function call(path, own) {
 const wishes = ["return_to", "max_age", "steps", "prompt", "acr_values", "claims"];
 const wished = Object.fromEntries(wishes.filter((name) => query.has(name)).map((name) => [name, query.get(name)]));
 let session_id;
+let proveCode; // sends the typed code
 
-// Goes on with the next step: this page knows codes by e-mail.
+// Goes on with the next step, if one remains: this page knows codes of authenticator apps and by e-mail. A user who has set up an
+// app needs it, even if `start` required one step.
 async function next({ remaining_steps: remaining }) {
   if (remaining === 0) return finish();
   const response = await fetch(`choices?session_id=${session_id}`);
-  const { contacts = [] } = await response.json();
+  const { methods = [], contacts = [] } = await response.json();
   const contact = contacts.find(({ method }) => method === "email");
-  if (!contact) throw { error: "no_method" };
-  await call("authenticate", { session_id, method: "email", contact_id: contact.contact_id });
-  find("to").textContent = contact.masked;
+  if (methods.includes("totp")) {
+    find("from").textContent = "The code that your authenticator app shows";
+    proveCode = (code) => call("authenticate", { session_id, method: "totp", code });
+  } else if (contact) {
+    await call("authenticate", { session_id, method: "email", contact_id: contact.contact_id });
+    find("from").textContent = `The code that we have sent to ${contact.masked}`;
+    proveCode = (otp) => call("verify-otp", { session_id, otp });
+  } else {
+    throw { error: "no_method" };
+  }
   find("form").hidden = true;
   find("code-form").hidden = false;
   find("code").focus();
@@ -67,4 +76,4 @@ onSubmit("form", async () => {
   ({ session_id } = await call("start", { identifier: username, continue_session: false, ...wished }));
   await next(await call("authenticate", { session_id, method: "password", username, password }));
 });
-onSubmit("code-form", async () => next(await call("verify-otp", { session_id, otp: find("code").value.trim() })));
+onSubmit("code-form", async () => next(await proveCode(find("code").value.trim())));

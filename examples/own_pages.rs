@@ -38,7 +38,7 @@ const LOGIN: &str = r#"<!doctype html>
   <button>Sign in</button>
 </form>
 <form id="code-form" hidden>
-  <p><label>The code that we have sent to <span id="to"></span> <input id="code" autocomplete="one-time-code" required></label></p>
+  <p><label><span id="from"></span> <input id="code" autocomplete="one-time-code" required></label></p>
   <button>Continue</button>
 </form>
 <p id="message" role="alert"></p>

@@ -140,10 +140,9 @@ async fn b10_a_change_needs_fresh_proofs_and_continues_with_the_button() {
     site.press_button("password").await;
     site.focus("secret").await;
     site.enter(ADA_PASSWORD).await;
-    site.press_button("email").await;
-    site.focus("otp").await;
-    let code = site.world.code(ADA).await;
-    site.enter(&code).await;
+    // the account has a passkey now, so the user needs it
+    site.until("shown('key') && idle()").await;
+    site.browser.press("Enter").await;
     site.until("location.pathname === '/account/security' && shown('question')").await;
     site.press_button("yes").await;
     site.until("text('done') === 'The passkey was deleted.' && idle()").await;
@@ -265,13 +264,58 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
     for (way, code) in [("totp", &*next), ("recovery_code", codes[0].trim())] {
         site.log_in("mfa").await;
         site.prove_password().await;
-        site.press_button(way).await;
         site.focus("otp").await;
+        assert_eq!(site.texts("#sent").await, ["Enter the code that your authenticator app shows."]);
+        if way == "recovery_code" {
+            site.press_button("other").await;
+            assert_eq!(site.texts("#ways button").await, ["Authenticator app", "Recovery code"]);
+            site.press_button(way).await;
+            site.focus("otp").await;
+        }
         site.enter("999999").await;
         site.says("The code is wrong or has expired.").await;
         site.enter(code).await;
         site.comes_back().await;
     }
+}
+
+#[tokio::test]
+async fn b08_c131_an_app_costs_one_field_and_one_button_more_than_a_password() {
+    let Some(mut site) = Site::new("account-second-factor").await else { return };
+    site.run_first(COUNTS).await;
+    site.log_in("web").await;
+    site.prove_password().await;
+    site.comes_back().await;
+    // the application's page has the same origin
+    let (buttons, fields) = site.counts().await;
+    assert_eq!((buttons, fields), (3, 2));
+
+    site.open_account().await;
+    site.press_button("totp-begin").await;
+    site.focus("totp-code").await;
+    let now = site.world.time().as_secs();
+    let (code, next) = (site.app_code("totp-secret", now).await, site.app_code("totp-secret", now + 30).await);
+    site.enter(&code).await;
+    site.until("text('done').startsWith('The authenticator app was set up.') && idle()").await;
+    // the session that has set it up goes on
+    site.browser.reload().await;
+    site.until("shown('all') && idle()").await;
+    site.reset_counts().await;
+    site.world.advance(30);
+    site.log_in("web").await;
+    site.prove_password().await;
+    site.until("text('step') === 'Step 2 of 2' && shown('code') && idle()").await;
+    site.focus("otp").await;
+    assert_eq!(site.texts("#sent").await, ["Enter the code that your authenticator app shows."]);
+    let visible = site.texts("button").await;
+    assert_eq!(visible, ["Continue", "Start again"], "no choice of one");
+    // a reload loses nothing
+    site.browser.reload().await;
+    site.focus("otp").await;
+    site.enter(&next).await;
+    site.comes_back().await;
+    assert_eq!(site.counts().await, (buttons + 1, fields + 1));
+    assert_eq!(site.browser.complaints(), [""; 0]);
 }
 
 #[tokio::test]

@@ -5,7 +5,10 @@
 mod support;
 
 use serde_json::json;
-use support::{chromium::Chromium, example::Example};
+use support::{
+    chromium::{Chromium, TOTP},
+    example::Example,
+};
 
 async fn enter(browser: &mut Browser, field: &str, text: &str) {
     browser.until(&format!("document.getElementById('{field}')?.getClientRects().length")).await;
@@ -47,6 +50,24 @@ async fn b18_a_step_up_through_a_page_of_ones_own_finishes_and_the_page_shows_it
     enter(&mut browser, "code", code).await;
     browser.press("Enter").await;
     browser.until("document.getElementById('totp-setup')?.getClientRects().length").await;
+
+    // b08: the next sign-in needs the app, which the page offers
+    browser.until("document.getElementById('totp-secret')?.textContent").await;
+    let codes = browser
+        .ask(&format!("Promise.all([0, 30].map((more) => {TOTP}('totp-secret', Date.now() / 1000 + more)))"))
+        .await;
+    let codes = codes.unwrap();
+    enter(&mut browser, "totp-code", codes[0].as_str().unwrap()).await;
+    browser.press("Enter").await;
+    browser.until("document.getElementById('done')?.textContent.startsWith('The authenticator app was set up.')").await;
+    browser.call("Network.clearBrowserCookies", json!({})).await;
+    browser.open(&format!("{origin}/")).await;
+    browser.until("document.querySelector('img')?.naturalWidth > 0 && document.readyState === 'complete'").await;
+    sign_in(&mut browser).await;
+    browser.until("document.getElementById('from')?.textContent.includes('authenticator app')").await;
+    enter(&mut browser, "code", codes[1].as_str().unwrap()).await;
+    browser.press("Enter").await;
+    browser.until("document.querySelector('h1')?.textContent === 'Hello u-1'").await;
     let complaints = browser.complaints();
     let is_expected = |line: &String| line.contains("401") || line.contains("403");
     assert!(complaints.iter().all(is_expected), "{}", json!(complaints));

@@ -2,12 +2,20 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use crate::{help, listen::Listen, storage::Storage};
+use crate::{help::WITHOUT_SSO, listen::Listen};
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Serve(Config),
     Help,
+}
+
+/// Where logins, sessions, users and signing keys are kept.
+#[derive(Debug)]
+pub(crate) enum Storage {
+    Memory,
+    Directory(PathBuf),
+    Redis(String),
 }
 
 #[derive(Debug)]
@@ -23,7 +31,7 @@ pub(crate) struct Config {
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let (mut listen, mut file, mut data, mut redis, mut database, mut log) = (None, None, None, None, None, None);
+    let (mut listen, mut file, mut data, mut redis, mut log) = (None, None, None, None, None);
     let (mut sso_demo, mut end_sessions) = (false, false);
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -34,7 +42,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         };
         let slot = match flag {
             "--help" | "-h" => return Ok(Command::Help),
-            "--sso-demo" if !cfg!(feature = "sso") => return Err(help::without_sso()),
+            "--sso-demo" if !cfg!(feature = "sso") => return Err(WITHOUT_SSO.to_owned()),
             "--sso-demo" if value.is_none() => {
                 sso_demo = true;
                 continue;
@@ -47,7 +55,6 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             "--config" => &mut file,
             "--data" => &mut data,
             "--redis" => &mut redis,
-            "--database" => &mut database,
             "--event-log" => &mut log,
             _ => return Err(format!("{argument}: unknown flag.")),
         };
@@ -69,7 +76,12 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             (Some(value), Some(_)) => Listen::parse(&text(value)?)?,
         },
         file: file.map(PathBuf::from),
-        store: Storage::read(data, redis.map(text).transpose()?, database.map(text).transpose()?)?,
+        store: match (data, redis) {
+            (None, None) => Storage::Memory,
+            (Some(directory), None) => Storage::Directory(PathBuf::from(directory)),
+            (None, Some(url)) => Storage::Redis(text(url)?),
+            (Some(_), Some(_)) => return Err("--data and --redis exclude each other.".into()),
+        },
         event_log: log.map(PathBuf::from),
     }))
 }

@@ -14,7 +14,6 @@ use tollgate::{
 use crate::{
     person::{Person, Proof},
     tokens,
-    users::AccountTable,
 };
 
 /// The name of the provider in URLs, and our client id there.
@@ -55,7 +54,7 @@ pub(crate) async fn start(origin: &str, port: u16) -> Result<String, Box<dyn Err
             phone: None,
             line: None,
         };
-        users.create(&tenant, person.account().await?).await?;
+        person.add_to(&users).await?;
     }
     let client = Client::new(CLIENT, tenant)?
         .insecure_localhost(&format!("{origin}/authentication/sso/{NAME}/callback"))?
@@ -75,7 +74,7 @@ pub(crate) async fn start(origin: &str, port: u16) -> Result<String, Box<dyn Err
 }
 
 /// Returns the connection to the provider, and its name.
-pub(crate) fn connection(issuer: &str, users: &AccountTable) -> Result<(&'static str, SsoConnection), Box<dyn Error>> {
+pub(crate) fn connection(issuer: &str, users: &StoredUsers) -> Result<(&'static str, SsoConnection), Box<dyn Error>> {
     let provider = OidcProvider::new(issuer, CLIENT)?.userinfo();
     let connection = SsoConnection::new(provider)
         .label("Example ID")
@@ -86,7 +85,7 @@ pub(crate) fn connection(issuer: &str, users: &AccountTable) -> Result<(&'static
 }
 
 /// Creates accounts for users of the provider whose address no account has yet.
-struct NewAccounts(AccountTable);
+struct NewAccounts(StoredUsers);
 
 impl CreateAccount for NewAccounts {
     type Error = Box<dyn Error + Send + Sync>;

@@ -137,7 +137,7 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Sets which steps a login needs. Defaults to one step by any method.
+    /// Sets which steps a login needs. Defaults to one step by any method, and the second factor of users who have enrolled one.
     pub fn policies(mut self, policies: Policies) -> Self {
         self.policies = policies;
         self

@@ -40,10 +40,10 @@ use crate::{
     event::EventKind,
     http::issuer::Issuer,
     limit::{AnyLimiter, RateLimitGate},
-    login::{Keyed, LoginLimits},
+    login::{Keyed, Login, LoginLimits},
     password::Passwords,
-    policy::{Method, MethodSet, Policies, Policy},
-    session::{Proof, Session, SessionLayer, Sessions},
+    policy::{EnrolledFactors, Method, MethodSet, Policies, Policy},
+    session::{Proof, Session, SessionLayer, Sessions, UserId},
     store::{AnyStore, StoreError},
     tenant::{ClientIp, Tenant},
     user::AnyUsers,
@@ -165,6 +165,18 @@ impl Core {
     /// Returns whether these proofs still meet the policies of a tenant and of a client, whatever `acr` was requested.
     pub(crate) fn meets_policy(&self, tenant: &Tenant, client: Option<&Policy>, current: &CurrentProofs) -> bool {
         self.policies.plan(tenant, client, None, self.enabled(tenant)).is_ok_and(|plan| current.meets(&plan))
+    }
+
+    /// Returns the second factors that a user has enrolled, if their login depends on them. Call it only once a step is proved:
+    /// before, nothing may depend on what an account has, not even the time of an answer.
+    pub(crate) async fn enrolled_factors(&self, login: &Login, user: &UserId) -> Result<EnrolledFactors, StoreError> {
+        let enabled = self.enabled(&login.tenant);
+        let can_have_any = !enabled.intersection(EnrolledFactors::METHODS).is_empty();
+        if !can_have_any || !login.plan.depends_on_factors(login.proved()) {
+            return Ok(EnrolledFactors::default());
+        }
+        let row = self.credentials.get(&login.tenant, user).await?;
+        Ok(row.map(|row| row.factors(enabled, &login.plan)).unwrap_or_default())
     }
 
     /// Returns the methods that users of this tenant can use here.

@@ -86,11 +86,8 @@
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
 //!   [visit to a provider](crate::sso#fresh-sign-ins) that still knew the user. Other calls get 403 `fresh_login_required`. Its
 //!   `login_url` leads to a sign-in that asks the signed-in user for what is missing, and back to the page.
-//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Recovery
-//!   codes need two factors: 403 `second_factor_required`.
-//! - **The first second factor** of an account is a passkey or an app that needs a fresh proof of the one factor that the account
-//!   has. It counts in logins of two steps, and changes need both from then on. A policy can
-//!   [refuse it](crate::Policy::without_self_enrolment).
+//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Codes of
+//!   apps and recovery codes are second steps, so users with one factor can't enrol them: 403 `second_factor_required`.
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
 //!   to which codes can be sent.
@@ -105,12 +102,11 @@
 //! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; a request of a script, or with an `Accept` header that prefers another type than HTML, gets a 401 |
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
-//! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps`, `next_step` |
+//! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` (a user with a [second factor](#steps) may need one more), `next_step` |
 //! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey and the `challenge` of its options, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
-//! | `POST /authentication/enrol` | for users who have only one factor, after the first of two steps: sets up a `method`, `totp` or `passkey`, which proves the second step; returns a new key or options first, and takes the `code` of the app or the `response` of the passkey then |
 //! | `GET /authentication/status` | returns the state of the login |
-//! | `GET /authentication/choices` | after a proved step, or in a login that continues the session of this browser: returns what the user can use next, with masked contacts and their `contact_id`s; and in `enrol`, what a user who has only one factor can set up |
+//! | `GET /authentication/choices` | after a proved step, or in a login that continues the session of this browser: returns what the user can use next, with masked contacts and their `contact_id`s |
 //! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` (with `&reason=…`), `stale`, `expired` or `unavailable` |
 //! | `POST /authentication/complete` | confirms that all steps are done; the browser goes on to `/authorize` |
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
@@ -233,18 +229,23 @@
 //!
 //! # Steps
 //!
-//! [`policies`](AuthServiceBuilder::policies) define the steps of a login. Defaults to one step by any method. Steps must be
+//! [`policies`](AuthServiceBuilder::policies) define the steps of a login. Defaults to one step by any method, and the second
+//! factor of users who have enrolled one. Steps must be
 //! of different kinds (`sms` and `whatsapp` both prove the phone) and come in any order. `password` is enabled unless
 //! [`without_passwords`](AuthServiceBuilder::without_passwords) is set; `sms`, `email` and `whatsapp` need a sender. Codes go
 //! only to a verified contact that equals the given address.
 //!
 //! With [`totp`](AuthServiceBuilder::totp), users can enrol an authenticator app (`totp`, RFC 6238) and ten recovery codes
 //! (`recovery_code`). Both are of one kind and are never the first step, so they appear only among the choices after a
-//! step. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
-//! was enrolled, except for the first second factor of an account, which counts in logins of two.
+//! step. Users need two factors to enrol them. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
+//! was enrolled: a stolen password that is used to enrol an app is still one step.
 //!
-//! A login of two steps lets users who have only one factor set up the second one, unless its policy is
-//! [without self-enrolment](crate::Policy::without_self_enrolment) or names methods that were not proved.
+//! **An enrolled second factor is asked for.** A user who has an authenticator app or a passkey needs a code of the app, a recovery
+//! code or a passkey at each login. A login that begins with a passkey needs nothing more. `start` answers the same for everybody:
+//! the answer to the first proved step may have one `remaining_steps` more than `required_steps` promised, and `choices` lists
+//! what is left. A factor that does not count for the steps of the policies is not asked for. Trusted browsers and other identity
+//! providers make no difference; [`Policy::without_enrolled_second_factor`](crate::Policy::without_enrolled_second_factor)
+//! switches it off. A user who has lost the factor uses a recovery code.
 //!
 //! [`build`](AuthServiceBuilder::build) refuses policies that no
 //! login could meet, and [`explain`](AuthService::explain) lists the steps of a login. See [`policy`](crate::policy) and

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::strength::Strength;
 use crate::{
-    policy::Method,
+    policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
     store::seal::Sealed,
     util::{handle::Handle, secret::Digest},
     webauthn::{AssertionVerdict, RegistrationVerdict, StoredCredential},
@@ -154,6 +154,21 @@ impl Credentials {
             }
             Method::Password | Method::Sms | Method::Email | Method::Whatsapp | Method::Sso => false,
         }
+    }
+
+    /// Returns the second factors that the user has enrolled and can prove by these methods in a login. Ignores those that were
+    /// enrolled with fewer proofs than the policies need steps, because a thief of one factor could have added them: the owner of
+    /// two factors must not need them.
+    pub(crate) fn factors(&self, enabled: MethodSet, plan: &LoginPlan) -> EnrolledFactors {
+        let provable = |counts: &dyn Fn(&Strength) -> bool| -> MethodSet {
+            let methods = EnrolledFactors::METHODS.intersection(enabled);
+            methods.iter().filter(|method| self.can_prove(*method, counts)).collect()
+        };
+        let all = provable(&|strength| strength.counts_for_steps(plan));
+        if all.without(Method::RecoveryCode).is_empty() {
+            return EnrolledFactors::default();
+        }
+        EnrolledFactors { all, counting: provable(&|strength| strength.counts_for(plan)) }
     }
 
     /// Returns whether the user has this credential.

@@ -19,8 +19,6 @@ pub(crate) struct Strength {
 impl Strength {
     /// That of passwords and contacts, and of credentials for which the application or the operator vouches.
     pub(crate) const FULL: &'static Self = &Self { steps: u8::MAX, proved: Vec::new() };
-    /// That of a credential that counts in no login.
-    pub(crate) const NONE: &'static Self = &Self { steps: 0, proved: Vec::new() };
 
     /// Returns the strength of a credential that is enrolled with these proofs: their number, their methods, and the strength
     /// of each.
@@ -43,11 +41,21 @@ impl Strength {
     /// methods also by the methods that vouched for it.
     pub(crate) fn counts_for(&self, plan: &LoginPlan) -> bool {
         let is_vouched = || !self.proved.is_empty() && self.proved.iter().all(|set| plan.is_named_by(*set));
+        self.counts_for_steps(plan) && (!plan.names_methods() || self.is_full() || is_vouched())
+    }
+
+    /// Returns whether the credential counts in a login with this plan, if no policy names methods.
+    pub(crate) fn counts_for_steps(&self, plan: &LoginPlan) -> bool {
+        let steps = plan.policy_steps();
         // a first second factor counts for one step more than were proved for it
-        let is_proved = || self.proved.iter().all(|set| set.classes() >= plan.steps());
-        self.suffices_for(plan.steps())
-            && (self.is_full()
-                || (!plan.names_methods() || is_vouched()) && (!plan.refuses_self_enrolment() || is_proved()))
+        let is_proved = || self.proved.iter().all(|set| set.classes() >= steps);
+        self.suffices_for(steps) && (!plan.refuses_self_enrolment() || self.is_full() || is_proved())
+    }
+
+    /// Returns whether an authenticator can prove a step of a login with this plan. For a step that was added for an enrolled
+    /// factor, the methods that policies name don't matter, because the other steps meet the policies.
+    pub(crate) fn counts_as_factor(&self, plan: &LoginPlan) -> bool {
+        self.counts_for(plan) || plan.is_extended() && self.counts_for_steps(plan)
     }
 
     pub(crate) fn is_full(&self) -> bool {

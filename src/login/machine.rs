@@ -13,7 +13,7 @@ use super::{
     subject::{BoundUser, Subject},
 };
 use crate::{
-    policy::Method,
+    policy::{EnrolledFactors, Method},
     session::Proof,
     util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
@@ -32,8 +32,14 @@ pub(crate) enum LoginCall<'a> {
     /// Opens a challenge, which closes the one before.
     Open(&'a Challenge),
     /// Compares a guess with the open code. `of` is the code that the attempt was counted for. `owner` is its owner with
-    /// the current generation, or `None` if no guess may count.
-    Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a BoundUser> },
+    /// the current generation, or `None` if no guess may count. `factors` are what the owner has enrolled.
+    Verify {
+        of: Option<&'a OpenCode>,
+        guess: &'a str,
+        keyed: &'a Keyed,
+        owner: Option<&'a BoundUser>,
+        factors: EnrolledFactors,
+    },
     /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
     #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
     Redeem { provider: &'a str, state: &'a Digest },
@@ -58,6 +64,8 @@ pub(crate) struct Proved<'a> {
     pub(crate) mark: Option<[u8; 32]>,
     /// When the user authenticated at another provider. Zero if the provider did not tell.
     pub(crate) elsewhere: Option<u64>,
+    /// The second factors that the user has enrolled.
+    pub(crate) factors: EnrolledFactors,
 }
 
 /// Why a call was refused.
@@ -116,7 +124,7 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
             next.passkey = None;
             next.failures += 1;
         }),
-        LoginCall::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
+        LoginCall::Verify { guess, keyed, owner, factors, .. } => verify(login, guess, keyed, (*owner, *factors), now),
         LoginCall::Redeem { .. } => change(login, now, |next| {
             next.failures += 1;
             next.open = None;
@@ -204,7 +212,13 @@ fn unchanged(login: &Login, now: UnixTime) -> Transition {
 }
 
 /// Counts and compares a guess in one step.
-fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&BoundUser>, now: UnixTime) -> Transition {
+fn verify(
+    login: &Login,
+    guess: &str,
+    keyed: &Keyed,
+    (owner, factors): (Option<&BoundUser>, EnrolledFactors),
+    now: UnixTime,
+) -> Transition {
     let Some(Challenge::Code(open)) = &login.open else { return denied(LoginError::NoPendingChallenge) };
     let is_code = open.is(guess, &login.id, keyed, now);
     if let (true, Some(sent_to), Some(owner)) = (is_code, &open.owner, owner)
@@ -214,7 +228,7 @@ fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&BoundUser>, 
         if sent_to.generation < owner.generation {
             return end(login, now);
         }
-        let proved = Proved { user: owner, mark: Some(open.contact), elsewhere: None };
+        let proved = Proved { user: owner, mark: Some(open.contact), elsewhere: None, factors };
         return success(login, open.method, proved, now);
     }
     let mut guessed = login.clone();
@@ -225,7 +239,7 @@ fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&BoundUser>, 
     Transition { next: transition.next.or(Some(guessed)), ..transition }
 }
 
-/// Adds a proof. The first one binds the login. If `end_user` raised the generation since the login was bound, the login
+/// Adds a proof. The first one binds the login, and may add a step for a second factor of its user. If `end_user` raised the generation since the login was bound, the login
 /// ends instead.
 fn success(login: &Login, method: Method, proved: Proved<'_>, now: UnixTime) -> Transition {
     if let Some(user) = login.subject.user()
@@ -234,11 +248,12 @@ fn success(login: &Login, method: Method, proved: Proved<'_>, now: UnixTime) -> 
         return end(login, now);
     }
     change(login, now, |next| {
-        let Proved { mark, elsewhere, .. } = proved;
+        let Proved { mark, elsewhere, factors, .. } = proved;
         next.proofs.push(Proof { method: method.as_str().into(), at: now.as_nanos(), mark, elsewhere });
         if next.subject == Subject::Unbound {
             next.subject = Subject::User(proved.user.clone());
         }
+        next.plan.demand_factor(next.proved(), factors);
         (next.open, next.passkey) = (None, None);
         next.phase = LoginPhase::Success;
     })

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     client::Scopes,
     pkce::{CodeChallenge, CodeVerifier},
-    policy::{LoginPlan, Method, MethodSet, Policies, Policy},
+    policy::{EnrolledFactors, LoginPlan, Method, MethodSet, Policies, Policy},
     session::{Proof, UserId},
     tenant::Tenant,
     user::Identifier,
@@ -40,6 +40,8 @@ const METHODS: [Method; 7] = [
 ];
 /// The methods that send a code.
 const BY_CODE: [Method; 3] = [Method::Sms, Method::Whatsapp, Method::Email];
+/// The methods that prove a second factor.
+const FACTORS: [Method; 3] = [Method::Passkey, Method::Totp, Method::RecoveryCode];
 const USERS: usize = 2;
 /// The methods that a session had proved.
 const CARRIED: [Method; 2] = [Method::Email, Method::Password];
@@ -98,6 +100,15 @@ fn method() -> impl Strategy<Value = Method> {
     prop::sample::select(&METHODS)
 }
 
+/// What a user has enrolled, all of it or a part of it counting for the policy.
+fn factors() -> impl Strategy<Value = EnrolledFactors> {
+    let some = |of: MethodSet| prop::sample::subsequence(of.iter().collect::<Vec<_>>(), 0..=of.len());
+    some(FACTORS.into()).prop_flat_map(move |all| {
+        let all = MethodSet::from_iter(all);
+        some(all).prop_map(move |counting| EnrolledFactors { all, counting: counting.into_iter().collect() })
+    })
+}
+
 fn action() -> impl Strategy<Value = Action> {
     let wait = prop_oneof![
         4 => 0_u64..120,
@@ -127,7 +138,11 @@ fn action() -> impl Strategy<Value = Action> {
 /// The intended state of a login. Times are seconds.
 #[derive(Clone, Debug)]
 struct Model {
-    required: usize,
+    /// The steps that the policy needs.
+    steps: usize,
+    /// What each user has enrolled.
+    factors: [EnrolledFactors; USERS],
+    demand: Demand,
     proved: Vec<Method>,
     user: For,
     status: LoginStatus,
@@ -145,6 +160,16 @@ struct Model {
     generations: [u64; USERS],
 }
 
+/// Whether the login needs a second factor that its user has enrolled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Demand {
+    Nothing,
+    /// One of these, in one of the steps of the policy.
+    Within(MethodSet),
+    /// One of these, in one step more.
+    OneMore(MethodSet),
+}
+
 #[derive(Clone, Debug)]
 struct Open {
     method: Method,
@@ -156,9 +181,11 @@ struct Open {
 }
 
 impl Model {
-    fn begin(required: usize, carried: usize, user: For) -> Self {
+    fn begin(steps: usize, carried: usize, user: For, factors: [EnrolledFactors; USERS]) -> Self {
         Self {
-            required,
+            steps,
+            factors,
+            demand: Demand::Nothing,
             proved: CARRIED[..carried].to_vec(),
             user,
             status: if carried > 0 { LoginStatus::Success } else { LoginStatus::Pending },
@@ -174,8 +201,16 @@ impl Model {
         }
     }
 
+    fn required(&self) -> usize {
+        self.steps + usize::from(matches!(self.demand, Demand::OneMore(_)))
+    }
+
     fn remaining(&self) -> usize {
-        self.required - self.proved.len()
+        self.required() - self.proved.len()
+    }
+
+    fn has_proved_factor(&self) -> bool {
+        self.proved.iter().any(|method| FACTORS.contains(method))
     }
 
     fn is_over(&self, now: u64) -> bool {
@@ -207,7 +242,18 @@ impl Model {
         // codes of an authenticator come after another step
         let too_early = self.proved.is_empty() && matches!(method, Method::Totp | Method::RecoveryCode);
         let used = self.proved.iter().any(|proved| proved.class() == method.class());
-        if used || too_early { Err(LoginError::MethodNotAllowed) } else { Ok(()) }
+        // the last free step is for the factor
+        let is_proved = |factors: MethodSet| self.proved.iter().any(|method| factors.contains(*method));
+        let is_free = match self.demand {
+            Demand::Nothing => true,
+            Demand::Within(factors) => {
+                let left = factors.iter().any(|factor| factor.class() != method.class());
+                is_proved(factors) || factors.contains(method) || self.remaining() > 1 && left
+            }
+            Demand::OneMore(factors) if FACTORS.contains(&method) => factors.contains(method) && !is_proved(factors),
+            Demand::OneMore(factors) => is_proved(factors) || self.remaining() > 1,
+        };
+        if used || too_early || !is_free { Err(LoginError::MethodNotAllowed) } else { Ok(()) }
     }
 
     fn fail(&mut self, method: Method) -> LoginError {
@@ -234,6 +280,11 @@ impl Model {
             return self.end();
         }
         self.proved.push(method);
+        let EnrolledFactors { all, counting } = self.factors[user];
+        if self.demand == Demand::Nothing && !all.is_empty() && !self.has_proved_factor() {
+            let fits = self.proved.len() < self.steps && !counting.is_empty();
+            self.demand = if fits { Demand::Within(counting) } else { Demand::OneMore(all) };
+        }
         (self.user, self.status) = (For::User(user, current), LoginStatus::Success);
         (self.open, self.away, self.passkey) = (None, None, None);
         Ok(())
@@ -430,10 +481,11 @@ fn begin(steps: usize, carried: usize, user: For) -> Login {
 proptest! {
     #![proptest_config(Config::with_cases(3_000))]
     #[test]
-    fn c043_c044_c046_c047_c057_c087_c105_c106_c116_c119_the_table_agrees_with_its_model(
+    fn b08_c043_c044_c046_c047_c057_c087_c105_c106_c116_c119_c131_the_table_agrees_with_its_model(
         steps in 1_usize..=4,
         carried in prop_oneof![2 => Just(0_usize), 1 => 1_usize..=2],
         user in prop_oneof![2 => Just(For::Anyone), 1 => Just(For::NoOne), 3 => Just(For::User(0, 0))],
+        factors in [factors(), factors()],
         actions in vec(action(), 1..80),
     ) {
         let keyed = Keyed::new(&Secret::generate());
@@ -441,7 +493,7 @@ proptest! {
         let carried = carried.min(steps);
         let user = if carried > 0 { For::User(0, 0) } else { user };
         let mut login = begin(steps, carried, user);
-        let mut model = Model::begin(steps, carried, user);
+        let mut model = Model::begin(steps, carried, user, factors);
         let (mut seconds, mut under_way, mut codes) = (0, Vec::new(), Vec::<String>::new());
         let mut states: Vec<Secret> = Vec::new();
         let mut challenges: Vec<PasskeyChallenge> = (0..2).map(|_| PasskeyChallenge::generate(UnixTime::from_secs(BEGAN)).0).collect();
@@ -482,6 +534,10 @@ proptest! {
                 }
                 _ => None,
             };
+            let enrolled = match action {
+                Action::Settle(Some(user)) | Action::Verify(_, Some(user)) => factors[*user],
+                _ => EnrolledFactors::default(),
+            };
             let open = match action {
                 Action::Open(method, _) => {
                     let to = (*method, &contact);
@@ -504,14 +560,15 @@ proptest! {
                 (Action::TakePasskey { newest: false }, _) => LoginCall::TakePasskey(former),
                 (Action::Attempt(method), _) => LoginCall::Attempt(*method),
                 (Action::Settle(_), _) => {
-                    LoginCall::Settle(settled, who.as_ref().map(|user| Proved { user, mark: None, elsewhere: None }))
+                    let proved = |user| Proved { user, mark: None, elsewhere: None, factors: enrolled };
+                    LoginCall::Settle(settled, who.as_ref().map(proved))
                 }
                 (Action::Withdraw, _) => LoginCall::Withdraw,
                 (Action::Open(..) | Action::Leave, Some(open)) => LoginCall::Open(open),
                 (Action::Return(_), _) => LoginCall::Redeem { provider, state: &state },
                 (Action::Verify(..), _) => {
                     let of = login.open.as_ref().and_then(Challenge::code);
-                    LoginCall::Verify { of, guess: &guess, keyed: &keyed, owner: who.as_ref() }
+                    LoginCall::Verify { of, guess: &guess, keyed: &keyed, owner: who.as_ref(), factors: enrolled }
                 }
                 (Action::Complete, _) => LoginCall::Complete,
                 (Action::End, _) => LoginCall::End,
@@ -563,8 +620,14 @@ proptest! {
 
             // and it keeps the rules of every login
             prop_assert_eq!((login.carried, login.is_all_carried()), (carried, login.proofs.len() == carried));
-            prop_assert_eq!(view.completed + view.remaining, steps);
-            prop_assert_eq!(view.next(), (view.completed < steps).then_some(view.completed + 1));
+            let required = model.required();
+            prop_assert_eq!(view.completed + view.remaining, required);
+            prop_assert_eq!(view.next(), (view.completed < required).then_some(view.completed + 1));
+            let is_new = login.proofs.len() > carried;
+            if let (For::User(user, _), 0, true) = (model.user, view.remaining, is_new) {
+                let left_out = !factors[user].all.is_empty() && !model.has_proved_factor();
+                prop_assert!(!left_out, "a login is complete without the factor of its user");
+            }
             prop_assert!(login.proofs.starts_with(&before.proofs), "a proof was undone");
             prop_assert!(login.proofs.len() <= before.proofs.len() + 1);
             let classes: BTreeSet<_> = login.proved().iter().map(Method::class).collect();

@@ -23,8 +23,8 @@ use crate::{
     util::{handle::Handle, secret::Digest},
 };
 
-/// The first byte of a row. A number is never used again with another meaning.
-const LOGIN: u8 = 1;
+/// The first byte of a row. A number is never used again with another meaning: 1 had no flags in the plan.
+const LOGIN: u8 = 2;
 
 type Written = Result<(), StoreError>;
 
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use crate::{
         login::{Keyed, LoginLimits, OneTimeCode},
-        policy::{Policies, Policy},
+        policy::{EnrolledFactors, MethodSet, Policies, Policy},
         util::{clock::UnixTime, secret::Secret},
     };
 
@@ -337,6 +337,9 @@ mod tests {
         };
         let sso = OpenSso { provider: "idp".to_owned(), state: Digest::of("x"), expires: 5, query: "a=b".to_owned() };
         let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Sso(sso))];
+        let mut extended = Login { subject: bound.subject.clone(), ..begun.clone() };
+        let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY };
+        extended.plan.demand_factor(Method::Password.into(), factors);
         let phases = [
             LoginPhase::Pending,
             LoginPhase::Success,
@@ -346,7 +349,7 @@ mod tests {
             LoginPhase::Consumed(Handle::random()),
         ];
         let passkey = Some(PasskeyChallenge::generate(NOW).0);
-        let mut all = vec![begun, named, bound.clone()];
+        let mut all = vec![begun, named, bound.clone(), extended];
         all.extend(open.into_iter().map(|open| Login { open, ..bound.clone() }));
         all.extend(phases.map(|phase| Login {
             phase,
@@ -369,6 +372,16 @@ mod tests {
                 assert_eq!(Login::read(&bytes[..len]).unwrap_err().kind(), StoreErrorKind::Corrupt, "{len}");
             }
             assert!(Login::read(&[&bytes[..], &[0]].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn b08_rows_of_the_format_before_are_refused() {
+        for login in logins() {
+            let mut bytes = login.write().unwrap();
+            assert_eq!(bytes[0], 2);
+            bytes[0] = 1;
+            assert_eq!(Login::read(&bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }
 

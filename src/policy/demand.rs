@@ -13,7 +13,10 @@ use crate::util::error::ConfigError;
 /// A policy whose steps accept any method only counts steps. Others *name methods*. Passkeys, authenticator apps and links to
 /// other providers count for those only if they were enrolled with methods that met the policy, or if the application
 /// [vouched](crate::AuthService::vouch_for) for them. Otherwise, a stolen password could add a passkey where passkeys are
-/// demanded. [`without_self_enrolment`](Self::without_self_enrolment) is a similar rule for policies that count steps.
+/// demanded.
+///
+/// A user who has an authenticator app or a passkey needs it: a login that begins with another method asks for it, in one of
+/// its steps or in one more. See [`without_enrolled_second_factor`](Self::without_enrolled_second_factor).
 ///
 /// ```
 /// use tollgate::{Method, Policy};
@@ -35,6 +38,8 @@ pub struct Policy {
     /// Sorted, so that equal policies have equal values.
     slots: Vec<MethodSet>,
     without_self_enrolment: bool,
+    /// Whether a login needs the second factor that its account has enrolled.
+    asks_enrolled: bool,
 }
 
 const SETTING: &str = "policy";
@@ -54,7 +59,7 @@ impl Policy {
         let mut slots: Vec<MethodSet> = slots.into_iter().take(Self::MAX_STEPS + 1).map(Into::into).collect();
         check_steps(slots.len())?;
         slots.sort_unstable();
-        let policy = Self { slots, without_self_enrolment: false };
+        let policy = Self { slots, without_self_enrolment: false, asks_enrolled: true };
         let error = |reason: &'static str| Err(ConfigError::new(SETTING, &policy, reason));
         if policy.slots.iter().any(|slot| slot.is_empty()) {
             return error("has a slot without a method");
@@ -68,7 +73,7 @@ impl Policy {
     /// Creates a policy with 1 to 6 steps, each with any method.
     pub fn any(steps: usize) -> Result<Self, ConfigError> {
         check_steps(steps)?;
-        Ok(Self { slots: vec![MethodSet::ALL; steps], without_self_enrolment: false })
+        Ok(Self { slots: vec![MethodSet::ALL; steps], ..Self::default() })
     }
 
     /// Requires that somebody else enrols the second factor of a user who has only one.
@@ -84,6 +89,28 @@ impl Policy {
 
     pub(super) fn refuses_self_enrolment(&self) -> bool {
         self.without_self_enrolment
+    }
+
+    /// Lets users leave out a second factor that they have enrolled, if the steps of the policy don't need it. By default, an
+    /// account that has an authenticator app or a passkey needs a code of the app, a recovery code or a passkey at each login.
+    ///
+    /// A login asks for the factor unless every policy that applies to it has this setting: that of the tenant, of the client,
+    /// and of the requested `acr`. Sessions that began without it stay signed in, and are shared with other clients as usual.
+    ///
+    /// Use it where another identity provider has asked for a second factor already.
+    ///
+    /// # Security
+    ///
+    /// With this setting, users who have set up an authenticator app are not protected by it: the steps of the policy are
+    /// enough, for example a stolen password.
+    #[must_use]
+    pub fn without_enrolled_second_factor(self) -> Self {
+        Self { asks_enrolled: false, ..self }
+    }
+
+    /// Returns whether a login needs the second factor that its account has enrolled.
+    pub(super) fn asks_enrolled(&self) -> bool {
+        self.asks_enrolled
     }
 
     /// Returns the number of steps.
@@ -128,7 +155,7 @@ fn fills(methods: MethodSet, slots: &[MethodSet]) -> bool {
 /// One step with any method.
 impl Default for Policy {
     fn default() -> Self {
-        Self { slots: vec![MethodSet::ALL], without_self_enrolment: false }
+        Self { slots: vec![MethodSet::ALL], without_self_enrolment: false, asks_enrolled: true }
     }
 }
 

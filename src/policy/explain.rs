@@ -78,6 +78,9 @@ impl Explanation {
                 });
                 let sets: Vec<String> = plan.sets().iter().map(|set| set.to_string().replace(", ", " and ")).collect();
                 lines.push(format!("Accepted: {}.", sets.join("; or ")));
+                if !plan.asks_enrolled() {
+                    lines.push("A second factor that the user has enrolled is not asked for.".to_owned());
+                }
             }
             Err(_) => lines.push(why_not(demands, enabled)),
         }

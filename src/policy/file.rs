@@ -21,13 +21,15 @@ struct PolicyFile {
     acr: Named<Object<WrittenPolicy>>,
 }
 
-/// A [`Policy`]: `{ steps = 2 }` or `{ slots = [["password"], ["sms", "email"]] }`, each also with `self_enrolment = false`.
+/// A [`Policy`]: `{ steps = 2 }` or `{ slots = [["password"], ["sms", "email"]] }`, each also with
+/// `self_enrolment = false` and `enrolled_second_factor = false`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenPolicy {
     steps: Option<usize>,
     slots: Option<Vec<Vec<String>>>,
     self_enrolment: Option<bool>,
+    enrolled_second_factor: Option<bool>,
 }
 
 impl Policies {
@@ -72,7 +74,11 @@ impl WrittenPolicy {
             }
             _ => Err(ConfigError::new(SETTING, place, "must have either steps or slots")),
         }?;
-        Ok(if self.self_enrolment == Some(false) { policy.without_self_enrolment() } else { policy })
+        let policy = if self.self_enrolment == Some(false) { policy.without_self_enrolment() } else { policy };
+        Ok(match self.enrolled_second_factor {
+            Some(false) => policy.without_enrolled_second_factor(),
+            Some(true) | None => policy,
+        })
     }
 }
 
@@ -105,10 +111,11 @@ mod tests {
             "acr":{"urn:example:2fa":{"steps":2}}}"#;
         assert_eq!(Policies::from_json(text), Ok(expected()));
         assert_eq!(Policies::from_json("{}"), Ok(Policies::default()));
-        let strict = Policies::new(Policy::any(2).unwrap().without_self_enrolment());
-        assert_eq!(Policies::from_json(r#"{"default":{"steps":2,"self_enrolment":false}}"#), Ok(strict));
-        let lax = Policies::new(Policy::any(2).unwrap());
-        assert_eq!(Policies::from_json(r#"{"default":{"steps":2,"self_enrolment":true}}"#), Ok(lax));
+        let off = r#"{"default":{"steps":1,"enrolled_second_factor":false}}"#;
+        let policy = Policy::any(1).unwrap().without_enrolled_second_factor();
+        assert_eq!(Policies::from_json(off), Ok(Policies::new(policy)));
+        assert_eq!(Policies::from_json(&off.replace("false", "true")), Ok(Policies::default()));
+        assert!(Policies::from_json(r#"{"default":{"enrolled_second_factor":false}}"#).is_err());
     }
 
     #[cfg(feature = "toml")]
@@ -121,7 +128,7 @@ mod tests {
         for (text, message) in [
             (
                 "[default]\nstep = 1",
-                "policies: line 2 is not usable: unknown field `step`, expected one of `steps`, `slots`, `self_enrolment`",
+                "policies: line 2 is not usable: unknown field `step`, expected one of `steps`, `slots`, `self_enrolment`, `enrolled_second_factor`",
             ),
             (
                 "[tenants.acme]\nslots = [[\"fax\"]]",
@@ -160,7 +167,7 @@ mod tests {
             ),
             (
                 "{\"default\":{\"steps\":1,\n\"Steps\":2}}",
-                "policies: line 2, column 7 is not usable: unknown field `Steps`, expected one of `steps`, `slots`, `self_enrolment`",
+                "policies: line 2, column 7 is not usable: unknown field `Steps`, expected one of `steps`, `slots`, `self_enrolment`, `enrolled_second_factor`",
             ),
             (
                 r#"{"tenants":{"a":{"steps":1},"a":{"steps":2}}}"#,

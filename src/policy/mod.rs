@@ -7,7 +7,8 @@
 //! Codes of an authenticator app and recovery codes count once too, and are never the first step.
 //!
 //! The result is a [`LoginPlan`]. It depends only on the tenant, the client and the request, never
-//! on the account, so it does not reveal whether an account exists.
+//! on the account, so it does not reveal whether an account exists. After the first proved step, a login also needs the
+//! second factor that the account has enrolled ([`Policy::without_enrolled_second_factor`] switches this off).
 //!
 //! ```
 //! use tollgate::{Method, Policies, Policy, Tenant, policy::MethodSet};
@@ -30,6 +31,7 @@
 //! ```
 
 mod demand;
+mod enrolled;
 mod explain;
 pub(crate) mod file;
 mod method;
@@ -38,6 +40,8 @@ mod model;
 mod plan;
 mod policies;
 
+#[cfg(feature = "login")]
+pub(crate) use self::enrolled::EnrolledFactors;
 pub use self::{
     demand::Policy,
     explain::Explanation,

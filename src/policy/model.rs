@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{demand::Policy, method::Method, method::MethodSet, plan::LoginPlan};
+use super::{demand::Policy, enrolled::EnrolledFactors, method::Method, method::MethodSet, plan::LoginPlan};
 
 type Methods = BTreeSet<Method>;
 
@@ -169,6 +169,38 @@ proptest! {
         if after.steps() == before.steps() {
             prop_assert!(after.sets().iter().all(|set| before.is_met_by(*set)));
         }
+    }
+
+    #[test]
+    fn b08_c131_no_way_through_a_plan_leaves_out_an_enrolled_factor(
+        demands in any_demands(),
+        enabled in any_set(),
+        (all, counting) in (any_set(), any_set()),
+        choices in prop::collection::vec(any::<prop::sample::Index>(), 7),
+    ) {
+        let Some(mut plan) = plan(&demands, enabled) else { return Ok(()) };
+        let all = all.intersection(EnrolledFactors::METHODS);
+        let factors = EnrolledFactors { all, counting: counting.intersection(all) };
+        let (before, mut proved) = (plan.clone(), MethodSet::EMPTY);
+        let mut read_again = Vec::new();
+        for choice in &choices {
+            if plan.is_met_by(proved) {
+                break;
+            }
+            let next: Vec<Method> = plan.next(proved).iter().collect();
+            prop_assert!(!next.is_empty(), "stuck after {}", proved);
+            proved = proved.with(*choice.get(&next));
+            plan.demand_factor(proved, factors);
+            read_again.push(serde_json::from_str::<LoginPlan>(&serde_json::to_string(&plan).unwrap()).unwrap() == plan);
+        }
+        prop_assert!(plan.is_met_by(proved) && prove_different_things(&methods(proved)), "{}", proved);
+        prop_assert!(read_again.into_iter().all(|is_same| is_same));
+        prop_assert_eq!(plan.policy_steps(), before.steps());
+        prop_assert!(plan.steps() <= before.steps() + 1 && before.is_met_by(proved));
+        let has_factor = !proved.intersection(EnrolledFactors::METHODS).is_empty();
+        prop_assert!(has_factor || all.is_empty(), "{}", proved);
+        // an account without a factor sees nothing of the rule
+        prop_assert!(!all.is_empty() || plan == before);
     }
 
     #[test]

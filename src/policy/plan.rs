@@ -16,12 +16,13 @@ use crate::store::{
 /// The steps of a login, fixed when it starts.
 ///
 /// It contains every set of methods that satisfies all policies with the fewest steps. Each step
-/// must lead towards one of these sets.
+/// must lead towards one of these sets. The plan of a user who has enrolled a second factor changes once, after the first
+/// proved step: every set then contains such a factor, if necessary in one step more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StoredPlan")]
 pub struct LoginPlan {
     /// Never empty, all of the same size, sorted.
-    sets: Vec<MethodSet>,
+    pub(super) sets: Vec<MethodSet>,
     /// The smallest sets that meet every policy that names methods. Empty if all policies only count steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     named: Vec<MethodSet>,
@@ -30,13 +31,18 @@ pub struct LoginPlan {
     without_self_enrolment: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<String>,
+    /// Whether the login needs the second factor that its account has enrolled.
+    pub(super) asks_enrolled: bool,
+    /// Whether one step more than the policies need was added for that factor.
+    pub(super) is_extended: bool,
 }
 
 impl LoginPlan {
     /// Writes a plan as part of a row.
     pub(crate) fn write(&self, writer: &mut Writer) -> Result<(), StoreError> {
         writer.optional_text(self.acr.as_deref())?;
-        writer.byte(self.without_self_enrolment.into());
+        let flags = [self.without_self_enrolment, self.asks_enrolled, self.is_extended];
+        writer.byte(flags.into_iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(flag)));
         for sets in [&self.sets, &self.named] {
             writer.list(sets, |writer, set| {
                 writer.bytes(&set.to_bits().to_le_bytes());
@@ -49,14 +55,12 @@ impl LoginPlan {
     /// Reads a plan from a row. Returns `None` if it is malformed.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let acr = reader.optional_text()?.map(str::to_owned);
-        let without_self_enrolment = match reader.byte()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
+        let flags = reader.byte().filter(|flags| *flags < 8)?;
+        let flag = |place: u8| flags >> place & 1 != 0;
+        let (without_self_enrolment, asks_enrolled, is_extended) = (flag(0), flag(1), flag(2));
         let mut sets = || reader.list(|reader| MethodSet::from_bits(u16::from_le_bytes(*reader.bytes()?)));
         let (sets, named) = (sets()?, sets()?);
-        Self::try_from(StoredPlan { sets, named, without_self_enrolment, acr }).ok()
+        Self::try_from(StoredPlan { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended }).ok()
     }
 
     /// Returns the plan for these policies and the enabled methods, with at least this many steps.
@@ -85,7 +89,9 @@ impl LoginPlan {
             }
         };
         let without_self_enrolment = demands.iter().any(|demand| demand.refuses_self_enrolment());
-        Ok(Self { sets, named, without_self_enrolment, acr: acr.map(str::to_owned) })
+        let asks_enrolled = demands.iter().any(|demand| demand.asks_enrolled());
+        let acr = acr.map(str::to_owned);
+        Ok(Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended: false })
     }
 
     /// Returns whether a policy of this plan names methods, instead of only counting steps.
@@ -103,17 +109,35 @@ impl LoginPlan {
         self.without_self_enrolment
     }
 
-    /// Returns whether all methods that this plan names meet what another plan names, so that a credential that counts for
-    /// this plan counts for a plan of as many steps, too.
-    pub(crate) fn names_no_less_than(&self, other: &Self) -> bool {
+    /// Returns whether a credential that was proved in a login with this plan counts for another plan, too: that has no more
+    /// steps, and what it names is met by all methods that this plan names.
+    pub(crate) fn is_no_weaker_than(&self, other: &Self) -> bool {
         let names =
             !other.names_methods() || self.names_methods() && self.named.iter().all(|set| other.is_named_by(*set));
-        names && (self.without_self_enrolment || !other.without_self_enrolment)
+        // a credential that was proved in an added step may count for nothing
+        let is_as_long = !self.is_extended || self.policy_steps() >= other.steps();
+        is_as_long && names && (self.without_self_enrolment || !other.without_self_enrolment)
     }
 
     /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.sets.first().map_or(0, |set| set.len())
+    }
+
+    /// Returns the number of steps that the policies need: without the one that was added for an enrolled factor.
+    pub(crate) fn policy_steps(&self) -> usize {
+        self.steps() - usize::from(self.is_extended)
+    }
+
+    /// Returns whether a step was added for an enrolled factor, which is the only step that such a factor can fill.
+    #[cfg(feature = "login")]
+    pub(crate) fn is_extended(&self) -> bool {
+        self.is_extended
+    }
+
+    /// Returns whether a login needs the second factor that its account has enrolled.
+    pub(super) fn asks_enrolled(&self) -> bool {
+        self.asks_enrolled
     }
 
     /// Returns the value of `acr_values` that applies.
@@ -167,19 +191,27 @@ struct StoredPlan {
     without_self_enrolment: bool,
     #[serde(default)]
     acr: Option<String>,
+    #[serde(default = "yes")]
+    asks_enrolled: bool,
+    #[serde(default)]
+    is_extended: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl TryFrom<StoredPlan> for LoginPlan {
     type Error = &'static str;
 
     fn try_from(stored: StoredPlan) -> Result<Self, Self::Error> {
-        let StoredPlan { sets, named, without_self_enrolment, acr } = stored;
+        let StoredPlan { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended } = stored;
         let steps = sets.first().map_or(0, |set| set.len());
         let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();
-        if steps == 0 || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {
+        if steps <= usize::from(is_extended) || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {
             return Err("invalid login plan");
         }
-        Ok(Self { sets, named, without_self_enrolment, acr })
+        Ok(Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended })
     }
 }
 

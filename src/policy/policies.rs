@@ -26,9 +26,12 @@ use crate::{tenant::Tenant, util::error::ConfigError};
 /// [tenants.acme]
 /// slots = [["password"], ["sms", "email"]]
 ///
+/// [tenants.globex]
+/// steps = 1
+/// enrolled_second_factor = false
+///
 /// [acr."urn:example:2fa"]
 /// steps = 2
-/// self_enrolment = false # see `Policy::without_self_enrolment`
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]

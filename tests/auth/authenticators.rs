@@ -10,11 +10,9 @@ use tollgate::{
 
 use crate::{
     controlled_store::{ControlledStore, FAULTS},
-    enrolled::{CODES, app, enrol, stored, world, world_on},
+    enrolled::{CODES, app, enrol, recovery, stored, world, world_on},
     own_account::totp,
-    world::{
-        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, GRACE, GRACE_PASSWORD, NOBODY, World, clients, join,
-    },
+    world::{ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, GRACE, GRACE_PASSWORD, NOBODY, World, clients, join},
 };
 
 fn ada() -> (Tenant, UserId) {
@@ -116,17 +114,18 @@ async fn c124_a_code_is_never_the_first_step_and_in_no_list_of_available_methods
 #[tokio::test]
 async fn c124_guesses_are_slowed_down_and_end_the_login() {
     let world = world(|service| service).await;
-    enrol(&world, "u-ada", json!({ "totp": app(2) })).await;
+    enrol(&world, "u-ada", json!({ "totp": app(2), "recovery": recovery(2) })).await;
     let (mut browser, id) = half(&world, ADA).await;
     for _ in 0..5 {
         assert_eq!(code(&mut browser, &id, "000000").await.error(), "invalid_otp");
     }
     let answer = code(&mut browser, &id, CODES[1]).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (429, "too_many_attempts"));
-    // another login has to wait too, but a code by message does not
+    // another login has to wait too, but not with its recovery codes
     let (mut other, other_id) = half(&world, ADA).await;
     assert_eq!(code(&mut other, &other_id, CODES[1]).await.error(), "too_many_attempts");
-    assert_eq!(other.ask("mfa", &other_id, "sms", ADA_PHONE).await.status, 200);
+    let more = [("method", "recovery_code"), ("code", "abcd-efgh-jkmn")];
+    assert_eq!(other.call("authenticate", "mfa", &other_id, &more).await.error(), "invalid_otp");
     world.advance(31);
     assert_eq!(code(&mut browser, &id, CODES[2]).await.status, 200);
 }
@@ -265,8 +264,8 @@ async fn forget_user_deletes_everything_even_if_it_is_interrupted_anywhere() {
             let store = ControlledStore::default();
             let seal = Secret::generate();
             let world = world_on(store.clone().into(), |service| service.totp(Totp::new().seal(&seal))).await;
-            enrol(&world, "u-ada", whole.clone()).await;
             world.browser().sign_in("web").await;
+            enrol(&world, "u-ada", whole.clone()).await;
             store.fail(at, fault);
             let answer = world.service.forget_user(&acme, &ada).await;
             let failed = store.heal();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tollgate::{Tenant, UserId};
 
 use crate::{
-    enrolled::{app, enrol, world},
+    enrolled::{app, enrol, recovery, world},
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, NOBODY, World, challenge, parameters, with},
 };
 
@@ -29,18 +29,14 @@ fn contact_id(choices: &Value, method: &str) -> String {
 }
 
 fn everything(strength: u8) -> Value {
-    json!({
-        "totp": app(strength),
-        "recovery": { "enrolment": "AAAAAAAAAAAAAAAAAAAAAQ", "unused": ["A".repeat(43)], "created_at": 0,
-            "strength": strength },
-    })
+    json!({ "totp": app(strength), "recovery": recovery(strength) })
 }
 
 #[tokio::test]
 async fn c115_choices_list_what_the_user_has_for_the_next_step() {
     let world = world(|service| service).await;
-    enrol(&world, "u-ada", everything(2)).await;
     let (mut browser, id) = half(&world).await;
+    enrol(&world, "u-ada", everything(2)).await;
     let answer = choices(&mut browser, &id).await;
     let mut shown = answer.json();
     for contact in shown["contacts"].as_array_mut().unwrap() {
@@ -74,6 +70,11 @@ async fn c115_choices_list_what_the_user_has_for_the_next_step() {
     )
     .await;
     assert_eq!(choices(&mut browser, &id).await.json()["methods"], json!(["sms", "email", "whatsapp"]));
+    // a login that begins with a second factor enrolled offers nothing but this factor
+    enrol(&world, "u-ada", everything(2)).await;
+    let (mut browser, id) = half(&world).await;
+    let shown = choices(&mut browser, &id).await.json();
+    assert_eq!((&shown["methods"], &shown["contacts"]), (&json!(["totp", "recovery_code"]), &json!([])));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Digest, Tenant, UnixTime,
+    AuthServiceBuilder, Client, ClientTable, Digest, Policies, Policy, Tenant, UnixTime,
     auth::Totp,
     store::{AnyStore, Key, Memory, Record, WriteOutcome},
     testing::ManualClock,
@@ -10,7 +10,7 @@ use tollgate::{
 
 use crate::{
     soft_passkey::{bytes, text},
-    world::World,
+    world::{World, clients},
 };
 
 /// The codes of the first steps for the secret `12345678901234567890` (RFC 4226, appendix D). Each step lasts 30 seconds.
@@ -28,6 +28,14 @@ pub(crate) async fn world_on(store: AnyStore, more: impl FnOnce(AuthServiceBuild
     World::on(store, clock, |service| more(service.totp(Totp::new()))).await
 }
 
+/// Lets users leave out the factors that they have enrolled, at all clients of acme.
+pub(crate) fn optional(service: AuthServiceBuilder) -> AuthServiceBuilder {
+    let lax = |policy: Option<&Policy>| policy.cloned().unwrap_or_default().without_enrolled_second_factor();
+    let all = clients();
+    let clients: Vec<_> = all.iter().map(|client| Client::clone(client).policy(lax(client.demands()))).collect();
+    service.clients(ClientTable::new(clients).unwrap()).policies(Policies::new(lax(None)))
+}
+
 /// An authenticator app that was enrolled with this strength.
 pub(crate) fn app(strength: u8) -> Value {
     json!({
@@ -38,6 +46,11 @@ pub(crate) fn app(strength: u8) -> Value {
         "created_at": 0,
         "strength": strength,
     })
+}
+
+/// An unused recovery code that was enrolled with this strength. No text has its digest.
+pub(crate) fn recovery(strength: u8) -> Value {
+    json!({ "enrolment": "AAAAAAAAAAAAAAAAAAAAAQ", "unused": ["A".repeat(43)], "created_at": 0, "strength": strength })
 }
 
 /// What vouched for a credential of this strength: the password, and a code by e-mail if it counts in two steps.

@@ -15,7 +15,7 @@ use tollgate::{
 use crate::{
     controlled_store::ControlledStore,
     enrolled::{app, enrol as enrolled, stored},
-    own_account::{LONE, acme, ada, call, credentials, enrol_totp, events, sign_in, sign_in_at, totp},
+    own_account::{LONE, acme, ada, call, credentials, enrol_totp, events, sign_in, totp},
     soft_passkey::{RP_ID, SoftPasskey, text},
     world::{ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, NOBODY, World, clients, join, query},
 };
@@ -57,19 +57,19 @@ async fn world_on(store: AnyStore, more: impl FnOnce(AuthServiceBuilder) -> Auth
     world
 }
 
-pub(crate) async fn world() -> World {
+async fn world() -> World {
     world_on(Memory::new().into(), |service| service).await
 }
 
 /// A login in which a user has proved a password.
-pub(crate) struct Half {
-    pub(crate) browser: Browser,
-    pub(crate) client: &'static str,
-    pub(crate) id: String,
+struct Half {
+    browser: Browser,
+    client: &'static str,
+    id: String,
 }
 
 impl Half {
-    pub(crate) async fn of(world: &World, client: &'static str, who: &str) -> Self {
+    async fn of(world: &World, client: &'static str, who: &str) -> Self {
         let mut browser = world.browser();
         let id = browser.start(client, who).await;
         let proved = browser.password(client, &id, who, ADA_PASSWORD).await;
@@ -81,19 +81,19 @@ impl Half {
         self.browser.get(&format!("/authentication/choices?session_id={}", self.id)).await.json()
     }
 
-    pub(crate) async fn enrol(&mut self, method: &str, more: &[(&str, &str)]) -> Answer {
+    async fn enrol(&mut self, method: &str, more: &[(&str, &str)]) -> Answer {
         let more = [&[("method", method)], more].concat();
         self.browser.call("enrol", self.client, &self.id, &more).await
     }
 
     /// Begins to set up an app, and returns its secret.
-    pub(crate) async fn begin(&mut self) -> String {
+    async fn begin(&mut self) -> String {
         let begun = self.enrol("totp", &[]).await;
         assert_eq!(begun.status, 200, "{begun:?}");
         begun.json()["secret"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) async fn confirm(&mut self, world: &World, secret: &str) -> Answer {
+    async fn confirm(&mut self, world: &World, secret: &str) -> Answer {
         self.enrol("totp", &[("code", &totp(secret, world.time()))]).await
     }
 
@@ -425,6 +425,7 @@ async fn b09_wrong_codes_count_like_those_of_other_steps() {
 #[tokio::test]
 async fn b09_b01_policies_that_name_methods_or_want_enrolment_in_person_offer_nothing() {
     let world = world().await;
+    let mut older = sign_in(&world, LONE, &["password"]).await;
     let mut browser = sign_in(&world, LONE, &["password"]).await;
     for client in ["named", "in-person"] {
         Half::of(&world, client, LONE).await.is_not_offered().await;
@@ -453,8 +454,7 @@ async fn b09_b01_policies_that_name_methods_or_want_enrolment_in_person_offer_no
     let proved = half.browser.call("authenticate", "in-person", &half.id, &[("method", "totp"), ("code", &code)]).await;
     assert_eq!(proved.status, 200, "{proved:?}");
     // nor does its session open a client that wants more
-    let mut browser = sign_in(&world, LONE, &["password"]).await;
-    let silent = browser.get(&format!("/authorize?{}&prompt=none", query("in-person"))).await;
+    let silent = older.get(&format!("/authorize?{}&prompt=none", query("in-person"))).await;
     assert_eq!(silent.redirected("error").as_deref(), Some("login_required"));
 }
 
@@ -463,6 +463,7 @@ async fn b09_b01_policies_that_name_methods_or_want_enrolment_in_person_offer_no
 #[tokio::test]
 async fn b09_a_user_with_only_a_password_adds_an_app_and_then_changes_need_it() {
     let world = world().await;
+    let mut thief = sign_in(&world, LONE, &["password"]).await;
     let mut browser = sign_in(&world, LONE, &["password"]).await;
     let shown = credentials(&mut browser).await;
     assert_eq!((&shown["required_proofs"], &shown["can_use_codes"]), (&json!(1), &json!(true)));
@@ -474,8 +475,7 @@ async fn b09_a_user_with_only_a_password_adds_an_app_and_then_changes_need_it() 
     assert_eq!(credentials(&mut browser).await["required_proofs"], 2);
     assert_eq!(call(&mut browser, "recovery-codes", json!({})).await.status, 201);
     assert_eq!(call(&mut browser, "passkeys/options", json!({})).await.status, 200);
-    // a session of the password alone cannot
-    let mut thief = sign_in(&world, LONE, &["password"]).await;
+    // an older session of the password alone cannot
     for path in ["totp/begin", "totp", "totp/delete", "recovery-codes", "passkeys/options", "passkeys"] {
         let answer = call(&mut thief, path, json!({ "code": "123456", "response": {} })).await;
         refused(&answer, 403, "fresh_login_required");
@@ -535,6 +535,7 @@ async fn b09_of_two_sessions_that_add_the_first_second_factor_one_wins() {
 #[tokio::test]
 async fn b09_a_factor_that_does_not_count_in_two_steps_vouches_for_no_second_one() {
     let world = world().await;
+    let mut by_password = sign_in(&world, LONE, &["password"]).await;
     let mut passkey = SoftPasskey::new();
     passkey.handle = vec![0; 32];
     enrolled(&world, "u-lone", json!({ "passkeys": [passkey.stored(1)] })).await;
@@ -549,8 +550,7 @@ async fn b09_a_factor_that_does_not_count_in_two_steps_vouches_for_no_second_one
     browser.get("/sign-in/finish").await;
     refused(&call(&mut browser, "totp/begin", json!({})).await, 403, "second_factor_required");
     // the password does
-    sign_in_at(&world, &mut browser, "/sign-in?max_age=0", LONE, &["password"]).await;
-    assert_eq!(call(&mut browser, "totp/begin", json!({})).await.status, 200);
+    assert_eq!(call(&mut by_password, "totp/begin", json!({})).await.status, 200);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tollgate::{auth::Passkeys, sso::SsoConnection, store::Memory, testing::ManualClock};
 
 use crate::{
-    enrolled::enrol,
-    matrix::{self, CLIENT, Case, LoginInState, STATES, brought_to, compare, table},
+    enrolled::{self, enrol},
+    matrix::{self, CLIENT, Case, FACTOR, LoginInState, STATES, brought_to, compare, table},
     soft_passkey::{Begun, RP_ID, SoftPasskey, begin, text},
     sso_provider::{Behavior, Provider, oidc, sent},
     wire_text::after,
@@ -63,8 +63,10 @@ struct MethodCase {
 
 async fn case_in(state: &str, provider: Provider, clock: ManualClock) -> MethodCase {
     let connection = SsoConnection::new(oidc(&provider)).label("Example ID");
-    let with_both =
-        World::on(Memory::new().into(), clock, |service| service.sso("idp", connection).passkeys(Passkeys::new(RP_ID)));
+    let with_both = World::on(Memory::new().into(), clock, |service| {
+        let service = service.sso("idp", connection).passkeys(Passkeys::new(RP_ID));
+        if state == FACTOR { service } else { enrolled::optional(service) }
+    });
     let (world, passkeys) = (with_both.await, [SoftPasskey::new(), SoftPasskey::new()]);
     for (passkey, user, subject) in [(&passkeys[0], "u-ada", "ada-there"), (&passkeys[1], "u-grace", "grace-there")] {
         let link = json!({

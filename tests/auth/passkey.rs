@@ -147,7 +147,7 @@ async fn opening_a_challenge_leaves_a_code_open_and_costs_no_message() {
     let code = world.code(ADA).await;
     assert_eq!(browser.verify("web", &begun.id, &code).await.status, 200);
     let answer = prove(&mut browser, &begun, &passkey).await;
-    assert_eq!(answer.error(), "no_step_remaining");
+    assert_eq!(answer.error(), "no_pending_challenge");
     // and a code leaves the challenge open
     let begun = begin(&mut browser, "web", Some(ADA)).await;
     browser.ask("web", &begun.id, "sms", crate::world::ADA_PHONE).await;

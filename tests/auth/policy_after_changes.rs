@@ -115,9 +115,9 @@ async fn b03_c132_a_change_that_nobody_reports_ends_the_session_at_its_next_use_
 #[tokio::test]
 async fn b03_c132_a_session_lives_on_while_the_rest_of_its_proofs_meets_the_policy() {
     let (world, acme, id) = (site().await, tenant("acme"), user("u-ada"));
-    enrol(&world, "u-ada", json!({ "totp": app(2) })).await;
     let browser = sign_in(&world, ADA, &["password", "email"]).await;
-    // the app of the account was never asked for, and the new address proves nothing yet
+    enrol(&world, "u-ada", json!({ "totp": app(2) })).await;
+    // the session has not used the app, and the new address proves nothing yet
     enrol(&world, "u-ada", json!({})).await;
     world.users.verify_contact(&acme, &id, mailbox("ada.king@example.com")).await.unwrap();
     assert_eq!(world.service.credential_changed(&acme, &id).await.unwrap(), 0);

@@ -10,7 +10,7 @@ use tollgate::{
 };
 
 use crate::{
-    enrolled::{CODES, app, enrol, world},
+    enrolled::{CODES, app, enrol, recovery, world},
     own_account::{LONE, call, credentials, enrol_totp, sessions, sign_in, site, totp},
     soft_passkey::{self, RP_ID, SoftPasskey, begin},
     world::{ADA, ADA_PASSWORD, Answer, Browser, World},
@@ -35,7 +35,7 @@ async fn choices(browser: &mut Browser, id: &str) -> Answer {
 #[tokio::test]
 async fn c124_wrong_codes_end_the_login_however_slowly_they_come() {
     let world = world(|service| service).await;
-    enrol(&world, "u-ada", json!({ "totp": app(2) })).await;
+    enrol(&world, "u-ada", json!({ "totp": app(2), "recovery": recovery(2) })).await;
     let (acme, _) = ada();
     for (method, wrong) in [("totp", "000000"), ("recovery_code", "abcd-efgh-jkmn")] {
         let (mut browser, id) = half(&world).await;
@@ -136,8 +136,8 @@ async fn c117_no_notice_goes_to_a_contact_that_was_never_verified() {
     let mailbox = Contact::Email(EmailAddress::parse("stranger@example.com").unwrap());
     world.users.add_contact(&acme, &lone, mailbox).await.unwrap();
     // an app that does not count as a second factor can be removed with the password alone
-    enrol(&world, "u-lone", json!({ "totp": app(1) })).await;
     let mut browser = sign_in(&world, LONE, &["password"]).await;
+    enrol(&world, "u-lone", json!({ "totp": app(1) })).await;
     assert_eq!(call(&mut browser, "totp/delete", json!({})).await.status, 204);
     world.settle().await;
     assert!(world.outbox.messages().is_empty());

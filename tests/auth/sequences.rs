@@ -260,6 +260,8 @@ struct Known {
     /// Whether the first proof decides on the account.
     is_unbound: bool,
     proved: Vec<FactorClass>,
+    /// Whether the accounts have enrolled what [`factors_of`] lists.
+    has_factors: bool,
     /// The newest code sent for it, its factor class, its time and its owner, until it is used or replaced.
     code: Option<(String, FactorClass, u64, &'static str)>,
     /// The newest challenge for a passkey.
@@ -283,6 +285,14 @@ struct Known {
     seen: (String, u64),
 }
 
+/// The second factors that a user has enrolled.
+fn factors_of(user: &str) -> &'static [FactorClass] {
+    match user {
+        "u-ada" => &[FactorClass::Key, FactorClass::Authenticator],
+        _ => &[FactorClass::Key],
+    }
+}
+
 /// A response of a passkey, as it is sent.
 #[derive(Clone, Debug)]
 struct Signed {
@@ -295,7 +305,10 @@ impl Signed {
     /// Returns whether it answers the newest challenge of a login that accepts the user.
     fn answers(&self, known: &Known) -> bool {
         let newest = &known.options["challenge"];
-        self.challenge == *newest && self.members["challenge"] == *newest && known.accepts(self.user)
+        self.challenge == *newest
+            && self.members["challenge"] == *newest
+            && known.accepts(self.user)
+            && known.has_factors
     }
 }
 
@@ -317,12 +330,30 @@ impl Known {
             _ if self.seen.0 == "failed" => "session_failed",
             proved if proved == self.required() => "no_step_remaining",
             _ if self.proved.contains(&class) => "method_not_allowed",
+            0 => "",
+            _ if self.lacks_factor() && !self.factors().contains(&class) => "method_not_allowed",
             _ => "",
         }
     }
 
-    fn required(&self) -> usize {
+    /// The number of steps of the policy.
+    fn steps(&self) -> usize {
         if self.mfa { 2 } else { 1 }
+    }
+
+    /// The number of steps: a user with a second factor needs one more than the policy, unless an open step can prove it.
+    fn required(&self) -> usize {
+        if self.lacks_factor() || self.proved.len() > 1 { 2 } else { self.steps() }
+    }
+
+    fn factors(&self) -> &'static [FactorClass] {
+        self.account.filter(|_| self.has_factors).map_or(&[], factors_of)
+    }
+
+    /// Returns whether a step was proved, but no second factor that the account has.
+    fn lacks_factor(&self) -> bool {
+        let has_factor = self.proved.iter().any(|class| self.factors().contains(class));
+        !self.proved.is_empty() && !self.factors().is_empty() && !has_factor
     }
 
     fn is_in(&self, browser: &Browser) -> bool {
@@ -344,6 +375,7 @@ struct Simulation {
     /// The time step of the last code that the app of ada was used with.
     app_used: usize,
     passkeys: [(&'static str, SoftPasskey); 2],
+    has_factors: bool,
     links: Links,
     codes: BTreeSet<String>,
     /// How many codes were issued for logins with a proof of this class.
@@ -363,14 +395,17 @@ fn sid_of(cookie: &str) -> String {
 }
 
 impl Simulation {
-    async fn new() -> Self {
+    async fn new(has_factors: bool) -> Self {
         let world = enrolled::world(|service| random_provider::both(service.passkeys(Passkeys::new(RP_ID)))).await;
         random_provider::more_contacts(&world).await;
         let passkeys = ["u-ada", "u-grace"].map(|user| (user, SoftPasskey::new()));
         for (user, passkey) in &passkeys {
             let links = random_provider::enrolled(user);
-            let mut row = json!({ "handle": text(&passkey.handle), "passkeys": [passkey.stored(2)], "links": links });
-            if *user == "u-ada" {
+            let mut row = json!({ "handle": text(&passkey.handle), "links": links });
+            if has_factors {
+                row["passkeys"] = json!([passkey.stored(2)]);
+            }
+            if has_factors && *user == "u-ada" {
                 row["totp"] = enrolled::app(2);
             }
             enrolled::enrol(&world, user, row).await;
@@ -387,6 +422,7 @@ impl Simulation {
             messages: 0,
             app_used: 0,
             passkeys,
+            has_factors,
             links: Links::new(),
             codes: BTreeSet::new(),
             codes_by: BTreeMap::new(),
@@ -429,6 +465,15 @@ impl Simulation {
                 _ => random_provider::likely(visit.provider, is_other, pick / 2),
             };
             return Action::Return { browser, login, of, person, how };
+        }
+        if known.lacks_factor() && pick < 10 {
+            return match (known.opened.is_some_and(|at| self.now < at + 300), is_grace || pick.is_multiple_of(2)) {
+                (false, true) => Action::Options { browser, login },
+                (true, true) => {
+                    Action::Passkey { browser, login, user: usize::from(is_grace), signed: login, is_named: true }
+                }
+                (_, false) => Action::Totp { browser, login, late: 1 + pick % 3 / 2 },
+            };
         }
         let can_leave = cfg!(feature = "sso") && !known.proved.contains(&FactorClass::Federated);
         if can_leave && (pick >= 12 || slip < 10 && !known.proved.is_empty()) {
@@ -539,6 +584,7 @@ impl Simulation {
             account,
             is_unbound,
             proved: Vec::new(),
+            has_factors: self.has_factors,
             code: None,
             options,
             opened: Some(self.now),
@@ -628,7 +674,6 @@ impl Simulation {
             body[name] = member.clone();
         }
         let answer = browser.post(&format!("/authentication/{endpoint}"), &body).await;
-        counters(&answer, known.required())?;
         let is_right = answer.status == 200;
         if !known.is_in(browser) {
             prop_assert_eq!(answer.error(), "invalid_session");
@@ -650,6 +695,7 @@ impl Simulation {
                 let owner = NAMES[name].1.filter(|owner| PASSWORDS[password].1 == Some(*owner));
                 let proves = owner.filter(|owner| known.accepts(owner));
                 if is_right {
+                    prop_assert_eq!(known.refuses(FactorClass::Knowledge), "");
                     prop_assert!(proves.is_some(), "a wrong password was accepted: {:?}", answer);
                     known.prove(proves.unwrap(), FactorClass::Knowledge);
                 } else if proves.is_some() {
@@ -686,7 +732,10 @@ impl Simulation {
                 let code = known.code.clone().filter(|code| more.contains(&("otp", &code.0)));
                 let proves = code.filter(|(_, _, sent, _)| self.now < sent + 300);
                 match proves {
-                    Some((_, class, _, owner)) if is_right => known.prove(owner, class),
+                    Some((_, class, _, owner)) if is_right => {
+                        prop_assert_eq!(known.refuses(class), "");
+                        known.prove(owner, class);
+                    }
                     None => prop_assert!(!is_right, "a wrong code was accepted: {:?}", answer),
                     Some(_) => {}
                 }
@@ -694,8 +743,10 @@ impl Simulation {
             Action::Totp { late, .. } => {
                 let used = step - 1 + late;
                 let is_shown = used < enrolled::CODES.len() && late < 3 && used > self.app_used;
-                let proves = is_shown && known.account == Some("u-ada") && !known.proved.is_empty();
+                let is_theirs = known.account == Some("u-ada") && known.has_factors;
+                let proves = is_shown && is_theirs && !known.proved.is_empty();
                 if is_right {
+                    prop_assert_eq!(known.refuses(FactorClass::Authenticator), "");
                     prop_assert!(proves, "a wrong or used code of an app was accepted: {:?}", answer);
                     known.prove("u-ada", FactorClass::Authenticator);
                     self.app_used = used;
@@ -751,7 +802,7 @@ impl Simulation {
                 }
             }
         }
-        Ok(())
+        counters(&answer, known.required())
     }
 
     /// Comes back to a login from a provider. The code belongs to the newest visit of the login `of`.
@@ -796,7 +847,7 @@ impl Simulation {
         }
         (known.left, known.touched) = (None, self.now);
         let links = self.links.len();
-        let (account, is_unbound, required) = (known.account, known.is_unbound, known.required());
+        let (account, is_unbound, required) = (known.account, known.is_unbound, known.steps());
         let facts = Linking { account, is_unbound, proved: &known.proved, required };
         // the provider refuses codes of other visits
         let is_signed_in = signed_in == visit && PEOPLE[person].provider == provider;
@@ -879,6 +930,7 @@ impl Simulation {
         login.has_code = true;
         let classes: BTreeSet<_> = login.proved.iter().collect();
         prop_assert!(classes.len() >= login.required(), "a code without the required proofs");
+        prop_assert!(!login.lacks_factor(), "a code without the factor that the user has enrolled");
         for class in classes {
             *self.codes_by.entry(*class).or_default() += 1;
         }
@@ -976,9 +1028,9 @@ struct Reached {
     new_links: usize,
 }
 
-fn run(script: Vec<Action>) -> Result<Reached, TestCaseError> {
+fn run(has_factors: bool, script: Vec<Action>) -> Result<Reached, TestCaseError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let mut simulation = Simulation::new().await;
+        let mut simulation = Simulation::new(has_factors).await;
         for action in script {
             simulation.act(action).await?;
         }
@@ -995,10 +1047,11 @@ fn run(script: Vec<Action>) -> Result<Reached, TestCaseError> {
 proptest! {
     #![proptest_config(random_runs::config(2, 0x7011_6A7E))]
     #[test]
-    fn c021_c023_c034_c037_c044_c046_c047_c061_random_calls_yield_codes_only_to_users_who_proved_who_they_are(
+    fn b08_c021_c023_c034_c037_c044_c046_c047_c061_c131_random_calls_yield_codes_only_to_users_who_proved_who_they_are(
+        has_factors: bool,
         script in vec(prop_oneof![2 => likely(), 1 => unlikely()], 1..60),
     ) {
-        run(script)?;
+        run(has_factors, script)?;
     }
 }
 
@@ -1008,7 +1061,7 @@ fn many_random_logins_end_with_a_code() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = vec(prop_oneof![2 => likely(), 1 => unlikely()], 60);
-    let all = (0..60).map(|_| run(script.new_tree(&mut runner).unwrap().current()).unwrap());
+    let all = (0..60).map(|at| run(at % 2 == 0, script.new_tree(&mut runner).unwrap().current()).unwrap());
     let mut sum = Reached::default();
     for one in all {
         sum.codes += one.codes;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tollgate::{
     Client, ClientTable, Policy, Tenant, Tokens, UserId,
+    auth::Totp,
     delivery::NoticeKind,
     event::EventKind,
     sso::{CreateAccount, OidcProvider, ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
@@ -12,7 +13,7 @@ use tollgate::{
 };
 
 use crate::{
-    enrolled::enrol,
+    enrolled::{CODES, app, enrol},
     own_account::events,
     sso_accounts::{first_step, login, second_step, trusting},
     sso_provider::{Accounts, Provider, SsoWorld, Trouble, begun, is_open, oidc, outcome},
@@ -342,4 +343,32 @@ async fn c081_a_browser_is_never_sent_to_a_url_that_is_not_safe() {
         }
         assert!(is_open(&mut browser, &id).await);
     }
+}
+
+// ---- the second factor of the account
+
+#[tokio::test]
+async fn b08_c131_a_sign_in_at_another_provider_is_one_factor() {
+    let clock = ManualClock::new();
+    clock.set_wall(tollgate::UnixTime::from_secs(30));
+    let provider = Provider::start(&clock).await;
+    let connection = SsoConnection::new(oidc(&provider));
+    let more = |service: tollgate::AuthServiceBuilder| service.sso("idp", connection).totp(Totp::new());
+    let world = World::on(Memory::new().into(), clock, more).await;
+    let link = json!({ "issuer": provider.issuer(), "subject": "ada-there", "provider": "idp", "name": "", "created_at": 0,
+        "strength": 2 });
+    enrol(&world, "u-ada", json!({ "links": [link], "totp": app(2) })).await;
+    let mut browser = world.browser();
+    let id = begun(&mut browser, "web").await;
+    let away = browser.call("authenticate", "web", &id, &[("method", "sso"), ("provider", "idp")]).await.json();
+    let target = provider.signs_in(away["redirect_url"].as_str().unwrap());
+    assert_eq!(outcome(&browser.get(&target).await), "ok");
+    assert_eq!(browser.status(&id).await.json()["remaining_steps"], 1);
+    assert_eq!(browser.complete("web", &id).await.error(), "steps_remaining");
+    let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    assert_eq!((&choices["methods"], &choices["providers"]), (&json!(["totp"]), &json!([])));
+    let shown = [("method", "totp"), ("code", CODES[1])];
+    assert_eq!(browser.call("authenticate", "web", &id, &shown).await.json()["remaining_steps"], 0);
+    assert_eq!(browser.complete("web", &id).await.status, 200);
+    assert!(browser.authorize("web").await.redirected("code").is_some());
 }

@@ -5,14 +5,19 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use serde_json::json;
 use tollgate::{
-    MaybeReady,
+    MaybeReady, Secret,
+    auth::Totp,
     store::{
         Entry, Expected, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome,
     },
 };
 
-use crate::world::{ADA, ADA_PHONE, World};
+use crate::{
+    enrolled::{app, enrol},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, World},
+};
 
 /// A store that records its calls. Clones share everything.
 #[derive(Clone, Default)]
@@ -153,6 +158,36 @@ async fn a_login_by_code_takes_18_store_calls() {
     assert_eq!(LOGIN.iter().map(|(_, calls)| calls.len()).sum::<usize>(), 18);
 }
 
+/// The credentials of a user are read after a right secret alone, so that nothing before it takes longer for a user who has some.
+#[tokio::test]
+async fn b08_c115_the_enrolled_factors_are_read_once_a_step_is_proved() {
+    let mut before: Option<Vec<Vec<String>>> = None;
+    for row in [json!({}), json!({ "totp": app(1) })] {
+        let store = CallStore::default();
+        let totp = Totp::new().seal(&Secret::generate());
+        let world = crate::enrolled::world_on(store.clone().into(), |service| service.totp(totp)).await;
+        world.browser().start("web", ADA).await;
+        enrol(&world, "u-ada", row).await;
+        let reads =
+            |calls: &[Vec<String>]| calls.iter().flatten().filter(|call| call.ends_with(" credentials")).count();
+        store.calls();
+        let mut browser = world.browser();
+        let id = browser.start("web", ADA).await;
+        assert_eq!(browser.password("web", &id, ADA, "wrong").await.status, 401);
+        assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
+        assert_eq!(browser.verify("web", &id, "wrong").await.status, 401);
+        let calls = store.calls();
+        assert_eq!(reads(&calls), 0, "{calls:?}");
+        assert_eq!(before.get_or_insert_with(|| calls.clone()), &calls);
+        let code = world.code(ADA_PHONE).await;
+        assert_eq!(browser.verify("web", &id, &code).await.status, 200);
+        assert_eq!(reads(&store.calls()), 1);
+        let id = browser.start("web", ADA).await;
+        assert_eq!(browser.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+        assert_eq!(reads(&store.calls()), 1);
+    }
+}
+
 /// A user with another session needs one call more: the session is added to the list that was found.
 #[tokio::test]
 async fn the_next_login_of_a_user_takes_one_store_call_more() {
@@ -163,7 +198,7 @@ async fn the_next_login_of_a_user_takes_one_store_call_more() {
     assert!(elsewhere.authorize("web").await.redirected("code").is_some());
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
-    browser.password("web", &id, ADA, crate::world::ADA_PASSWORD).await;
+    browser.password("web", &id, ADA, ADA_PASSWORD).await;
     browser.complete("web", &id).await;
     store.calls();
     assert!(browser.authorize("web").await.redirected("code").is_some());

@@ -202,3 +202,15 @@ impl Chromium {
         serde_json::from_slice(message.trim_ascii_end().strip_suffix(b"\0").unwrap()).unwrap()
     }
 }
+
+/// Computes the code that an authenticator app shows for the key in the element with this id.
+pub(crate) const TOTP: &str = "(async (id, seconds) => {
+    const key = document.getElementById(id).textContent.replaceAll(' ', '');
+    const bits = Array.from(key, (one) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(one).toString(2).padStart(5, '0'));
+    const bytes = Uint8Array.from(bits.join('').match(/.{8}/g), (byte) => parseInt(byte, 2));
+    const imported = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign']);
+    const step = new DataView(new ArrayBuffer(8));
+    step.setBigUint64(0, BigInt(Math.floor(seconds / 30)));
+    const mac = new DataView(await crypto.subtle.sign('HMAC', imported, step.buffer));
+    return String((mac.getUint32(mac.getUint8(19) & 15) & 0x7fffffff) % 1e6).padStart(6, '0');
+})";

@@ -11,7 +11,7 @@ use tollgate::{
 };
 
 use crate::{
-    support::chromium::Chromium,
+    support::chromium::{Chromium, TOTP},
     world::{ADA, ADA_PASSWORD, World, challenge},
 };
 
@@ -222,18 +222,6 @@ pub(crate) const COUNTS: &str = "
 const count = (name) => sessionStorage.setItem(name, 1 + Number(sessionStorage.getItem(name)));
 addEventListener('click', ({ isTrusted, target }) => isTrusted && target.closest('button') && count('buttons'), true);
 addEventListener('change', ({ isTrusted, target }) => isTrusted && target.type !== 'checkbox' && count('fields'), true);";
-
-/// Computes the code that an authenticator app shows for the key on the page.
-const TOTP: &str = "(async (id, seconds) => {
-    const key = document.getElementById(id).textContent.replaceAll(' ', '');
-    const bits = Array.from(key, (one) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(one).toString(2).padStart(5, '0'));
-    const bytes = Uint8Array.from(bits.join('').match(/.{8}/g), (byte) => parseInt(byte, 2));
-    const imported = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign']);
-    const step = new DataView(new ArrayBuffer(8));
-    step.setBigUint64(0, BigInt(Math.floor(seconds / 30)));
-    const mac = new DataView(await crypto.subtle.sign('HMAC', imported, step.buffer));
-    return String((mac.getUint32(mac.getUint8(19) & 15) & 0x7fffffff) % 1e6).padStart(6, '0');
-})";
 
 /// A user who looks at no suggestion. Without it, a virtual authenticator takes the first one.
 pub(crate) const IGNORES_SUGGESTIONS: &str = "

@@ -144,20 +144,17 @@ impl Database {
     }
 
     /// Runs a call with the deadline.
-    pub(crate) async fn within<T, E: From<StoreError>>(
-        &self,
-        call: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
+    pub(crate) async fn within<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         within(self.deadline, call).await
     }
 }
 
-async fn within<T, E: From<StoreError>>(deadline: Duration, call: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+async fn within<T>(deadline: Duration, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match tokio::time::timeout(deadline, call).await {
         Ok(result) => result,
         Err(_) => {
             let text = format!("the database did not answer within {deadline:?}");
-            Err(StoreError::new(StoreErrorKind::Unavailable, text).into())
+            Err(StoreError::new(StoreErrorKind::Unavailable, text))
         }
     }
 }

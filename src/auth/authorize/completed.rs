@@ -79,7 +79,7 @@ impl<'c> CompletedLogin<'c> {
                 && (login.session.is_none() || signed_in.is_some_and(|it| it.bears(login)))
                 && plan.is_met_by(login.proved())
                 // a credential that counted in the login counts for this plan, too
-                && (login.plan.names_no_less_than(plan) || !login.proofs.iter().any(is_of_credential))
+                && (login.plan.is_no_weaker_than(plan) || !login.proofs.iter().any(is_of_credential))
                 && wanted(login);
             if answers && newest.as_ref().is_none_or(|other| other.login().began < login.began) {
                 newest = Some(Self { stored, cookie, presented });

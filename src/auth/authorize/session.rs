@@ -141,7 +141,7 @@ pub(super) fn described(cx: &RequestContext<'_>, login: &Login, who: Authenticat
         Some(time) => new.auth_time(time),
         None => new,
     };
-    let longest = if login.required() > 1 { LONGEST_REMEMBERED_STEPS } else { Duration::MAX };
+    let longest = if login.plan.policy_steps() > 1 { LONGEST_REMEMBERED_STEPS } else { Duration::MAX };
     let remember = match login.session {
         None => cx.core.remember.filter(|_| login.wanted.remember).map(|lifetime| lifetime.min(longest)),
         // a step-up to several steps shortens a session that was remembered for longer

@@ -8,7 +8,7 @@ use crate::{
     credential::Strength,
     http::body::Body,
     login::{BoundUser, LoginCall, LoginError, Proved},
-    policy::Method,
+    policy::{EnrolledFactors, Method},
 };
 
 /// A method that checks a code of something that the user has enrolled here. Never the first step, so the user is known.
@@ -32,7 +32,10 @@ impl LoginMethod for EnrolledCodeMethod {
                 return Err(problem);
             }
         };
-        let proved = right.as_ref().map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere: None });
+        let proved = right.as_ref().map(|(user, mark)| {
+            let factors = EnrolledFactors::default();
+            Proved { user, mark: Some(*mark), elsewhere: None, factors }
+        });
         let update = step.apply(&LoginCall::Settle(method, proved)).await?;
         if proved.is_some() && update.answer.is_ok() {
             attempt.succeeded().await;
@@ -55,7 +58,7 @@ async fn check(
     let (Some(_), Some(user), true) = (account, found.user(), below_ceiling) else { return Ok(None) };
     let (enrolled_codes, keyed) = (&step.cx.core.enrolled_codes, step.keyed);
     let owner = (&step.login.tenant, &user.id);
-    let counts = |strength: &Strength| strength.counts_for(&step.login.plan);
+    let counts = |strength: &Strength| strength.counts_as_factor(&step.login.plan);
     let mark = match method {
         Method::Totp => enrolled_codes.use_totp(owner, typed, counts, keyed).await?,
         _ => enrolled_codes.use_recovery_code(owner, typed, counts, keyed).await?,

@@ -29,7 +29,7 @@ use crate::{
     http::body::Body,
     limit::Spend,
     login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
-    policy::Method,
+    policy::{EnrolledFactors, Method},
     store::{StoreError, StoreErrorKind},
     user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
     util::{clock::ceil_seconds, secret::Digest},
@@ -173,7 +173,7 @@ pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Pr
     }
     let (step, keyed) = (&step, step.keyed);
     let of = step.login.open.as_ref().and_then(Challenge::code);
-    step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
+    step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None, factors: EnrolledFactors::default() })?;
     let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
     let pair = step.pair(&Digest::from_bytes(open.contact));
     let mut attempt = Attempt::begin(step, open.method, pair).await?;
@@ -222,10 +222,17 @@ async fn settled(
         let mut plan = attempt.plan(&rows)?;
         let owner = found.active().filter(may_prove).and(found.user()).filter(|_| plan.below_ceiling);
         let latest = step.latest();
-        let call = LoginCall::Verify { of: Some(open), guess, keyed, owner: owner.as_ref() };
-        let prepared = core.logins.prepare(&step.digest, &latest, &call)?;
-        let Some(write) = prepared.write.clone() else { return Ok(prepared.written(None, latest)) };
+        let (owner, factors) = (owner.as_ref(), EnrolledFactors::default());
+        let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
+        let mut prepared = core.logins.prepare(&step.digest, &latest, &call)?;
         let is_right = prepared.answer.is_ok();
+        // read only after a right guess, so that wrong ones take the same time for every account
+        if is_right {
+            let factors = step.enrolled_factors(owner).await?;
+            let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
+            prepared = core.logins.prepare(&step.digest, &latest, &call)?;
+        }
+        let Some(write) = prepared.write.clone() else { return Ok(prepared.written(None, latest)) };
         let mut operations = std::mem::take(&mut plan.counts);
         if is_right {
             operations = attempt.clearing(&plan)?.into();

@@ -18,7 +18,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     login::{BoundUser, LoginCall, LoginError, PasskeyChallenge, Proved, Subject},
-    policy::{LoginPlan, Method},
+    policy::{EnrolledFactors, LoginPlan, Method},
     webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
 };
 
@@ -81,7 +81,8 @@ impl PasskeyMethod<'_> {
             }
         };
         let mark = passkey_mark(answered.response.credential_id(), step.keyed);
-        let proved = checked.as_ref().ok().map(|user| Proved { user, mark: Some(mark), elsewhere: None });
+        let factors = EnrolledFactors::default();
+        let proved = checked.as_ref().ok().map(|user| Proved { user, mark: Some(mark), elsewhere: None, factors });
         let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
         if proved.is_some() && update.answer.is_ok() {
             attempt.succeeded().await;
@@ -168,7 +169,7 @@ fn use_passkey(
     verify: impl Fn(Option<&StoredCredential>) -> Result<AssertionVerdict, WebauthnError>,
 ) -> Result<AssertionVerdict, WebauthnError> {
     let handle = row.handle;
-    let strong_enough = |passkey: &&mut Passkey| passkey.id == id && passkey.strength.counts_for(plan);
+    let strong_enough = |passkey: &&mut Passkey| passkey.id == id && passkey.strength.counts_as_factor(plan);
     let Some(passkey) = row.passkeys.iter_mut().find(strong_enough) else { return verify(None) };
     let verdict = verify(Some(&passkey.stored(&handle)))?;
     passkey.apply(&verdict, now);

@@ -44,8 +44,13 @@ impl LoginMethod for PasswordMethod {
             (None, None) => return Err(Problem::invalid("username is missing")),
         };
         let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
-        let right = match check(step, &mut attempt, username.as_ref(), typed).await {
-            Ok(right) => right,
+        let checked = async {
+            let right = check(step, &mut attempt, username.as_ref(), typed).await?;
+            let user = right.as_ref().map(|(user, _)| user);
+            Ok((step.enrolled_factors(user).await?, right))
+        };
+        let (factors, right) = match checked.await {
+            Ok(checked) => checked,
             Err(problem) => {
                 attempt.withdraw().await;
                 return Err(problem);
@@ -53,7 +58,7 @@ impl LoginMethod for PasswordMethod {
         };
         let proved = right.as_ref().map(|(user, mark)| {
             let mark = mark.as_ref().map(|mark| password_mark(mark, keyed));
-            Proved { user, mark, elsewhere: None }
+            Proved { user, mark, elsewhere: None, factors }
         });
         let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
         // a right password counts even if it arrives a second time, because users click twice

@@ -232,7 +232,13 @@ pub(crate) async fn settle(
     if !is_fresh && (auth_time.is_some() || step.login.proofs.is_empty()) {
         return refuse(step, name, SsoRefusal::NotFresh).await;
     }
-    let (user, mark) = match account(step, (name, connection), &user).await {
+    let found = async {
+        Ok(match account(step, (name, connection), &user).await? {
+            Ok((user, mark)) => Ok((step.enrolled_factors(Some(&user)).await?, user, mark)),
+            Err(refusal) => Err(refusal),
+        })
+    };
+    let (factors, user, mark) = match found.await {
         Ok(Ok(proved)) => proved,
         Ok(Err(refusal)) => return refuse(step, name, refusal).await,
         Err(problem) => {
@@ -242,7 +248,7 @@ pub(crate) async fn settle(
         }
     };
     let elsewhere = Some(auth_time.unwrap_or_default().as_nanos());
-    let proved = Proved { user: &user, mark: Some(mark), elsewhere };
+    let proved = Proved { user: &user, mark: Some(mark), elsewhere, factors };
     let update = step.apply(&LoginCall::Settle(METHOD, Some(proved))).await?;
     let is_proved = step.conclude(&update, METHOD).is_ok();
     Ok(if is_proved { SsoOutcome::Proved } else { SsoOutcome::Ended })

@@ -26,7 +26,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, refusal},
-    policy::Method,
+    policy::{EnrolledFactors, Method},
     store::{Operation, OperationOutcome, StoreError},
     user::{Account, Identifier},
     util::{clock::UnixTime, handle::Handle, secret::Digest},
@@ -205,6 +205,14 @@ impl LoginStep<'_> {
         }
         self.check_generation(&account.found).await?;
         Ok(outcomes)
+    }
+
+    /// Returns the second factors that a user whose secret was right has enrolled, if the login depends on them.
+    pub(crate) async fn enrolled_factors(&self, proved: Option<&BoundUser>) -> Result<EnrolledFactors, StoreError> {
+        match proved {
+            Some(user) => self.cx.core.enrolled_factors(&self.login, &user.id).await,
+            None => Ok(EnrolledFactors::default()),
+        }
     }
 
     /// Ends the login, and returns what the caller sees.

@@ -50,7 +50,8 @@ impl Pages {
     ///
     /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query to
     /// `start`, those that are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps can remain
-    /// after the first one: `choices` lists what the user can use.
+    /// after the first one, even if `start` required one step: `remaining_steps` of each answer counts, and `choices` lists what
+    /// the user can use. A user who has an authenticator app or a passkey needs a field for a code, or a passkey.
     ///
     /// A page that offers passkeys gets their options from `start`, which needs no identifier for them. A page that offers
     /// other providers opens the `redirect_url` of `authenticate`, and finds the outcome in its own fragment (`#sso=ok`).

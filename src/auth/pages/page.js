@@ -542,11 +542,15 @@ async function next(words, isAsked = false) {
     login.choices = await read("choices");
     keep();
   }
-  const [only, ...others] = ways();
+  const all = ways();
+  const [only, ...others] = all;
   // a step that was proved long ago is not enough to set up another one
   if (only?.isNew && !login.choices.enrol.fresh_until) throw { code: "fresh_login_required", wait: 0 };
   if (only?.isNew && only.form === "app" && others.length === 0) return newApp;
   if (isAsked && only?.contact && others.length === 0) return sendToOnly;
+  // recovery codes replace the other one, so they are one click away
+  const [usual, ...more] = all.filter(({ name }) => name !== "recovery_code");
+  if (login.completed > 0 && usual?.begin && !usual.isNew && more.length === 0) return void usual.begin(usual.name, words);
   back(words);
 }
 

@@ -121,7 +121,7 @@ impl Usable<'_> {
             Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, method).next().is_some(),
             Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso => self
                 .credentials
-                .is_some_and(|row| row.can_prove(method, |strength| strength.counts_for(&self.login.plan))),
+                .is_some_and(|row| row.can_prove(method, |strength| strength.counts_as_factor(&self.login.plan))),
         }
     }
 

@@ -30,14 +30,14 @@ use crate::{
     credential::{Added, Credentials, Passkey, PendingTotp, Strength, TotpKey},
     http::body::Body,
     login::{Keyed, Login, LoginCall, LoginError, Proved},
-    policy::{Method, MethodSet},
+    policy::{EnrolledFactors, Method, MethodSet},
     store::StoreError,
     user::Account,
     util::{clock::UnixTime, handle::Handle},
     webauthn::{CreationOptions, RegistrationResponse},
 };
 
-/// The methods that the user of a login can set up to prove the next step.
+/// What the user of a login can set up to prove the next step.
 pub(super) struct EnrolmentOffer {
     pub(super) methods: MethodSet,
     /// Until when the first proof is young enough.
@@ -53,7 +53,11 @@ impl EnrolmentOffer {
         (account, credentials): (&Account, Option<&Credentials>),
         keyed: &Keyed,
     ) -> Option<Self> {
+        // an added step is for what the user has already
         let [first] = login.proofs.as_slice() else { return None };
+        if login.plan.is_extended() {
+            return None;
+        }
         let proved = login.proved();
         if (Factors { core, tenant: &login.tenant, account, credentials, proved }).has_second() {
             return None;
@@ -72,7 +76,7 @@ impl EnrolmentOffer {
     }
 }
 
-/// The request of a call.
+/// What the user sent.
 enum Sent {
     /// Nothing yet: a new key is requested.
     App,
@@ -187,7 +191,10 @@ impl<'s, 'a> Enrolment<'s, 'a> {
             self.announce(new).await;
         }
         let proved = enrolled.as_ref().zip(step.login.subject.user());
-        let proved = proved.map(|(new, user)| Proved { user, mark: Some(new.mark(step.keyed)), elsewhere: None });
+        let proved = proved.map(|(new, user)| {
+            let factors = EnrolledFactors::default();
+            Proved { user, mark: Some(new.mark(step.keyed)), elsewhere: None, factors }
+        });
         let update = step.apply(&LoginCall::Settle(method, proved)).await?;
         if proved.is_some() && update.answer.is_ok() {
             attempt.succeeded().await;

@@ -80,7 +80,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
         None => login,
     };
     let login = match carried {
-        Some(carried) if login.may_carry(&carried) => login.carrying(carried),
+        Some(carried) if login.may_carry(&carried) => with_factor(cx, login.carrying(carried)).await?,
         _ => login,
     };
     let (login, challenges) = with_challenge(cx, login);
@@ -133,6 +133,16 @@ async fn carried(
     }
     let now = cx.core.logins.now();
     Ok(signed_in.carried(plan, oidc, &to.client, now))
+}
+
+/// Demands the second factor that the user of a session has enrolled, if the session has proved some of the steps only. A
+/// session that has proved all of them counts as it is.
+async fn with_factor(cx: &RequestContext<'_>, mut login: Login) -> Result<Login, StoreError> {
+    if let Some(user) = login.subject.user().filter(|_| !login.proofs.is_empty() && login.remaining() > 0) {
+        let factors = cx.core.enrolled_factors(&login, &user.id).await?;
+        login.plan.demand_factor(login.proved(), factors);
+    }
+    Ok(login)
 }
 
 /// Opens a challenge for a passkey if the next step can use one. It does not depend on the user.
