@@ -450,12 +450,25 @@ async fn b41_each_kind_of_row_costs_what_the_document_says() {
             wrong.push(format!("no row of docs/scale.md has the table {table}"));
             continue;
         };
+        let stays = line.split('|').nth(4).unwrap();
+        let times = [("a minute", 60), ("12 minutes", 720), ("an hour", 3_600), ("a day", 86_400)];
+        let times: Vec<u64> =
+            times.into_iter().filter(|(words, _)| stays.contains(words)).map(|(_, time)| time).collect();
+        let is_said = |end: &Option<u64>| match end {
+            None => stays.contains("for ever") || stays.contains("until it is removed"),
+            // a few seconds ago, and the others depend on another row
+            Some(end) => times.is_empty() || times.iter().any(|time| (end + 1..end + 10).contains(time)),
+        };
+        if !ends.iter().all(is_said) {
+            wrong.push(format!("{table}: {ends:?}, and the document says{stays}"));
+        }
         let said: u64 = line.split('|').nth(3).unwrap().trim().parse().unwrap();
         assert!(
             most <= said + said / 4 && said <= most + most / 4,
             "{table}: {most} bytes, and the document says {said}"
         );
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Signs in, refreshes and signs out until the test is over. Returns how often that went through, and how many requests
