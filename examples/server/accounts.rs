@@ -2,16 +2,17 @@
 
 use std::{collections::HashSet, error::Error};
 
-use tollgate::{AuthService, Identifier, PasswordHash, StoredUsers, Tenant, UserId, Users};
+use tollgate::{AuthService, Identifier, PasswordHash, Tenant, UserId, Users};
 
 use crate::{
     applied::Entry,
     person::{Person, contacts},
+    users::AccountTable,
 };
 
 /// The accounts, and what ends with a change.
 pub(crate) struct Accounts<'s> {
-    pub(crate) users: &'s StoredUsers,
+    pub(crate) users: &'s AccountTable,
     pub(crate) auth: &'s AuthService,
 }
 

@@ -27,7 +27,13 @@ pub(crate) struct App {
     pub(crate) own_origin: Option<Arc<str>>,
 }
 
-pub(crate) async fn app(origin: &str, facts: Facts, state: &State, log: &EventLog) -> Result<App, Box<dyn Error>> {
+pub(crate) async fn app(
+    origin: &str,
+    facts: Facts,
+    state: &State,
+    ends_sessions: bool,
+    log: &EventLog,
+) -> Result<App, Box<dyn Error>> {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
@@ -37,7 +43,7 @@ pub(crate) async fn app(origin: &str, facts: Facts, state: &State, log: &EventLo
     let (settings, client_ip, operator_key) =
         (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());
 
-    let shared = Shared { issuer, store, ends_sessions: state.ends_sessions, limiter: &limiter, log };
+    let shared = Shared { issuer, store, users: &state.users, ends_sessions, limiter: &limiter, log };
     let outbox = Outbox::new();
     let auth = auth::service(&shared, facts, &outbox).await?;
 

@@ -3,26 +3,29 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, AuthServiceBuilder, EventLog, Secret, StoredUsers, Tenant,
+    AuthService, AuthServiceBuilder, EventLog, Secret, Tenant,
     auth::{Passkeys, Totp},
     limit::AnyLimiter,
     store::AnyStore,
 };
 
-use crate::{accounts::Accounts, demo, facts::Facts, outbox::Outbox, people, state::explained, tokens};
+use crate::{
+    accounts::Accounts, demo, explain::explained, facts::Facts, outbox::Outbox, people, tokens, users::AccountTable,
+};
 
 /// The parts that the login service shares with the rest of the server.
 pub(crate) struct Shared<'s> {
     pub(crate) issuer: &'s str,
     pub(crate) store: &'s AnyStore,
+    pub(crate) users: &'s AccountTable,
+    /// Ends all sessions, logins and tokens at the start.
     pub(crate) ends_sessions: bool,
     pub(crate) limiter: &'s AnyLimiter,
     pub(crate) log: &'s EventLog,
 }
 
 pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) -> Result<AuthService, Box<dyn Error>> {
-    let Shared { issuer, store, ends_sessions, limiter, log } = *shared;
-    let users = StoredUsers::new(store.clone());
+    let Shared { issuer, store, users, ends_sessions, limiter, log } = *shared;
     let persons = facts.people;
     let auth = AuthService::builder(issuer, store.clone())
         .clients(facts.clients)
@@ -42,7 +45,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     }
     #[cfg(feature = "sso")]
     if let Some(provider) = &facts.provider {
-        let (name, connection) = crate::sso_demo::connection(provider, &users)?;
+        let (name, connection) = crate::sso_demo::connection(provider, users)?;
         auth = auth.sso(name, connection);
     }
     if facts.is_demo {
@@ -55,10 +58,10 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     tokens::prepare(&auth).await?;
     if facts.is_demo {
         for person in &persons {
-            person.add_to(&users).await.map_err(|error| format!("{}: {}", person.place(), explained(&*error)))?;
+            person.add_to(users).await.map_err(|error| format!("{}: {}", person.place(), explained(&*error)))?;
         }
     } else {
-        for change in people::apply(&Accounts { users: &users, auth: &auth }, store, &persons).await? {
+        for change in people::apply(&Accounts { users, auth: &auth }, store, &persons).await? {
             eprintln!("{change}");
         }
     }

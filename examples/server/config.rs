@@ -2,20 +2,12 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use crate::{help::WITHOUT_SSO, listen::Listen};
+use crate::{help, listen::Listen, storage::Storage};
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Serve(Config),
     Help,
-}
-
-/// Where logins, sessions, users and signing keys are kept.
-#[derive(Debug)]
-pub(crate) enum Storage {
-    Memory,
-    Directory(PathBuf),
-    Redis(String),
 }
 
 #[derive(Debug)]
@@ -31,7 +23,7 @@ pub(crate) struct Config {
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let (mut listen, mut file, mut data, mut redis, mut log) = (None, None, None, None, None);
+    let (mut listen, mut file, mut data, mut redis, mut database, mut log) = (None, None, None, None, None, None);
     let (mut sso_demo, mut end_sessions) = (false, false);
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -42,7 +34,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         };
         let slot = match flag {
             "--help" | "-h" => return Ok(Command::Help),
-            "--sso-demo" if !cfg!(feature = "sso") => return Err(WITHOUT_SSO.to_owned()),
+            "--sso-demo" if !cfg!(feature = "sso") => return Err(help::without_sso()),
             "--sso-demo" if value.is_none() => {
                 sso_demo = true;
                 continue;
@@ -55,6 +47,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             "--config" => &mut file,
             "--data" => &mut data,
             "--redis" => &mut redis,
+            "--database" => &mut database,
             "--event-log" => &mut log,
             _ => return Err(format!("{argument}: unknown flag.")),
         };
@@ -76,12 +69,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             (Some(value), Some(_)) => Listen::parse(&text(value)?)?,
         },
         file: file.map(PathBuf::from),
-        store: match (data, redis) {
-            (None, None) => Storage::Memory,
-            (Some(directory), None) => Storage::Directory(PathBuf::from(directory)),
-            (None, Some(url)) => Storage::Redis(text(url)?),
-            (Some(_), Some(_)) => return Err("--data and --redis exclude each other.".into()),
-        },
+        store: Storage::read(data, redis.map(text).transpose()?, database.map(text).transpose()?)?,
         event_log: log.map(PathBuf::from),
     }))
 }

@@ -1,9 +1,13 @@
 //! What `--help` prints.
 
-pub(crate) const HELP: &str = "\
+use crate::storage::{COMMAND, HELP, WITH_SSO};
+
+pub(crate) fn text() -> String {
+    format!(
+        "\
 A service behind tollgate, with demo tenants and users.
 
-Usage: cargo run --example server -- [FLAGS]
+Usage: {COMMAND} -- [FLAGS]
 
   --listen ADDR      where to listen. Defaults to localhost:8080, which is
                      127.0.0.1 and, where there is IPv6, [::1]. The keys and
@@ -12,16 +16,9 @@ Usage: cargo run --example server -- [FLAGS]
   --config FILE      reads tenants, keys, clients and users from this TOML
                      file instead of the demo's;
                      examples/server/config.toml shows every setting
-  --data DIR         keeps logins, sessions, users and signing keys in this
-                     directory, so that they survive a restart; keeps them in
-                     memory by default
-  --redis URL        keeps them in Redis or Valkey instead, so that several
-                     servers can share them: redis://host:6379, or rediss://
-                     for TLS; docs/scale.md has the details. The environment
-                     variable REDIS_PASSWORD sets the password
-  --sso-demo         starts an identity provider on the next port, so that single
+{HELP}  --sso-demo         starts an identity provider on the next port, so that single
                      sign-on can be tried; needs the feature `sso`:
-                     cargo run --features sso --example server -- --sso-demo
+                     {WITH_SSO} -- --sso-demo
   --end-sessions     ends all sessions, logins and tokens at the start, and keeps
                      the accounts: after a backup was restored, or a failover of
                      Redis. It concerns all servers that share the Redis
@@ -34,7 +31,10 @@ counts bad keys at the API, and what reads the event log, on its own.
 A connection without a complete request within 10 seconds is closed. At most
 1,000 connections are open at the same time, and without proxies at most 100 of
 one address.
-";
+"
+    )
+}
 
-pub(crate) const WITHOUT_SSO: &str = "--sso-demo: this server was built without single sign-on. Run it by
-cargo run --features sso --example server -- --sso-demo\n";
+pub(crate) fn without_sso() -> String {
+    format!("--sso-demo: this server was built without single sign-on. Run it by\n{WITH_SSO} -- --sso-demo\n")
+}

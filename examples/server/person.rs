@@ -3,9 +3,11 @@
 use std::error::Error;
 
 use tollgate::{
-    Identifier, NewUser, Password, PasswordHash, Passwords, StoredUsers, Tenant, UserId, Users,
+    Identifier, NewUser, Password, PasswordHash, Passwords, Tenant, UserId, Users,
     user::{Contact, EmailAddress, PhoneNumber, UserError},
 };
+
+use crate::users::AccountTable;
 
 /// A user.
 pub(crate) struct Person {
@@ -27,13 +29,24 @@ pub(crate) enum Proof {
 
 impl Person {
     /// Creates the account, unless the store has it from an earlier run or from another server.
-    pub(crate) async fn add_to(&self, users: &StoredUsers) -> Result<(), Box<dyn Error>> {
+    pub(crate) async fn add_to(&self, users: &AccountTable) -> Result<(), Box<dyn Error>> {
         let id = UserId::parse(&self.id)?;
         if users.by_id(&self.tenant, &id).await?.is_some() {
             return Ok(());
         }
+        match users.create(&self.tenant, self.account().await?).await {
+            // another server, which has started at the same time, may have created it
+            Ok(_) => Ok(()),
+            Err(UserError::Exists) if users.by_id(&self.tenant, &UserId::parse(&self.id)?).await?.is_some() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the account to create.
+    pub(crate) async fn account(&self) -> Result<NewUser, Box<dyn Error>> {
         let mut identifiers = self.identifiers.iter().map(Identifier::parse);
-        let mut user = NewUser::new(id, identifiers.next().ok_or("has no identifier")??);
+        let first = identifiers.next().ok_or("has no identifier")??;
+        let mut user = NewUser::new(UserId::parse(&self.id)?, first);
         for identifier in identifiers {
             user = user.identifier(identifier?);
         }
@@ -43,17 +56,11 @@ impl Person {
         for contact in contacts(self.email.as_deref(), self.phone.as_deref())? {
             user = user.contact(contact);
         }
-        user = match &self.password {
+        Ok(match &self.password {
             Some(Proof::Password(password)) => user.password(Passwords::new().hash(Password::new(*password)).await?),
             Some(Proof::Hash(hash)) => user.password(hash.clone()),
             None => user,
-        };
-        match users.create(&self.tenant, user).await {
-            // another server, which has started at the same time, may have created it
-            Ok(_) => Ok(()),
-            Err(UserError::Exists) if users.by_id(&self.tenant, &UserId::parse(&self.id)?).await?.is_some() => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        })
     }
 
     /// Names the user in a message, with the line of the file.

@@ -14,6 +14,7 @@ use tollgate::{
 use crate::{
     person::{Person, Proof},
     tokens,
+    users::AccountTable,
 };
 
 /// The name of the provider in URLs, and our client id there.
@@ -54,7 +55,7 @@ pub(crate) async fn start(origin: &str, port: u16) -> Result<String, Box<dyn Err
             phone: None,
             line: None,
         };
-        person.add_to(&users).await?;
+        users.create(&tenant, person.account().await?).await?;
     }
     let client = Client::new(CLIENT, tenant)?
         .insecure_localhost(&format!("{origin}/authentication/sso/{NAME}/callback"))?
@@ -74,7 +75,7 @@ pub(crate) async fn start(origin: &str, port: u16) -> Result<String, Box<dyn Err
 }
 
 /// Returns the connection to the provider, and its name.
-pub(crate) fn connection(issuer: &str, users: &StoredUsers) -> Result<(&'static str, SsoConnection), Box<dyn Error>> {
+pub(crate) fn connection(issuer: &str, users: &AccountTable) -> Result<(&'static str, SsoConnection), Box<dyn Error>> {
     let provider = OidcProvider::new(issuer, CLIENT)?.userinfo();
     let connection = SsoConnection::new(provider)
         .label("Example ID")
@@ -85,7 +86,7 @@ pub(crate) fn connection(issuer: &str, users: &StoredUsers) -> Result<(&'static 
 }
 
 /// Creates accounts for users of the provider whose address no account has yet.
-struct NewAccounts(StoredUsers);
+struct NewAccounts(AccountTable);
 
 impl CreateAccount for NewAccounts {
     type Error = Box<dyn Error + Send + Sync>;

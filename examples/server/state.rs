@@ -1,52 +1,29 @@
-//! The state of the server: its store, and the budgets of the tenants.
+//! The state of the server: its store, its accounts, and the budgets of the tenants.
 
-use std::{error::Error, fs, path::Path, sync::OnceLock};
+use std::{error::Error, sync::OnceLock};
 
 use tollgate::{
     EventLog, Limiter, Quota, Quotas, RedisConfig, RedisPlans,
     limit::{AnyLimiter, Leases, SharedLimiter},
-    store::{AnyStore, Disk, Memory, Redis, StoreError, StoreErrorKind},
+    store::AnyStore,
 };
 
-use crate::{config::Storage, facts::Facts};
+use crate::{facts::Facts, users::AccountTable};
 
 pub(crate) struct State {
     pub(crate) store: AnyStore,
-    /// Ends all sessions, logins and tokens at the start.
-    pub(crate) ends_sessions: bool,
-    /// The server that the store is on, which several of these servers can share.
+    pub(crate) users: AccountTable,
+    /// The server that has the budgets, which several of these servers can share.
     redis: Option<RedisConfig>,
     limiter: OnceLock<SharedLimiter>,
 }
 
 impl State {
-    pub(crate) async fn open(kept: &Storage, ends_sessions: bool) -> Result<Self, Box<dyn Error>> {
-        let state = match kept {
-            Storage::Memory => Self::local(Memory::new().into()),
-            Storage::Directory(path) => {
-                let store = open(path).map_err(|error| format!("--data {}: {}", path.display(), explained(&*error)))?;
-                Self::local(store)
-            }
-            Storage::Redis(url) => {
-                let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
-                let config = match std::env::var("REDIS_PASSWORD") {
-                    Ok(password) => config.password(&password),
-                    Err(_) => config,
-                };
-                let store = Redis::connect_with(config.clone())
-                    .await
-                    .map_err(|error| format!("--redis: {}", explained(&error)))?;
-                Self { redis: Some(config), ..Self::local(store.into()) }
-            }
-        };
-        Ok(Self { ends_sessions, ..state })
+    pub(crate) fn new(store: AnyStore, users: AccountTable, redis: Option<RedisConfig>) -> Self {
+        Self { store, users, redis, limiter: OnceLock::new() }
     }
 
-    fn local(store: AnyStore) -> Self {
-        Self { store, ends_sessions: false, redis: None, limiter: OnceLock::new() }
-    }
-
-    /// Creates the limiter of the tenants. Servers that share a store share the budgets, too.
+    /// Creates the limiter of the tenants. Servers that share a Redis share the budgets, too.
     pub(crate) async fn limiter(&self, facts: &Facts, log: &EventLog) -> Result<AnyLimiter, Box<dyn Error>> {
         let quotas = facts.quotas.clone();
         let Some(config) = &self.redis else {
@@ -73,22 +50,11 @@ impl State {
     }
 }
 
-/// Formats an error with its causes, and what helps if there is no room.
-pub(crate) fn explained(error: &(dyn Error + 'static)) -> String {
-    let (mut text, mut is_full, mut next) = (error.to_string(), false, Some(error));
-    while let Some(error) = next {
-        let kind = error.downcast_ref::<StoreError>().map(StoreError::kind);
-        is_full |= kind == Some(StoreErrorKind::Full);
-        next = error.source();
-        text.extend(next.map(|cause| format!(": {cause}")));
-    }
-    if is_full {
-        text.push_str(". Make room on the disk of --data, or in the memory of Redis, and start again.");
-    }
-    text
-}
-
-fn open(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {
-    fs::create_dir_all(directory)?;
-    Ok(AnyStore::from(Disk::open(directory.join("state.redb"))?))
+/// Reads the URL of `--redis`.
+pub(crate) fn redis(url: &str) -> Result<RedisConfig, Box<dyn Error>> {
+    let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
+    Ok(match std::env::var("REDIS_PASSWORD") {
+        Ok(password) => config.password(&password),
+        Err(_) => config,
+    })
 }

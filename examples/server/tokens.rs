@@ -9,7 +9,7 @@ use tollgate::{
     store::{AnyStore, StoreErrorKind},
 };
 
-use crate::state::explained;
+use crate::explain::explained;
 
 /// The section `[tokens]` of the file.
 #[derive(Default, Deserialize)]
@@ -76,7 +76,7 @@ pub(crate) async fn prepare(auth: &AuthService) -> Result<(), Box<dyn Error>> {
             let cause = error.source().map(ToString::to_string).unwrap_or_default();
             format!(
                 "{error}: {cause}. Check `seal` below [tokens] in the file of --config: it must be the one with which \
-                 the keys in --data were created."
+                 the stored keys were created."
             )
             .into()
         }

@@ -86,8 +86,11 @@
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
 //!   [visit to a provider](crate::sso#fresh-sign-ins) that still knew the user. Other calls get 403 `fresh_login_required`. Its
 //!   `login_url` leads to a sign-in that asks the signed-in user for what is missing, and back to the page.
-//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Codes of
-//!   apps and recovery codes are second steps, so users with one factor can't enrol them: 403 `second_factor_required`.
+//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Recovery
+//!   codes need two factors: 403 `second_factor_required`.
+//! - **The first second factor** of an account is a passkey or an app that needs a fresh proof of the one factor that the account
+//!   has. It counts in logins of two steps, and changes need both from then on. A policy can
+//!   [refuse it](crate::Policy::without_self_enrolment).
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
 //!   to which codes can be sent.
@@ -105,8 +108,9 @@
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` (a user with a [second factor](#steps) may need one more), `next_step` |
 //! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey and the `challenge` of its options, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
+//! | `POST /authentication/enrol` | for users who have only one factor, after the first of two steps: sets up a `method`, `totp` or `passkey`, which proves the second step; returns a new key or options first, and takes the `code` of the app or the `response` of the passkey then |
 //! | `GET /authentication/status` | returns the state of the login |
-//! | `GET /authentication/choices` | after a proved step, or in a login that continues the session of this browser: returns what the user can use next, with masked contacts and their `contact_id`s |
+//! | `GET /authentication/choices` | after a proved step, or in a login that continues the session of this browser: returns what the user can use next, with masked contacts and their `contact_id`s; and in `enrol`, what a user who has only one factor can set up |
 //! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` (with `&reason=…`), `stale`, `expired` or `unavailable` |
 //! | `POST /authentication/complete` | confirms that all steps are done; the browser goes on to `/authorize` |
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
@@ -237,8 +241,11 @@
 //!
 //! With [`totp`](AuthServiceBuilder::totp), users can enrol an authenticator app (`totp`, RFC 6238) and ten recovery codes
 //! (`recovery_code`). Both are of one kind and are never the first step, so they appear only among the choices after a
-//! step. Users need two factors to enrol them. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
-//! was enrolled: a stolen password that is used to enrol an app is still one step.
+//! step. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
+//! was enrolled, except for the first second factor of an account, which counts in logins of two.
+//!
+//! A login of two steps lets users who have only one factor set up the second one, unless its policy is
+//! [without self-enrolment](crate::Policy::without_self_enrolment) or names methods that were not proved.
 //!
 //! **An enrolled second factor is asked for.** A user who has an authenticator app or a passkey needs a code of the app, a recovery
 //! code or a passkey at each login. A login that begins with a passkey needs nothing more. `start` answers the same for everybody:

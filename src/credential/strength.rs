@@ -19,6 +19,8 @@ pub(crate) struct Strength {
 impl Strength {
     /// That of passwords and contacts, and of credentials for which the application or the operator vouches.
     pub(crate) const FULL: &'static Self = &Self { steps: u8::MAX, proved: Vec::new() };
+    /// That of a credential that counts in no login.
+    pub(crate) const NONE: &'static Self = &Self { steps: 0, proved: Vec::new() };
 
     /// Returns the strength of a credential that is enrolled with these proofs: their number, their methods, and the strength
     /// of each.

@@ -29,14 +29,39 @@ const MOST_BYTES: usize = 64 * 1024;
 /// The time within which a body must arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Reads a whole body within the limits of size and time. A slow body would otherwise hold its connection forever.
+/// Reads a whole body within the limits of size and time.
 pub(crate) async fn read_whole<B: Body<Data = Bytes>>(body: B) -> Result<Whole, ReadError> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
+    in_time(whole).await.unwrap_or(Err(ReadError::Broken))
+}
+
+/// Reads a body to its end within the limits of size and time, and keeps nothing of it. Returns whether it has ended.
+pub(crate) async fn discard<B: Body<Data = Bytes>>(body: B) -> bool {
+    let (mut body, mut left) = (pin!(body), MOST_BYTES);
+    let ended = poll_fn(|cx| {
+        while body.size_hint().lower() <= left as u64 {
+            let frame = match ready!(body.as_mut().poll_frame(cx)) {
+                None => return Poll::Ready(true),
+                Some(Err(_)) => break,
+                Some(Ok(frame)) => frame,
+            };
+            // a frame without data counts too, so that a body of empty frames reaches the limit
+            let len = frame.data_ref().map_or(0, Bytes::len).max(1);
+            let Some(rest) = left.checked_sub(len) else { break };
+            left = rest;
+        }
+        Poll::Ready(false)
+    });
+    in_time(ended).await.unwrap_or(false)
+}
+
+/// Waits for a body. A slow one would otherwise hold its connection forever.
+async fn in_time<T>(body: impl Future<Output = T>) -> Option<T> {
     match Handle::try_current() {
-        Ok(_) => timeout(BODY_TIME, whole).await.unwrap_or(Err(ReadError::Broken)),
+        Ok(_) => timeout(BODY_TIME, body).await.ok(),
         // without a runtime there is no timer, and no socket that could be slow
-        Err(_) => whole.await,
+        Err(_) => Some(body.await),
     }
 }
 
@@ -202,7 +227,7 @@ where
                 };
                 let Some(body) = lock(&unread).take() else { return Poll::Ready(Ok(response)) };
                 this.draining.insert(Box::pin(async move {
-                    if !worth_reading || read_whole(body).await.is_err() {
+                    if !worth_reading || !discard(body).await {
                         announce_close(version, response.headers_mut());
                     }
                     response

@@ -13,7 +13,7 @@ use crate::util::error::ConfigError;
 /// A policy whose steps accept any method only counts steps. Others *name methods*. Passkeys, authenticator apps and links to
 /// other providers count for those only if they were enrolled with methods that met the policy, or if the application
 /// [vouched](crate::AuthService::vouch_for) for them. Otherwise, a stolen password could add a passkey where passkeys are
-/// demanded.
+/// demanded. [`without_self_enrolment`](Self::without_self_enrolment) is a similar rule for policies that count steps.
 ///
 /// A user who has an authenticator app or a passkey needs it: a login that begins with another method asks for it, in one of
 /// its steps or in one more. See [`without_enrolled_second_factor`](Self::without_enrolled_second_factor).

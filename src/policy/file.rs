@@ -111,6 +111,10 @@ mod tests {
             "acr":{"urn:example:2fa":{"steps":2}}}"#;
         assert_eq!(Policies::from_json(text), Ok(expected()));
         assert_eq!(Policies::from_json("{}"), Ok(Policies::default()));
+        let strict = Policies::new(Policy::any(2).unwrap().without_self_enrolment());
+        assert_eq!(Policies::from_json(r#"{"default":{"steps":2,"self_enrolment":false}}"#), Ok(strict));
+        let lax = Policies::new(Policy::any(2).unwrap());
+        assert_eq!(Policies::from_json(r#"{"default":{"steps":2,"self_enrolment":true}}"#), Ok(lax));
         let off = r#"{"default":{"steps":1,"enrolled_second_factor":false}}"#;
         let policy = Policy::any(1).unwrap().without_enrolled_second_factor();
         assert_eq!(Policies::from_json(off), Ok(Policies::new(policy)));

@@ -32,6 +32,7 @@ use crate::{tenant::Tenant, util::error::ConfigError};
 ///
 /// [acr."urn:example:2fa"]
 /// steps = 2
+/// self_enrolment = false # see `Policy::without_self_enrolment`
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]

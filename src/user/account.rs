@@ -200,7 +200,7 @@ impl fmt::Debug for Account {
     }
 }
 
-/// An account to create in [`StoredUsers`](super::StoredUsers), and the identifiers that find it.
+/// An account to create, such as in [`StoredUsers`](super::StoredUsers), and the identifiers that find it.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct NewUser {
@@ -256,6 +256,16 @@ impl NewUser {
     /// Sets whether the account is disabled.
     pub fn disabled(self, disabled: bool) -> Self {
         Self { account: self.account.disabled(disabled), ..self }
+    }
+
+    /// Returns the account.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Returns the identifiers that find the account.
+    pub fn identifiers(&self) -> &[Identifier] {
+        &self.identifiers
     }
 }
 

@@ -57,19 +57,19 @@ async fn world_on(store: AnyStore, more: impl FnOnce(AuthServiceBuilder) -> Auth
     world
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     world_on(Memory::new().into(), |service| service).await
 }
 
 /// A login in which a user has proved a password.
-struct Half {
-    browser: Browser,
-    client: &'static str,
-    id: String,
+pub(crate) struct Half {
+    pub(crate) browser: Browser,
+    pub(crate) client: &'static str,
+    pub(crate) id: String,
 }
 
 impl Half {
-    async fn of(world: &World, client: &'static str, who: &str) -> Self {
+    pub(crate) async fn of(world: &World, client: &'static str, who: &str) -> Self {
         let mut browser = world.browser();
         let id = browser.start(client, who).await;
         let proved = browser.password(client, &id, who, ADA_PASSWORD).await;
@@ -81,19 +81,19 @@ impl Half {
         self.browser.get(&format!("/authentication/choices?session_id={}", self.id)).await.json()
     }
 
-    async fn enrol(&mut self, method: &str, more: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn enrol(&mut self, method: &str, more: &[(&str, &str)]) -> Answer {
         let more = [&[("method", method)], more].concat();
         self.browser.call("enrol", self.client, &self.id, &more).await
     }
 
     /// Begins to set up an app, and returns its secret.
-    async fn begin(&mut self) -> String {
+    pub(crate) async fn begin(&mut self) -> String {
         let begun = self.enrol("totp", &[]).await;
         assert_eq!(begun.status, 200, "{begun:?}");
         begun.json()["secret"].as_str().unwrap().to_owned()
     }
 
-    async fn confirm(&mut self, world: &World, secret: &str) -> Answer {
+    pub(crate) async fn confirm(&mut self, world: &World, secret: &str) -> Answer {
         self.enrol("totp", &[("code", &totp(secret, world.time()))]).await
     }
 

@@ -28,6 +28,8 @@ mod controlled_store;
 mod cors;
 mod dpop;
 mod end_everything;
+mod enrol_matrix;
+mod enrol_sequences;
 mod enrolled;
 mod errors;
 mod external_passwords;

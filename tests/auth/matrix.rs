@@ -73,6 +73,8 @@ const CALLS: &[&str] = &[
     "POST /authentication/authenticate recovery_code, wrong",
     "POST /authentication/authenticate email, with the contact_id of another login",
     "PUT /authentication/choices",
+    "POST /authentication/enrol totp",
+    "POST /authentication/enrol passkey",
 ];
 
 /// A login in one state, with the browser that started it.
@@ -233,6 +235,8 @@ impl Case for LoginInState {
                 let wrong = if code.starts_with('0') { "1" } else { "0" }.to_owned() + &code[1..];
                 browser.verify(CLIENT, id, &wrong).await
             }
+            "POST /authentication/enrol totp" => browser.call("enrol", CLIENT, id, &[("method", "totp")]).await,
+            "POST /authentication/enrol passkey" => browser.call("enrol", CLIENT, id, &[("method", "passkey")]).await,
             "POST /authentication/complete" => browser.complete(CLIENT, id).await,
             "POST /authentication/complete for another client" => browser.complete("web", id).await,
             "OPTIONS /authentication/status" => browser.send(Request::options("/authentication/status"), "").await,

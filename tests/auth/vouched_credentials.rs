@@ -1,15 +1,18 @@
 //! What vouched for a credential decides for which policies it counts.
 
+use std::task::{Context, Poll, Waker};
+
 use serde_json::{Value, json};
 use tollgate::{
-    Client, ClientTable, Method, Policies, Policy, Tokens, UserId,
+    Client, ClientTable, Method, Policies, Policy, Secret, Tokens, UserId,
     auth::{EnrolledCredential, Passkeys, Totp},
     event::EventKind,
-    store::Memory,
+    store::{AnyStore, Memory},
     testing::ManualClock,
 };
 
 use crate::{
+    controlled_store::ControlledStore,
     own_account::{LONE, acme, begin, call, enrol_totp, events, prove, sign_in_at, totp},
     soft_passkey::{RP_ID, SoftPasskey, add, text},
     world::{ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, World, parameters, query, with},
@@ -17,6 +20,10 @@ use crate::{
 
 /// Two clients that need one step, of which `keys` accepts passkeys alone, and names for what a request can ask for.
 async fn world() -> World {
+    world_on(Memory::new().into()).await
+}
+
+async fn world_on(store: AnyStore) -> World {
     let client = |id: &str| {
         Client::new(id, acme()).unwrap().scopes("openid").unwrap().redirect_uri(CALLBACK).unwrap().single_sign_on()
     };
@@ -31,9 +38,10 @@ async fn world() -> World {
         policies.acr("mail-or-key", slots(&[&[Method::Password], &[Method::Email, Method::Passkey]])).unwrap();
     let policies = policies.acr("two", Policy::any(2).unwrap()).unwrap();
     let more = |service: tollgate::AuthServiceBuilder| {
-        service.first_party(acme()).totp(Totp::new()).passkeys(Passkeys::new(RP_ID)).policies(policies)
+        let totp = Totp::new().seal(&Secret::generate());
+        service.first_party(acme()).totp(totp).passkeys(Passkeys::new(RP_ID)).policies(policies)
     };
-    let world = World::made(Memory::new().into(), ManualClock::new(), clients, Tokens::new(), more).await;
+    let world = World::made(store, ManualClock::new(), clients, Tokens::new(), more).await;
     let hash = tollgate::Passwords::insecure_fast().hash(tollgate::Password::new(ADA_PASSWORD)).await.unwrap();
     let lone = tollgate::NewUser::new(UserId::parse("u-lone").unwrap(), LONE.parse().unwrap()).password(hash);
     world.users.create(&acme(), lone).await.unwrap();
@@ -128,6 +136,58 @@ async fn b01_c117_a_login_or_a_session_by_it_meets_no_request_that_names_passkey
     assert!(world.service.vouch_for(&acme(), &lone, EnrolledCredential::Passkey(&id)).await.unwrap());
     let answer = browser.get(&format!("/authorize?{}", query("keys"))).await;
     assert!(answer.redirected("code").is_some(), "{answer:?}");
+}
+
+/// Completes a sign-in to the site by this passkey. `GET /sign-in/finish` comes next.
+async fn completed_sign_in(browser: &mut Browser, target: &str, passkey: &SoftPasskey) {
+    let fields = begin(browser, target).await;
+    let started = browser.post("/authentication/start", &fields).await.json();
+    let own = with(fields, &[("session_id", started["session_id"].as_str().unwrap())]);
+    assert_eq!(by_passkey(browser, (&own, &started), passkey).await.status, 200);
+    assert_eq!(browser.post("/authentication/complete", &own).await.status, 200);
+}
+
+#[tokio::test]
+async fn b01_c117_a_proof_that_joins_the_session_during_a_request_does_not_count_in_it() {
+    for polls in 0..30 {
+        let store = ControlledStore::default();
+        let world = world_on(store.clone().into()).await;
+        let (mut thief, mut first, mut second) = (world.browser(), SoftPasskey::new(), SoftPasskey::new());
+        fresh(&world, &mut thief, LONE, &["password"]).await;
+        assert_eq!(add(&mut thief, &mut first).await.status, 201);
+        assert_eq!(add(&mut thief, &mut second).await.status, 201);
+        let mut browser = world.browser();
+        completed_sign_in(&mut browser, "/sign-in", &first).await;
+        assert_eq!(browser.get("/sign-in/finish").await.status, 303);
+        // and a sign-in that began before
+        let mut before = world.browser();
+        completed_sign_in(&mut before, "/sign-in", &second).await;
+        browser.cookies.extend(before.cookies);
+        let mut same = Browser { cookies: browser.cookies.clone(), ..world.browser() };
+        let target = format!("/authorize?{}", query("keys"));
+        store.yields();
+        let mut asked = Box::pin(async move { same.get(&target).await });
+        let mut answer = None;
+        for _ in 0..polls {
+            if let Poll::Ready(early) = asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                answer = Some(early);
+                break;
+            }
+        }
+        let has_ended = answer.is_some();
+        assert_eq!(browser.get("/sign-in/finish").await.header("location"), "/");
+        let id = text(&first.id);
+        assert_eq!(call(&mut thief, "passkeys/delete", json!({ "id": id })).await.status, 204);
+        let answer = match answer {
+            Some(answer) => answer,
+            None => asked.await,
+        };
+        assert_eq!(answer.redirected("code"), None, "after {polls} polls: {answer:?}");
+        if has_ended {
+            return;
+        }
+    }
+    panic!("the request has more store calls than were tried");
 }
 
 #[tokio::test]

@@ -191,3 +191,26 @@ async fn b32_an_edit_that_cannot_be_applied_is_refused_with_its_line() {
     assert!(running.signs_in("ada", PASSWORD).await);
     assert_eq!(running.stop().await, "");
 }
+
+#[tokio::test]
+async fn b32_an_edit_before_a_refused_one_is_taken_back_with_the_file() {
+    let server = Restarted::new("file-taken-back");
+    let plain = sample(|_| false);
+    let hash = plain.lines().find_map(|line| line.strip_prefix("password_hash = ")).unwrap().to_owned();
+    let user = |id: &str, name: &str| {
+        format!("\n\n[[users]]\ntenant = \"acme\"\nid = \"{id}\"\nidentifiers = [\"{name}\"]\npassword_hash = {hash}\n")
+    };
+    let first = format!("{plain}{}{}", user("u-2", "grace"), user("u-3", "alan"));
+    server.start(&first).await.stop().await;
+    // a new password for ada, grace wants the name of alan, and alan is removed
+    let rotated = plain.replace(&hash, &format!("{:?}", other_hash().await));
+    let error = server.refused(&format!("{rotated}{}{}", user("u-2", "ada"), user("u-4", "x"))).await;
+    assert!(error.contains("another account has this identifier"), "{error}");
+    let running = server.start(&first).await;
+    for name in ["ada", "grace", "alan"] {
+        assert!(running.signs_in(name, PASSWORD).await, "{name}");
+    }
+    assert!(!running.signs_in("ada", OTHER_PASSWORD).await);
+    let printed = running.stop().await;
+    assert!(printed.contains("\"u-1\" has changed: password\n") && printed.contains("enabled again"), "{printed}");
+}

@@ -1,8 +1,11 @@
 //! A person with a browser, and the application that uses the tokens.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -29,6 +32,8 @@ pub(crate) struct Person {
     pub(crate) answered: Arc<AtomicUsize>,
     /// How many requests were lost with a node.
     pub(crate) lost: usize,
+    /// Repeats calls while the store is down, as it does with those that were lost with a node.
+    pub(crate) awaits_store: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +67,11 @@ impl Person {
             self.turn += 1;
             let call = self.browser.try_send(method, path, headers, body);
             match timeout(PATIENCE, call).await.unwrap_or_else(|_| panic!("{method} {path} gets no answer")) {
+                Ok(answer) if self.awaits_store && is_without_store(&answer) => {
+                    is_first = false;
+                    self.lost += 1;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
                 Ok(answer) => {
                     assert!(answer.status < 500, "{method} {path}: {answer:?}");
                     self.answered.fetch_add(1, SeqCst);
@@ -207,6 +217,12 @@ impl Person {
 pub(crate) fn encoded<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let pairs = pairs.map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
     pairs.collect::<Vec<_>>().join("&")
+}
+
+/// Returns whether the store did not answer the node.
+fn is_without_store(answer: &Answer) -> bool {
+    let is_redirect = || answer.status == 302 && answer.header("location").contains("error=temporarily_unavailable");
+    answer.status == 503 || is_redirect()
 }
 
 pub(crate) fn is_no_grant(answer: &Answer) -> bool {

@@ -144,17 +144,20 @@ impl Database {
     }
 
     /// Runs a call with the deadline.
-    pub(crate) async fn within<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    pub(crate) async fn within<T, E: From<StoreError>>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         within(self.deadline, call).await
     }
 }
 
-async fn within<T>(deadline: Duration, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+async fn within<T, E: From<StoreError>>(deadline: Duration, call: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     match tokio::time::timeout(deadline, call).await {
         Ok(result) => result,
         Err(_) => {
             let text = format!("the database did not answer within {deadline:?}");
-            Err(StoreError::new(StoreErrorKind::Unavailable, text))
+            Err(StoreError::new(StoreErrorKind::Unavailable, text).into())
         }
     }
 }

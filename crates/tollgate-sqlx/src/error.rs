@@ -10,8 +10,14 @@ pub(crate) fn is_conflict(error: &Error) -> bool {
 }
 
 pub(crate) fn store_error(error: Error) -> StoreError {
-    StoreError::new(kind(&error), error)
+    match error {
+        Error::PoolTimedOut => StoreError::new(StoreErrorKind::Busy, NO_CONNECTION),
+        error => StoreError::new(kind(&error), error),
+    }
 }
+
+const NO_CONNECTION: &str =
+    "no connection was free within the deadline: all are in use, or the database can't be reached";
 
 fn code(error: &Error) -> Option<String> {
     error.as_database_error()?.code().map(|code| code.into_owned())
@@ -19,7 +25,6 @@ fn code(error: &Error) -> Option<String> {
 
 fn kind(error: &Error) -> StoreErrorKind {
     match error {
-        Error::PoolTimedOut => return StoreErrorKind::Busy,
         Error::Configuration(_) => return StoreErrorKind::Misconfigured,
         Error::ColumnDecode { .. } | Error::ColumnNotFound(_) | Error::TypeNotFound { .. } | Error::RowNotFound => {
             return StoreErrorKind::Corrupt;

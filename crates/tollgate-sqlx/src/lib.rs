@@ -14,10 +14,12 @@
 //! # }
 //! ```
 //!
+//! [`SqlUsers`] keeps accounts in tables that an application can join.
+//!
 //! # What it needs
 //!
-//! PostgreSQL 14 or later (feature `postgres`), or SQLite, which is compiled into the program (feature `sqlite`). Both
-//! features are on by default. All tables, functions and sequences have names that begin with `tollgate_`, in the first
+//! PostgreSQL 14 or later (feature `postgres`), or SQLite, which is compiled into the program (feature `sqlite`). [`SqlUsers`]
+//! needs the feature `users`. All are on by default. All tables, functions and sequences have names that begin with `tollgate_`, in the first
 //! schema of the search path.
 //!
 //! [`Database::migrate`] creates and updates them. To run the migrations by other means, print them with
@@ -51,5 +53,9 @@ mod row;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+#[cfg(feature = "users")]
+mod users;
 
+#[cfg(feature = "users")]
+pub use crate::users::{SqlUser, SqlUsers};
 pub use crate::{database::Database, migrations::Dialect, store::SqlStore};

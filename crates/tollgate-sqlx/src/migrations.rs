@@ -14,8 +14,10 @@ pub enum Dialect {
     Sqlite,
 }
 
-const POSTGRES: &[&str] = &[include_str!("../migrations/postgres/0001_store.sql")];
-const SQLITE: &[&str] = &[include_str!("../migrations/sqlite/0001_store.sql")];
+const POSTGRES: &[&str] =
+    &[include_str!("../migrations/postgres/0001_store.sql"), include_str!("../migrations/postgres/0002_users.sql")];
+const SQLITE: &[&str] =
+    &[include_str!("../migrations/sqlite/0001_store.sql"), include_str!("../migrations/sqlite/0002_users.sql")];
 
 impl Dialect {
     pub(crate) fn all(self) -> &'static [&'static str] {

@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
-    AssertSqlSafe, Error, PgPool,
+    AssertSqlSafe, Connection, Error, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
@@ -11,7 +11,7 @@ use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
 use crate::{
     error::store_error,
     migrations::{self, Dialect},
-    row::{Call, Row, entry, version},
+    row::{self, Call, InEpoch, READ, ReadRow, found, version},
 };
 
 pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<PgPool, Error> {
@@ -19,6 +19,8 @@ pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<PgPool, Err
     let options = PgConnectOptions::from_str(url)?
         .options([("statement_timeout", &milliseconds), ("lock_timeout", &milliseconds)])
         .application_name("tollgate");
+    // a pool waits for a server that does not answer, and does not say why
+    PgConnection::connect_with(&options).await?.close().await?;
     PgPoolOptions::new().max_connections(10).acquire_timeout(deadline).connect_with(options).await
 }
 
@@ -57,16 +59,23 @@ pub(crate) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     transaction.commit().await.map_err(store_error)
 }
 
-pub(crate) async fn read(pool: &PgPool, key: &[u8]) -> Result<Option<Entry>, Error> {
-    let select = "select version, expires, value from tollgate_rows where key = $1";
-    let row: Option<Row> = sqlx::query_as(select).bind(key).fetch_optional(pool).await?;
-    Ok(row.map(entry))
+pub(crate) async fn read(pool: &PgPool, key: &[u8]) -> Result<InEpoch<Option<Entry>>, Error> {
+    let row: ReadRow = sqlx::query_as(READ).bind(key).fetch_one(pool).await?;
+    Ok(row::read(row))
+}
+
+/// Moves the epoch to now, and returns it.
+pub(crate) async fn begin_epoch(pool: &PgPool) -> Result<i64, Error> {
+    let update = "update tollgate_epoch
+        set began = greatest(began + 1, floor(extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000)
+        returning began";
+    sqlx::query_scalar(update).fetch_one(pool).await
 }
 
 /// A row that `tollgate_run` returns.
-type Reply = (bool, Option<i64>, Option<i64>, Option<Vec<u8>>);
+type Reply = (i64, bool, Option<i64>, Option<i64>, Option<Vec<u8>>);
 
-pub(crate) async fn run(pool: &PgPool, calls: &[Call]) -> Result<Vec<OperationOutcome>, Error> {
+pub(crate) async fn run(pool: &PgPool, calls: &[Call]) -> Result<InEpoch<Vec<OperationOutcome>>, Error> {
     let numbers = |number: fn(&Call) -> i64| calls.iter().map(number).collect::<Vec<_>>();
     let replies: Vec<Reply> = sqlx::query_as("select * from tollgate_run($1, $2, $3, $4, $5, $6)")
         .bind(calls.iter().map(|call| call.kind as i16).collect::<Vec<_>>())
@@ -77,22 +86,24 @@ pub(crate) async fn run(pool: &PgPool, calls: &[Call]) -> Result<Vec<OperationOu
         .bind(calls.iter().map(|call| call.value.as_slice()).collect::<Vec<_>>())
         .fetch_all(pool)
         .await?;
-    let outcome = |(call, (is_written, number, expires, value)): (&Call, Reply)| {
-        let found = number.zip(expires).zip(value).map(|((number, expires), value)| entry((number, expires, value)));
+    let epoch = replies.first().map_or(0, |reply| reply.0);
+    let outcome = |(call, (_, is_written, number, expires, value)): (&Call, Reply)| {
+        let found = found(number, expires, value);
         match number {
             Some(number) if is_written => OperationOutcome::Write(WriteOutcome::Done(version(number))),
             _ if call.is_write() => OperationOutcome::Write(WriteOutcome::Lost(found)),
             _ => OperationOutcome::Read(found),
         }
     };
-    Ok(calls.iter().zip(replies).map(outcome).collect())
+    Ok(InEpoch { epoch, value: calls.iter().zip(replies).map(outcome).collect() })
 }
 
 /// Deletes some expired rows, and skips those that another call is deleting. Returns how many.
 pub(crate) async fn sweep(pool: &PgPool, most: i64) -> Result<u64, Error> {
-    let delete = "delete from tollgate_rows where key in (
+    // an array is looked up in the index; for a subquery, the server would read the whole table
+    let delete = "delete from tollgate_rows where key = any (array(
         select key from tollgate_rows
         where sweep_after < floor(extract(epoch from clock_timestamp()) * 1000)::bigint
-        order by sweep_after limit $1 for update skip locked)";
+        order by sweep_after limit $1 for update skip locked))";
     Ok(sqlx::query(delete).bind(most).execute(pool).await?.rows_affected())
 }

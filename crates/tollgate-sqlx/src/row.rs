@@ -78,6 +78,28 @@ pub(crate) fn version(column: i64) -> Version {
 /// A row as it is selected: version, expiry and value.
 pub(crate) type Row = (i64, i64, Vec<u8>);
 
+/// Selects a row, or none, with the epoch.
+pub(crate) const READ: &str =
+    "select e.began, r.version, r.expires, r.value from tollgate_epoch e left join tollgate_rows r on r.key = $1";
+
+/// What [`READ`] selects.
+pub(crate) type ReadRow = (i64, Option<i64>, Option<i64>, Option<Vec<u8>>);
+
+/// What a call returns, with the epoch.
+pub(crate) struct InEpoch<T> {
+    pub(crate) epoch: i64,
+    pub(crate) value: T,
+}
+
+pub(crate) fn read((epoch, number, expires, value): ReadRow) -> InEpoch<Option<Entry>> {
+    InEpoch { epoch, value: found(number, expires, value) }
+}
+
+/// Returns the entry of columns that are null if there is none.
+pub(crate) fn found(number: Option<i64>, expires: Option<i64>, value: Option<Vec<u8>>) -> Option<Entry> {
+    number.zip(expires).zip(value).map(|((number, expires), value)| entry((number, expires, value)))
+}
+
 pub(crate) fn entry((number, expires, value): Row) -> Entry {
     Entry { value: value.into(), version: version(number), expires_at: UnixTime::from_nanos(expires.cast_unsigned()) }
 }

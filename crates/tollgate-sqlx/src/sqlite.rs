@@ -3,7 +3,8 @@
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
-    AssertSqlSafe, Error, SqliteConnection, SqlitePool,
+    AssertSqlSafe, Connection, Error, Sqlite, SqliteConnection, SqlitePool,
+    pool::PoolConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
@@ -11,7 +12,7 @@ use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
 use crate::{
     error::store_error,
     migrations::{self, Dialect},
-    row::{Call, Kind, Row, entry, version},
+    row::{self, Call, InEpoch, Kind, READ, ReadRow, Row, entry, version},
 };
 
 pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<SqlitePool, Error> {
@@ -56,14 +57,37 @@ pub(crate) async fn migrate(pool: &SqlitePool) -> Result<(), StoreError> {
 
 const SELECT: &str = "select version, expires, value from tollgate_rows where key = ?";
 
-pub(crate) async fn read(pool: &SqlitePool, key: &[u8]) -> Result<Option<Entry>, Error> {
-    let row: Option<Row> = sqlx::query_as(SELECT).bind(key).fetch_optional(pool).await?;
-    Ok(row.map(entry))
+pub(crate) async fn read(pool: &SqlitePool, key: &[u8]) -> Result<InEpoch<Option<Entry>>, Error> {
+    let row: ReadRow = sqlx::query_as(READ).bind(key).fetch_one(pool).await?;
+    Ok(row::read(row))
+}
+
+/// Moves the epoch to now, and returns it.
+pub(crate) async fn begin_epoch(pool: &SqlitePool) -> Result<i64, Error> {
+    let update = "update tollgate_epoch
+        set began = max(began + 1, cast(unixepoch('subsec') * 1000 as integer) * 1000000) returning began";
+    sqlx::query_scalar(update).fetch_one(pool).await
 }
 
 /// Executes the operations in one transaction, which is committed even if the last write lost.
-pub(crate) async fn run(pool: &SqlitePool, calls: &[Call]) -> Result<Vec<OperationOutcome>, Error> {
-    let mut transaction = pool.begin_with("begin immediate").await?;
+pub(crate) async fn run(pool: &SqlitePool, calls: &[Call]) -> Result<InEpoch<Vec<OperationOutcome>>, Error> {
+    let mut connection = pool.acquire().await?;
+    let result = run_on(&mut connection, calls).await;
+    if result.is_err() {
+        discard(connection);
+    }
+    result
+}
+
+/// Closes a connection whose transaction has failed. SQLite may have ended the transaction itself, such as when the disk is
+/// full, and the driver would not begin another one.
+pub(crate) fn discard(connection: PoolConnection<Sqlite>) {
+    drop(connection.detach());
+}
+
+async fn run_on(connection: &mut SqliteConnection, calls: &[Call]) -> Result<InEpoch<Vec<OperationOutcome>>, Error> {
+    let mut transaction = connection.begin_with("begin immediate").await?;
+    let epoch = sqlx::query_scalar("select began from tollgate_epoch").fetch_one(&mut *transaction).await?;
     let mut outcomes = Vec::with_capacity(calls.len());
     for call in calls {
         let outcome = execute(&mut transaction, call).await?;
@@ -74,7 +98,7 @@ pub(crate) async fn run(pool: &SqlitePool, calls: &[Call]) -> Result<Vec<Operati
         }
     }
     transaction.commit().await?;
-    Ok(outcomes)
+    Ok(InEpoch { epoch, value: outcomes })
 }
 
 async fn execute(connection: &mut SqliteConnection, call: &Call) -> Result<OperationOutcome, Error> {
@@ -112,10 +136,11 @@ async fn execute(connection: &mut SqliteConnection, call: &Call) -> Result<Opera
     Ok(OperationOutcome::Write(WriteOutcome::Done(version(next))))
 }
 
+pub(crate) const SWEEP: &str = "delete from tollgate_rows where key in (
+    select key from tollgate_rows where sweep_after < cast(unixepoch('subsec') * 1000 as integer)
+    order by sweep_after limit ?)";
+
 /// Deletes some expired rows. Returns how many.
 pub(crate) async fn sweep(pool: &SqlitePool, most: i64) -> Result<u64, Error> {
-    let delete = "delete from tollgate_rows where key in (
-        select key from tollgate_rows where sweep_after < cast(unixepoch('subsec') * 1000 as integer)
-        order by sweep_after limit ?)";
-    Ok(sqlx::query(delete).bind(most).execute(pool).await?.rows_affected())
+    Ok(sqlx::query(SWEEP).bind(most).execute(pool).await?.rows_affected())
 }

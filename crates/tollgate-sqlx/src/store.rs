@@ -5,12 +5,12 @@ use std::{
     future::Future,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
     },
 };
 
 use tollgate::{
-    MaybeReady,
+    MaybeReady, UnixTime,
     store::{
         Entry, Expected, Key, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
         WriteOutcome,
@@ -24,7 +24,7 @@ use crate::sqlite;
 use crate::{
     database::{Database, Pool},
     error::{is_conflict, store_error},
-    row::Call,
+    row::{Call, InEpoch},
 };
 
 /// A [`Store`] in PostgreSQL or SQLite. Clones share it.
@@ -38,6 +38,8 @@ struct Shared {
     database: Database,
     writes: AtomicU32,
     is_sweeping: AtomicBool,
+    /// The latest epoch that a call has returned.
+    epoch: AtomicU64,
 }
 
 const WRITES_PER_SWEEP: u32 = 64;
@@ -49,7 +51,7 @@ impl SqlStore {
     /// Creates a store in this database. Call [`Database::migrate`] or [`Database::check`] before.
     pub fn new(database: &Database) -> Self {
         let (writes, is_sweeping) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self(Arc::new(Shared { database: database.clone(), writes, is_sweeping }))
+        Self(Arc::new(Shared { database: database.clone(), writes, is_sweeping, epoch: AtomicU64::new(0) }))
     }
 
     /// Deletes all rows that have expired by the clock of the database, in small batches. Writes do this as well, so it is
@@ -99,6 +101,27 @@ impl SqlStore {
 }
 
 impl Shared {
+    /// Remembers the epoch of a reply, and returns the rest.
+    fn notice<T>(&self, reply: InEpoch<T>) -> T {
+        self.epoch.fetch_max(reply.epoch.cast_unsigned(), SeqCst);
+        reply.value
+    }
+
+    async fn begin_epoch(&self) -> Result<(), StoreError> {
+        let beginning = async {
+            let epoch = match &self.database.pool {
+                #[cfg(feature = "postgres")]
+                Pool::Postgres(pool) => postgres::begin_epoch(pool).await,
+                #[cfg(feature = "sqlite")]
+                Pool::Sqlite(pool) => sqlite::begin_epoch(pool).await,
+            };
+            epoch.map_err(store_error)
+        };
+        let epoch = self.database.within(beginning).await?;
+        self.notice(InEpoch { epoch, value: () });
+        Ok(())
+    }
+
     async fn read(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
         let reading = async {
             match &self.database.pool {
@@ -109,7 +132,7 @@ impl Shared {
             }
             .map_err(store_error)
         };
-        self.database.within(reading).await
+        Ok(self.notice(self.database.within(reading).await?))
     }
 
     async fn run(&self, calls: &[Call]) -> Result<Vec<OperationOutcome>, StoreError> {
@@ -128,7 +151,7 @@ impl Shared {
                 }
             }
         };
-        self.database.within(running).await
+        Ok(self.notice(self.database.within(running).await?))
     }
 
     async fn sweep_some(&self) -> Result<u64, StoreError> {
@@ -171,6 +194,14 @@ impl Store for SqlStore {
             return Ok(Vec::new());
         }
         self.run_calls(&operations.iter().map(Call::from).collect::<Vec<_>>()).await
+    }
+
+    fn complete_since(&self) -> UnixTime {
+        UnixTime::from_nanos(self.0.epoch.load(SeqCst))
+    }
+
+    async fn begin_epoch(&self) -> Result<(), StoreError> {
+        self.0.begin_epoch().await
     }
 }
 

@@ -140,7 +140,10 @@ async fn expired_rows_are_swept(store: SqlStore) {
         let (key, record) = ended(format!("ended {number}"));
         assert!(matches!(any.insert(&key, record).await.unwrap(), WriteOutcome::Done(_)));
     }
-    store.sweep().await.unwrap();
+    // the last ones may have been written in this millisecond
+    while any.get(&key("ended 599")).wait().await.unwrap().is_some() {
+        store.sweep().await.unwrap();
+    }
     for number in 0..600 {
         assert!(any.get(&key(format!("ended {number}"))).wait().await.unwrap().is_none(), "{number}");
     }
@@ -222,7 +225,10 @@ fn a_read_is_one_look_at_the_index() {
         "insert into tollgate_rows select decode(md5(n::text), 'hex'), n, 0, n, '\\x00' from generate_series(1, 50000) n;
          analyze tollgate_rows",
     );
-    let read = cluster.sql("explain select version, expires, value from tollgate_rows where key = '\\x00'");
+    let read = cluster.sql(
+        "explain select e.began, r.version, r.expires, r.value from tollgate_epoch e
+         left join tollgate_rows r on r.key = '\\x00'",
+    );
     assert!(read.contains("Index Scan using tollgate_rows_pkey"), "{read}");
     let sweep =
         cluster.sql("explain select key from tollgate_rows where sweep_after < 100 order by sweep_after limit 500");

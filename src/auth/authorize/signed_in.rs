@@ -23,8 +23,8 @@ use crate::{
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
     pub(crate) account: Account,
-    /// The proofs by credentials that don't count for every plan.
-    weak: Vec<(Proof, Strength)>,
+    /// What vouches for each proof. One that was added to the session since counts for nothing here.
+    strengths: Vec<(Proof, Strength)>,
 }
 
 impl SignedIn {
@@ -55,8 +55,8 @@ impl SignedIn {
         let Some(current) = current else { return Ok(None) };
         let session = cx.core.keep_proofs(&session, &current).await?;
         let CurrentProofs { account, proofs, strengths } = current;
-        let weak = proofs.into_iter().zip(strengths).filter(|(_, strength)| !strength.is_full()).collect();
-        Ok(session.map(|session| Self { session, account, weak }))
+        let strengths = proofs.into_iter().zip(strengths).collect();
+        Ok(session.map(|session| Self { session, account, strengths }))
     }
 
     fn proofs(&self) -> &[Proof] {
@@ -69,8 +69,8 @@ impl SignedIn {
     }
 
     fn strength(&self, proof: &Proof) -> &Strength {
-        let weak = self.weak.iter().find(|(weak, _)| weak == proof);
-        weak.map_or(Strength::FULL, |(_, strength)| strength)
+        let known = self.strengths.iter().find(|(known, _)| known == proof);
+        known.map_or(Strength::NONE, |(_, strength)| strength)
     }
 
     /// Returns the proofs that are not older than this, and that count in a login of this plan.

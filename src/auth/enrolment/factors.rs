@@ -1,4 +1,4 @@
-//! What an account can prove, and whether that is more than one factor.
+//! The methods that an account can use, and whether they are more than one factor.
 
 use crate::{
     auth::{
@@ -11,14 +11,14 @@ use crate::{
     user::Account,
 };
 
-/// What an account can prove with these credentials.
+/// The account of a user, and the credentials that it has.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors<'a> {
     pub(crate) core: &'a Core,
     pub(crate) tenant: &'a Tenant,
     pub(crate) account: &'a Account,
     pub(crate) credentials: Option<&'a Credentials>,
-    /// What the user has proved. It shows a password that the application has not told us of.
+    /// The methods that the user has proved. They include the password of an account that is not marked as having one.
     pub(crate) proved: MethodSet,
 }
 

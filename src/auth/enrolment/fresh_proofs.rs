@@ -1,4 +1,4 @@
-//! What a user has proved within the last minutes, and what that vouches for.
+//! The proofs of a user within the last minutes, and the strength of a credential that they vouch for.
 
 use std::{cmp::Reverse, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What users need to enrol passkeys and authenticator apps, on the account page and within a login.
+//! Enrols passkeys and authenticator apps, on the account page and within a login.
 
 pub(crate) mod factors;
 pub(crate) mod fresh_proofs;

@@ -17,7 +17,7 @@ pub(crate) enum NewCredential {
     Totp(TotpKey),
 }
 
-/// What vouches for a credential that is about to be enrolled.
+/// The strength of a credential that is about to be enrolled.
 pub(crate) struct Vouching {
     pub(crate) strength: Strength,
     /// Whether the account has no second factor yet.
@@ -65,7 +65,7 @@ impl NewCredential {
         }
     }
 
-    /// Returns what the user is told.
+    /// Returns the kind of the message to the user.
     pub(crate) fn notice(&self) -> NoticeKind {
         match self {
             Self::Passkey(_) => NoticeKind::PasskeyAdded,

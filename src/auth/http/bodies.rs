@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::{http::drain::read_whole, tenant::Tenant, util::lock::lock};
+use crate::{http::drain::discard, tenant::Tenant, util::lock::lock};
 
 /// Counts the bodies that are being received, in total and per address. Each holds memory and a
 /// connection for as long as its sender likes, up to the time limit of a body.
@@ -105,7 +105,7 @@ impl RequestBody {
 
     /// Reads the body within the limits of one that is used, unless that was tried before. Returns whether it has ended.
     pub(crate) async fn drain(&mut self) -> bool {
-        self.is_end_stream() || (!self.has_begun && self.place.is_some() && read_whole(self).await.is_ok())
+        self.is_end_stream() || (!self.has_begun && self.place.is_some() && discard(self).await)
     }
 }
 

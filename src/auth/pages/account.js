@@ -183,6 +183,8 @@ function ask(question, label, action, id) {
   dialog.returnValue = "";
   dialog.onclose = () => dialog.returnValue && run(action, id);
   dialog.showModal();
+  // not the button that deletes
+  at("no").focus();
 }
 
 // Changes something, shows the new state, and moves the focus.

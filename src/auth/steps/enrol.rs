@@ -37,7 +37,7 @@ use crate::{
     webauthn::{CreationOptions, RegistrationResponse},
 };
 
-/// What the user of a login can set up to prove the next step.
+/// The methods that the user of a login can set up to prove the next step.
 pub(super) struct EnrolmentOffer {
     pub(super) methods: MethodSet,
     /// Until when the first proof is young enough.
@@ -76,7 +76,7 @@ impl EnrolmentOffer {
     }
 }
 
-/// What the user sent.
+/// The request of a call.
 enum Sent {
     /// Nothing yet: a new key is requested.
     App,

@@ -31,6 +31,8 @@ pub(super) struct Lane {
 #[derive(Default)]
 struct State {
     jobs: FairQueue<Tenant, Job>,
+    /// How many of the jobs are notices.
+    notices: usize,
     workers: usize,
     sent: u64,
     undelivered: u64,
@@ -42,6 +44,12 @@ struct State {
 pub(super) struct Job {
     pub(super) message: Message,
     pub(super) is_decoy: bool,
+}
+
+impl Job {
+    fn is_notice(&self) -> bool {
+        self.message.notice().is_some()
+    }
 }
 
 /// What became of a job that was pushed.
@@ -61,18 +69,19 @@ impl Lane {
     /// Queues a job, if there is room. Decoys are treated like the codes whose places they take.
     pub(super) fn push(self: &Arc<Self>, job: Job, settings: &Settings) -> Pushed {
         let (mut state, tenant) = (self.lock(), job.message.tenant().clone());
-        // notices use at most half of the room, and take no places of others, so that they can't displace codes
-        let is_code = job.message.notice().is_none();
-        let room = if is_code { settings.capacity } else { settings.capacity.div_ceil(2) };
-        let mut refused = None;
-        if state.jobs.len() >= room {
-            let Some(displaced) = is_code.then(|| state.jobs.displace(&tenant)).flatten() else {
-                state.undelivered += u64::from(!job.is_decoy);
-                return Pushed { slot: None, refused: Some(job), is_taken: false };
-            };
-            state.undelivered += u64::from(!displaced.is_decoy);
-            refused = Some(displaced);
+        // notices use at most half of the room, so that they leave some to codes
+        let has_room = !job.is_notice() || state.notices < settings.capacity.div_ceil(2);
+        let is_full = state.jobs.len() >= settings.capacity;
+        let refused = if has_room && is_full { state.jobs.displace(&tenant) } else { None };
+        if !has_room || (is_full && refused.is_none()) {
+            state.undelivered += u64::from(!job.is_decoy);
+            return Pushed { slot: None, refused: Some(job), is_taken: false };
         }
+        if let Some(displaced) = &refused {
+            state.undelivered += u64::from(!displaced.is_decoy);
+            state.notices -= usize::from(displaced.is_notice());
+        }
+        state.notices += usize::from(job.is_notice());
         state.jobs.push(tenant, job);
         let starts = state.workers < settings.workers;
         state.workers += usize::from(starts);
@@ -113,9 +122,12 @@ impl WorkerSlot {
     fn next(&mut self) -> Option<Job> {
         let mut state = self.lane.lock();
         let job = state.jobs.pop();
-        if job.is_none() {
-            state.workers -= 1;
-            self.taken = false;
+        match &job {
+            Some(job) => state.notices -= usize::from(job.is_notice()),
+            None => {
+                state.workers -= 1;
+                self.taken = false;
+            }
         }
         job
     }
@@ -206,6 +218,13 @@ mod tests {
         of_tenant("acme")
     }
 
+    fn notice(tenant: &str) -> Job {
+        let notice = Notice::new(NoticeKind::PasskeyAdded, UnixTime::default());
+        let late = UnixTime::from_secs(1);
+        let message = Message::of_notice(Channel::Sms, tenant.parse().unwrap(), "+15555550100", notice, late);
+        Job { message, is_decoy: false }
+    }
+
     fn of_tenant(tenant: &str) -> Job {
         let late = UnixTime::from_secs(1);
         let message = Message::new(Channel::Sms, tenant.parse().unwrap(), "+15555550100", "123456", late);
@@ -216,10 +235,7 @@ mod tests {
     fn notices_leave_half_of_the_room_to_codes_and_decoys_count_as_codes() {
         let lane = Arc::new(Lane::new(Outbox::new().into()));
         let settings = Settings { capacity: 4, ..Settings::default() };
-        let (tenant, late) = ("acme".parse().unwrap(), UnixTime::from_secs(1));
-        let notice = Notice::new(NoticeKind::PasskeyAdded, UnixTime::default());
-        let notice = Message::of_notice(Channel::Sms, tenant, "+15555550100", notice, late);
-        let notice = Job { message: notice, is_decoy: false };
+        let notice = notice("acme");
         let mut slots = Vec::new();
         let mut push = |job: Job| {
             let pushed = lane.push(job, &settings);
@@ -227,10 +243,28 @@ mod tests {
             pushed.is_taken
         };
         let decoy = || Job { is_decoy: true, ..code() };
-        assert!(push(notice.clone()) && push(decoy()));
+        assert!(push(notice.clone()) && push(notice.clone()));
         assert!(!push(notice));
         assert!(push(decoy()) && push(code()) && !push(code()) && !push(decoy()));
         assert_eq!(lane.stats().undelivered, 2);
+    }
+
+    #[test]
+    fn b02_waiting_decoys_of_other_tenants_suppress_no_notice() {
+        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let settings = Settings { capacity: 4, ..Settings::default() };
+        let mut slots = Vec::new();
+        let mut push = |job: Job| {
+            let pushed = lane.push(job, &settings);
+            slots.extend(pushed.slot);
+            pushed.is_taken
+        };
+        for _ in 0..4 {
+            assert!(push(Job { is_decoy: true, ..code() }));
+        }
+        assert!(push(notice("globex")) && push(notice("globex")));
+        assert!(!push(notice("globex")), "notices have half of the room");
+        assert_eq!(lane.stats().undelivered, 1);
     }
 
     #[test]

@@ -2,13 +2,14 @@ use std::fmt;
 
 use crate::store::StoreError;
 
-/// The reason why an account in [`StoredUsers`](super::StoredUsers) was not changed.
+/// The reason why an account was not created or changed, in [`StoredUsers`](super::StoredUsers) or tables of SQL.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum UserError {
     /// Another account has one of the identifiers.
     Taken,
-    /// An account with this id exists already, in this tenant or in another one.
+    /// An account with this id exists already, in this tenant or in another one, or existed and its id is not given away
+    /// again.
     Exists,
     /// There is no account with this id.
     Unknown,

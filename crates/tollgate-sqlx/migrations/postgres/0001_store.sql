@@ -13,11 +13,18 @@ create index tollgate_rows_sweep_after on tollgate_rows (sweep_after);
 -- Every write gets a number that never repeats.
 create sequence tollgate_versions;
 
+-- Since when no write was lost, in nanoseconds since 1970 by the clock of this server. Each call returns it, so that all
+-- processes notice when it moves.
+create table tollgate_epoch (began bigint not null);
+insert into tollgate_epoch values (0);
+
 -- Executes several operations in their order and stops after the first write that loses. What comes before it stays.
 -- kind: 0 reads, 1 writes if there is no row, 2 writes over this version, 3 over this version or no row, 4 takes.
 create function tollgate_run(
     kinds smallint[], keys bytea[], versions bigint[], expiries bigint[], lifetimes bigint[], contents bytea[]
-) returns table (written boolean, found_version bigint, found_expires bigint, found_value bytea)
+) returns table (
+    epoch bigint, written boolean, found_version bigint, found_expires bigint, found_value bytea
+)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -32,6 +39,7 @@ begin
             from unnest(keys, kinds) as operation(k, kind) where kind > 0 order by 1
         ) as locks;
     end if;
+    select began into epoch from tollgate_epoch;
     for i in 1 .. cardinality(kinds) loop
         if kinds[i] = 0 or kinds[i] = 4 then
             written := false;

@@ -1,5 +1,7 @@
 //! A PostgreSQL cluster of its own for each test, in a temporary folder. It ends when its value is dropped.
 
+#![allow(dead_code, reason = "each test program uses only some of the helpers")]
+
 use std::{
     env, fs,
     net::TcpListener,
@@ -69,6 +71,11 @@ impl Cluster {
         let output = psql.env("PGOPTIONS", "-c default_transaction_read_only=off").args(arguments).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Returns what the server has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log")).unwrap()
     }
 
     /// Ends all of its processes with SIGKILL, as a crash of the machine would.

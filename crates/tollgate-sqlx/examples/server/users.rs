@@ -1,0 +1,5 @@
+//! Where the accounts are: in tables of their own.
+
+use tollgate_sqlx::SqlUsers;
+
+pub(crate) type AccountTable = SqlUsers;

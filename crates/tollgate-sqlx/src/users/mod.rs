@@ -1,0 +1,188 @@
+//! Accounts in tables.
+
+// Each module uses only modules listed above it.
+mod statements;
+mod sql_user;
+mod row;
+mod decoy;
+mod failure;
+mod transaction;
+mod changes;
+mod removal;
+mod listing;
+#[cfg(all(test, feature = "sqlite"))]
+mod plans;
+
+use std::{fmt, sync::Arc};
+
+use tollgate::{
+    Account, Clock, Identifier, PasswordHash, SystemClock, Tenant, UserId, Users,
+    store::{StoreError, StoreErrorKind},
+    user::{Claims, ClaimsRequest, PasswordUpgrade},
+};
+
+pub use self::sql_user::SqlUser;
+use self::{
+    row::{AccountRow, StoredHash, mark_of, write_mark},
+    transaction::on_pool,
+};
+use crate::database::Database;
+
+/// User accounts in PostgreSQL or SQLite, in tables that an application joins and extends. Clones share them.
+///
+/// ```no_run
+/// use tollgate::{Identifier, NewUser, Tenant, UserId};
+/// use tollgate_sqlx::{Database, SqlUsers};
+///
+/// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+/// let database = Database::connect("sqlite://app.db").await?;
+/// database.migrate().await?;
+/// let (users, acme) = (SqlUsers::new(&database), Tenant::parse("acme")?);
+/// let ada = NewUser::new(UserId::parse("u-1815")?, Identifier::parse("ada@example.com")?).name("Ada Lovelace");
+/// users.create(&acme, ada).await?;
+/// # Ok(()) }
+/// ```
+///
+/// Accounts belong to a tenant, and so do their identifiers. The id of an account exists in one tenant only, because it
+/// becomes the `sub` of tokens, and no other account ever has it again: see [`remove`](Self::remove).
+///
+/// # Tables
+///
+/// | table | columns |
+/// |---|---|
+/// | `tollgate_users` | `id` (primary key), `tenant`, `name`, `username`, `password_hash`, `password_mark`, `external_password`, `disabled`, `created_at`, `changed_at` |
+/// | `tollgate_user_identifiers` | `tenant`, `identifier` (together the primary key), `user_id` |
+/// | `tollgate_user_contacts` | `user_id`, `kind` (`email` or `phone`), `contact`, `verified` |
+/// | `tollgate_user_claims` | `user_id`, `name`, `scope`, `value` (JSON) |
+/// | `tollgate_removed_users` | `id` (primary key), `tenant`, `removed_at` |
+///
+/// Read and join them as you like, and let your own tables refer to `tollgate_users (id)` with `on delete cascade`. Write
+/// through this type: identifiers are stored as [`Identifier`] normalized them and compared byte by byte, so a name that SQL
+/// inserts with a capital letter is never found. Text is never compared with `lower()`, which treats some letters differently
+/// than Rust. SQL that changes a `password_hash` must set `password_mark` to null. Otherwise sessions that the old password
+/// has proved go on. A hash that is not argon2 becomes the [`foreign_hash`](Account::foreign_hash) of the account.
+///
+/// # Accounts and the store
+///
+/// Sessions, tokens, passkeys and links are in the [`Store`](tollgate::store::Store), which has no transaction with these
+/// tables. Change the account first and call [`AuthService`](tollgate::AuthService) afterwards, as each method says. If the
+/// process dies in between, the user has less access than before, never more.
+///
+/// # Failures
+///
+/// Each method is one statement or one transaction, so a change happens as a whole or not at all.
+#[derive(Clone)]
+pub struct SqlUsers {
+    database: Database,
+    clock: Arc<dyn Clock>,
+}
+
+impl SqlUsers {
+    /// Keeps the accounts in this database. Call [`Database::migrate`] or [`Database::check`] before.
+    pub fn new(database: &Database) -> Self {
+        Self::with_clock(database, SystemClock::new())
+    }
+
+    /// Keeps the accounts in this database, and tells the time by `clock`.
+    pub fn with_clock(database: &Database, clock: impl Clock) -> Self {
+        Self { database: database.clone(), clock: Arc::new(clock) }
+    }
+
+    /// Returns the time in seconds, as columns have it.
+    fn seconds(&self) -> i64 {
+        i64::try_from(self.clock.read().1.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the account, after the same work for an unknown one.
+    async fn account(
+        &self,
+        statement: &'static str,
+        tenant: &Tenant,
+        name: &str,
+    ) -> Result<Option<Account>, StoreError> {
+        let row = on_pool!(self.database, pool => {
+            let found = sqlx::query(statement).bind(tenant.as_str()).bind(name).fetch_one(pool).await?;
+            Ok::<_, sqlx::Error>(AccountRow::read(&found)?)
+        })?;
+        let account = row.account()?;
+        if account.is_none() {
+            decoy::read();
+        }
+        Ok(account)
+    }
+
+    /// Returns the password of an account, as it is stored.
+    async fn stored_hash(&self, tenant: &Tenant, user: &UserId) -> Result<Option<StoredHash>, StoreError> {
+        let found: Option<(Option<String>, Option<String>)> = on_pool!(self.database, pool => {
+            let query = sqlx::query_as(statements::PASSWORD).bind(tenant.as_str()).bind(user.as_str());
+            Ok::<_, sqlx::Error>(query.fetch_optional(pool).await?)
+        })?;
+        Ok(found.and_then(|(hash, mark)| Some(StoredHash { hash: hash?, mark })))
+    }
+}
+
+impl Users for SqlUsers {
+    type Error = StoreError;
+
+    /// Makes one round trip and the same work, whether the identifier is known or not.
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        self.account(statements::FIND, tenant, identifier.as_str()).await
+    }
+
+    /// Makes one round trip and the same work, whether the id is known or not.
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
+        self.account(statements::BY_ID, tenant, id.as_str()).await
+    }
+
+    async fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<PasswordUpgrade, StoreError> {
+        let (user, mark) = (account.id(), account.current_password_mark());
+        let old = account.password_hash().map(PasswordHash::as_str).or(account.foreign_password_hash());
+        let Some(stored) = self.stored_hash(tenant, user).await? else {
+            return Ok(PasswordUpgrade::PasswordChanged);
+        };
+        let found = mark_of(&stored)?;
+        if mark != Some(found) {
+            return Ok(PasswordUpgrade::PasswordChanged);
+        }
+        if old != Some(&*stored.hash) {
+            // another login has replaced it since
+            return Ok(PasswordUpgrade::Replaced);
+        }
+        let written = on_pool!(self.database, pool => {
+            let query = sqlx::query(statements::REHASH).bind(tenant.as_str()).bind(user.as_str()).bind(new.as_str());
+            let query = query.bind(write_mark(found)).bind(&stored.hash).bind(stored.mark.as_deref());
+            Ok::<_, sqlx::Error>(query.execute(pool).await?.rows_affected())
+        })?;
+        match written {
+            // changed in the meantime
+            0 => Ok(PasswordUpgrade::PasswordChanged),
+            _ => Ok(PasswordUpgrade::Replaced),
+        }
+    }
+
+    /// Returns the claims whose scope the client was granted. Makes one round trip.
+    async fn claims(&self, _: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, StoreError> {
+        let rows: Vec<(String, String, String)> = on_pool!(self.database, pool => {
+            Ok::<_, sqlx::Error>(sqlx::query_as(statements::CLAIMS).bind(account.id().as_str()).fetch_all(pool).await?)
+        })?;
+        let mut claims = Claims::new();
+        for (_, name, value) in rows.into_iter().filter(|(scope, ..)| request.has_scope(scope)) {
+            let corrupt =
+                |error: Box<dyn std::error::Error + Send + Sync>| StoreError::new(StoreErrorKind::Corrupt, error);
+            let value: serde_json::Value = serde_json::from_str(&value).map_err(|error| corrupt(error.into()))?;
+            claims.insert(name, value).map_err(|error| corrupt(error.into()))?;
+        }
+        Ok(claims)
+    }
+}
+
+impl fmt::Debug for SqlUsers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlUsers").field("database", &self.database).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,53 @@
+//! The end of an account, and its id.
+
+use tollgate::{Tenant, UserId, store::StoreError, user::UserError};
+
+use super::{
+    SqlUsers,
+    row::read_id,
+    statements::{RELEASE_ID, REMOVE, REMOVED},
+    transaction::{in_transaction, on_pool},
+};
+
+impl SqlUsers {
+    /// Removes the account. Others can then have its identifiers, but no account can have its id again: passkeys, sessions
+    /// and tokens of this id belong to nobody else, even if they are still there.
+    ///
+    /// Call [`AuthService::forget_user`](tollgate::AuthService::forget_user) afterwards. It ends the sessions and tokens of the
+    /// user, and deletes what the user has enrolled. If the process dies before, repeat it: [`removed`](Self::removed) lists
+    /// the ids.
+    ///
+    /// Your own tables can refer to the account with `on delete cascade`. Deleting its row by SQL does the same as this call.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist.
+    pub async fn remove(&self, tenant: &Tenant, user: &UserId) -> Result<(), UserError> {
+        in_transaction!(self.database, connection => {
+            let delete = sqlx::query(REMOVE).bind(tenant.as_str()).bind(user.as_str());
+            if delete.execute(&mut *connection).await?.rows_affected() == 0 {
+                return Err(UserError::Unknown.into());
+            }
+        })
+    }
+
+    /// Lists the ids of removed accounts in their order, beginning after `after`, at most `most`.
+    pub async fn removed(&self, tenant: &Tenant, after: Option<&UserId>, most: u16) -> Result<Vec<UserId>, StoreError> {
+        let ids: Vec<String> = on_pool!(self.database, pool => {
+            let query = sqlx::query_scalar(REMOVED).bind(tenant.as_str()).bind(after.map_or("", UserId::as_str));
+            Ok::<_, sqlx::Error>(query.bind(i64::from(most)).fetch_all(pool).await?)
+        })?;
+        ids.into_iter().map(read_id).collect()
+    }
+
+    /// Lets a new account have the id of a removed one. Returns whether there was one.
+    ///
+    /// OpenID Connect forbids this for ids that a client has seen. Call it only after
+    /// [`AuthService::forget_user`](tollgate::AuthService::forget_user), for example to take back a mistake.
+    pub async fn release_id(&self, tenant: &Tenant, user: &UserId) -> Result<bool, StoreError> {
+        on_pool!(self.database, pool => {
+            let delete = sqlx::query(RELEASE_ID).bind(tenant.as_str()).bind(user.as_str());
+            Ok::<_, sqlx::Error>(delete.execute(pool).await?.rows_affected() > 0)
+        })
+    }
+}

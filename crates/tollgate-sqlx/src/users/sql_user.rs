@@ -1,0 +1,13 @@
+use tollgate::{Account, Identifier, UnixTime};
+
+/// An account in [`SqlUsers`](super::SqlUsers), with the identifiers that find it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SqlUser {
+    /// The account.
+    pub account: Account,
+    /// The identifiers, in the order of their bytes.
+    pub identifiers: Vec<Identifier>,
+    /// When the account was created, to the second.
+    pub created_at: UnixTime,
+}
