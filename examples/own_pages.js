@@ -55,6 +55,9 @@ async function finish() {
 const words = {
   invalid_credentials: "Wrong name or password.",
   invalid_otp: "Wrong code.",
+  session_expired: "That took too long. Please sign in again.",
+  session_failed: "Too many attempts. Please sign in again.",
+  invalid_session: "Please sign in again.",
   no_method: "You need another way to sign in, which this page does not offer.",
 };
 
@@ -66,6 +69,10 @@ function onSubmit(id, action) {
       await action();
     } catch ({ error, retry_after }) {
       const wait = retry_after ? ` Wait ${retry_after} seconds.` : "";
+      if (["session_expired", "session_failed", "invalid_session"].includes(error)) {
+        find("code-form").hidden = true;
+        find("form").hidden = false;
+      }
       find("message").textContent = (words[error] ?? "Please try again.") + wait;
     }
   });

@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .first_party(tenant)
         .email(Console)
         .totp(Totp::new()) // can be set up at /account/security, after two steps
-        .pages(Pages::new().login_html(LOGIN).error_html("<!doctype html><title>Sorry</title><p>{advice}</p>"))
+        .pages(Pages::new().login_html(LOGIN).error_html("<!doctype html><title>Sorry</title><p>{advice}</p>{link}"))
         .client_ip(ClientIp::peer())
         .insecure_loopback() // plain HTTP; leave it out behind TLS
         .build()?;

@@ -53,7 +53,7 @@ impl NewCredential {
     /// Returns the mark of a proof by it.
     pub(crate) fn mark(&self, keyed: &Keyed) -> [u8; 32] {
         match self {
-            Self::Passkey(passkey) => passkey_mark(&passkey.id, keyed),
+            Self::Passkey(passkey) => passkey_mark(passkey, keyed),
             Self::Totp(key) => enrolment_mark(&key.enrolment, keyed),
         }
     }

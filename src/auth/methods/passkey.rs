@@ -17,7 +17,7 @@ use crate::{
     credential::{Credentials, Passkey},
     event::EventKind,
     http::body::Body,
-    login::{BoundUser, LoginCall, LoginError, PasskeyChallenge, Proved, Subject},
+    login::{BoundUser, Keyed, LoginCall, LoginError, PasskeyChallenge, Proved, Subject},
     policy::{EnrolledFactors, LoginPlan, Method},
     webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
 };
@@ -80,9 +80,8 @@ impl PasskeyMethod<'_> {
                 return Err(problem);
             }
         };
-        let mark = passkey_mark(answered.response.credential_id(), step.keyed);
-        let factors = EnrolledFactors::default();
-        let proved = checked.as_ref().ok().map(|user| Proved { user, mark: Some(mark), elsewhere: None, factors });
+        let (proved, factors) = (checked.as_ref().ok(), EnrolledFactors::default());
+        let proved = proved.map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere: None, factors });
         let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
         if proved.is_some() && update.answer.is_ok() {
             attempt.succeeded().await;
@@ -99,12 +98,13 @@ impl PasskeyMethod<'_> {
     }
 
     /// Verifies the response, and then updates the passkey with one compare-and-swap. Unknown passkeys cost about the same.
+    /// Returns the user and the mark of the proof.
     async fn check(
         &self,
         step: &LoginStep<'_>,
         attempt: &mut Attempt<'_>,
         answered: &Answered,
-    ) -> Result<Result<BoundUser, WebauthnError>, Problem> {
+    ) -> Result<Result<(BoundUser, [u8; 32]), WebauthnError>, Problem> {
         let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
         let owner = core.credentials.by_passkey(&login.tenant, id).await?.map(|(user, _)| user);
         let found = match login.subject {
@@ -119,21 +119,21 @@ impl PasskeyMethod<'_> {
         let verify = |stored: Option<&StoredCredential>| self.verify(step, answered, stored);
         let now = step.now().as_secs();
         let verified = match &known {
-            None => verify(None),
+            None => verify(None).map(|verdict| (verdict, [0; 32])),
             Some(user) => {
-                let update = |row: &mut Credentials| use_passkey(row, id, &login.plan, now, verify);
+                let update = |row: &mut Credentials| use_passkey(row, id, (&login.plan, step.keyed), now, verify);
                 core.credentials.update(&login.tenant, &user.id, update).await?
             }
         };
         let may_be_cloned = match &verified {
-            Ok(verdict) => verdict.counter_stalled,
+            Ok((verdict, _)) => verdict.counter_stalled,
             Err(error) => *error == WebauthnError::Counter,
         };
         if may_be_cloned {
             core.journal.tally_login(EventKind::PasskeyCloned, login, (Some(METHOD), None), step.keyed);
         }
         Ok(match (verified, known) {
-            (Ok(_), Some(user)) => Ok(user),
+            (Ok((_, mark)), Some(user)) => Ok((user, mark)),
             (Ok(_), None) => Err(WebauthnError::UnknownCredential),
             (Err(error), _) => Err(error),
         })
@@ -160,20 +160,23 @@ impl PasskeyMethod<'_> {
     }
 }
 
-/// Verifies a response with the passkey as it is now. Changes the passkey only if that succeeds.
+/// Verifies a response with the passkey as it is now. Changes the passkey only if that succeeds. Returns also the mark of the
+/// proof.
 fn use_passkey(
     row: &mut Credentials,
     id: &[u8],
-    plan: &LoginPlan,
+    (plan, keyed): (&LoginPlan, &Keyed),
     now: u64,
     verify: impl Fn(Option<&StoredCredential>) -> Result<AssertionVerdict, WebauthnError>,
-) -> Result<AssertionVerdict, WebauthnError> {
+) -> Result<(AssertionVerdict, [u8; 32]), WebauthnError> {
     let handle = row.handle;
     let strong_enough = |passkey: &&mut Passkey| passkey.id == id && passkey.strength.counts_as_factor(plan);
-    let Some(passkey) = row.passkeys.iter_mut().find(strong_enough) else { return verify(None) };
+    let Some(passkey) = row.passkeys.iter_mut().find(strong_enough) else {
+        return verify(None).map(|verdict| (verdict, [0; 32]));
+    };
     let verdict = verify(Some(&passkey.stored(&handle)))?;
     passkey.apply(&verdict, now);
-    Ok(verdict)
+    Ok((verdict, passkey_mark(passkey, keyed)))
 }
 
 fn no_challenge() -> Problem {

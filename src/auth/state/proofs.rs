@@ -5,7 +5,7 @@
 
 use crate::{
     auth::state::guard::submitted,
-    credential::{Credentials, Strength},
+    credential::{Credentials, Passkey, Strength},
     login::Keyed,
     password::PasswordMark,
     policy::Method,
@@ -32,9 +32,10 @@ pub(crate) fn is_reached_by(contact: &Contact, method: Method) -> bool {
     }
 }
 
-/// Returns the mark of a proof by the passkey with this credential id.
-pub(crate) fn passkey_mark(credential_id: &[u8], keyed: &Keyed) -> [u8; 32] {
-    *keyed.hash("passkey mark", [credential_id]).as_bytes()
+/// Returns the mark of a proof by this passkey. It contains the key, because another one can be added under the same id once
+/// this one is removed.
+pub(crate) fn passkey_mark(passkey: &Passkey, keyed: &Keyed) -> [u8; 32] {
+    *keyed.hash("passkey mark", [&*passkey.id, &*passkey.public_key]).as_bytes()
 }
 
 /// Returns the mark of a proof by an authenticator app, by recovery codes or by a link to an account at another identity
@@ -66,7 +67,7 @@ pub(crate) fn strength<'c>(credentials: Option<&'c Credentials>, proof: &Proof, 
     match Method::from_name(&proof.method)? {
         Method::Passkey => {
             let mut passkeys = row.passkeys.iter();
-            passkeys.find(|passkey| passkey_mark(&passkey.id, keyed) == mark).map(|passkey| &passkey.strength)
+            passkeys.find(|passkey| passkey_mark(passkey, keyed) == mark).map(|passkey| &passkey.strength)
         }
         Method::Sso => {
             let mut links = row.links.iter();
@@ -176,11 +177,11 @@ mod tests {
         let [totp, recovery, link] = ["A", "Q", "g"].map(|end| Handle::parse(format!("{:A<21}{end}", "")).unwrap());
         let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark: Some(mark), elsewhere: None };
         let proofs = [
-            proof("passkey", passkey_mark(&[1, 2], &keyed)),
+            proof("passkey", passkey_mark(&whole.passkeys[0], &keyed)),
             proof("totp", enrolment_mark(&totp, &keyed)),
             proof("recovery_code", enrolment_mark(&recovery, &keyed)),
             proof("sso", enrolment_mark(&link, &keyed)),
-            proof("passkey", passkey_mark(&[1], &keyed)),
+            proof("passkey", passkey_mark(&Passkey { public_key: vec![1], ..whole.passkeys[0].clone() }, &keyed)),
             proof("totp", enrolment_mark(&recovery, &keyed)),
             proof("sso", enrolment_mark(&totp, &keyed)),
             proof("totp", enrolment_mark(&link, &keyed)),
