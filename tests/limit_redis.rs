@@ -480,7 +480,7 @@ async fn b06_names_that_were_never_seen_share_keys_above_a_number_a_minute() {
 }
 
 #[tokio::test]
-async fn b06_a_name_takes_along_what_it_may_have_spent_with_a_shared_key() {
+async fn b06_a_name_gets_a_key_of_its_own_when_there_is_room_again() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let clock = ManualClock::new();
     let builder = Limiter::builder(Quotas::new(Quota::new(3, HOUR).unwrap())).clock(clock.clone());
@@ -491,9 +491,14 @@ async fn b06_a_name_takes_along_what_it_may_have_spent_with_a_shared_key() {
     for expected in [true, true, true, false] {
         assert_eq!(limiter.check_anonymous(&second, 1).await.is_admitted(), expected);
     }
-    // a minute later it gets a key of its own
     clock.advance(Duration::from_secs(60));
-    assert_eq!(limiter.check_anonymous(&second, 1).await.refused(), Some(RefusalReason::Spent));
+    // to look makes no key and leaves the room to others
+    assert!(limiter.check_anonymous(&first, 0).await.is_admitted());
+    assert_eq!(limiter.check_anonymous(&Tenant::parse("third").unwrap(), 0).await.standing().unwrap().remaining(), 3);
+    // at most the limit twice, see `docs/scale.md`
+    for expected in [true, true, true, false, false] {
+        assert_eq!(limiter.check_anonymous(&second, 1).await.is_admitted(), expected);
+    }
 }
 
 #[tokio::test]

@@ -182,8 +182,9 @@ pub(super) enum Payer {
 #[derive(Debug)]
 pub(super) struct SharedPast {
     pub(super) tenant: Tenant,
-    /// The quotas as the script reads them.
+    /// The quotas as the script reads them. Empty if the fallback has admitted the spend.
     pub(super) quotas: Bytes,
+    /// The generation of the state, or the turn in which the fallback has admitted the spend.
     pub(super) generation: u64,
     /// The number of the lease that was used, or zero.
     pub(super) lease: u64,

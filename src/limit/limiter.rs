@@ -19,6 +19,8 @@ use super::{
     plans::cache::PlanCache,
     plans::source::{CachedPlans, PlanUnavailable},
 };
+#[cfg(feature = "redis")]
+use crate::util::clock::UnixTime;
 use crate::{
     event::{EventKind, EventLog},
     tenant::{Standing, Tenant, TenantName},
@@ -290,14 +292,14 @@ impl Limiter {
         }
     }
 
-    /// Makes a quota of this plan count at least as many units of the tenant as a shared server counts.
+    /// Makes the quotas of this plan count at least as many units of the tenant as a shared server counted at a time.
     #[cfg(feature = "redis")]
-    pub(super) fn raise(&self, tenant: &Tenant, plan: &Plan, place: usize, used: u32) {
+    pub(super) fn raise(&self, tenant: &Tenant, plan: &Plan, used: &[u32], at: UnixTime) {
         let Inner { engine, .. } = &*self.0;
         if !engine.knows(tenant) {
             _ = self.check_unreported(tenant, Ask { is_admitted: true, ..Ask::new(0, false) });
         }
-        engine.raise(tenant, self.context(), plan, place, used);
+        engine.raise(tenant, self.context(), plan, used, at);
     }
 
     /// Returns the units that count of each quota of this plan, or `None` if they are not known.

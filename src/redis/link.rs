@@ -83,7 +83,12 @@ impl Link {
 
     /// Returns the deadline of a call that begins now.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.0.deadline
+        Instant::now() + self.patience()
+    }
+
+    /// Returns how long a call waits for its reply.
+    pub(crate) fn patience(&self) -> Duration {
+        self.0.deadline
     }
 
     /// Like [`call`](Self::call), for several commands that have one deadline together.

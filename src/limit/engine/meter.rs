@@ -66,6 +66,15 @@ impl Gauge {
             whole => whole,
         }
     }
+
+    /// Returns whether a calendar quota is in the same period now as at this time. Other quotas have no periods.
+    #[cfg(feature = "redis")]
+    pub(super) fn is_same_period(self, context: Context<'_>, at: UnixTime) -> bool {
+        match self {
+            Self::Fixed { period } => at.as_nanos() / period == context.calendar_now() / period,
+            _ => true,
+        }
+    }
 }
 
 /// The units that one tenant has spent of one quota. A meter is only used with the gauge of its own rule. With another gauge it

@@ -44,6 +44,8 @@ use super::{
     plan::PlanKind,
     plans::quotas::{PlanFound, Quotas},
 };
+#[cfg(feature = "redis")]
+use crate::util::clock::UnixTime;
 use crate::{
     tenant::{Standing, Tenant, TenantError, TenantName},
     util::lock::lock,
@@ -166,10 +168,10 @@ impl Engine {
         })?
     }
 
-    /// Makes a quota of the tenant count at least this much, as a shared server does. Spends from buckets don't change.
+    /// Makes the quotas of the tenant count at least this much, as a shared server did at a time. Spends from buckets don't change.
     #[cfg(feature = "redis")]
-    pub(super) fn raise(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan, place: usize, used: u32) {
-        self.on_row(self.key(tenant), context, |row| row.raise(context, plan, place, used));
+    pub(super) fn raise(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan, used: &[u32], at: UnixTime) {
+        self.on_row(self.key(tenant), context, |row| row.raise(context, plan, used, at));
     }
 
     /// Returns the units that count of each quota of this plan, or `None` if the tenant shares a bucket, or has another plan

@@ -17,7 +17,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
@@ -28,10 +28,13 @@ use super::{
     meter::Context,
     row::{Place, Row},
 };
-use crate::limit::{
-    decision::{Ask, BucketId, Decision, Marks, Past},
-    plan::Plan,
-    plans::quotas::PlanFound,
+use crate::{
+    limit::{
+        decision::{Ask, BucketId, Decision, Marks, Past},
+        plan::Plan,
+        plans::quotas::PlanFound,
+    },
+    util::lock::lock,
 };
 
 /// The number of buckets for each plan.
@@ -78,8 +81,7 @@ impl Overflow {
     fn lock_number(&self, number: u16) -> Buckets<'_> {
         #[expect(clippy::indexing_slicing, reason = "the remainder is a valid index")]
         let stripe = &self.stripes[usize::from(number) % STRIPES];
-        // no code under the lock panics
-        Buckets { overflow: self, number, rows: stripe.lock().unwrap_or_else(PoisonError::into_inner) }
+        Buckets { overflow: self, number, rows: lock(stripe) }
     }
 
     /// Uses a bucket, if it exists.

@@ -6,6 +6,8 @@ use super::{
     meter::{Context, Gauge, Meter},
     window::over,
 };
+#[cfg(feature = "redis")]
+use crate::util::clock::UnixTime;
 use crate::{
     limit::{
         decision::{Ask, Decision, Marks, NO_MARKS, Past, UNCHARGED},
@@ -188,13 +190,15 @@ impl Row {
         is_new
     }
 
-    /// Makes a quota of this plan count at least `used` units, as a shared server does.
+    /// Makes the quotas of this plan count at least `used` units, as a shared server did at a time.
     #[cfg(feature = "redis")]
-    pub(super) fn raise(&mut self, context: Context<'_>, plan: &Plan, place: usize, used: u32) {
+    pub(super) fn raise(&mut self, context: Context<'_>, plan: &Plan, used: &[u32], at: UnixTime) {
         if self.plan != *plan {
             return;
         }
-        if let Some((meter, limited)) = zip(self.meters.as_slice(), self.plan.limits()).nth(place) {
+        let same_period = |limited: &Limited| limited.gauge.is_same_period(context, at);
+        let limits = zip(self.meters.as_slice(), self.plan.limits());
+        for ((meter, limited), used) in zip(limits, used).filter(|((_, limited), _)| same_period(limited)) {
             meter.refresh(limited.gauge, context);
             let more = used.saturating_sub(meter.used(limited.gauge, context.now));
             if more > 0 {

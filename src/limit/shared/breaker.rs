@@ -32,6 +32,11 @@ impl Breaker {
         tries_at == 0 || (tries_at <= now.as_nanos() && self.pause(tries_at, now))
     }
 
+    /// Returns whether [`allows`](Self::allows) would let a call ask, without counting one.
+    pub(super) fn may_allow(&self, now: Moment) -> bool {
+        self.tries_at.load(Relaxed) <= now.as_nanos()
+    }
+
     /// Notes an answer. Returns whether it closes the breaker.
     pub(super) fn succeeded(&self) -> bool {
         if self.failures.load(Relaxed) != 0 {
@@ -67,7 +72,7 @@ mod tests {
         let (breaker, began) = (Breaker::default(), Moment::from_nanos(5));
         let failed = |at| breaker.failed(at, at);
         for _ in 0..2 {
-            assert!(breaker.allows(began) && !failed(began));
+            assert!(breaker.may_allow(began) && breaker.allows(began) && !failed(began));
         }
         // an answer between failures
         assert!(!breaker.succeeded());
@@ -75,8 +80,9 @@ mod tests {
             assert!(!failed(began));
         }
         assert!(failed(began), "the third in a row");
-        assert!(!breaker.allows(began));
+        assert!(!breaker.may_allow(began) && !breaker.allows(began));
         let later = began + PAUSE;
+        assert!(breaker.may_allow(later) && breaker.may_allow(later));
         assert_eq!([later; 3].map(|now| breaker.allows(now)), [true, false, false]);
         assert!(!failed(later), "it is open already");
         assert!(breaker.allows(later + PAUSE));

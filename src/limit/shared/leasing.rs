@@ -2,7 +2,7 @@
 
 use std::{
     hash::BuildHasher,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use crate::{
         quota::Rule,
     },
     tenant::{Standing, Tenant},
-    util::clock::Moment,
+    util::{clock::Moment, lock::lock},
 };
 
 /// The slots are spread over this many locks.
@@ -204,7 +204,7 @@ impl Leasing {
     pub(super) async fn close(&self) {
         let mut returns = Vec::new();
         for shard in &self.shards {
-            let mut slots = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = lock(shard);
             slots.close();
             returns.append(&mut slots.take_returns());
         }
@@ -234,7 +234,7 @@ impl Leasing {
         let hash = self.hasher.hash_one(holder);
         #[expect(clippy::indexing_slicing, reason = "there are as many shards")]
         let shard = &self.shards[hash as usize % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(shard)
     }
 }
 
@@ -280,7 +280,7 @@ async fn sweep(leasing: Weak<Leasing>, every: Duration) {
         tokio::time::sleep(every).await;
         let Some(leasing) = leasing.upgrade() else { return };
         for shard in &leasing.shards {
-            let mut slots = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = lock(shard);
             slots.sweep(leasing.now());
             leasing.give_back(slots.take_returns());
         }

@@ -48,6 +48,7 @@ local is_new_plan = stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #plan) ~= 
 local REFUSED = '>c1dBI4d'
 -- the same until there are more; the generation; a shadow quota that would refuse; units granted and the lifetime of a
 -- lease. One mark per quota follows.
+-- If there are several quotas, the units that each of them counts end both replies.
 local ADMITTED = '>c1dBI4ddBI4dI4d'
 
 -- The usual case, written for speed: the plan is one enforced quota, and has not changed. All else is below, and
@@ -305,6 +306,18 @@ local function beyond(needed, wanted, lifetime)
   return max(min(wanted - needed, math.floor((left - needed) / 4)), 0), lifetime
 end
 
+-- the units that each of several quotas counts
+local function counted()
+  local counts = ''
+  if #quotas > 1 then
+    for _, quota in ipairs(quotas) do
+      refresh(quota)
+      counts = counts .. pack('>I4', used(quota))
+    end
+  end
+  return counts
+end
+
 local function decide(needed, wanted, lifetime)
   local refused, refused_reset, shadow, shadow_reset
   local would_refuse = {}
@@ -327,7 +340,7 @@ local function decide(needed, wanted, lifetime)
     if refused_reset == math.huge then refused_reset = NEVER end
     local number, left, reset = standing(refused, refused_reset)
     if is_new_plan then store() end
-    return pack(REFUSED, 'r', now, number, left, reset)
+    return pack(REFUSED, 'r', now, number, left, reset) .. counted()
   end
   local more, lasts = 0, 0
   if wanted > needed then more, lasts = beyond(needed, wanted, lifetime) end
@@ -361,9 +374,8 @@ local function decide(needed, wanted, lifetime)
   end
   if granted > 0 or is_new_plan then store() end
   return pack(ADMITTED, 'a', now, least_number, least, least_wait, generation, shadow_number, shadow_left, shadow_wait,
-    granted, lasts) .. marks
+    granted, lasts) .. marks .. counted()
 end
-
 
 -- another rule: units that count now are treated as spent now, or when the last lease expires
 local function carry_over(was, is)

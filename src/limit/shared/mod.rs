@@ -1,6 +1,8 @@
 //! Limiters whose budget is shared by many processes, on Redis or Valkey.
 
 mod breaker;
+#[cfg(test)]
+mod fallback_tests;
 pub(crate) mod lease;
 mod leasing;
 mod mirror;

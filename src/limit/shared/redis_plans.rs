@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     error::Error,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use crate::{
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
+        lock::lock,
     },
 };
 
@@ -163,21 +164,16 @@ impl RedisPlans {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_TEXT).filter(is_printable);
         let unreadable = || RedisPlansError(format!("the text of a plan has at most {MAX_TEXT} printable characters"));
         let text = text.ok_or_else(unreadable)?;
-        if let Some(plan) = self.parsed().get(text) {
+        if let Some(plan) = lock(&self.0.parsed).get(text) {
             return Ok(plan.clone());
         }
         let plan: Plan = text.parse()?;
-        let mut parsed = self.parsed();
+        let mut parsed = lock(&self.0.parsed);
         if parsed.len() >= MAX_PARSED {
             parsed.clear();
         }
         parsed.insert(text.into(), plan.clone());
         Ok(plan)
-    }
-
-    fn parsed(&self) -> MutexGuard<'_, HashMap<Box<str>, Plan>> {
-        // no code under the lock panics
-        self.0.parsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the key of a tenant. Prefixes have no braces, so no two applications share a key.

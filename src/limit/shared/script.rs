@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::mirror::{Knowledge, ServerCount};
+use super::mirror::{Knowledge, ServerCounts};
 #[cfg(feature = "smooth")]
 use crate::limit::engine::meter::Gauge;
 use crate::{
     limit::{
-        decision::{Decision, Marks, NO_MARKS, Spend},
+        decision::{Decision, Marks, NO_MARKS, Spend, UNCHARGED},
         plan::{Limited, Plan},
         quota::Rule,
     },
@@ -66,12 +66,11 @@ pub(super) struct Answer {
     pub(super) granted: u32,
     /// How long a lease lasts from the time of the call. Zero for a spend.
     pub(super) lifetime: Duration,
-    /// The units that a quota counts, with those granted.
-    pub(super) count: Option<ServerCount>,
+    pub(super) counts: ServerCounts,
     /// What the server knew when the call was sent.
     pub(super) knowledge: Knowledge,
-    /// The charge of the mirror.
-    pub(super) mirrored: Spend,
+    /// The charge of the mirror, or its refusal of what the server has admitted.
+    pub(super) mirrored: Result<Spend, Decision>,
 }
 
 impl Answer {
@@ -82,12 +81,17 @@ impl Answer {
         let [kind] = reader.bytes()?;
         let unix = reader.micros()?.ok_or_else(unexpected)?;
         let now = (now, UnixTime::from_nanos(unix.saturating_mul(1000)));
-        let (standing, count) = reader.standing(plan, now)?.unzip();
-        let (knowledge, mirrored) = Default::default();
+        let (standing, place) = reader.standing(plan, now)?.unzip();
+        let mut counts = ServerCounts { used: [0; Plan::MAX_QUOTAS], at: now.1 };
+        if let (Some(standing), Some(used)) = (&standing, place.and_then(|place| counts.used.get_mut(place))) {
+            *used = standing.limit().saturating_sub(standing.remaining());
+        }
+        let (knowledge, mirrored) = (Knowledge::default(), Ok(Spend::default()));
         if kind == b'r' {
+            reader.counts(plan, &mut counts)?;
             let decision = Decision::refused_by(standing.ok_or_else(unexpected)?);
             let (generation, marks, granted, lifetime) = (0, NO_MARKS, 0, Duration::ZERO);
-            return Ok(Self { decision, generation, marks, granted, lifetime, count, knowledge, mirrored });
+            return Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored });
         }
         let generation = reader.micros()?.ok_or_else(unexpected)?;
         let shadow = reader.standing(plan, now)?.map(|(standing, _)| Box::new(standing));
@@ -99,8 +103,13 @@ impl Answer {
                 *mark = Moment::from_nanos(micros);
             }
         }
+        reader.counts(plan, &mut counts)?;
+        for (used, mark) in counts.used.iter_mut().zip(&marks) {
+            let own = if *mark == UNCHARGED { 0 } else { granted };
+            *used = used.saturating_sub(own);
+        }
         let decision = Decision::admitted(standing, shadow);
-        Ok(Self { decision, generation, marks, granted, lifetime, count, knowledge, mirrored })
+        Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored })
     }
 }
 
@@ -125,20 +134,26 @@ impl Reader<'_> {
         Ok((number >= 0.0).then_some(number as u64))
     }
 
+    /// Reads the units that count, if there are several quotas. A single one has its standing.
+    fn counts(&mut self, plan: &Plan, counts: &mut ServerCounts) -> Result<(), RedisFailure> {
+        if plan.limits().len() > 1 {
+            for (used, _) in counts.used.iter_mut().zip(plan.limits()) {
+                *used = u32::from_be_bytes(self.bytes()?);
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the number of a quota, the units left, and how long until there are more.
-    fn standing(
-        &mut self,
-        plan: &Plan,
-        now: (Moment, UnixTime),
-    ) -> Result<Option<(Standing, ServerCount)>, RedisFailure> {
+    fn standing(&mut self, plan: &Plan, now: (Moment, UnixTime)) -> Result<Option<(Standing, usize)>, RedisFailure> {
         let ([place], remaining) = (self.bytes()?, u32::from_be_bytes(self.bytes()?));
         // a request that is larger than the limit never fits
         let wait = self.micros()?.map(Duration::from_micros);
         let Some(place) = usize::from(place).checked_sub(1) else { return Ok(None) };
-        let Limited { quota, most, .. } = plan.limits().get(place).ok_or_else(unexpected)?;
+        let Limited { quota, .. } = plan.limits().get(place).ok_or_else(unexpected)?;
         let reset = wait.map_or(Standing::NEVER, |wait| now.0 + wait);
         let standing = Standing::new(quota.name(), quota.limit(), remaining, reset, now);
-        Ok(Some((standing, ServerCount { place, used: most.saturating_sub(remaining) })))
+        Ok(Some((standing, place)))
     }
 }
 
@@ -165,7 +180,8 @@ mod tests {
         assert_eq!((standing.remaining(), standing.reset()), (3, now + Duration::from_secs(2)));
         // by the time of the server
         assert_eq!(standing.reset_unix(), Some(UnixTime::from_nanos(3_500_000_000)));
-        assert_eq!(answer.count, Some(ServerCount { place: 0, used: 2 }));
+        // without the four of this call
+        assert_eq!((answer.counts.used[0], answer.counts.at), (0, UnixTime::from_nanos(1_500_000_000)));
         assert_eq!((answer.generation, answer.granted, answer.lifetime), (9_000_000, 4, Duration::from_secs(1)));
         assert_eq!(answer.marks[0], Moment::from_nanos(8_000_000));
         assert!((0..whole.len()).all(|length| read(&whole[..length]).is_err()));

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     breaker::Breaker,
-    mirror::{Debt, Mirror, ServerCount},
+    mirror::Mirror,
     newcomers::{Newcomers, shared_name},
     script::{self, Answer, SCRIPT},
 };
@@ -28,6 +28,8 @@ pub(super) struct Server {
     pub(super) mirror: Mirror,
     /// Whether debts are being charged.
     pub(super) is_settling: AtomicBool,
+    /// Held while debts are charged.
+    pub(super) settling: tokio::sync::Mutex<()>,
     pub(super) newcomers: Newcomers,
     pub(super) link: Link,
     pub(super) prefix: String,
@@ -52,6 +54,7 @@ impl Server {
         Self {
             mirror: Mirror::new(local.clone()),
             is_settling: AtomicBool::new(false),
+            settling: tokio::sync::Mutex::default(),
             newcomers: Newcomers::new(new_names),
             link,
             prefix,
@@ -76,7 +79,7 @@ impl Server {
 
     /// Returns the name that is charged: the tenant itself, unless there are too many new names.
     pub(super) fn payer<'a>(&self, tenant: &'a Tenant, plan: &Plan, ask: Ask) -> Cow<'a, Tenant> {
-        let Self { local, mirror, newcomers, space, .. } = self;
+        let Self { local, newcomers, space, .. } = self;
         // addresses prove nothing
         let is_proved = *space == TENANTS && !ask.is_anonymous;
         if is_proved || local.knows(tenant) || local.quotas().is_named(tenant) {
@@ -87,19 +90,14 @@ impl Server {
             return Cow::Borrowed(tenant);
         }
         match newcomers.has_room(ask.units > 0, local.reports().clock.now()) {
-            true => {
-                // it may have spent with the shared key a moment ago
-                mirror.inherit(tenant, ask, &shared, plan);
-                Cow::Borrowed(tenant)
-            }
+            true => Cow::Borrowed(tenant),
             false => Cow::Owned(shared),
         }
     }
 
-    /// Runs the script. Returns `None` if the server does not answer.
+    /// Runs the script. Returns `None` if the server does not answer, or if there is nothing to refund.
     ///
-    /// What the server admits with `spend` is charged to the mirror, too. If it must fit there and does not, the answer is a
-    /// refusal.
+    /// What the server admits with `spend` is charged to the mirror, too.
     pub(super) async fn call(
         &self,
         operation: &str,
@@ -108,31 +106,39 @@ impl Server {
         ask: Ask,
         more: &[&[u8]],
     ) -> Option<Answer> {
+        self.try_call(operation, tenant, plan, ask, more).await.ok().flatten()
+    }
+
+    /// Like [`call`](Self::call), with the reason why there is no answer.
+    pub(super) async fn try_call(
+        &self,
+        operation: &str,
+        tenant: &Tenant,
+        plan: &Plan,
+        ask: Ask,
+        more: &[&[u8]],
+    ) -> Result<Option<Answer>, FailureKind> {
         let reports = self.watcher.reports();
         let began = reports.clock.now();
         if !self.breaker.allows(began) {
-            return None;
+            return Err(FailureKind::Unavailable);
         }
         let is_spend = operation == "spend";
         let under_way = self.mirror.ask(tenant, if is_spend || operation == "lease" { ask.units } else { 0 });
         match self.call_at("", operation, tenant, plan, ask, more).await {
             Ok(answer) => {
-                if self.breaker.succeeded() && self.open_breakers.fetch_sub(1, SeqCst) == 1 {
+                // a debit waits longer than requests do
+                let is_slow = operation == "debit" && reports.clock.now().since(began) > self.link.patience();
+                if !is_slow && self.breaker.succeeded() && self.open_breakers.fetch_sub(1, SeqCst) == 1 {
                     reports.fallback_ended(reports.clock.now());
                 }
-                let mut answer = answer?;
-                if let Some(ServerCount { place, used }) = answer.count {
-                    under_way.learn(plan, ServerCount { place, used: used.saturating_sub(answer.granted) });
-                }
+                let Some(mut answer) = answer else { return Ok(None) };
+                under_way.learn(plan, answer.counts);
                 answer.knowledge = under_way.knowledge;
                 if is_spend && ask.units > 0 && answer.decision.is_admitted() {
-                    match under_way.admit(ask) {
-                        Ok(charged) if ask.refundable => answer.mirrored = charged,
-                        Ok(_) => {}
-                        Err(refusal) => answer.decision = refusal,
-                    }
+                    answer.mirrored = under_way.admit(ask);
                 }
-                Some(answer)
+                Ok(Some(answer))
             }
             Err(failure) => {
                 let now = reports.clock.now();
@@ -141,17 +147,9 @@ impl Server {
                 if counts && self.breaker.failed(began, now) && self.open_breakers.fetch_add(1, SeqCst) == 0 {
                     reports.fallback_began(&failure, now);
                 }
-                None
+                Err(failure.kind)
             }
         }
-    }
-
-    /// Charges units that the server does not know. Returns whether it has answered.
-    pub(super) async fn debit(&self, debt: &Debt, plan: &Plan, units: &[u32]) -> bool {
-        let more: Vec<String> = units.iter().map(u32::to_string).collect();
-        let more: Vec<&[u8]> = more.iter().map(String::as_bytes).collect();
-        let ask = Ask::new(debt.units, debt.is_anonymous);
-        self.call_at("", "debit", &debt.tenant, plan, ask, &more).await.is_ok()
     }
 
     /// Runs the script at a time that is only given in tests. Returns `None` if there is nothing to refund.

@@ -8,7 +8,13 @@ use std::{
 use tokio::task::JoinSet;
 
 use super::{mirror::Debt, server::Server};
-use crate::limit::{decision::Ask, plan::PlanKind};
+use crate::{
+    limit::{
+        decision::Ask,
+        plan::{Plan, PlanKind},
+    },
+    redis::FailureKind,
+};
 
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -25,33 +31,53 @@ impl Server {
 
     /// Charges all debts of now, if the server answers.
     pub(super) async fn settle_now(self: &Arc<Self>) {
-        let debts = self.mirror.debts();
-        let Some(first) = debts.first() else { return };
-        // one that is charged without a reply is charged again, so nothing is sent to a server that may not reply
-        let plan = self.local.quotas().plan(&first.tenant);
-        if self.call("spend", &first.tenant, &plan, Ask::new(0, false), &[]).await.is_none() {
+        // two at once would charge the same debts twice
+        let _turn = self.settling.lock().await;
+        if !self.breaker.may_allow(self.watcher.reports().clock.now()) {
             return;
         }
-        let mut calls = JoinSet::new();
-        for debt in debts {
-            if calls.len() >= AT_ONCE {
-                _ = calls.join_next().await;
+        let (mut calls, mut has_answered) = (JoinSet::new(), false);
+        for debt in self.mirror.debts() {
+            let plan = self.local.quotas().plan(&debt.tenant);
+            let counting = match plan.kind() {
+                PlanKind::Limited { .. } => self.mirror.counting(&debt, &plan),
+                // they count again if the tenant gets a limit again
+                _ if self.local.knows(&debt.tenant) => continue,
+                PlanKind::Unlimited { .. } | PlanKind::Denied { .. } => Vec::new(),
+            };
+            if counting.iter().all(|units| *units == 0) {
+                self.mirror.paid(&debt.tenant, debt.is_anonymous, debt.units);
+                continue;
             }
             let server = Arc::clone(self);
-            calls.spawn(async move { server.settle(debt).await });
+            let call = async move { server.settle(&debt, &plan, &counting).await };
+            if has_answered {
+                calls.spawn(call);
+                if calls.len() >= AT_ONCE && !matches!(calls.join_next().await, Some(Ok(true))) {
+                    break;
+                }
+            } else if call.await {
+                has_answered = true;
+            } else {
+                // one that is charged without a reply is charged again, so nothing is sent to a server that may not reply
+                return;
+            }
         }
         while calls.join_next().await.is_some() {}
     }
 
-    async fn settle(&self, debt: Debt) {
-        let plan = self.local.quotas().plan(&debt.tenant);
-        let counting = match plan.kind() {
-            PlanKind::Limited { .. } => self.mirror.counting(&debt, &plan),
-            PlanKind::Unlimited { .. } | PlanKind::Denied { .. } => Vec::new(),
-        };
-        let is_paid = counting.iter().all(|units| *units == 0) || self.debit(&debt, &plan, &counting).await;
-        if is_paid {
-            self.mirror.paid(&debt.tenant, debt.is_anonymous, debt.units);
+    /// Charges a debt. Returns whether the server answers.
+    async fn settle(&self, debt: &Debt, plan: &Plan, counting: &[u32]) -> bool {
+        let units: Vec<String> = counting.iter().map(u32::to_string).collect();
+        let units: Vec<&[u8]> = units.iter().map(String::as_bytes).collect();
+        let ask = Ask::new(0, debt.is_anonymous);
+        match self.try_call("debit", &debt.tenant, plan, ask, &units).await {
+            Ok(_) => {
+                self.mirror.paid(&debt.tenant, debt.is_anonymous, debt.units);
+                true
+            }
+            // what is wrong with one key says nothing about others
+            Err(kind) => kind == FailureKind::Corrupt,
         }
     }
 }

@@ -67,10 +67,11 @@ use crate::{
 /// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default. Then the [`Fallback`] decides. Units
 /// of a lease in hand are used first.
 ///
-/// With [`Fallback::Local`], one process never admits more than the limit in any window, whatever the server does. The
-/// fallback starts from what this process has admitted and what the server has reported, and the server is charged for its units
-/// when it answers again. If *r* units were left when the processes last heard from the server, all *n* processes together
-/// admit at most the limit and (*n* − 1) × *r* in the first window, and at most *n* times the limit in later ones.
+/// With [`Fallback::Local`], one process never admits more than the limit in any window, as long as the server keeps what it
+/// has acknowledged. The fallback starts from what this process has admitted and what the server has reported, and the server
+/// is charged for its units when it answers again. If *r* units were left when the processes last heard from the server about
+/// the tenant, all *n* processes together admit at most the limit and (*n* − 1) × *r* in the first window, beside calls that
+/// were under way, and at most *n* times the limit in later ones. *r* is the limit if a process has not heard about the tenant.
 ///
 /// After three failures in a row it decides at once, and one check a second finds out whether the server answers again.
 /// The changes are events ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
@@ -165,7 +166,9 @@ impl SharedLimiterBuilder {
     ///
     /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
     /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of addresses
-    /// of the login service. Tenants that a request has proved, or that [`Quotas`] names, always have their own key.
+    /// of the login service. Tenants that a request has proved, that [`Quotas`] names, or whose plan is not the default, for
+    /// example by [`Quotas::by`], always have their own key. A name that spends with its own key and a shared one can get its
+    /// limit twice in a window.
     pub fn max_new_names_per_minute(mut self, most: u32) -> Self {
         self.new_names = most;
         self
@@ -272,7 +275,7 @@ impl SharedLimiter {
         reports.decision(decision, ask.units, || Some(tenant.clone()), reports.clock.now());
     }
 
-    fn fall_back(&self, payer: &Tenant, ask: Ask) -> Decision {
+    pub(super) fn fall_back(&self, payer: &Tenant, ask: Ask) -> Decision {
         let Server { local, mirror, .. } = &*self.0.server;
         local.reports().fell_back();
         match self.0.fallback {
@@ -313,16 +316,13 @@ impl SharedLimiter {
     /// Nothing is refunded if its window has passed, if another limiter charged it, if the tenant was
     /// [`reset`](Self::reset) or got another plan since, or if the server does not answer.
     pub async fn refund(&self, spend: Spend) -> Option<Standing> {
-        let mut charge = spend.0?;
-        if let Payer::Shared(past) = &mut charge.payer {
-            self.local().refund(mem::take(&mut past.mirrored));
-        }
-        let Payer::Shared(past) = &charge.payer else {
-            // the fallback has charged it
-            return self.local().refund(Spend(Some(charge)));
-        };
-        if charge.limiter != self.local().id() {
-            return None;
+        let mut charge = spend.0.filter(|charge| charge.limiter == self.local().id())?;
+        let Payer::Shared(past) = &mut charge.payer else { return None };
+        let standing = self.local().refund(mem::take(&mut past.mirrored));
+        let Payer::Shared(past) = &charge.payer else { return None };
+        if past.quotas.is_empty() {
+            self.0.server.mirror.forgive(&past.tenant, charge.is_anonymous, charge.units, past.generation);
+            return standing;
         }
         let holder = Holder { tenant: past.tenant.clone(), is_anonymous: charge.is_anonymous };
         if let Some(leasing) = &self.0.leasing
@@ -401,8 +401,16 @@ impl SharedLimiter {
 
     pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
         let Answer { decision, generation, marks, mirrored, .. } = answer;
+        let (mirrored, refusal) = match mirrored {
+            Ok(mirrored) => (mirrored, None),
+            Err(refusal) => (Spend::default(), Some(refusal)),
+        };
         let past = |tenant| SharedPast { tenant, quotas: script::packed(plan), generation, lease: 0, mirrored };
-        self.refundable(decision, tenant, plan, ask, past, marks)
+        let Some(refusal) = refusal else { return self.refundable(decision, tenant, plan, ask, past, marks) };
+        // the server has charged it
+        let charged = self.refundable(decision, tenant, plan, Ask { refundable: true, ..ask }, past, marks);
+        self.refund_later(charged.into_spend());
+        refusal
     }
 
     /// Adds what a refund needs.

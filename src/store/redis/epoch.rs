@@ -15,7 +15,7 @@
 use std::{
     ops::Range,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -25,7 +25,10 @@ use bytes::Bytes;
 
 use crate::{
     redis::{Link, RedisFailure, Reply, Script, unexpected},
-    util::clock::{Clock, Moment, SystemClock, UnixTime},
+    util::{
+        clock::{Clock, Moment, SystemClock, UnixTime},
+        lock::lock,
+    },
 };
 
 /// The number of partitions. Part of the format: other partitions would hide all entries.
@@ -57,6 +60,8 @@ pub(super) struct Epochs {
     is_cluster: bool,
     /// In seconds. Rises with each changed epoch.
     complete_since: AtomicU64,
+    /// Held while epochs are kept.
+    noting: Mutex<()>,
     clock: SystemClock,
 }
 
@@ -67,8 +72,10 @@ struct Partition {
 
 struct Known {
     epoch: Bytes,
-    /// When the epoch was checked, and on which connection. `None` if the next call has to check it.
-    checked: Option<(Moment, u64)>,
+    /// On which connection the epoch was checked, and when the check was sent.
+    checked: (u64, Moment),
+    /// Whether the next call has to check it.
+    is_doubtful: bool,
 }
 
 /// Returns the partition of a key.
@@ -89,6 +96,7 @@ impl Epochs {
             partitions: (0..PARTITIONS).map(partition).collect(),
             is_cluster,
             complete_since: AtomicU64::new(0),
+            noting: Mutex::default(),
             clock: SystemClock::new(),
         };
         epochs.check_all(link, b"").await?;
@@ -109,8 +117,8 @@ impl Epochs {
     pub(super) async fn known(&self, link: &Link, part: usize) -> Result<Bytes, RedisFailure> {
         let (connection, now) = (link.number(), self.clock.now());
         let is_fresh = |known: &&Known| {
-            let is_fresh = |(at, number)| number == connection && now.since(at) < CHECKED_EVERY;
-            known.checked.is_some_and(is_fresh)
+            let (number, at) = known.checked;
+            !known.is_doubtful && number == connection && now.since(at) < CHECKED_EVERY
         };
         if let Some(known) = self.lock(part)?.as_ref().filter(is_fresh) {
             return Ok(known.epoch.clone());
@@ -159,8 +167,12 @@ impl Epochs {
         epochs_of(link.run(&CHECK, &keys, &[self.second().as_bytes(), begins]).await?, keys.len())
     }
 
-    /// Keeps these epochs.
-    fn note(&self, epochs: Vec<(usize, Bytes)>, connection: u64, now: Moment) -> Result<(), RedisFailure> {
+    /// Keeps these epochs, except those that were read before the known ones: their server may have been replaced since.
+    fn note(&self, mut epochs: Vec<(usize, Bytes)>, connection: u64, now: Moment) -> Result<(), RedisFailure> {
+        let _turn = lock(&self.noting);
+        let checked = (connection, now);
+        let is_newer = |known: &Option<Known>| known.as_ref().is_none_or(|known| known.checked <= checked);
+        epochs.retain(|(part, _)| self.lock(*part).is_ok_and(|known| is_newer(&known)));
         let mut began = None;
         for (part, epoch) in &epochs {
             if self.last(*part)?.as_ref() != Some(epoch) {
@@ -170,11 +182,11 @@ impl Epochs {
         // before the epochs are known, so that nobody relies on them too early. It rises with each change, even if another
         // process has begun the epoch that knew less, because others notice the change by it
         if let Some(began) = began {
-            let rise = |since: u64| Some(began.max(since.saturating_add(1)));
-            _ = self.complete_since.fetch_update(SeqCst, SeqCst, rise);
+            let since = self.complete_since.load(SeqCst);
+            self.complete_since.store(began.max(since.saturating_add(1)), SeqCst);
         }
         for (part, epoch) in epochs {
-            *self.lock(part)? = Some(Known { epoch, checked: Some((now, connection)) });
+            *self.lock(part)? = Some(Known { epoch, checked, is_doubtful: false });
         }
         Ok(())
     }
@@ -189,7 +201,7 @@ impl Epochs {
         if let Ok(mut known) = self.lock(part)
             && let Some(known) = known.as_mut()
         {
-            known.checked = None;
+            known.is_doubtful = true;
         }
     }
 
@@ -205,7 +217,7 @@ impl Epochs {
 
     fn lock(&self, part: usize) -> Result<MutexGuard<'_, Option<Known>>, RedisFailure> {
         let partition = self.partitions.get(part).ok_or_else(unexpected)?;
-        Ok(partition.known.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(lock(&partition.known))
     }
 }
 
@@ -236,6 +248,46 @@ mod tests {
             counts[partition(&number.to_be_bytes())] += 1;
         }
         assert!(counts.iter().all(|count| (500..2000).contains(count)), "{counts:?}");
+    }
+
+    fn epochs() -> Epochs {
+        let partition = |_| Partition { key: Vec::new(), known: Mutex::default() };
+        Epochs {
+            partitions: (0..PARTITIONS).map(partition).collect(),
+            is_cluster: false,
+            complete_since: AtomicU64::new(0),
+            noting: Mutex::default(),
+            clock: SystemClock::new(),
+        }
+    }
+
+    fn all(second: u64) -> Vec<(usize, Bytes)> {
+        (0..PARTITIONS).map(|part| (part, Bytes::from(format!("{second}:0:a")))).collect()
+    }
+
+    #[test]
+    fn b36_one_epoch_that_many_calls_report_is_one_change() {
+        for second in 1..200 {
+            let (epochs, now) = (epochs(), Moment::from_nanos(7));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| epochs.note(all(second), 1, now).unwrap());
+                }
+            });
+            assert_eq!(epochs.complete_since(), UnixTime::from_secs(second));
+        }
+    }
+
+    #[test]
+    fn b36_a_late_reply_of_an_older_connection_changes_nothing() {
+        let (epochs, at) = (epochs(), |nanos| Moment::from_nanos(nanos));
+        for (second, connection, sent, known) in
+            [(10, 1, 1, 10), (20, 2, 5, 20), (10, 1, 9, 20), (10, 2, 4, 20), (30, 2, 5, 30)]
+        {
+            epochs.note(all(second), connection, at(sent)).unwrap();
+            assert_eq!(epochs.complete_since(), UnixTime::from_secs(known));
+            assert_eq!(epochs.last(3).unwrap().unwrap(), format!("{known}:0:a"));
+        }
     }
 
     const PINNED: [usize; 3] = [50, 30, 47];
