@@ -267,11 +267,14 @@ mod tests {
 
     #[test]
     fn b36_one_epoch_that_many_calls_report_is_one_change() {
-        for second in 1..200 {
-            let (epochs, now) = (epochs(), Moment::from_nanos(7));
+        for second in 1..300 {
+            let (epochs, now, start) = (epochs(), Moment::from_nanos(7), std::sync::Barrier::new(4));
             std::thread::scope(|scope| {
                 for _ in 0..4 {
-                    scope.spawn(|| epochs.note(all(second), 1, now).unwrap());
+                    scope.spawn(|| {
+                        start.wait();
+                        epochs.note(all(second), 1, now).unwrap();
+                    });
                 }
             });
             assert_eq!(epochs.complete_since(), UnixTime::from_secs(second));
