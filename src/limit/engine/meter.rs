@@ -70,10 +70,8 @@ impl Gauge {
     /// Returns whether a calendar quota is in the same period now as at this time. Other quotas have no periods.
     #[cfg(feature = "redis")]
     pub(super) fn is_same_period(self, context: Context<'_>, at: UnixTime) -> bool {
-        match self {
-            Self::Fixed { period } => at.as_nanos() / period == context.calendar_now() / period,
-            _ => true,
-        }
+        let Self::Fixed { period } = self else { return true };
+        at.as_nanos() / period == context.calendar_now() / period
     }
 }
 
