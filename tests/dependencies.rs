@@ -26,3 +26,11 @@ fn a20_rate_limits_alone_need_no_json_library_and_no_procedural_macros() {
     // sessions are stored as JSON
     assert!(with_json(&[]) && with_json(&["--no-default-features", "--features", "session"]));
 }
+
+#[test]
+fn drivers_of_databases_stay_in_their_own_package() {
+    let all = crates(&["--all-features"]);
+    for driver in ["sqlx", "sqlx_core", "sqlx_postgres", "sqlx_sqlite", "libsqlite3_sys", "tollgate_sqlx"] {
+        assert!(!all.iter().any(|name| name == driver), "{driver}");
+    }
+}

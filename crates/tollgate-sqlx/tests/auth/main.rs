@@ -1,0 +1,168 @@
+//! The matrices and the random call sequences of the main crate (`tests/auth`), with every store in SQL: each
+//! `Memory::new()` of those files is a `SqlStore` of its own.
+
+#![cfg(unix)]
+#![allow(
+    dead_code,
+    missing_docs,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "tests may panic and print, and use only some of the helpers"
+)]
+
+// in the files below, `tollgate` is this program: the crate itself, with another `store::Memory`
+extern crate self as tollgate;
+extern crate tollgate as real;
+
+pub use real::*;
+
+pub mod store {
+    //! The stores of the crate, with SQL in place of memory.
+
+    use std::{
+        env,
+        sync::atomic::{AtomicU32, Ordering::Relaxed},
+    };
+
+    use real::MaybeReady;
+    pub use real::store::*;
+    use sqlx::{AssertSqlSafe, Executor, postgres::PgPoolOptions, sqlite::SqlitePoolOptions};
+    use tollgate_sqlx::{Database, Dialect, SqlStore};
+
+    /// The name of the variable with the URL of PostgreSQL. Without it, the tests use SQLite.
+    pub(crate) const URL: &str = "TOLLGATE_SQL_TESTS_ON";
+
+    #[derive(Debug)]
+    pub struct Memory(SqlStore);
+
+    impl Memory {
+        pub fn new() -> Self {
+            Self(SqlStore::new(&match env::var(URL) {
+                Ok(url) => postgres(&url),
+                Err(_) => sqlite(),
+            }))
+        }
+    }
+
+    /// A database in the memory of its only connection.
+    fn sqlite() -> Database {
+        let pool = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+        let pool = pool.after_connect(|connection, _| {
+            Box::pin(async move {
+                connection.execute(AssertSqlSafe(Dialect::Sqlite.migrations(0))).await?;
+                Ok(())
+            })
+        });
+        Database::from_sqlite(pool.connect_lazy("sqlite::memory:").unwrap())
+    }
+
+    /// An empty schema.
+    fn postgres(url: &str) -> Database {
+        static SCHEMAS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("world_{}", SCHEMAS.fetch_add(1, Relaxed));
+        let (base, schema) = (url.to_owned(), format!("{url}?options[search_path]={name}"));
+        let own = schema.clone();
+        // not in the runtime of the test, which may be waiting for this
+        let created = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let pool = PgPoolOptions::new().max_connections(1).connect(&base).await.unwrap();
+                pool.execute(AssertSqlSafe(format!("create schema {name}"))).await.unwrap();
+                pool.close().await;
+                Database::connect(&own).await.unwrap().migrate().await.unwrap();
+            });
+        });
+        created.join().unwrap();
+        Database::from_postgres(PgPoolOptions::new().max_connections(4).connect_lazy(&schema).unwrap())
+    }
+
+    impl Default for Memory {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
+    impl Store for Memory {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, record).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
+        }
+
+        async fn run(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+            self.0.run(operations).await
+        }
+
+        // so that the tests need no seal
+        fn is_persistent(&self) -> bool {
+            false
+        }
+    }
+}
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../../../../tests/auth/enrolled.rs"]
+mod enrolled;
+#[path = "../../../../tests/auth/issued_tokens.rs"]
+mod issued_tokens;
+#[path = "../../../../tests/auth/matrix.rs"]
+mod matrix;
+#[path = "../../../../tests/auth/method_matrix.rs"]
+mod method_matrix;
+#[path = "../../../../tests/auth/openapi.rs"]
+mod openapi;
+#[path = "../../../../tests/auth/random_provider.rs"]
+mod random_provider;
+#[path = "../../../../tests/auth/random_runs.rs"]
+mod random_runs;
+#[path = "../../../../tests/auth/sequences.rs"]
+mod sequences;
+#[path = "../../../../tests/auth/soft_passkey.rs"]
+mod soft_passkey;
+#[path = "../../../../tests/auth/special_worlds.rs"]
+mod special_worlds;
+#[path = "../../../../tests/auth/sso_provider.rs"]
+mod sso_provider;
+#[path = "../../../../tests/auth/token_matrix.rs"]
+mod token_matrix;
+#[path = "../../../../tests/auth/token_requests.rs"]
+mod token_requests;
+#[path = "../../../../tests/auth/token_sequences.rs"]
+mod token_sequences;
+#[path = "../../../../tests/auth/wire_text.rs"]
+mod wire_text;
+#[path = "../../../../tests/auth/world.rs"]
+mod world;
+#[path = "../../../../tests/auth/controlled_store.rs"]
+mod controlled_store;
+
+/// The matrices take minutes there, because each of their cells has a schema of its own: they run on SQLite alone.
+#[test]
+fn the_sequences_hold_on_postgres() {
+    let Some(cluster) = support::Cluster::start(&["fsync=off", "max_connections=200"]) else { return };
+    let own = std::env::current_exe().unwrap();
+    let mut again = std::process::Command::new(own);
+    again.args(["sequences::"]).env(store::URL, cluster.url()).env("PROPTEST_CASES", "4");
+    let output = again.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !text.contains(" 0 passed"), "{text}");
+}
