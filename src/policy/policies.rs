@@ -107,22 +107,24 @@ impl Policies {
     }
 
     /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
-    /// among those that an account can complete. `usable` returns the methods that the account can use in a login of
-    /// that many steps: never more if there are more steps.
+    /// among those that an account can complete with these methods. `usable_in` returns those that it can use in a login of a
+    /// plan.
     pub(crate) fn most_steps<'a>(
         &self,
         tenant: &Tenant,
         clients: impl Iterator<Item = Option<&'a Policy>>,
-        usable: impl Fn(usize) -> MethodSet,
+        usable: MethodSet,
+        usable_in: impl Fn(&LoginPlan) -> MethodSet,
     ) -> usize {
         let steps = |client: Option<&Policy>, acr: Option<&str>| {
-            let mut steps = 1;
+            let mut methods = usable;
             loop {
-                let plan = self.plan(tenant, client, acr, usable(steps)).ok()?;
-                if plan.steps() <= steps {
-                    return Some(steps);
+                let plan = self.plan(tenant, client, acr, methods).ok()?;
+                let fewer = methods.iter().filter(|method| usable_in(&plan).contains(*method)).collect();
+                if fewer == methods {
+                    return Some(plan.steps());
                 }
-                steps = plan.steps();
+                methods = fewer;
             }
         };
         // most clients have the same policy, or none

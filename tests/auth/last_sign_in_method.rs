@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, NewUser, Password, Passwords, Policies, Policy,
+    AuthServiceBuilder, Method, NewUser, Password, Passwords, Policies, Policy,
     auth::{Passkeys, Totp},
     store::AnyStore,
 };
@@ -130,4 +130,20 @@ async fn c117_a_second_factor_stays_where_two_are_required() {
     let mut owner = ada(&world).await;
     enrol_totp(&world, &mut owner).await;
     assert_eq!(call(&mut owner, "totp/delete", json!({})).await.status, 204);
+}
+
+#[tokio::test]
+async fn b01_c117_the_last_passkey_that_the_policy_accepts_stays() {
+    let keys = Policies::default().tenant(acme(), Policy::slots([Method::Passkey]).unwrap());
+    let world = site(tollgate::store::Memory::new(), |service| service.policies(keys)).await;
+    let (weak, vouched) = (soft(), soft());
+    let mut stored = row(&[&weak, &vouched], &json!({}));
+    // a password vouched for the first one, and the application for the second one
+    stored["passkeys"][0]["strength"] = json!({ "steps": 1, "proved": [["password"]] });
+    stored["passkeys"][1]["strength"] = json!({ "steps": 255, "proved": [] });
+    enrol(&world, "u-lone", stored).await;
+    let mut browser = sign_in_by_passkey(&world, &vouched).await;
+    refused(&delete(&mut browser, &vouched).await);
+    assert_eq!(delete(&mut browser, &weak).await.status, 204);
+    refused(&delete(&mut browser, &vouched).await);
 }

@@ -5,8 +5,8 @@ use crate::{
         core::Core,
         methods::{contacts::reachable, provider_label},
     },
-    credential::{Credentials, SsoLink},
-    policy::{Method, MethodSet},
+    credential::{Credentials, SsoLink, Strength},
+    policy::{LoginPlan, Method, MethodSet},
     tenant::Tenant,
     user::Account,
 };
@@ -23,18 +23,27 @@ pub(crate) struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    /// Returns the methods that the account can use in a login of this many steps.
+    /// Returns the methods that the account can use in a login of this many steps, if no policy names methods.
     pub(crate) fn usable(&self, steps: usize) -> MethodSet {
+        self.usable_if(|strength| strength.suffices_for(steps))
+    }
+
+    /// Returns the methods that the account can use in a login of this plan.
+    pub(crate) fn usable_in(&self, plan: &LoginPlan) -> MethodSet {
+        self.usable_if(|strength| strength.counts_for(plan))
+    }
+
+    fn usable_if(&self, counts: impl Fn(&Strength) -> bool) -> MethodSet {
         let credentials = self.credentials;
         let can_use = |method: &Method| match method {
             Method::Password => self.account.has_password() || self.proved.contains(Method::Password),
             Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, *method).next().is_some(),
             Method::Passkey | Method::Totp | Method::RecoveryCode => {
-                credentials.is_some_and(|row| row.can_prove(*method, |strength| strength.suffices_for(steps)))
+                credentials.is_some_and(|row| row.can_prove(*method, &counts))
             }
             Method::Sso => credentials.is_some_and(|row| {
                 let is_offered = |link: &SsoLink| provider_label(self.core, self.tenant, &link.provider).is_some();
-                row.links.iter().any(|link| link.strength.suffices_for(steps) && is_offered(link))
+                row.links.iter().any(|link| counts(&link.strength) && is_offered(link))
             }),
         };
         self.core.enabled(self.tenant).iter().filter(can_use).collect()
