@@ -248,6 +248,16 @@ mod tests {
     }
 
     #[test]
+    fn b09_a_login_without_the_demand_for_enrolment_in_person_does_not_answer_one_with_it() {
+        let two = Policy::any(2).unwrap();
+        let policies = Policies::new(two.clone()).acr("strict", two.without_self_enrolment()).unwrap();
+        let [lax, strict] = [None, Some("strict")].map(|acr| policies.plan(&acme(), None, acr, ALL).unwrap());
+        assert!(!lax.refuses_self_enrolment() && strict.refuses_self_enrolment());
+        assert!(!lax.is_no_weaker_than(&strict) && strict.is_no_weaker_than(&lax));
+        assert!(strict.is_no_weaker_than(&strict));
+    }
+
+    #[test]
     fn unsatisfiable_policies_have_no_plan() {
         let enabled = Method::Password | Method::Sms | Method::Whatsapp;
         assert!(policies().plan(&acme(), None, Some("key"), enabled).is_err());

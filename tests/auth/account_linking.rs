@@ -3,6 +3,7 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tollgate::{
+    auth::Totp,
     delivery::NoticeKind,
     event::EventKind,
     sso::SsoConnection,
@@ -12,7 +13,7 @@ use tollgate::{
 
 use crate::{
     controlled_store::ControlledStore,
-    own_account::{acme, ada, call, credentials, events, sessions, sign_in, sign_in_at},
+    own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, sign_in_at, totp},
     sso_accounts::first_step,
     sso_provider::{Provider, SsoWorld, asked, begun, oidc, outcome, sent, with_parameter},
     world::{ADA, ADA_PASSWORD, Browser, GRACE, World, join},
@@ -28,7 +29,11 @@ async fn site_on(store: AnyStore) -> SsoWorld {
     let provider = Provider::start(&clock).await;
     let connection = || SsoConnection::new(oidc(&provider)).label("Example ID");
     let more = |service: tollgate::AuthServiceBuilder| {
-        service.sso("idp", connection()).sso("other", connection().label("Other ID")).first_party(acme())
+        service
+            .sso("idp", connection())
+            .sso("other", connection().label("Other ID"))
+            .first_party(acme())
+            .totp(Totp::new().seal(&tollgate::Secret::generate()))
     };
     let world = World::on(store, clock, more).await;
     SsoWorld { world, provider }
@@ -295,4 +300,35 @@ async fn b17_the_account_page_knows_whether_unlinking_ends_its_own_session() {
     let request = Request::get("/account/credentials").header("sec-fetch-site", "same-origin");
     assert_eq!(browser.send(request, "").await.status, 401);
     assert_eq!(credentials(&mut owner).await["links"], Value::Array(Vec::new()));
+}
+
+#[tokio::test]
+async fn b03_the_account_page_knows_that_a_code_alone_does_not_keep_its_session() {
+    let world = site().await;
+    let mut owner = ada(&world.world).await;
+    assert_eq!(connect(&world, &mut owner).await, "ok");
+    let secret = enrol_totp(&world.world, &mut owner).await;
+    world.world.advance(30);
+    // a session by the provider and the app
+    let mut browser = world.world.browser();
+    let fields = crate::own_account::begin(&mut browser, "/sign-in?steps=2").await;
+    let started = browser.post("/authentication/start", &fields).await.json();
+    let own = crate::world::with(fields, &[("session_id", started["session_id"].as_str().unwrap())]);
+    let more = [("method", "sso"), ("provider", "idp")];
+    let away = browser.post("/authentication/authenticate", &crate::world::with(own.clone(), &more)).await.json();
+    let back = world.provider.signs_in(away["redirect_url"].as_str().unwrap());
+    assert_eq!(outcome(&browser.get(&back).await), "ok");
+    let code = totp(&secret, world.world.time());
+    let step = crate::world::with(own.clone(), &[("method", "totp"), ("code", &code)]);
+    assert_eq!(browser.post("/authentication/authenticate", &step).await.status, 200);
+    assert_eq!(browser.post("/authentication/complete", &own).await.status, 200);
+    browser.get("/sign-in/finish").await;
+    let link = credentials(&mut browser).await["links"][0].clone();
+    assert_eq!(link["ends_session"], true);
+    assert_eq!(credentials(&mut owner).await["links"][0]["ends_session"], false);
+    // and so it does
+    world.world.advance(1);
+    assert_eq!(call(&mut browser, "links/delete", json!({ "id": link["id"] })).await.status, 204);
+    let request = Request::get("/account/credentials").header("sec-fetch-site", "same-origin");
+    assert_eq!(browser.send(request, "").await.status, 401);
 }
