@@ -141,7 +141,7 @@ async fn b01_c117_the_last_passkey_that_the_policy_accepts_stays() {
     // a password vouched for the first one, and the application for the second one
     stored["passkeys"][0]["strength"] = json!({ "steps": 1, "proved": [["password"]] });
     stored["passkeys"][1]["strength"] = json!({ "steps": 255, "proved": [] });
-    enrol(&world, "u-lone", stored).await;
+    enrol(&world, "u-only", stored).await;
     let mut browser = sign_in_by_passkey(&world, &vouched).await;
     refused(&delete(&mut browser, &vouched).await);
     assert_eq!(delete(&mut browser, &weak).await.status, 204);
