@@ -169,6 +169,30 @@ fn a_lock_of_another_client_is_waited_for_until_the_deadline() {
 }
 
 #[test]
+fn a_replica_is_read_and_not_written_until_it_is_promoted() {
+    let Some(primary) = Cluster::start(&[]) else { return };
+    let opened = Opened::at(&primary.url());
+    opened.write("first", 10).unwrap();
+    opened.create("ada").unwrap();
+    let replica = primary.replica();
+    let follower = Opened::at(&replica.url());
+    assert!(follower.has("first") && follower.finds("ada"));
+    for error in follower.fails("replica") {
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error:?}");
+        assert!(text(&error).contains("read-only"), "{error:?}");
+    }
+    // what is written at the primary arrives
+    opened.write("second", 10).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    while !follower.has("second") {
+        assert!(Instant::now() < end, "the replica does not follow");
+    }
+    drop(primary);
+    replica.sql("select pg_promote()");
+    follower.recovers("promoted");
+}
+
+#[test]
 fn a_read_only_file_is_read_and_not_written() {
     let directory = temporary("read-only");
     fs::create_dir_all(&directory).unwrap();

@@ -29,25 +29,33 @@ impl Cluster {
             missing("PostgreSQL (initdb and postgres) is not installed");
             return None;
         };
+        let options = ["--username=app", "--auth=trust", "--encoding=UTF8", "--locale=C"];
+        Some(Self::made(programs, settings.iter().map(|&text| text.to_owned()).collect(), ("initdb", &options)))
+    }
+
+    /// Starts a replica that follows this cluster.
+    pub(crate) fn replica(&self) -> Self {
+        let port = self.port.to_string();
+        let options = ["-h", "127.0.0.1", "-p", &port, "-U", "app", "-R", "--checkpoint=fast"];
+        Self::made(self.programs.clone(), self.settings.clone(), ("pg_basebackup", &options))
+    }
+
+    /// Creates the data with this program, and starts a server on it.
+    fn made(programs: PathBuf, settings: Vec<String>, (program, options): (&str, &[&str])) -> Self {
         let directory = temporary("postgres");
         fs::create_dir_all(&directory).unwrap();
         if is_root() {
             assert!(Command::new("chown").arg("postgres").arg(&directory).status().unwrap().success());
         }
-        let data = directory.join("data");
-        let created = command(&programs.join("initdb"))
-            .args(["--username=app", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"])
-            .arg(&data)
-            .current_dir(&directory)
-            .stdout(Stdio::null())
-            .status();
-        assert!(created.unwrap().success(), "initdb");
+        let mut create = command(&programs.join(program));
+        create.args(options).args(["--no-sync", "-D"]).arg(directory.join("data"));
+        let created = create.current_dir(&directory).stdout(Stdio::null()).status();
+        assert!(created.unwrap().success(), "{program}");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let settings: Vec<String> = settings.iter().map(|&text| text.to_owned()).collect();
         let child = spawn(&programs, &directory, port, &settings);
         let cluster = Self { port, programs, directory, settings, child };
         cluster.wait();
-        Some(cluster)
+        cluster
     }
 
     /// The URL of a database.
