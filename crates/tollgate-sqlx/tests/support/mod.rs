@@ -89,6 +89,8 @@ impl Cluster {
     /// Ends all of its processes with SIGKILL, as a crash of the machine would.
     pub(crate) fn kill(&mut self) {
         let postmaster = self.child.id().to_string();
+        // stopped, it neither starts other processes nor lets go of those that end
+        assert!(Command::new("kill").args(["-STOP", &postmaster]).status().unwrap().success());
         let children = Command::new("pgrep").args(["-P", &postmaster]).output().unwrap();
         let children = String::from_utf8(children.stdout).unwrap();
         let mut all = vec![postmaster];
