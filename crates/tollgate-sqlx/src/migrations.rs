@@ -28,13 +28,17 @@ impl Dialect {
     }
 
     /// Returns the SQL that brings a schema of this version to the newest one, for operators who run migrations
-    /// themselves. Version 0 is a database without tables. The text ends with the statement that records the version.
+    /// themselves. Version 0 is a database without tables. The text ends with the statement that records the version. It is
+    /// empty if the schema is the newest one, or newer.
     ///
     /// ```
     /// let sql = tollgate_sqlx::Dialect::Postgres.migrations(0);
     /// assert!(sql.contains("create table tollgate_rows"));
     /// ```
     pub fn migrations(self, from: usize) -> String {
+        if from >= self.all().len() {
+            return String::new();
+        }
         let mut sql = String::from(if from == 0 { SCHEMA_TABLE } else { "" });
         for migration in self.all().iter().skip(from) {
             sql += "\n";

@@ -100,10 +100,11 @@ pub(crate) async fn run(pool: &PgPool, calls: &[Call]) -> Result<InEpoch<Vec<Ope
 
 /// Deletes some expired rows, and skips those that another call is deleting. Returns how many.
 pub(crate) async fn sweep(pool: &PgPool, most: i64) -> Result<u64, Error> {
-    // an array is looked up in the index; for a subquery, the server would read the whole table
+    // an array is looked up in the index; for a subquery, the server would read the whole table. The time of the statement
+    // bounds the scan of the index, which `clock_timestamp` could not, because it changes from row to row
     let delete = "delete from tollgate_rows where key = any (array(
         select key from tollgate_rows
-        where sweep_after < floor(extract(epoch from clock_timestamp()) * 1000)::bigint
+        where sweep_after < floor(extract(epoch from statement_timestamp()) * 1000)::bigint
         order by sweep_after limit $1 for update skip locked))";
     Ok(sqlx::query(delete).bind(most).execute(pool).await?.rows_affected())
 }
