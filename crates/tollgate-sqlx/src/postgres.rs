@@ -24,9 +24,14 @@ pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<PgPool, Err
     PgPoolOptions::new().max_connections(10).acquire_timeout(deadline).connect_with(options).await
 }
 
+/// Reads the catalog, not `to_regclass`: a connection that has not found the table remembers that until it opens another
+/// table, even if another process has created it since.
+const EXISTS: &str = "select exists (
+    select from pg_catalog.pg_class where relname = 'tollgate_schema' and pg_catalog.pg_table_is_visible(oid))";
+
 /// Returns the version of the schema, or `None` for a database without tables.
 pub(crate) async fn schema(pool: &PgPool) -> Result<Option<i64>, Error> {
-    let exists: bool = sqlx::query_scalar("select to_regclass('tollgate_schema') is not null").fetch_one(pool).await?;
+    let exists: bool = sqlx::query_scalar(EXISTS).fetch_one(pool).await?;
     if !exists {
         return Ok(None);
     }
@@ -38,10 +43,7 @@ pub(crate) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     // two processes that start at once: the second one finds what the first one has done
     let lock = "select pg_advisory_xact_lock(hashtextextended('tollgate_schema', 0))";
     sqlx::query(lock).execute(&mut *transaction).await.map_err(store_error)?;
-    let exists: bool = sqlx::query_scalar("select to_regclass('tollgate_schema') is not null")
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(store_error)?;
+    let exists: bool = sqlx::query_scalar(EXISTS).fetch_one(&mut *transaction).await.map_err(store_error)?;
     let found: i64 = if exists {
         let version = "select version::bigint from tollgate_schema";
         sqlx::query_scalar(version).fetch_one(&mut *transaction).await.map_err(store_error)?

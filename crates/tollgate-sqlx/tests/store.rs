@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use sqlx::{Connection, PgConnection};
 use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
@@ -194,6 +195,27 @@ fn the_schema_is_checked_and_migrated_once() {
         }
     });
     fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_process_that_found_no_tables_sees_those_that_another_one_has_created_since() {
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(&cluster.url()).await.unwrap();
+        let late = Database::from_postgres(pool);
+        assert!(late.check().await.is_err());
+        let mut other = PgConnection::connect(&cluster.url()).await.unwrap();
+        let lock = "select pg_advisory_lock(hashtextextended('tollgate_schema', 0))";
+        sqlx::query(lock).execute(&mut other).await.unwrap();
+        let migrating = tokio::spawn(async move { late.migrate().await });
+        // it has begun its transaction, and waits
+        let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+        while cluster.sql(waiting) == "0" {}
+        sqlx::raw_sql(sqlx::AssertSqlSafe(Dialect::Postgres.migrations(0))).execute(&mut other).await.unwrap();
+        other.close().await.unwrap();
+        migrating.await.unwrap().unwrap();
+    });
 }
 
 /// Runs SQL on a database that the store uses.
