@@ -2,6 +2,7 @@
 
 use std::{fmt, future::Future, time::Duration};
 
+use sqlx::Error;
 use tollgate::store::{StoreError, StoreErrorKind};
 
 #[cfg(feature = "postgres")]
@@ -9,7 +10,7 @@ use crate::postgres;
 #[cfg(feature = "sqlite")]
 use crate::sqlite;
 use crate::{
-    error::store_error,
+    error::{is_conflict, is_lost, store_error},
     migrations::{self, Dialect},
 };
 
@@ -22,21 +23,26 @@ pub struct Database {
 
 #[derive(Clone)]
 pub(crate) enum Pool {
+    /// Pools of [`Database::connect`] can replace their connections.
     #[cfg(feature = "postgres")]
-    Postgres(sqlx::PgPool),
+    Postgres(sqlx::PgPool, Option<postgres::Renewal>),
+    /// Writes have a connection of their own, so that those that wait for a lock leave the others to reads.
     #[cfg(feature = "sqlite")]
-    Sqlite(sqlx::SqlitePool),
+    Sqlite { reads: sqlx::SqlitePool, writes: sqlx::SqlitePool },
 }
 
 /// How long a call may take by default.
 const DEADLINE: Duration = Duration::from_secs(5);
+/// How often a call is made that the database has rolled back because of another one.
+const TRIES: u32 = 4;
 
 impl Database {
     /// Connects to `postgres://user:password@host/database` or `sqlite://file.db`. A SQLite file is created if it is
     /// missing.
     ///
-    /// A pool has at most 10 connections to PostgreSQL, and 4 to SQLite. Use [`from_postgres`](Self::from_postgres) or
-    /// [`from_sqlite`](Self::from_sqlite) for other settings, or to share the pool of your application.
+    /// A pool has at most 10 connections to PostgreSQL, or 5 to SQLite, of which one writes. Use
+    /// [`from_postgres`](Self::from_postgres) or [`from_sqlite`](Self::from_sqlite) for other settings, or to share the pool
+    /// of your application.
     ///
     /// # Errors
     ///
@@ -47,11 +53,9 @@ impl Database {
         let connecting = async {
             match scheme {
                 #[cfg(feature = "postgres")]
-                "postgres" | "postgresql" => {
-                    postgres::connect(url, DEADLINE).await.map(Pool::Postgres).map_err(store_error)
-                }
+                "postgres" | "postgresql" => postgres::connect(url, DEADLINE).await.map_err(store_error),
                 #[cfg(feature = "sqlite")]
-                "sqlite" => sqlite::connect(url, DEADLINE).await.map(Pool::Sqlite).map_err(store_error),
+                "sqlite" => sqlite::connect(url, DEADLINE).await.map_err(store_error),
                 _ => {
                     // the URL may contain a password
                     let text = "the URL begins with neither postgres:// nor sqlite://, or the feature is not enabled";
@@ -64,20 +68,30 @@ impl Database {
 
     /// Uses the pool of an application. Its connections should have a `statement_timeout`, so that the server gives up
     /// calls whose [deadline](Self::deadline) is over.
+    ///
+    /// By default such a pool tests a connection before it lends it, which adds a round trip to each call.
     #[cfg(feature = "postgres")]
     pub fn from_postgres(pool: sqlx::PgPool) -> Self {
-        Self { pool: Pool::Postgres(pool), deadline: DEADLINE }
+        Self { pool: Pool::Postgres(pool, None), deadline: DEADLINE }
     }
 
     /// Uses the pool of an application. Set `journal_mode` to `wal` and a `busy_timeout`.
+    ///
+    /// Writes that wait for a lock of another process keep connections of this pool, so reads may have to wait, too.
     #[cfg(feature = "sqlite")]
     pub fn from_sqlite(pool: sqlx::SqlitePool) -> Self {
-        Self { pool: Pool::Sqlite(pool), deadline: DEADLINE }
+        Self { pool: Pool::Sqlite { reads: pool.clone(), writes: pool }, deadline: DEADLINE }
     }
 
-    /// Sets how long a call may take. Defaults to 5 seconds.
+    /// Sets how long a call may take, with the time that it waits for a connection. Defaults to 5 seconds.
+    ///
+    /// Set it before you clone the value: PostgreSQL has one `statement_timeout` for all clones, the one that was set last.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
+        #[cfg(feature = "postgres")]
+        if let Pool::Postgres(pool, Some(renewal)) = &self.pool {
+            postgres::set_deadline(pool, renewal, deadline);
+        }
         Self { deadline, ..self }
     }
 
@@ -85,9 +99,9 @@ impl Database {
     pub fn dialect(&self) -> Dialect {
         match &self.pool {
             #[cfg(feature = "postgres")]
-            Pool::Postgres(_) => Dialect::Postgres,
+            Pool::Postgres(..) => Dialect::Postgres,
             #[cfg(feature = "sqlite")]
-            Pool::Sqlite(_) => Dialect::Sqlite,
+            Pool::Sqlite { .. } => Dialect::Sqlite,
         }
     }
 
@@ -95,9 +109,9 @@ impl Database {
     #[cfg(feature = "postgres")]
     pub fn postgres_pool(&self) -> Option<&sqlx::PgPool> {
         match &self.pool {
-            Pool::Postgres(pool) => Some(pool),
+            Pool::Postgres(pool, _) => Some(pool),
             #[cfg(feature = "sqlite")]
-            Pool::Sqlite(_) => None,
+            Pool::Sqlite { .. } => None,
         }
     }
 
@@ -106,12 +120,13 @@ impl Database {
     pub fn sqlite_pool(&self) -> Option<&sqlx::SqlitePool> {
         match &self.pool {
             #[cfg(feature = "postgres")]
-            Pool::Postgres(_) => None,
-            Pool::Sqlite(pool) => Some(pool),
+            Pool::Postgres(..) => None,
+            Pool::Sqlite { reads, .. } => Some(reads),
         }
     }
 
     /// Creates the tables, or updates those of an earlier version, in one transaction. Several processes may call it at once.
+    /// It has to end within the [deadline](Self::deadline), like every call.
     ///
     /// Connect as a user who may create tables. The application itself needs only to read and write them.
     ///
@@ -121,9 +136,9 @@ impl Database {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match &self.pool {
             #[cfg(feature = "postgres")]
-            Pool::Postgres(pool) => postgres::migrate(pool).await,
+            Pool::Postgres(pool, _) => self.within(postgres::migrate(pool)).await,
             #[cfg(feature = "sqlite")]
-            Pool::Sqlite(pool) => sqlite::migrate(pool).await,
+            Pool::Sqlite { writes, .. } => self.within(sqlite::migrate(writes)).await,
         }
     }
 
@@ -136,9 +151,11 @@ impl Database {
     pub async fn check(&self) -> Result<(), StoreError> {
         let found = match &self.pool {
             #[cfg(feature = "postgres")]
-            Pool::Postgres(pool) => self.within(async { postgres::schema(pool).await.map_err(store_error) }).await?,
+            Pool::Postgres(pool, _) => self.within(async { postgres::schema(pool).await.map_err(store_error) }).await?,
             #[cfg(feature = "sqlite")]
-            Pool::Sqlite(pool) => self.within(async { sqlite::schema(pool).await.map_err(store_error) }).await?,
+            Pool::Sqlite { reads, .. } => {
+                self.within(async { sqlite::schema(reads).await.map_err(store_error) }).await?
+            }
         };
         migrations::check(self.dialect(), found)
     }
@@ -150,13 +167,44 @@ impl Database {
     ) -> Result<T, E> {
         within(self.deadline, call).await
     }
+
+    /// Returns what decides whether a call is repeated after an error.
+    pub(crate) fn tries(&self, is_read: bool) -> Tries<'_> {
+        Tries { pool: &self.pool, is_read, left: TRIES }
+    }
+}
+
+/// Decides whether a call is repeated after an error. The deadline of the call bounds all of its tries.
+pub(crate) struct Tries<'a> {
+    pool: &'a Pool,
+    is_read: bool,
+    left: u32,
+}
+
+impl Tries<'_> {
+    pub(crate) fn again(&mut self, error: &Error) -> bool {
+        if matches!(error, Error::PoolTimedOut) {
+            // nothing was sent
+            return true;
+        }
+        self.left = self.left.saturating_sub(1);
+        if is_lost(error) {
+            #[cfg(feature = "postgres")]
+            if let Pool::Postgres(_, Some(renewal)) = self.pool {
+                renewal.replace_connections();
+            }
+            // a write may have been executed
+            return std::mem::take(&mut self.is_read);
+        }
+        self.left > 0 && is_conflict(error)
+    }
 }
 
 async fn within<T, E: From<StoreError>>(deadline: Duration, call: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     match tokio::time::timeout(deadline, call).await {
         Ok(result) => result,
         Err(_) => {
-            let text = format!("the database did not answer within {deadline:?}");
+            let text = format!("no connection was free, or the database did not answer, within {deadline:?}");
             Err(StoreError::new(StoreErrorKind::Unavailable, text).into())
         }
     }

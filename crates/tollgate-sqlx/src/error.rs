@@ -9,15 +9,15 @@ pub(crate) fn is_conflict(error: &Error) -> bool {
     code(error).is_some_and(|code| matches!(code.as_str(), "40001" | "40P01"))
 }
 
-pub(crate) fn store_error(error: Error) -> StoreError {
-    match error {
-        Error::PoolTimedOut => StoreError::new(StoreErrorKind::Busy, NO_CONNECTION),
-        error => StoreError::new(kind(&error), error),
-    }
+/// Returns whether the connection has ended.
+pub(crate) fn is_lost(error: &Error) -> bool {
+    // admin_shutdown, crash_shutdown, cannot_connect_now, database_dropped, idle_session_timeout
+    matches!(error, Error::Io(_)) || code(error).is_some_and(|code| code.starts_with("57P"))
 }
 
-const NO_CONNECTION: &str =
-    "no connection was free within the deadline: all are in use, or the database can't be reached";
+pub(crate) fn store_error(error: Error) -> StoreError {
+    StoreError::new(kind(&error), error)
+}
 
 fn code(error: &Error) -> Option<String> {
     error.as_database_error()?.code().map(|code| code.into_owned())
@@ -29,6 +29,7 @@ fn kind(error: &Error) -> StoreErrorKind {
         Error::ColumnDecode { .. } | Error::ColumnNotFound(_) | Error::TypeNotFound { .. } | Error::RowNotFound => {
             return StoreErrorKind::Corrupt;
         }
+        Error::PoolTimedOut => return StoreErrorKind::Busy,
         _ => {}
     }
     match code(error).as_deref() {

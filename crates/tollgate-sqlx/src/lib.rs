@@ -28,9 +28,9 @@
 //!
 //! # What is guaranteed
 //!
-//! - **One statement** for a read, and one for a batch of operations. On PostgreSQL a batch is a call of the function
-//!   `tollgate_run`, on SQLite a transaction. The connection pool also tests a connection before it lends it, which is one more
-//!   round trip to PostgreSQL.
+//! - **One round trip** to PostgreSQL for a read, and one for a batch of operations, which is a call of the function
+//!   `tollgate_run`. A connection that was idle for a second is tested first. When the pool gets a connection back, it tests
+//!   it in the background. On SQLite, a batch is a transaction.
 //! - **Acknowledged writes are durable**, as far as the database keeps them: PostgreSQL with `synchronous_commit = on`,
 //!   SQLite with `synchronous = full`, which [`Database::connect`] sets.
 //! - **Time is the clock of the application.** The clock of the database decides only when expired rows are deleted.

@@ -1,27 +1,83 @@
 //! The statements for PostgreSQL.
 
-use std::{str::FromStr, time::Duration};
+use std::{
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use sqlx::{
     AssertSqlSafe, Connection, Error, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+use tokio::time::Instant;
 use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
 
 use crate::{
+    database::Pool,
     error::store_error,
     migrations::{self, Dialect},
     row::{self, Call, InEpoch, READ, ReadRow, found, version},
 };
 
-pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<PgPool, Error> {
-    let milliseconds = deadline.as_millis().to_string();
-    let options = PgConnectOptions::from_str(url)?
-        .options([("statement_timeout", &milliseconds), ("lock_timeout", &milliseconds)])
-        .application_name("tollgate");
+/// A connection that was idle for this long is tested before its next use.
+const IDLE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<Pool, Error> {
+    let options = with_deadline(PgConnectOptions::from_str(url)?.application_name("tollgate"), deadline);
     // a pool waits for a server that does not answer, and does not say why
     PgConnection::connect_with(&options).await?.close().await?;
-    PgPoolOptions::new().max_connections(10).acquire_timeout(deadline).connect_with(options).await
+    let renewal = Renewal::new();
+    let current = renewal.clone();
+    let pool = PgPoolOptions::new().max_connections(10).acquire_timeout(deadline).test_before_acquire(false);
+    let pool = pool.before_acquire(move |connection, found| {
+        let (is_current, is_idle) = (current.is_current(found.age), found.idle_for >= IDLE);
+        Box::pin(async move { Ok(is_current && !(is_idle && connection.ping().await.is_err())) })
+    });
+    Ok(Pool::Postgres(pool.connect_lazy_with(options), Some(renewal)))
+}
+
+fn with_deadline(options: PgConnectOptions, deadline: Duration) -> PgConnectOptions {
+    let milliseconds = deadline.as_millis().to_string();
+    options.options([("statement_timeout", &milliseconds), ("lock_timeout", &milliseconds)])
+}
+
+/// Sets the deadline of the server. Connections with another one are replaced.
+pub(crate) fn set_deadline(pool: &PgPool, renewal: &Renewal, deadline: Duration) {
+    pool.set_connect_options(with_deadline(PgConnectOptions::clone(&pool.connect_options()), deadline));
+    renewal.replace_connections();
+}
+
+/// Remembers which connections of a pool must be replaced before their next use: those that were opened before the pool got
+/// another deadline, or before a connection was lost, because a server that restarts ends all of them.
+#[derive(Clone)]
+pub(crate) struct Renewal(Arc<(Instant, AtomicU64)>);
+
+impl Renewal {
+    fn new() -> Self {
+        Self(Arc::new((Instant::now(), AtomicU64::new(0))))
+    }
+
+    /// Returns the age of this value.
+    fn age(&self) -> Duration {
+        self.0.0.elapsed()
+    }
+
+    pub(crate) fn replace_connections(&self) {
+        self.0.1.fetch_max(nanos(self.age()), SeqCst);
+    }
+
+    /// Returns whether a connection of this age may be used.
+    fn is_current(&self, age: Duration) -> bool {
+        nanos(self.age().saturating_sub(age)) >= self.0.1.load(SeqCst)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Reads the catalog, not `to_regclass`: a connection that has not found the table remembers that until it opens another
@@ -66,12 +122,10 @@ pub(crate) async fn read(pool: &PgPool, key: &[u8]) -> Result<InEpoch<Option<Ent
     Ok(row::read(row))
 }
 
-/// Moves the epoch to now, and returns it.
-pub(crate) async fn begin_epoch(pool: &PgPool) -> Result<i64, Error> {
-    let update = "update tollgate_epoch
-        set began = greatest(began + 1, floor(extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000)
-        returning began";
-    sqlx::query_scalar(update).fetch_one(pool).await
+/// Moves the epoch to this time, and returns it.
+pub(crate) async fn begin_epoch(pool: &PgPool, now: i64) -> Result<i64, Error> {
+    let update = "update tollgate_epoch set began = greatest(began + 1, $1) returning began";
+    sqlx::query_scalar(update).bind(now).fetch_one(pool).await
 }
 
 /// A row that `tollgate_run` returns.

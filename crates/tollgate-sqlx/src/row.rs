@@ -50,6 +50,10 @@ impl Call {
         Self { kind, key: key.as_bytes().to_vec(), version: NO_VERSION, expires: 0, lifetime: 0, value: Vec::new() }
     }
 
+    pub(crate) fn is_read(&self) -> bool {
+        self.kind == Kind::Read
+    }
+
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.kind, Kind::WriteAbsent | Kind::WriteVersion | Kind::WriteExpired)
     }

@@ -10,18 +10,25 @@ use sqlx::{
 use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
 
 use crate::{
+    database::Pool,
     error::store_error,
     migrations::{self, Dialect},
     row::{self, Call, InEpoch, Kind, READ, ReadRow, Row, entry, version},
 };
 
-pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<SqlitePool, Error> {
+/// How long a write waits for the lock of another process: longer than any deadline, which ends the call before.
+const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<Pool, Error> {
     let options = SqliteConnectOptions::from_str(url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(deadline);
-    SqlitePoolOptions::new().max_connections(4).acquire_timeout(deadline).connect_with(options).await
+    let of = |most| SqlitePoolOptions::new().max_connections(most).acquire_timeout(deadline).test_before_acquire(false);
+    // SQLite has one writer at a time
+    let writes = of(1).connect_lazy_with(options.clone().busy_timeout(FOREVER));
+    Ok(Pool::Sqlite { reads: of(4).connect_with(options).await?, writes })
 }
 
 const EXISTS: &str = "select count(*) from sqlite_schema where name = 'tollgate_schema'";
@@ -36,7 +43,7 @@ pub(crate) async fn schema(pool: &SqlitePool) -> Result<Option<i64>, Error> {
 }
 
 pub(crate) async fn migrate(pool: &SqlitePool) -> Result<(), StoreError> {
-    let mut transaction = pool.begin_with("begin immediate").await.map_err(store_error)?;
+    let mut transaction = pool.begin_with(TO_WRITE).await.map_err(store_error)?;
     let exists: i64 = sqlx::query_scalar(EXISTS).fetch_one(&mut *transaction).await.map_err(store_error)?;
     let found: i64 = if exists == 0 {
         0
@@ -62,17 +69,20 @@ pub(crate) async fn read(pool: &SqlitePool, key: &[u8]) -> Result<InEpoch<Option
     Ok(row::read(row))
 }
 
-/// Moves the epoch to now, and returns it.
-pub(crate) async fn begin_epoch(pool: &SqlitePool) -> Result<i64, Error> {
-    let update = "update tollgate_epoch
-        set began = max(began + 1, cast(unixepoch('subsec') * 1000 as integer) * 1000000) returning began";
-    sqlx::query_scalar(update).fetch_one(pool).await
+/// Moves the epoch to this time, and returns it.
+pub(crate) async fn begin_epoch(pool: &SqlitePool, now: i64) -> Result<i64, Error> {
+    let update = "update tollgate_epoch set began = max(began + 1, $1) returning began";
+    sqlx::query_scalar(update).bind(now).fetch_one(pool).await
 }
 
 /// Executes the operations in one transaction, which is committed even if the last write lost.
-pub(crate) async fn run(pool: &SqlitePool, calls: &[Call]) -> Result<InEpoch<Vec<OperationOutcome>>, Error> {
+pub(crate) async fn run(
+    pool: &SqlitePool,
+    begin: &'static str,
+    calls: &[Call],
+) -> Result<InEpoch<Vec<OperationOutcome>>, Error> {
     let mut connection = pool.acquire().await?;
-    let result = run_on(&mut connection, calls).await;
+    let result = run_on(&mut connection, begin, calls).await;
     if result.is_err() {
         discard(connection);
     }
@@ -85,8 +95,16 @@ pub(crate) fn discard(connection: PoolConnection<Sqlite>) {
     drop(connection.detach());
 }
 
-async fn run_on(connection: &mut SqliteConnection, calls: &[Call]) -> Result<InEpoch<Vec<OperationOutcome>>, Error> {
-    let mut transaction = connection.begin_with("begin immediate").await?;
+/// Begins a transaction that only reads, and one that takes the lock of the writer at once.
+pub(crate) const TO_READ: &str = "begin";
+pub(crate) const TO_WRITE: &str = "begin immediate";
+
+async fn run_on(
+    connection: &mut SqliteConnection,
+    begin: &'static str,
+    calls: &[Call],
+) -> Result<InEpoch<Vec<OperationOutcome>>, Error> {
+    let mut transaction = connection.begin_with(begin).await?;
     let epoch = sqlx::query_scalar("select began from tollgate_epoch").fetch_one(&mut *transaction).await?;
     let mut outcomes = Vec::with_capacity(calls.len());
     for call in calls {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tollgate::{
-    MaybeReady, UnixTime,
+    Clock, MaybeReady, SystemClock, UnixTime,
     store::{
         Entry, Expected, Key, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
         WriteOutcome,
@@ -23,7 +23,7 @@ use crate::postgres;
 use crate::sqlite;
 use crate::{
     database::{Database, Pool},
-    error::{is_conflict, store_error},
+    error::store_error,
     row::{Call, InEpoch},
 };
 
@@ -36,6 +36,7 @@ pub struct SqlStore(Arc<Shared>);
 
 struct Shared {
     database: Database,
+    clock: Box<dyn Clock>,
     writes: AtomicU32,
     is_sweeping: AtomicBool,
     /// The latest epoch that a call has returned.
@@ -44,14 +45,17 @@ struct Shared {
 
 const WRITES_PER_SWEEP: u32 = 64;
 const ROWS_PER_SWEEP: u16 = 500;
-/// How often a call is repeated that the database has rolled back because of another one.
-const TRIES: usize = 4;
 
 impl SqlStore {
     /// Creates a store in this database. Call [`Database::migrate`] or [`Database::check`] before.
     pub fn new(database: &Database) -> Self {
-        let (writes, is_sweeping) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self(Arc::new(Shared { database: database.clone(), writes, is_sweeping, epoch: AtomicU64::new(0) }))
+        Self::with_clock(database, SystemClock::new())
+    }
+
+    /// Creates a store that tells the time by `clock`. It needs it only for [`Store::begin_epoch`].
+    pub fn with_clock(database: &Database, clock: impl Clock) -> Self {
+        let (writes, is_sweeping, epoch) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU64::new(0));
+        Self(Arc::new(Shared { database: database.clone(), clock: Box::new(clock), writes, is_sweeping, epoch }))
     }
 
     /// Deletes all rows that have expired by the clock of the database, in small batches. Writes do this as well, so it is
@@ -108,14 +112,15 @@ impl Shared {
     }
 
     async fn begin_epoch(&self) -> Result<(), StoreError> {
+        let now = self.clock.read().1.as_nanos().cast_signed();
         let beginning = async {
-            let epoch = match &self.database.pool {
+            match &self.database.pool {
                 #[cfg(feature = "postgres")]
-                Pool::Postgres(pool) => postgres::begin_epoch(pool).await,
+                Pool::Postgres(pool, _) => postgres::begin_epoch(pool, now).await,
                 #[cfg(feature = "sqlite")]
-                Pool::Sqlite(pool) => sqlite::begin_epoch(pool).await,
-            };
-            epoch.map_err(store_error)
+                Pool::Sqlite { writes, .. } => sqlite::begin_epoch(writes, now).await,
+            }
+            .map_err(store_error)
         };
         let epoch = self.database.within(beginning).await?;
         self.notice(InEpoch { epoch, value: () });
@@ -124,29 +129,38 @@ impl Shared {
 
     async fn read(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
         let reading = async {
-            match &self.database.pool {
-                #[cfg(feature = "postgres")]
-                Pool::Postgres(pool) => postgres::read(pool, key).await,
-                #[cfg(feature = "sqlite")]
-                Pool::Sqlite(pool) => sqlite::read(pool, key).await,
+            let mut tries = self.database.tries(true);
+            loop {
+                let result = match &self.database.pool {
+                    #[cfg(feature = "postgres")]
+                    Pool::Postgres(pool, _) => postgres::read(pool, key).await,
+                    #[cfg(feature = "sqlite")]
+                    Pool::Sqlite { reads, .. } => sqlite::read(reads, key).await,
+                };
+                match result {
+                    Err(error) if tries.again(&error) => {}
+                    result => return result.map_err(store_error),
+                }
             }
-            .map_err(store_error)
         };
         Ok(self.notice(self.database.within(reading).await?))
     }
 
     async fn run(&self, calls: &[Call]) -> Result<Vec<OperationOutcome>, StoreError> {
+        let is_read = calls.iter().all(Call::is_read);
         let running = async {
-            let mut tries = 1;
+            let mut tries = self.database.tries(is_read);
             loop {
                 let result = match &self.database.pool {
                     #[cfg(feature = "postgres")]
-                    Pool::Postgres(pool) => postgres::run(pool, calls).await,
+                    Pool::Postgres(pool, _) => postgres::run(pool, calls).await,
                     #[cfg(feature = "sqlite")]
-                    Pool::Sqlite(pool) => sqlite::run(pool, calls).await,
+                    Pool::Sqlite { reads, .. } if is_read => sqlite::run(reads, sqlite::TO_READ, calls).await,
+                    #[cfg(feature = "sqlite")]
+                    Pool::Sqlite { writes, .. } => sqlite::run(writes, sqlite::TO_WRITE, calls).await,
                 };
                 match result {
-                    Err(error) if tries < TRIES && is_conflict(&error) => tries += 1,
+                    Err(error) if tries.again(&error) => {}
                     result => return result.map_err(store_error),
                 }
             }
@@ -158,9 +172,9 @@ impl Shared {
         let sweeping = async {
             match &self.database.pool {
                 #[cfg(feature = "postgres")]
-                Pool::Postgres(pool) => postgres::sweep(pool, ROWS_PER_SWEEP.into()).await,
+                Pool::Postgres(pool, _) => postgres::sweep(pool, ROWS_PER_SWEEP.into()).await,
                 #[cfg(feature = "sqlite")]
-                Pool::Sqlite(pool) => sqlite::sweep(pool, ROWS_PER_SWEEP.into()).await,
+                Pool::Sqlite { writes, .. } => sqlite::sweep(writes, ROWS_PER_SWEEP.into()).await,
             }
             .map_err(store_error)
         };

@@ -18,7 +18,7 @@ use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
     Identifier, NewUser, Tenant, UnixTime, UserId, Users,
-    store::{AnyStore, Key, Record, StoreError, StoreErrorKind, WriteOutcome},
+    store::{AnyStore, Key, Operation, Record, StoreError, StoreErrorKind, WriteOutcome},
     user::UserError,
 };
 use tollgate_sqlx::{Database, SqlStore, SqlUsers};
@@ -38,10 +38,15 @@ impl Opened {
     fn at(url: &str) -> Self {
         let runtime = Runtime::new().unwrap();
         let database = runtime.block_on(async {
-            let database = Database::connect(url).await.unwrap().deadline(DEADLINE);
+            let database = Database::connect(url).await.unwrap();
             database.migrate().await.unwrap();
             database
         });
+        Self::on(runtime, database)
+    }
+
+    fn on(runtime: Runtime, database: Database) -> Self {
+        let database = database.deadline(DEADLINE);
         let (store, users) = (AnyStore::from(SqlStore::new(&database)), SqlUsers::new(&database));
         Self { runtime, database, store, users }
     }
@@ -168,6 +173,70 @@ fn a_lock_of_another_client_is_waited_for_until_the_deadline() {
     assert_eq!(cluster.sql("select count(*) from pg_locks where mode = 'RowExclusiveLock' and not granted"), "0");
 }
 
+/// More writes wait for the lock than the pool has connections.
+#[test]
+fn writes_that_wait_for_a_lock_of_sqlite_leave_connections_to_reads() {
+    let directory = temporary("reads");
+    fs::create_dir_all(&directory).unwrap();
+    let url = format!("sqlite://{}/state.db", directory.display());
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let database = Database::connect(&url).await.unwrap();
+        database.migrate().await.unwrap();
+        let (store, users) = (AnyStore::from(SqlStore::new(&database)), SqlUsers::new(&database));
+        let key = |id: &str| Key::new("rows", None, id).unwrap();
+        let record = Record::new("x", NOW, NOW + Duration::from_secs(600)).unwrap();
+        let _ = store.insert(&key("first"), record.clone()).await.unwrap();
+
+        let mut other = SqliteConnection::connect(&url).await.unwrap();
+        other.execute("begin exclusive").await.unwrap();
+        let writes: Vec<_> = (0..12)
+            .map(|number| {
+                let (store, users, key, record) =
+                    (store.clone(), users.clone(), key(&format!("{number}")), record.clone());
+                tokio::spawn(async move {
+                    if number % 2 == 0 {
+                        return matches!(store.insert(&key, record).await, Ok(WriteOutcome::Done(_)));
+                    }
+                    let name = format!("u-{number}");
+                    let new = NewUser::new(UserId::parse(&name).unwrap(), Identifier::parse(&name).unwrap());
+                    users.create(&acme(), new).await.is_ok()
+                })
+            })
+            .collect();
+        for number in 0..300 {
+            let reads = vec![Operation::Read(key("first")), Operation::Read(key("second"))];
+            assert_eq!(store.run(reads).await.unwrap().len(), 2, "read {number}");
+            assert!(store.get(&key("first")).wait().await.unwrap().is_some());
+            assert!(users.find(&acme(), &Identifier::parse("ada").unwrap()).await.unwrap().is_none());
+            tokio::task::yield_now().await;
+        }
+        assert!(writes.iter().all(|write| !write.is_finished()), "they still wait");
+        other.execute("rollback").await.unwrap();
+        for write in writes {
+            assert!(write.await.unwrap());
+        }
+    });
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The server would otherwise give up a call before its deadline, or go on with it afterwards.
+#[test]
+fn the_deadline_is_that_of_the_server_too() {
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    let opened = Opened::at(&cluster.url());
+    let mut database = opened.database.clone();
+    for (milliseconds, shown) in [(700, "700ms"), (60_000, "1min"), (300, "300ms")] {
+        database = database.deadline(Duration::from_millis(milliseconds));
+        let pool = database.postgres_pool().unwrap();
+        for name in ["statement_timeout", "lock_timeout"] {
+            let query = sqlx::query_scalar("select current_setting($1)").bind(name);
+            let found: String = opened.runtime.block_on(query.fetch_one(pool)).unwrap();
+            assert_eq!(found, shown, "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_replica_is_read_and_not_written_until_it_is_promoted() {
     let Some(primary) = Cluster::start(&[]) else { return };
@@ -197,10 +266,11 @@ fn a_read_only_file_is_read_and_not_written() {
     let directory = temporary("read-only");
     fs::create_dir_all(&directory).unwrap();
     let url = format!("sqlite://{}/state.db", directory.display());
-    let opened = Opened::at(&url);
+    let pool = Opened::at(&url).database.sqlite_pool().unwrap().clone();
+    // a pool of the application, which reads and writes
+    let opened = Opened::on(Runtime::new().unwrap(), Database::from_sqlite(pool.clone()));
     opened.write("first", 10).unwrap();
     opened.create("ada").unwrap();
-    let pool = opened.database.sqlite_pool().unwrap().clone();
     let read_only = |is_on: bool| {
         let connections: Vec<_> = (0..4).map(|_| opened.runtime.block_on(pool.acquire()).unwrap()).collect();
         for mut connection in connections {

@@ -1,5 +1,5 @@
 //! `SqlStore` on a real PostgreSQL and on SQLite: the conformance suite, the schema, and what can happen to a database.
-#![cfg(all(feature = "postgres", feature = "sqlite"))]
+#![cfg(all(feature = "postgres", feature = "sqlite", feature = "users"))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -25,11 +25,14 @@ use sqlx::{Connection, PgConnection};
 use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
-    UnixTime,
-    store::{AnyStore, Expected, Key, Operation, OperationOutcome, Record, StoreError, StoreErrorKind, WriteOutcome},
-    testing,
+    Clock, Identifier, NewUser, Tenant, UnixTime, UserId,
+    store::{
+        AnyStore, Expected, Key, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, WriteOutcome,
+    },
+    testing::{self, ManualClock},
+    user::EmailAddress,
 };
-use tollgate_sqlx::{Database, Dialect, SqlStore};
+use tollgate_sqlx::{Database, Dialect, SqlStore, SqlUsers};
 
 const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
 
@@ -48,10 +51,12 @@ async fn open(url: &str) -> Database {
     database
 }
 
+/// Returns a folder and the URL of a file in it.
 fn sqlite_url() -> (std::path::PathBuf, String) {
-    let path = temporary("sqlite");
-    let url = format!("sqlite://{}", path.display());
-    (path, url)
+    let folder = temporary("sqlite");
+    fs::create_dir_all(&folder).unwrap();
+    let url = format!("sqlite://{}/state.db", folder.display());
+    (folder, url)
 }
 
 /// Returns the whole text of an error with its sources.
@@ -125,12 +130,37 @@ async fn batches_that_overlap(store: SqlStore) {
 #[test]
 fn batches_in_any_order_lose_no_write_and_never_deadlock() {
     let runtime = Runtime::new().unwrap();
-    let (file, url) = sqlite_url();
+    let (folder, url) = sqlite_url();
     runtime.block_on(async { batches_that_overlap(SqlStore::new(&open(&url).await)).await });
-    fs::remove_file(file).unwrap();
+    fs::remove_dir_all(folder).unwrap();
     let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
     runtime.block_on(async { batches_that_overlap(SqlStore::new(&open(&cluster.schema()).await)).await });
     assert_eq!(cluster.sql("select deadlocks from pg_stat_database where datname = 'postgres'"), "0");
+}
+
+async fn an_epoch_begins_at_the_time_of_the_clock(database: Database) {
+    let clock = Arc::new(ManualClock::new());
+    let now = || clock.read().1;
+    let [own, other] = [(); 2].map(|()| SqlStore::with_clock(&database, Arc::clone(&clock)));
+    own.begin_epoch().await.unwrap();
+    assert_eq!(own.complete_since(), now());
+    // it moves even if the clock does not
+    own.begin_epoch().await.unwrap();
+    assert_eq!(own.complete_since(), now() + Duration::from_nanos(1));
+    clock.advance(Duration::from_secs(60));
+    own.begin_epoch().await.unwrap();
+    assert!(other.get(&key("a")).wait().await.unwrap().is_none());
+    assert_eq!((own.complete_since(), other.complete_since()), (now(), now()));
+}
+
+#[test]
+fn epochs_begin_at_the_time_of_the_clock() {
+    let runtime = Runtime::new().unwrap();
+    let (folder, url) = sqlite_url();
+    runtime.block_on(async { an_epoch_begins_at_the_time_of_the_clock(open(&url).await).await });
+    fs::remove_dir_all(folder).unwrap();
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    runtime.block_on(async { an_epoch_begins_at_the_time_of_the_clock(open(&cluster.schema()).await).await });
 }
 
 async fn expired_rows_are_swept(store: SqlStore) {
@@ -154,9 +184,9 @@ async fn expired_rows_are_swept(store: SqlStore) {
 #[test]
 fn expired_rows_are_swept_and_live_ones_stay() {
     let runtime = Runtime::new().unwrap();
-    let (file, url) = sqlite_url();
+    let (folder, url) = sqlite_url();
     runtime.block_on(async { expired_rows_are_swept(SqlStore::new(&open(&url).await)).await });
-    fs::remove_file(file).unwrap();
+    fs::remove_dir_all(folder).unwrap();
     let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
     runtime.block_on(async { expired_rows_are_swept(SqlStore::new(&open(&cluster.schema()).await)).await });
 }
@@ -164,7 +194,7 @@ fn expired_rows_are_swept_and_live_ones_stay() {
 #[test]
 fn the_schema_is_checked_and_migrated_once() {
     let runtime = Runtime::new().unwrap();
-    let (file, url) = sqlite_url();
+    let (folder, url) = sqlite_url();
     let cluster = Cluster::start(&["fsync=off"]);
     let urls: Vec<String> = [Some(url), cluster.as_ref().map(Cluster::schema)].into_iter().flatten().collect();
     runtime.block_on(async {
@@ -194,7 +224,7 @@ fn the_schema_is_checked_and_migrated_once() {
             }
         }
     });
-    fs::remove_file(file).unwrap();
+    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -226,16 +256,39 @@ async fn execute(database: &Database, sql: &'static str) {
     }
 }
 
+/// Another user runs the printed SQL, and grants what `docs/sql.md` says.
 #[test]
-fn the_printed_migrations_are_those_that_run() {
+fn the_printed_migrations_and_grants_are_enough_for_a_user_with_few_rights() {
     let runtime = Runtime::new().unwrap();
     let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
-    cluster.sql(&format!("begin; {} commit", Dialect::Postgres.migrations(0)));
+    cluster.sql("create role service login; revoke create on schema public from public");
+    let url = cluster.url().replace("app@", "service@");
     runtime.block_on(async {
-        let database = Database::connect(&cluster.url()).await.unwrap();
+        let database = Database::connect(&url).await.unwrap();
+        let refused = database.migrate().await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
+        assert!(text(&refused).contains("permission denied for schema public"), "{refused:?}");
+
+        cluster.sql(&format!("begin; {} commit", Dialect::Postgres.migrations(0)));
+        let refused = database.check().await.unwrap_err();
+        assert!(text(&refused).contains("permission denied for table tollgate_schema"), "{refused:?}");
+        let grants = include_str!("../../../docs/sql.md").lines().filter(|line| line.starts_with("grant "));
+        for grant in grants {
+            cluster.sql(&grant.replace("to app;", "to service;"));
+        }
         database.check().await.unwrap();
-        let store = AnyStore::from(SqlStore::new(&database));
+        let store = SqlStore::new(&database);
         assert!(matches!(store.insert(&key("a"), record("x")).await.unwrap(), WriteOutcome::Done(_)));
+        assert!(store.take(&key("a")).await.unwrap().is_some());
+        store.begin_epoch().await.unwrap();
+        store.sweep().await.unwrap();
+        let (users, acme, ada) =
+            (SqlUsers::new(&database), Tenant::parse("acme").unwrap(), UserId::parse("u-1").unwrap());
+        users.create(&acme, NewUser::new(ada.clone(), Identifier::parse("ada").unwrap())).await.unwrap();
+        users.set_claim(&acme, &ada, "roles", "roles", &true.into()).await.unwrap();
+        users.add_contact(&acme, &ada, EmailAddress::parse("ada@example.com").unwrap().into()).await.unwrap();
+        users.remove(&acme, &ada).await.unwrap();
+        assert!(users.release_id(&acme, &ada).await.unwrap());
     });
 }
 

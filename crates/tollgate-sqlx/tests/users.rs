@@ -17,9 +17,10 @@ use serde_json::json;
 use support::{Cluster, temporary};
 use tokio::runtime::Runtime;
 use tollgate::{
-    Account, Identifier, NewUser, PasswordHash, StoredUsers, Tenant, UserId, Users,
+    Account, Identifier, NewUser, PasswordHash, StoredUsers, Tenant, UnixTime, UserId, Users,
     password::PasswordMark,
     store::Memory,
+    testing::ManualClock,
     user::{ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError},
 };
 use tollgate_sqlx::{Database, Dialect, SqlUsers};
@@ -294,9 +295,41 @@ fn claims_go_to_clients_with_their_scope() {
 }
 
 #[test]
+fn claims_have_bounds_together() {
+    on_each(async |database| {
+        let (users, acme, ada) = (SqlUsers::new(&database), tenant("acme"), id("u-1"));
+        users.create(&acme, new("u-1", "ada")).await.unwrap();
+        // with the name, the quotes and the comma, each takes 1,000 bytes
+        let text = json!("x".repeat(1000 - "\"c0\":\"\",".len()));
+        for number in 0..4 {
+            users.set_claim(&acme, &ada, &format!("scope{}", number % 2), &format!("c{number}"), &text).await.unwrap();
+        }
+        let refused = [
+            users.set_claim(&acme, &ada, "scope2", "c4", &json!("x".repeat(100))).await,
+            users.set_claim(&acme, &ada, "scope2", "c0", &json!("x".repeat(1200))).await,
+            users.set_claim(&acme, &ada, "two scopes", "c4", &json!(1)).await,
+            users.set_claim(&acme, &ada, "", "c4", &json!(1)).await,
+            users.set_claim(&acme, &ada, "a\0", "c4", &json!(1)).await,
+        ];
+        assert!(refused.iter().all(|result| matches!(result, Err(UserError::OutOfBounds))), "{refused:?}");
+        let account = users.by_id(&acme, &ada).await.unwrap().unwrap();
+        let request = ClaimsRequest::new("web").with_scopes(["scope0", "scope1", "scope2"]);
+        let claims = users.claims(&acme, &account, &request).await.unwrap();
+        let has = |name: &str| claims.get::<serde_json::Value>(ClaimTarget::IdToken, name).is_some();
+        assert_eq!(["c0", "c1", "c2", "c3", "c4"].map(has), [true, true, true, true, false]);
+        // smaller ones have room
+        users.set_claim(&acme, &ada, "scope0", "c0", &json!(1)).await.unwrap();
+        users.set_claim(&acme, &ada, "scope2", "c4", &json!("x".repeat(900))).await.unwrap();
+    });
+}
+
+#[test]
 fn a_removed_account_gives_its_names_away_and_never_its_id() {
     on_each(async |database| {
-        let (users, acme, globex, ada) = (SqlUsers::new(&database), tenant("acme"), tenant("globex"), id("u-1"));
+        let clock = ManualClock::new();
+        clock.set_wall(UnixTime::from_secs(1_800_000_000));
+        let users = SqlUsers::with_clock(&database, clock);
+        let (acme, globex, ada) = (tenant("acme"), tenant("globex"), id("u-1"));
         users.create(&acme, new("u-1", "ada").contact(mailbox("ada@example.com"))).await.unwrap();
         users.set_claim(&acme, &ada, "roles", "roles", &json!(["admin"])).await.unwrap();
         assert!(matches!(users.remove(&globex, &ada).await, Err(UserError::Unknown)));
@@ -316,6 +349,9 @@ fn a_removed_account_gives_its_names_away_and_never_its_id() {
         assert!(matches!(users.create(&acme, new("u-2", "ada")).await, Err(UserError::Exists)));
         assert_eq!(users.removed(&acme, None, 10).await.unwrap(), [ada.clone(), id("u-2")]);
         assert_eq!(users.removed(&acme, Some(&ada), 10).await.unwrap(), [id("u-2")]);
+        // by the clock of the application, which shows another year
+        execute(&database, "delete from tollgate_removed_users where id = 'u-1' and removed_at <> 1800000000").await;
+        assert_eq!(users.removed(&acme, None, 10).await.unwrap().len(), 2);
         assert!(users.removed(&globex, None, 10).await.unwrap().is_empty());
 
         assert!(!users.release_id(&globex, &ada).await.unwrap());

@@ -13,7 +13,7 @@ create index tollgate_rows_sweep_after on tollgate_rows (sweep_after);
 -- Every write gets a number that never repeats.
 create sequence tollgate_versions;
 
--- Since when no write was lost, in nanoseconds since 1970 by the clock of this server. Each call returns it, so that all
+-- Since when no write was lost, in nanoseconds since 1970 by the clock of the application. Each call returns it, so that all
 -- processes notice when it moves.
 create table tollgate_epoch (began bigint not null);
 insert into tollgate_epoch values (0);

@@ -14,7 +14,7 @@ create index tollgate_rows_sweep_after on tollgate_rows (sweep_after);
 create table tollgate_versions (latest integer not null) strict;
 insert into tollgate_versions values (0);
 
--- Since when no write was lost, in nanoseconds since 1970 by the clock of this process. Each call reads it, so that all
+-- Since when no write was lost, in nanoseconds since 1970 by the clock of the application. Each call reads it, so that all
 -- processes notice when it moves.
 create table tollgate_epoch (began integer not null) strict;
 insert into tollgate_epoch values (0);

@@ -2,6 +2,7 @@
 
 use tollgate::{
     Identifier, NewUser, PasswordHash, Secret, Tenant, UserId,
+    client::Scopes,
     password::PasswordMark,
     user::{Claims, Contact, UserError},
 };
@@ -9,9 +10,9 @@ use tollgate::{
 use super::{
     SqlUsers,
     failure::instead_of_duplicate,
-    row::{contact_columns, write_mark},
+    row::{contact_columns, read_claims, write_mark},
     statements::{
-        ADD_CONTACT, ADD_IDENTIFIER, CLEAR_USERNAME, COUNT_CONTACTS, COUNT_IDENTIFIERS, CREATE, REMOVE_CLAIM,
+        ADD_CONTACT, ADD_IDENTIFIER, CLAIMS, CLEAR_USERNAME, COUNT_CONTACTS, COUNT_IDENTIFIERS, CREATE, REMOVE_CLAIM,
         REMOVE_CONTACT, REMOVE_IDENTIFIER, SET_CLAIM, SET_DISABLED, SET_EXTERNAL_PASSWORD, SET_NAMES, SET_PASSWORD,
         USERNAME, WAS_REMOVED,
     },
@@ -223,8 +224,8 @@ impl SqlUsers {
     ///
     /// # Errors
     ///
-    /// Returns an error if the account does not exist, and [`UserError::OutOfBounds`] if [`Claims`] do not accept the name or
-    /// the value.
+    /// Returns an error if the account does not exist, and [`UserError::OutOfBounds`] if `scope` is not the name of a scope, or
+    /// if [`Claims`] do not accept the claim. All claims of the account together take at most [`Claims::MAX_BYTES`].
     pub async fn set_claim(
         &self,
         tenant: &Tenant,
@@ -234,6 +235,9 @@ impl SqlUsers {
         value: &serde_json::Value,
     ) -> Result<(), UserError> {
         Claims::new().insert(name, value).map_err(|_| UserError::OutOfBounds)?;
+        if scope.contains(' ') || Scopes::parse(scope).is_err() {
+            return Err(UserError::OutOfBounds);
+        }
         let text = value.to_string();
         change!(self, tenant, user, connection => {
             let query = if value.is_null() {
@@ -242,6 +246,9 @@ impl SqlUsers {
                 sqlx::query(SET_CLAIM).bind(user.as_str()).bind(name).bind(scope).bind(&text)
             };
             query.execute(&mut *connection).await?;
+            // a client that has all scopes gets all of them
+            let all = sqlx::query_as(CLAIMS).bind(user.as_str()).fetch_all(&mut *connection).await?;
+            read_claims(all, |_| true).map_err(|_| UserError::OutOfBounds)?;
         })
     }
 

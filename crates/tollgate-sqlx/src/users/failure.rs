@@ -1,23 +1,13 @@
 //! Errors inside a transaction.
 
-use tollgate::{
-    store::{StoreError, StoreErrorKind},
-    user::UserError,
-};
+use tollgate::user::UserError;
 
-use crate::error::{is_conflict, store_error};
+use crate::error::store_error;
 
 /// Why a transaction did not commit.
 pub(super) enum Failure {
     User(UserError),
     Sql(sqlx::Error),
-}
-
-impl Failure {
-    /// Returns whether the database rolled the transaction back because of another one.
-    pub(super) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Sql(error) if is_conflict(error))
-    }
 }
 
 impl From<sqlx::Error> for Failure {
@@ -32,27 +22,11 @@ impl From<UserError> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::User(error.into())
-    }
-}
-
 impl From<Failure> for UserError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::User(error) => error,
             Failure::Sql(error) => Self::Store(store_error(error)),
-        }
-    }
-}
-
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Sql(error) => store_error(error),
-            Failure::User(UserError::Store(error)) => error,
-            Failure::User(error) => Self::new(StoreErrorKind::Corrupt, error),
         }
     }
 }

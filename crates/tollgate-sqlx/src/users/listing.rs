@@ -13,7 +13,7 @@ use super::{
 impl SqlUsers {
     /// Returns an account with its identifiers, or `None` if there is no account with this id.
     pub async fn get(&self, tenant: &Tenant, user: &UserId) -> Result<Option<SqlUser>, StoreError> {
-        let found = on_pool!(self.database, pool => {
+        let found = on_pool!(self.database, reads, pool => {
             let row = sqlx::query(GET).bind(tenant.as_str()).bind(user.as_str()).fetch_optional(pool).await?;
             Ok::<_, sqlx::Error>(row.as_ref().map(read_user).transpose()?)
         })?;
@@ -24,7 +24,7 @@ impl SqlUsers {
     ///
     /// The last id of a page is the `after` of the next one. Pages cost the same, however many come before them.
     pub async fn list(&self, tenant: &Tenant, after: Option<&UserId>, most: u16) -> Result<Vec<SqlUser>, StoreError> {
-        let found = on_pool!(self.database, pool => {
+        let found = on_pool!(self.database, reads, pool => {
             let query = sqlx::query(LIST).bind(tenant.as_str()).bind(after.map_or("", UserId::as_str));
             let rows = query.bind(i64::from(most)).fetch_all(pool).await?;
             Ok::<_, sqlx::Error>(rows.iter().map(read_user).collect::<Result<Vec<_>, _>>()?)
@@ -50,7 +50,7 @@ impl SqlUsers {
         // no identifier contains a control character, so this is the first text after it
         let after = after.map(|identifier| format!("{}\u{1}", identifier.as_str())).unwrap_or_default();
         let (begin, end) = ((&*prefix).max(&*after), end_of_prefix(&prefix));
-        let found = on_pool!(self.database, pool => {
+        let found = on_pool!(self.database, reads, pool => {
             let query = sqlx::query(SEARCH).bind(tenant.as_str()).bind(begin).bind(&end);
             let rows = query.bind(i64::from(most)).fetch_all(pool).await?;
             let read = rows.iter().map(|row| Ok((read_identifier(row)?, read_user(row)?)));

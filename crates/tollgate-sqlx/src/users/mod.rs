@@ -17,13 +17,13 @@ use std::{fmt, sync::Arc};
 
 use tollgate::{
     Account, Clock, Identifier, PasswordHash, SystemClock, Tenant, UserId, Users,
-    store::{StoreError, StoreErrorKind},
+    store::StoreError,
     user::{Claims, ClaimsRequest, PasswordUpgrade},
 };
 
 pub use self::sql_user::SqlUser;
 use self::{
-    row::{AccountRow, StoredHash, mark_of, write_mark},
+    row::{AccountRow, StoredHash, mark_of, read_claims, write_mark},
     transaction::on_pool,
 };
 use crate::database::Database;
@@ -100,7 +100,7 @@ impl SqlUsers {
         tenant: &Tenant,
         name: &str,
     ) -> Result<Option<Account>, StoreError> {
-        let row = on_pool!(self.database, pool => {
+        let row = on_pool!(self.database, reads, pool => {
             let found = sqlx::query(statement).bind(tenant.as_str()).bind(name).fetch_one(pool).await?;
             Ok::<_, sqlx::Error>(AccountRow::read(&found)?)
         })?;
@@ -113,7 +113,7 @@ impl SqlUsers {
 
     /// Returns the password of an account, as it is stored.
     async fn stored_hash(&self, tenant: &Tenant, user: &UserId) -> Result<Option<StoredHash>, StoreError> {
-        let found: Option<(Option<String>, Option<String>)> = on_pool!(self.database, pool => {
+        let found: Option<(Option<String>, Option<String>)> = on_pool!(self.database, reads, pool => {
             let query = sqlx::query_as(statements::PASSWORD).bind(tenant.as_str()).bind(user.as_str());
             Ok::<_, sqlx::Error>(query.fetch_optional(pool).await?)
         })?;
@@ -153,7 +153,7 @@ impl Users for SqlUsers {
             // another login has replaced it since
             return Ok(PasswordUpgrade::Replaced);
         }
-        let written = on_pool!(self.database, pool => {
+        let written = on_pool!(self.database, writes, pool => {
             let query = sqlx::query(statements::REHASH).bind(tenant.as_str()).bind(user.as_str()).bind(new.as_str());
             let query = query.bind(write_mark(found)).bind(&stored.hash).bind(stored.mark.as_deref());
             Ok::<_, sqlx::Error>(query.execute(pool).await?.rows_affected())
@@ -167,17 +167,10 @@ impl Users for SqlUsers {
 
     /// Returns the claims whose scope the client was granted. Makes one round trip.
     async fn claims(&self, _: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, StoreError> {
-        let rows: Vec<(String, String, String)> = on_pool!(self.database, pool => {
+        let rows = on_pool!(self.database, reads, pool => {
             Ok::<_, sqlx::Error>(sqlx::query_as(statements::CLAIMS).bind(account.id().as_str()).fetch_all(pool).await?)
         })?;
-        let mut claims = Claims::new();
-        for (_, name, value) in rows.into_iter().filter(|(scope, ..)| request.has_scope(scope)) {
-            let corrupt =
-                |error: Box<dyn std::error::Error + Send + Sync>| StoreError::new(StoreErrorKind::Corrupt, error);
-            let value: serde_json::Value = serde_json::from_str(&value).map_err(|error| corrupt(error.into()))?;
-            claims.insert(name, value).map_err(|error| corrupt(error.into()))?;
-        }
-        Ok(claims)
+        read_claims(rows, |scope| request.has_scope(scope))
     }
 }
 

@@ -34,6 +34,7 @@ const STATEMENTS: &[&str] = &[
     statements::SET_PASSWORD,
     statements::PASSWORD,
     statements::REHASH,
+    statements::REMEMBER,
     statements::REMOVE,
     statements::REMOVED,
     statements::RELEASE_ID,

@@ -5,8 +5,8 @@ use tollgate::{Tenant, UserId, store::StoreError, user::UserError};
 use super::{
     SqlUsers,
     row::read_id,
-    statements::{RELEASE_ID, REMOVE, REMOVED},
-    transaction::{in_transaction, on_pool},
+    statements::{RELEASE_ID, REMEMBER, REMOVE, REMOVED},
+    transaction::{change, on_pool},
 };
 
 impl SqlUsers {
@@ -23,17 +23,16 @@ impl SqlUsers {
     ///
     /// Returns an error if the account does not exist.
     pub async fn remove(&self, tenant: &Tenant, user: &UserId) -> Result<(), UserError> {
-        in_transaction!(self.database, connection => {
-            let delete = sqlx::query(REMOVE).bind(tenant.as_str()).bind(user.as_str());
-            if delete.execute(&mut *connection).await?.rows_affected() == 0 {
-                return Err(UserError::Unknown.into());
-            }
+        change!(self, tenant, user, connection => {
+            let remember = sqlx::query(REMEMBER).bind(tenant.as_str()).bind(user.as_str());
+            remember.bind(self.seconds()).execute(&mut *connection).await?;
+            sqlx::query(REMOVE).bind(tenant.as_str()).bind(user.as_str()).execute(&mut *connection).await?;
         })
     }
 
     /// Lists the ids of removed accounts in their order, beginning after `after`, at most `most`.
     pub async fn removed(&self, tenant: &Tenant, after: Option<&UserId>, most: u16) -> Result<Vec<UserId>, StoreError> {
-        let ids: Vec<String> = on_pool!(self.database, pool => {
+        let ids: Vec<String> = on_pool!(self.database, reads, pool => {
             let query = sqlx::query_scalar(REMOVED).bind(tenant.as_str()).bind(after.map_or("", UserId::as_str));
             Ok::<_, sqlx::Error>(query.bind(i64::from(most)).fetch_all(pool).await?)
         })?;
@@ -45,7 +44,7 @@ impl SqlUsers {
     /// OpenID Connect forbids this for ids that a client has seen. Call it only after
     /// [`AuthService::forget_user`](tollgate::AuthService::forget_user), for example to take back a mistake.
     pub async fn release_id(&self, tenant: &Tenant, user: &UserId) -> Result<bool, StoreError> {
-        on_pool!(self.database, pool => {
+        on_pool!(self.database, writes, pool => {
             let delete = sqlx::query(RELEASE_ID).bind(tenant.as_str()).bind(user.as_str());
             Ok::<_, sqlx::Error>(delete.execute(pool).await?.rows_affected() > 0)
         })

@@ -8,7 +8,7 @@ use tollgate::{
     Account, Identifier, PasswordHash, UnixTime, UserId,
     password::PasswordMark,
     store::{StoreError, StoreErrorKind},
-    user::{Contact, EmailAddress, PhoneNumber},
+    user::{Claims, Contact, EmailAddress, PhoneNumber},
 };
 
 use super::sql_user::SqlUser;
@@ -104,6 +104,18 @@ where
     for<'r> String: Decode<'r, R::Database> + Type<R::Database>,
 {
     Ok(Identifier::parse(row.try_get::<String, _>(10)?).map_err(corrupt))
+}
+
+/// Reads the claims whose scope is wanted, as `statements::CLAIMS` selects them.
+pub(super) fn read_claims(
+    rows: Vec<(String, String, String)>,
+    has_scope: impl Fn(&str) -> bool,
+) -> Result<Claims, StoreError> {
+    let mut claims = Claims::new();
+    for (_, name, value) in rows.into_iter().filter(|(scope, ..)| has_scope(scope)) {
+        claims.insert(name, serde_json::from_str::<Value>(&value).map_err(corrupt)?).map_err(corrupt)?;
+    }
+    Ok(claims)
 }
 
 pub(super) fn read_id(id: String) -> Result<UserId, StoreError> {

@@ -125,6 +125,9 @@ pub(super) const SET_PASSWORD: &str =
 pub(super) const PASSWORD: &str =
     "select password_hash, password_mark from tollgate_users where tenant = $1 and id = $2";
 
+/// Run before [`REMOVE`], whose trigger has only the clock of the database.
+pub(super) const REMEMBER: &str = "insert into tollgate_removed_users (id, tenant, removed_at)
+     select id, tenant, $3 from tollgate_users where tenant = $1 and id = $2";
 /// The rows that refer to an account are deleted with it.
 pub(super) const REMOVE: &str = "delete from tollgate_users where tenant = $1 and id = $2";
 pub(super) const REMOVED: &str =

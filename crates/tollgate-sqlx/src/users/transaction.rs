@@ -1,21 +1,31 @@
 //! The same code for either database. The types of their connections differ, so this needs macros.
 
-/// How often a transaction is repeated that the database has rolled back because of another one.
-pub(super) const TRIES: usize = 4;
-
-/// Runs an expression with the pool of the database, within the deadline.
+/// Runs an expression with the pool of the database, within the deadline: `reads` is repeated after a lost connection, and
+/// `writes` is not.
 macro_rules! on_pool {
-    ($database:expr, $pool:ident => $code:block) => {
+    ($database:expr, reads, $pool:ident => $code:block) => {
+        $crate::users::transaction::on_pool!(@ $database, reads, true, $pool => $code)
+    };
+    ($database:expr, writes, $pool:ident => $code:block) => {
+        $crate::users::transaction::on_pool!(@ $database, writes, false, $pool => $code)
+    };
+    (@ $database:expr, $kind:ident, $is_read:literal, $pool:ident => $code:block) => {
         $database
             .within(async {
                 let run = async || match &$database.pool {
                     #[cfg(feature = "postgres")]
-                    $crate::database::Pool::Postgres($pool) => $code,
+                    $crate::database::Pool::Postgres($pool, _) => $code,
                     #[cfg(feature = "sqlite")]
-                    $crate::database::Pool::Sqlite($pool) => $code,
+                    $crate::database::Pool::Sqlite { $kind: $pool, .. } => $code,
                 };
-                let result: Result<_, sqlx::Error> = run().await;
-                result.map_err($crate::error::store_error)
+                let mut tries = $database.tries($is_read);
+                loop {
+                    let result: Result<_, sqlx::Error> = run().await;
+                    match result {
+                        Err(error) if tries.again(&error) => {}
+                        result => return result.map_err($crate::error::store_error),
+                    }
+                }
             })
             .await
     };
@@ -26,11 +36,11 @@ macro_rules! in_transaction {
     ($database:expr, $connection:ident => $code:block) => {
         $database
             .within(async {
-                let mut tries = 1;
+                let mut tries = $database.tries(false);
                 loop {
                     let result = match &$database.pool {
                         #[cfg(feature = "postgres")]
-                        $crate::database::Pool::Postgres(pool) => {
+                        $crate::database::Pool::Postgres(pool, _) => {
                             // each statement sees what others have committed before
                             async {
                                 let mut own = pool.acquire().await?;
@@ -41,11 +51,11 @@ macro_rules! in_transaction {
                             .await
                         }
                         #[cfg(feature = "sqlite")]
-                        $crate::database::Pool::Sqlite(pool) => {
+                        $crate::database::Pool::Sqlite { writes, .. } => {
                             async {
-                                let mut own = pool.acquire().await?;
+                                let mut own = writes.acquire().await?;
                                 let result = $crate::users::transaction::transact!(
-                                    own, "begin immediate", $connection => $code
+                                    own, $crate::sqlite::TO_WRITE, $connection => $code
                                 );
                                 if matches!(result, Err($crate::users::failure::Failure::Sql(_))) {
                                     $crate::sqlite::discard(own);
@@ -56,9 +66,7 @@ macro_rules! in_transaction {
                         }
                     };
                     match result {
-                        Err(failure) if tries < $crate::users::transaction::TRIES && failure.is_conflict() => {
-                            tries += 1;
-                        }
+                        Err($crate::users::failure::Failure::Sql(error)) if tries.again(&error) => {}
                         result => return result.map_err(tollgate::user::UserError::from),
                     }
                 }
@@ -68,7 +76,7 @@ macro_rules! in_transaction {
 }
 
 macro_rules! transact {
-    ($own:ident, $begin:literal, $connection:ident => $code:block) => {
+    ($own:ident, $begin:expr, $connection:ident => $code:block) => {
         async {
             let mut transaction = sqlx::Connection::begin_with(&mut *$own, $begin).await?;
             let $connection = &mut *transaction;

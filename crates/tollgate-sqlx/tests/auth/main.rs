@@ -23,14 +23,11 @@ pub use real::*;
 pub mod store {
     //! The stores of the crate, with SQL in place of memory.
 
-    use std::{
-        env,
-        sync::atomic::{AtomicU32, Ordering::Relaxed},
-    };
+    use std::{env, sync::Once};
 
     use real::MaybeReady;
     pub use real::store::*;
-    use sqlx::{AssertSqlSafe, Executor, postgres::PgPoolOptions, sqlite::SqlitePoolOptions};
+    use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, postgres::PgPoolOptions, sqlite::SqlitePoolOptions};
     use tollgate_sqlx::{Database, Dialect, SqlStore};
 
     /// The name of the variable with the URL of PostgreSQL. Without it, the tests use SQLite.
@@ -60,25 +57,37 @@ pub mod store {
         Database::from_sqlite(pool.connect_lazy("sqlite::memory:").unwrap())
     }
 
-    /// An empty schema.
+    /// Temporary tables of its only connection, and the functions of a schema that all share.
     fn postgres(url: &str) -> Database {
-        static SCHEMAS: AtomicU32 = AtomicU32::new(0);
-        let name = format!("world_{}", SCHEMAS.fetch_add(1, Relaxed));
-        let (base, schema) = (url.to_owned(), format!("{url}?options[search_path]={name}"));
-        let own = schema.clone();
-        // not in the runtime of the test, which may be waiting for this
-        let created = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let pool = PgPoolOptions::new().max_connections(1).connect(&base).await.unwrap();
-                pool.execute(AssertSqlSafe(format!("create schema {name}"))).await.unwrap();
-                pool.close().await;
-                Database::connect(&own).await.unwrap().migrate().await.unwrap();
+        static SCHEMA: Once = Once::new();
+        let (base, schema) = (url.to_owned(), format!("{url}?options[search_path]=shared"));
+        SCHEMA.call_once(|| {
+            let schema = schema.clone();
+            // not in the runtime of the test, which may be waiting for this
+            let created = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let mut connection = PgConnection::connect(&base).await.unwrap();
+                    connection.execute("create schema shared").await.unwrap();
+                    Database::connect(&schema).await.unwrap().migrate().await.unwrap();
+                });
             });
+            created.join().unwrap();
         });
-        created.join().unwrap();
-        Database::from_postgres(PgPoolOptions::new().max_connections(4).connect_lazy(&schema).unwrap())
+        let pool = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+        let pool = pool.after_connect(|connection, _| {
+            Box::pin(async move {
+                connection.execute(TEMPORARY).await?;
+                Ok(())
+            })
+        });
+        Database::from_postgres(pool.connect_lazy(&schema).unwrap())
     }
+
+    const TEMPORARY: &str = "
+        create temp table tollgate_rows (like shared.tollgate_rows including all);
+        create temp table tollgate_epoch as table shared.tollgate_epoch;
+        create temp sequence tollgate_versions;";
 
     impl Default for Memory {
         fn default() -> Self {
@@ -155,14 +164,25 @@ mod world;
 #[path = "../../../../tests/auth/controlled_store.rs"]
 mod controlled_store;
 
-/// The matrices take minutes there, because each of their cells has a schema of its own: they run on SQLite alone.
-#[test]
-fn the_sequences_hold_on_postgres() {
-    let Some(cluster) = support::Cluster::start(&["fsync=off", "max_connections=200"]) else { return };
+/// Runs the tests of these names once more, on PostgreSQL.
+fn hold_on_postgres(names: &str, cases: &str) {
+    let Some(cluster) = support::Cluster::start(&["fsync=off", "max_connections=200", "autovacuum=off"]) else {
+        return;
+    };
     let own = std::env::current_exe().unwrap();
     let mut again = std::process::Command::new(own);
-    again.args(["sequences::"]).env(store::URL, cluster.url()).env("PROPTEST_CASES", "4");
+    again.arg(names).env(store::URL, cluster.url()).env("PROPTEST_CASES", cases);
     let output = again.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && !text.contains(" 0 passed"), "{text}");
+}
+
+#[test]
+fn the_matrices_hold_on_postgres() {
+    hold_on_postgres("matrix::", "1");
+}
+
+#[test]
+fn the_sequences_hold_on_postgres() {
+    hold_on_postgres("sequences::", "4");
 }

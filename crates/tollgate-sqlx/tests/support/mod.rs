@@ -16,7 +16,6 @@ use tokio::time::Instant;
 
 pub(crate) struct Cluster {
     pub(crate) port: u16,
-    programs: PathBuf,
     directory: PathBuf,
     settings: Vec<String>,
     child: Child,
@@ -25,35 +24,35 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Creates and starts a cluster. Returns `None` if PostgreSQL is not installed.
     pub(crate) fn start(settings: &[&str]) -> Option<Self> {
-        let Some(programs) = programs() else {
-            missing("PostgreSQL (initdb and postgres) is not installed");
+        if ["initdb", "postgres", "pg_isready", "psql"].into_iter().any(|name| program(name).is_none()) {
+            missing("PostgreSQL is not installed, or not in the folder of TOLLGATE_POSTGRES");
             return None;
-        };
+        }
         let options = ["--username=app", "--auth=trust", "--encoding=UTF8", "--locale=C"];
-        Some(Self::made(programs, settings.iter().map(|&text| text.to_owned()).collect(), ("initdb", &options)))
+        Some(Self::made(settings.iter().map(|&text| text.to_owned()).collect(), ("initdb", &options)))
     }
 
     /// Starts a replica that follows this cluster.
     pub(crate) fn replica(&self) -> Self {
         let port = self.port.to_string();
         let options = ["-h", "127.0.0.1", "-p", &port, "-U", "app", "-R", "--checkpoint=fast"];
-        Self::made(self.programs.clone(), self.settings.clone(), ("pg_basebackup", &options))
+        Self::made(self.settings.clone(), ("pg_basebackup", &options))
     }
 
     /// Creates the data with this program, and starts a server on it.
-    fn made(programs: PathBuf, settings: Vec<String>, (program, options): (&str, &[&str])) -> Self {
+    fn made(settings: Vec<String>, (name, options): (&str, &[&str])) -> Self {
         let directory = temporary("postgres");
         fs::create_dir_all(&directory).unwrap();
         if is_root() {
             assert!(Command::new("chown").arg("postgres").arg(&directory).status().unwrap().success());
         }
-        let mut create = command(&programs.join(program));
+        let mut create = command(name);
         create.args(options).args(["--no-sync", "-D"]).arg(directory.join("data"));
         let created = create.current_dir(&directory).stdout(Stdio::null()).status();
-        assert!(created.unwrap().success(), "{program}");
+        assert!(created.unwrap().success(), "{name}");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = spawn(&programs, &directory, port, &settings);
-        let cluster = Self { port, programs, directory, settings, child };
+        let child = spawn(&directory, port, &settings);
+        let cluster = Self { port, directory, settings, child };
         cluster.wait();
         cluster
     }
@@ -75,7 +74,7 @@ impl Cluster {
     pub(crate) fn sql(&self, sql: &str) -> String {
         let port = self.port.to_string();
         let arguments = ["-h", "127.0.0.1", "-p", &port, "-U", "app", "-d", "postgres", "-XAtq", "-c", sql];
-        let mut psql = Command::new(self.programs.join("psql"));
+        let mut psql = Command::new(program("psql").unwrap());
         let output = psql.env("PGOPTIONS", "-c default_transaction_read_only=off").args(arguments).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -102,7 +101,7 @@ impl Cluster {
     /// Starts it again, at the same port and with its data.
     pub(crate) fn restart(&mut self) {
         let _ = fs::remove_file(self.directory.join("data/postmaster.pid"));
-        self.child = spawn(&self.programs, &self.directory, self.port, &self.settings);
+        self.child = spawn(&self.directory, self.port, &self.settings);
         self.wait();
     }
 
@@ -110,7 +109,8 @@ impl Cluster {
         let port = self.port.to_string();
         let end = Instant::now() + Duration::from_secs(60);
         let arguments = ["-h", "127.0.0.1", "-p", &port, "-U", "app", "-q"];
-        while !Command::new(self.programs.join("pg_isready")).args(arguments).status().unwrap().success() {
+        let is_ready = program("pg_isready").unwrap();
+        while !Command::new(&is_ready).args(arguments).status().unwrap().success() {
             assert!(Instant::now() < end, "PostgreSQL does not start");
             thread::sleep(Duration::from_millis(50));
         }
@@ -138,13 +138,21 @@ pub(crate) fn temporary(name: &str) -> PathBuf {
     env::temp_dir().join(format!("tollgate-{name}-{}-{}", std::process::id(), PATHS.fetch_add(1, Relaxed)))
 }
 
-/// Returns the folder with the programs of PostgreSQL, which distributions keep out of PATH.
-fn programs() -> Option<PathBuf> {
-    let has_server =
-        |folder: &PathBuf| ["initdb", "pg_isready", "postgres", "psql"].iter().all(|name| folder.join(name).is_file());
-    let on_path = env::var_os("PATH").and_then(|path| env::split_paths(&path).find(has_server));
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
-    on_path.or_else(|| versions.flatten().map(|version| version.path().join("bin")).filter(has_server).max())
+/// Finds a program of PostgreSQL: in the folder of TOLLGATE_POSTGRES, next to an `initdb` on PATH, or where distributions
+/// keep them, out of PATH. The folder may have the server alone, of another version than the other programs.
+fn program(name: &str) -> Option<PathBuf> {
+    let chosen = env::var_os("TOLLGATE_POSTGRES").map(PathBuf::from);
+    if let Some(folder) = chosen.as_ref()
+        && ["initdb", "postgres"].contains(&name)
+    {
+        return Some(folder.join(name)).filter(|path| path.is_file());
+    }
+    let on_path = env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
+    let on_path = on_path.filter(|folder| folder.join("initdb").is_file());
+    let mut versions: Vec<_> = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().collect();
+    versions.sort_by_key(|version| std::cmp::Reverse(version.file_name()));
+    let folders = chosen.into_iter().chain(on_path).chain(versions.iter().map(|version| version.path().join("bin")));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 fn is_root() -> bool {
@@ -152,7 +160,8 @@ fn is_root() -> bool {
 }
 
 /// PostgreSQL refuses to run as root, so root runs it as the user that its package has made.
-fn command(program: &Path) -> Command {
+fn command(name: &str) -> Command {
+    let program = program(name).unwrap();
     if !is_root() {
         return Command::new(program);
     }
@@ -161,8 +170,8 @@ fn command(program: &Path) -> Command {
     command
 }
 
-fn spawn(programs: &Path, directory: &Path, port: u16, settings: &[String]) -> Child {
-    let mut command = command(&programs.join("postgres"));
+fn spawn(directory: &Path, port: u16, settings: &[String]) -> Child {
+    let mut command = command("postgres");
     command.arg("-D").arg(directory.join("data")).arg("-k").arg(directory).args(["-p", &port.to_string()]);
     command.args(["-c", "listen_addresses=127.0.0.1"]);
     for setting in settings {
