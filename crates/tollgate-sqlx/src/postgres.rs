@@ -41,7 +41,8 @@ pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<Pool, Error
 }
 
 fn with_deadline(options: PgConnectOptions, deadline: Duration) -> PgConnectOptions {
-    let milliseconds = deadline.as_millis().to_string();
+    // zero would be no deadline, and the server accepts no larger number
+    let milliseconds = deadline.as_millis().clamp(1, i32::MAX.unsigned_abs().into()).to_string();
     options.options([("statement_timeout", &milliseconds), ("lock_timeout", &milliseconds)])
 }
 

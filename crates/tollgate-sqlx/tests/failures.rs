@@ -226,8 +226,11 @@ fn the_deadline_is_that_of_the_server_too() {
     let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
     let opened = Opened::at(&cluster.url());
     let mut database = opened.database.clone();
-    for (milliseconds, shown) in [(700, "700ms"), (60_000, "1min"), (300, "300ms")] {
-        database = database.deadline(Duration::from_millis(milliseconds));
+    let of = Duration::from_millis;
+    for (deadline, shown) in
+        [(of(700), "700ms"), (of(60_000), "1min"), (Duration::MAX, "2147483647ms"), (of(300), "300ms")]
+    {
+        database = database.deadline(deadline);
         let pool = database.postgres_pool().unwrap();
         for name in ["statement_timeout", "lock_timeout"] {
             let query = sqlx::query_scalar("select current_setting($1)").bind(name);
