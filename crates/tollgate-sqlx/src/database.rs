@@ -31,6 +31,16 @@ pub(crate) enum Pool {
     Sqlite { reads: sqlx::SqlitePool, writes: sqlx::SqlitePool },
 }
 
+impl Pool {
+    /// Replaces all connections before their next use, if this pool can.
+    fn replace_connections(&self) {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(_, Some(renewal)) = self {
+            renewal.replace_connections();
+        }
+    }
+}
+
 /// How long a call may take by default.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How often a call is made that the database has rolled back because of another one.
@@ -189,10 +199,7 @@ impl Tries<'_> {
         }
         self.left = self.left.saturating_sub(1);
         if is_lost(error) {
-            #[cfg(feature = "postgres")]
-            if let Pool::Postgres(_, Some(renewal)) = self.pool {
-                renewal.replace_connections();
-            }
+            self.pool.replace_connections();
             // a write may have been executed
             return std::mem::take(&mut self.is_read);
         }
