@@ -119,6 +119,13 @@ impl LoginPlan {
         is_as_long && names && (self.without_self_enrolment || !other.without_self_enrolment)
     }
 
+    /// Returns whether a login with this plan that has proved these methods has met what another plan demands of its account's
+    /// second factor: it was asked for, or proved without being asked for.
+    #[cfg(feature = "login")]
+    pub(crate) fn asks_as_much_as(&self, other: &Self, proved: MethodSet) -> bool {
+        self.asks_enrolled || !other.depends_on_factors(proved)
+    }
+
     /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.sets.first().map_or(0, |set| set.len())
