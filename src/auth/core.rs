@@ -167,6 +167,11 @@ impl Core {
         self.policies.plan(tenant, client, None, self.enabled(tenant)).is_ok_and(|plan| current.meets(&plan))
     }
 
+    /// Returns whether a sign-in to the site of a tenant needs the second factor that its account has enrolled.
+    pub(crate) fn asks_enrolled(&self, tenant: &Tenant) -> bool {
+        self.policies.plan(tenant, None, None, self.enabled(tenant)).is_ok_and(|plan| plan.asks_enrolled())
+    }
+
     /// Returns the second factors that a user has enrolled, if a login of this plan in which these methods were proved depends on
     /// them. Call it only once a step is proved: before, nothing may depend on what an account has, not even the time of an answer.
     pub(crate) async fn enrolled_factors(

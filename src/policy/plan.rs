@@ -143,7 +143,7 @@ impl LoginPlan {
     }
 
     /// Returns whether a login needs the second factor that its account has enrolled.
-    pub(super) fn asks_enrolled(&self) -> bool {
+    pub(crate) fn asks_enrolled(&self) -> bool {
         self.asks_enrolled
     }
 
