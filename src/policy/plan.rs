@@ -126,6 +126,12 @@ impl LoginPlan {
         self.asks_enrolled || !other.depends_on_factors(proved)
     }
 
+    /// Returns a plan that asks for the enrolled factor, whatever the policies say.
+    #[cfg(feature = "login")]
+    pub(crate) fn asking_enrolled(self) -> Self {
+        Self { asks_enrolled: true, ..self }
+    }
+
     /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.sets.first().map_or(0, |set| set.len())

@@ -272,6 +272,17 @@ async fn b08_a_login_that_did_not_ask_for_the_factor_does_not_reach_a_level_that
 }
 
 #[tokio::test]
+async fn b09_the_sign_in_before_a_change_asks_for_the_factor_even_where_others_do_not() {
+    let world = with_level().await;
+    let passkey = with_weak_passkey(&world).await;
+    let mut thief = world.browser();
+    assert_eq!(sign_in_at(&world, &mut thief, "/sign-in", LONE, &["password"]).await.status, 303);
+    changes_nothing(&mut thief, Some(&passkey)).await;
+    let mut owner = signed_in(&world, true, &passkey).await;
+    enrol_totp(&world, &mut owner).await;
+}
+
+#[tokio::test]
 async fn b08_a_user_without_a_factor_reaches_the_level_silently() {
     let world = with_level().await;
     let mut half = Half::of(&world, "web", LONE).await;
