@@ -152,7 +152,7 @@ async fn weaken(site: &Site) {
     let mut row: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
     row["passkeys"][0]["strength"]["steps"] = serde_json::json!(1);
     let record = Record::new(row.to_string(), site.world.time(), UnixTime::from_nanos(u64::MAX)).unwrap();
-    site.world.store.insert(&key, record).await.unwrap();
+    drop(site.world.store.insert(&key, record).await.unwrap());
 }
 
 #[tokio::test]
