@@ -123,7 +123,8 @@ async fn b10_a_change_needs_fresh_proofs_and_continues_with_the_button() {
         "location.pathname === '/account/security' && text('done').startsWith('The passkey was added.') && idle()",
     )
     .await;
-    site.focus("add-passkey").await;
+    // it is the first factor that a sign-in asks for, so the page suggests recovery codes
+    site.focus("recovery-create").await;
 
     // renaming needs no fresh proofs
     site.world.advance(6 * 60);
@@ -326,7 +327,12 @@ async fn b09_a_user_with_only_a_password_adds_an_app_and_recovery_codes() {
     site.browser.open(&format!("{}/account/security", site.origin)).await;
     site.prove_password_of("lone").await;
     site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
-    assert!(site.texts("#second").await[0].starts_with("You have one way to confirm that it is you."));
+    let why = site.texts("#second").await;
+    assert!(why[0].starts_with("You have one way to confirm that it is you."), "{why:?}");
+    assert!(
+        why[0].ends_with("From then on, changes here need both, and each sign-in asks for the new one."),
+        "{why:?}"
+    );
     site.until("!['totp-delete', 'recovery-create'].some(shown) && shown('add-passkey')").await;
     site.reset_counts().await;
     site.press_button("totp-begin").await;
@@ -335,7 +341,9 @@ async fn b09_a_user_with_only_a_password_adds_an_app_and_recovery_codes() {
     site.enter(&code).await;
     site.focus("recovery-create").await;
     assert_eq!(site.counts().await, (2, 1));
-    assert!(site.texts("#done").await[0].starts_with("The authenticator app was set up. Create recovery codes now"));
+    let done = site.texts("#done").await;
+    assert!(done[0].starts_with("The authenticator app was set up. Create recovery codes now"), "{done:?}");
+    assert!(done[0].ends_with("From now on, each sign-in asks for the app."), "{done:?}");
     assert_eq!(site.texts("#second").await, [""; 0]);
     // the app was proved just now
     site.browser.press("Enter").await;
@@ -349,6 +357,48 @@ async fn b09_a_user_with_only_a_password_adds_an_app_and_recovery_codes() {
     site.press_button("totp-delete").await;
     site.press_button("yes").await;
     site.until("location.pathname === '/authentication/start' && shown('password') && idle()").await;
+}
+
+#[tokio::test]
+async fn b19_recovery_codes_are_suggested_after_the_first_passkey_too() {
+    let Some(mut site) = Site::new("account-first-passkey").await else { return };
+    site.create_lone().await;
+    let device = site.browser.add_authenticator("internal").await;
+    site.browser.open(&format!("{}/account/security", site.origin)).await;
+    site.prove_password_of("lone").await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    site.enrol(&device).await;
+    site.focus("recovery-create").await;
+    let words = "The passkey was added. You can sign in with it from now on. Create recovery codes now, so that you can sign \
+                 in if you lose the passkey. From now on, each sign-in asks for the passkey.";
+    assert_eq!(site.texts("#done").await, [words]);
+    site.browser.press("Enter").await;
+    site.focus("codes-copy").await;
+    // another one changes less
+    site.press_button("codes-done").await;
+    let other = site.browser.add_authenticator("usb").await;
+    site.enrol(&other).await;
+    assert_eq!(site.texts("#done").await, ["The passkey was added. You can sign in with it from now on."]);
+    site.focus("add-passkey").await;
+    assert_eq!(site.browser.complaints(), [""; 0]);
+}
+
+#[tokio::test]
+async fn b08_a_site_that_does_not_ask_for_the_factor_does_not_say_so() {
+    let lax = |service: tollgate::AuthServiceBuilder, _: &str| {
+        service.policies(tollgate::Policies::new(tollgate::Policy::default().without_enrolled_second_factor()))
+    };
+    let Some(mut site) = Site::with("account-lax", lax, axum::Router::new()).await else { return };
+    site.create_lone().await;
+    let device = site.browser.add_authenticator("internal").await;
+    site.browser.open(&format!("{}/account/security", site.origin)).await;
+    site.prove_password_of("lone").await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    assert!(site.texts("#second").await[0].ends_with("From then on, changes here need both."));
+    site.enrol(&device).await;
+    let words = "The passkey was added. You can sign in with it from now on. Create recovery codes now, so that you can sign \
+                 in if you lose the passkey.";
+    assert_eq!(site.texts("#done").await, [words]);
 }
 
 #[tokio::test]

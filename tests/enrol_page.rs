@@ -12,10 +12,13 @@ mod site;
 #[path = "auth/world.rs"]
 mod world;
 
-use site::{COUNTS, Site};
+use site::{COUNTS, IGNORES_SUGGESTIONS, Site};
+use tollgate::{
+    Tenant, UnixTime,
+    store::{Key, Record},
+};
 
-const WHY: &str =
-    "You need a second step to sign in here, and you have none yet. Set one up now, and use it from then on.";
+const WHY: &str = "You need a second step to sign in here, and you have none yet. Set one up now. From then on, each sign-in here needs it.";
 
 /// A user with only a password has proved it, in a login of two steps.
 async fn half(name: &str) -> Option<Site> {
@@ -86,6 +89,8 @@ async fn b09_setting_up_a_passkey_takes_one_button() {
     site.browser.set_user_verified(&device, false).await;
     site.browser.set_present(&device, true).await;
     site.press_button("newkey").await;
+    site.until("shown('newkey-recovery')").await;
+    assert!(site.texts("#newkey p").await[0].ends_with("From then on, each sign-in here needs the passkey."));
     site.says("No passkey was set up. Please try again.").await;
     site.browser.set_user_verified(&device, true).await;
     site.reset_counts().await;
@@ -138,4 +143,71 @@ async fn b09_a_session_whose_proof_is_old_is_asked_to_sign_in_again() {
     // both were proved just now
     site.press_button("recovery-create").await;
     site.focus("codes-copy").await;
+}
+
+/// Makes the passkey of `lone` one that counts in logins of one step only.
+async fn weaken(site: &Site) {
+    let key = Key::new("credentials", Some(&Tenant::parse("acme").unwrap()), b"u-lone").unwrap();
+    let entry = site.world.store.take(&key).await.unwrap().unwrap();
+    let mut row: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
+    row["passkeys"][0]["strength"]["steps"] = serde_json::json!(1);
+    let record = Record::new(row.to_string(), site.world.time(), UnixTime::from_nanos(u64::MAX)).unwrap();
+    drop(site.world.store.insert(&key, record).await.unwrap());
+}
+
+#[tokio::test]
+async fn b09_a_user_whose_passkey_is_too_weak_proves_it_on_the_account_page_and_sets_up_an_app() {
+    let Some(mut site) = Site::new("enrol-weak").await else { return };
+    site.create_lone().await;
+    let device = site.browser.add_authenticator("internal").await;
+    site.run_first(IGNORES_SUGGESTIONS).await;
+    site.browser.open(&format!("{}/account/security", site.origin)).await;
+    site.prove_password_of("lone").await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    site.enrol(&device).await;
+    weaken(&site).await;
+    site.world.advance(301);
+
+    // there is nothing that a login of two steps would accept, and the page says what helps
+    site.log_in("mfa").await;
+    site.prove_password_of("lone").await;
+    site.says(
+        "You need a second step to sign in here. Your passkey or authenticator app cannot be that step, because it was set up \
+         without one. On your account page, sign in with it and with your password or a code, and set up another one.",
+    )
+    .await;
+    assert_eq!(site.texts("#again button").await, ["Go to your account page"]);
+    site.browser.press("Enter").await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+
+    // the passkey alone is not enough
+    site.press_button("totp-begin").await;
+    site.focus("identifier").await;
+    site.browser.set_present(&device, true).await;
+    site.press_button("with-passkey").await;
+    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    site.browser.set_present(&device, false).await;
+    site.says(
+        "That was not enough. First sign in with your password or a code, then confirm with your passkey or app.",
+    )
+    .await;
+    site.press_button("totp-begin").await;
+    site.prove_password_of("lone").await;
+    site.until("shown('key') && idle()").await;
+    site.browser.set_present(&device, true).await;
+    site.browser.press("Enter").await;
+    site.until("location.pathname === '/account/security' && shown('totp-setup') && idle()").await;
+    site.browser.set_present(&device, false).await;
+    site.focus("totp-code").await;
+    let now = site.world.time().as_secs();
+    let (code, next) = (site.app_code("totp-secret", now).await, site.app_code("totp-secret", now + 30).await);
+    site.enter(&code).await;
+    site.focus("recovery-create").await;
+
+    site.world.advance(30);
+    site.log_in("mfa").await;
+    site.prove_password_of("lone").await;
+    site.focus("otp").await;
+    site.enter(&next).await;
+    site.comes_back().await;
 }

@@ -40,9 +40,9 @@ use crate::{
     event::EventKind,
     http::issuer::Issuer,
     limit::{AnyLimiter, RateLimitGate},
-    login::{Keyed, Login, LoginLimits},
+    login::{Keyed, LoginLimits},
     password::Passwords,
-    policy::{EnrolledFactors, Method, MethodSet, Policies, Policy},
+    policy::{EnrolledFactors, LoginPlan, Method, MethodSet, Policies, Policy},
     session::{Proof, Session, SessionLayer, Sessions, UserId},
     store::{AnyStore, StoreError},
     tenant::{ClientIp, Tenant},
@@ -167,16 +167,26 @@ impl Core {
         self.policies.plan(tenant, client, None, self.enabled(tenant)).is_ok_and(|plan| current.meets(&plan))
     }
 
-    /// Returns the second factors that a user has enrolled, if their login depends on them. Call it only once a step is proved:
-    /// before, nothing may depend on what an account has, not even the time of an answer.
-    pub(crate) async fn enrolled_factors(&self, login: &Login, user: &UserId) -> Result<EnrolledFactors, StoreError> {
-        let enabled = self.enabled(&login.tenant);
+    /// Returns whether a sign-in to the site of a tenant needs the second factor that its account has enrolled.
+    pub(crate) fn asks_enrolled(&self, tenant: &Tenant) -> bool {
+        self.policies.plan(tenant, None, None, self.enabled(tenant)).is_ok_and(|plan| plan.asks_enrolled())
+    }
+
+    /// Returns the second factors that a user has enrolled, if a login of this plan in which these methods were proved depends on
+    /// them. Call it only once a step is proved: before, nothing may depend on what an account has, not even the time of an answer.
+    pub(crate) async fn enrolled_factors(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        plan: &LoginPlan,
+        proved: MethodSet,
+    ) -> Result<EnrolledFactors, StoreError> {
+        let enabled = self.enabled(tenant);
         let can_have_any = !enabled.intersection(EnrolledFactors::METHODS).is_empty();
-        if !can_have_any || !login.plan.depends_on_factors(login.proved()) {
+        if !can_have_any || !plan.depends_on_factors(proved) {
             return Ok(EnrolledFactors::default());
         }
-        let row = self.credentials.get(&login.tenant, user).await?;
-        Ok(row.map(|row| row.factors(enabled, &login.plan)).unwrap_or_default())
+        let row = self.credentials.get(tenant, user).await?;
+        Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
     }
 
     /// Returns the methods that users of this tenant can use here.

@@ -89,7 +89,8 @@
 //! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Recovery
 //!   codes need two factors: 403 `second_factor_required`.
 //! - **The first second factor** of an account is a passkey or an app that needs a fresh proof of the one factor that the account
-//!   has. It counts in logins of two steps, and changes need both from then on. A policy can
+//!   has. It counts in logins of two steps, and changes need both from then on. If the account has a passkey or an app that one proof
+//!   enrolled, changes need that, too: a login of one step asks for both. A policy can
 //!   [refuse it](crate::Policy::without_self_enrolment).
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
@@ -246,6 +247,8 @@
 //!
 //! A login of two steps lets users who have only one factor set up the second one, unless its policy is
 //! [without self-enrolment](crate::Policy::without_self_enrolment) or names methods that were not proved.
+//! If the account has a passkey or an app that is too weak for the login, `choices` has `weak_factor`: the user proves it on the account
+//! page first.
 //!
 //! **An enrolled second factor is asked for.** A user who has an authenticator app or a passkey needs a code of the app, a recovery
 //! code or a passkey at each login. A login that begins with a passkey needs nothing more. `start` answers the same for everybody:

@@ -38,6 +38,7 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
+    util::run_to_completion::RunToCompletion,
 };
 
 /// A login service: its endpoints, and the operations of the operator and of the application that mounts it.
@@ -113,10 +114,10 @@ where
 }
 
 /// Answers a request. Not generic, so that the service is compiled once, and not again in each crate that mounts it.
-async fn answer(core: Arc<Core>, parts: Parts, mut body: RequestBody) -> Response<Body> {
+async fn answer(core: Arc<Core>, path: Option<&'static Path>, parts: Parts, mut body: RequestBody) -> Response<Body> {
     let mut cx = RequestContext::new(&core, &parts);
     let outcome = match cx.count(&mut body).await {
-        Ok(()) => serve(&mut cx, &mut body).await,
+        Ok(()) => serve(&mut cx, path, &mut body).await,
         Err(problem) => Err(problem),
     };
     let address = cx.known_address();
@@ -142,8 +143,12 @@ async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Op
 }
 
 /// From the path to the endpoint.
-async fn serve(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
-    let path = Path::of(cx.parts.uri.path(), cx.core.issuer.path()).filter(|path| cx.serves(path));
+async fn serve(
+    cx: &mut RequestContext<'_>,
+    path: Option<&'static Path>,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    let path = path.filter(|path| cx.serves(path));
     let method = &cx.parts.method;
     let route = path.and_then(|path| path.route(method));
     let Some(route) = route else {
@@ -213,7 +218,14 @@ impl AuthFuture {
     /// less often on its way into the box.
     #[inline(never)]
     fn new(core: Arc<Core>, parts: Parts, body: RequestBody) -> Self {
-        Self(Box::pin(answer(core, parts, body)))
+        let path = Path::of(parts.uri.path(), core.issuer.path());
+        match path.and_then(|path| path.route(&parts.method)) {
+            // a change of how a user signs in is announced even if the caller disconnects
+            Some(Route::Account(_) | Route::Enrol) => {
+                Self(Box::pin(RunToCompletion::new(answer(core, path, parts, body))))
+            }
+            _ => Self(Box::pin(answer(core, path, parts, body))),
+        }
     }
 }
 
@@ -253,7 +265,7 @@ mod tests {
         let (parts, body) = Request::post("/token").body(Body::empty()).unwrap().into_parts();
         let mut cx = RequestContext::new(&service.0, &parts);
         let mut body = RequestBody::new(body);
-        let size = size_of_val(&serve(&mut cx, &mut body));
+        let size = size_of_val(&serve(&mut cx, Path::of("/token", ""), &mut body));
         assert!(size <= 1024, "{size} bytes");
     }
 }

@@ -49,9 +49,13 @@ impl Strength {
     /// Returns whether the credential counts in a login with this plan, if no policy names methods.
     pub(crate) fn counts_for_steps(&self, plan: &LoginPlan) -> bool {
         let steps = plan.policy_steps();
-        // a first second factor counts for one step more than were proved for it
-        let is_proved = || self.proved.iter().all(|set| set.classes() >= steps);
-        self.suffices_for(steps) && (!plan.refuses_self_enrolment() || self.is_full() || is_proved())
+        self.suffices_for(steps) && (!plan.refuses_self_enrolment() || self.is_proved_for(steps))
+    }
+
+    /// Returns whether as many factors were proved for the credential as a login of this many steps needs. A first second factor
+    /// counts for one step more.
+    pub(crate) fn is_proved_for(&self, steps: usize) -> bool {
+        self.is_full() || self.proved.iter().all(|set| set.classes() >= steps)
     }
 
     /// Returns whether an authenticator can prove a step of a login with this plan. For a step that was added for an enrolled

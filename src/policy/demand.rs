@@ -95,7 +95,8 @@ impl Policy {
     /// account that has an authenticator app or a passkey needs a code of the app, a recovery code or a passkey at each login.
     ///
     /// A login asks for the factor unless every policy that applies to it has this setting: that of the tenant, of the client,
-    /// and of the requested `acr`. Sessions that began without it stay signed in, and are shared with other clients as usual.
+    /// and of the requested `acr`. Sessions that began without it stay signed in, and are shared with other clients as usual. They
+    /// don't satisfy a request for an `acr` without this setting, if their user has a factor that they have not proved.
     ///
     /// Use it where another identity provider has asked for a second factor already.
     ///

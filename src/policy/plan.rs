@@ -119,6 +119,19 @@ impl LoginPlan {
         is_as_long && names && (self.without_self_enrolment || !other.without_self_enrolment)
     }
 
+    /// Returns whether a login with this plan that has proved these methods has met what another plan demands of its account's
+    /// second factor: it was asked for, or proved without being asked for.
+    #[cfg(feature = "login")]
+    pub(crate) fn asks_as_much_as(&self, other: &Self, proved: MethodSet) -> bool {
+        self.asks_enrolled || !other.depends_on_factors(proved)
+    }
+
+    /// Returns a plan that asks for the enrolled factor, whatever the policies say.
+    #[cfg(feature = "login")]
+    pub(crate) fn asking_enrolled(self) -> Self {
+        Self { asks_enrolled: true, ..self }
+    }
+
     /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.sets.first().map_or(0, |set| set.len())
@@ -136,7 +149,7 @@ impl LoginPlan {
     }
 
     /// Returns whether a login needs the second factor that its account has enrolled.
-    pub(super) fn asks_enrolled(&self) -> bool {
+    pub(crate) fn asks_enrolled(&self) -> bool {
         self.asks_enrolled
     }
 

@@ -220,8 +220,8 @@ async fn c117_a_credential_enrolled_with_one_factor_never_satisfies_a_policy_of_
     assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_otp"));
     let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
     assert_eq!(choices["methods"], json!([]));
-    // a key of the thief's own is no second method that the owner would need either
-    assert_eq!(credentials(&mut thief).await["required_proofs"], 1);
+    // but it is needed for a change, because somebody with the password alone does not have it
+    assert_eq!(credentials(&mut thief).await["required_proofs"], 2);
     // and the session of one proof opens no client that asks for two
     let silent = thief.get(&format!("/authorize?{}&prompt=none", crate::world::query("strict"))).await;
     assert_eq!(silent.redirected("error").as_deref(), Some("login_required"));
@@ -243,7 +243,8 @@ async fn c117_as_many_proofs_are_needed_as_the_strictest_login_that_the_account_
     // the client `mfa` asks for two steps, which a password alone cannot provide
     assert_eq!(required(LONE, &["password"], one.clone(), json!({})).await, 1);
     assert_eq!(required(ADA, &["password"], one.clone(), json!({})).await, 2);
-    assert_eq!(required(LONE, &["password"], one.clone(), app(1)).await, 1);
+    // a login of one step asks for the weak app, too
+    assert_eq!(required(LONE, &["password"], one.clone(), app(1)).await, 2);
     assert_eq!(required(LONE, &["password"], one.clone(), app(2)).await, 2);
     let three = one.clone().acr("urn:three", any(3)).unwrap();
     assert_eq!(required(ADA, &["password"], three.clone(), json!({})).await, 3);

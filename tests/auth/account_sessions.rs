@@ -66,7 +66,8 @@ async fn c117_the_overview_shows_the_sessions_with_their_devices_and_what_a_chan
     );
     assert_eq!(
         shown,
-        json!({ "user": "u-ada", "display_name": "ada", "fresh_until": null, "required_proofs": 2, "can_use_codes": true, "passkeys": [],
+        json!({ "user": "u-ada", "display_name": "ada", "fresh_until": null, "required_proofs": 2, "can_use_codes": true,
+            "has_two_factors": true, "asks_factor": true, "passkeys": [],
             "totp": null, "recovery_codes": null, "links": [], "sessions": null,
             "available": { "passkey": false, "totp": true, "providers": [] } })
     );

@@ -82,7 +82,14 @@ async fn b05_the_last_passkey_can_go_if_another_system_checks_the_password() {
         let fields = own_account::begin(&mut browser, "/sign-in").await;
         let started = browser.post("/authentication/start", &fields).await.json();
         let own = with(fields, &[("session_id", started["session_id"].as_str().unwrap()), ("method", "passkey")]);
-        let (options, mut step) = (&started["challenges"]["passkey"], own.clone());
+        if is_marked {
+            // a change needs both factors
+            let password = [("method", "password"), ("username", "ada"), ("password", ADA_PASSWORD)];
+            let proved = browser.post("/authentication/authenticate", &with(own.clone(), &password)).await;
+            assert_eq!(proved.json()["remaining_steps"], 1, "{proved:?}");
+        }
+        let begun = browser.post("/authentication/authenticate", &own).await.json();
+        let (options, mut step) = (&begun["challenges"]["passkey"], own.clone());
         (step["challenge"], step["response"]) = (options["challenge"].clone(), passkey.get(options));
         assert_eq!(browser.post("/authentication/authenticate", &step).await.status, 200);
         assert_eq!(browser.post("/authentication/complete", &own).await.status, 200);

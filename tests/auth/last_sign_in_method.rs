@@ -90,10 +90,9 @@ async fn c117_the_last_passkey_stays_unless_there_is_a_password_or_a_contact() {
     let id = crate::own_account::credentials(&mut browser).await["links"][0]["id"].clone();
     assert_eq!(call(&mut browser, "links/delete", json!({ "id": id })).await.status, 204);
 
-    let mut lone = sign_in(&world, LONE, &["password"]).await;
-    enrol(&world, "u-lone", row(&[&soft()], &json!({}))).await;
-    let id = crate::own_account::credentials(&mut lone).await["passkeys"][0]["id"].clone();
-    assert_eq!(call(&mut lone, "passkeys/delete", json!({ "id": id })).await.status, 204);
+    let passkey = crate::weak_second_factor::with_weak_passkey(&world).await;
+    let mut lone = crate::weak_second_factor::signed_in(&world, true, &passkey).await;
+    assert_eq!(delete(&mut lone, &passkey).await.status, 204);
 }
 
 #[tokio::test]

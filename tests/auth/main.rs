@@ -157,5 +157,6 @@ mod unknown_users;
 mod userinfo;
 mod vouched_credentials;
 mod weak_credentials;
+mod weak_second_factor;
 mod wire_text;
 mod world;

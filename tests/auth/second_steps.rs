@@ -11,7 +11,7 @@ use tollgate::{
 
 use crate::{
     enrolled::{CODES, app, enrol, recovery, world},
-    own_account::{LONE, call, credentials, enrol_totp, sessions, sign_in, site, totp},
+    own_account::{LONE, call, credentials, enrol_totp, sessions, sign_in, sign_in_at, site, totp},
     soft_passkey::{self, RP_ID, SoftPasskey, begin},
     world::{ADA, ADA_PASSWORD, Answer, Browser, World},
 };
@@ -135,9 +135,11 @@ async fn c117_no_notice_goes_to_a_contact_that_was_never_verified() {
     let (acme, lone) = ("acme".parse().unwrap(), UserId::parse("u-lone").unwrap());
     let mailbox = Contact::Email(EmailAddress::parse("stranger@example.com").unwrap());
     world.users.add_contact(&acme, &lone, mailbox).await.unwrap();
-    // an app that does not count as a second factor can be removed with the password alone
-    let mut browser = sign_in(&world, LONE, &["password"]).await;
+    // an app that does not count as a second factor can be removed with it and the password
     enrol(&world, "u-lone", json!({ "totp": app(1) })).await;
+    let (mut browser, code) =
+        (world.browser(), format!("totp:{}", totp(crate::weak_second_factor::SECRET, world.time())));
+    sign_in_at(&world, &mut browser, "/sign-in", LONE, &["password", &code]).await;
     assert_eq!(call(&mut browser, "totp/delete", json!({})).await.status, 204);
     world.settle().await;
     assert!(world.outbox.messages().is_empty());

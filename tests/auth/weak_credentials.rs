@@ -51,13 +51,16 @@ async fn with_passkeys() -> World {
 }
 
 #[tokio::test]
-async fn c117_weak_credentials_are_no_second_factor_that_their_owner_must_prove() {
+async fn b09_c117_weak_credentials_are_no_second_factor_but_nothing_is_changed_without_them() {
     let world = with_passkeys().await;
     let mut owner = sign_in(&world, LONE, &["password"]).await;
     let row = json!({ "passkeys": [soft().stored(1)], "totp": app(1) });
     enrol(&world, "u-lone", row).await;
-    assert_eq!(credentials(&mut owner).await["required_proofs"], 1);
-    // an app in place of the weak one would be the first second factor
+    assert_eq!(credentials(&mut owner).await["required_proofs"], 2);
+    required(&call(&mut owner, "totp/begin", json!({})).await, 1);
+    // a login of one step asks for one of them, and then an app in place of the weak one is the first second factor
+    let code = format!("totp:{}", totp(SECRET, world.time()));
+    sign_in_at(&world, &mut owner, "/sign-in?max_age=0&steps=1", LONE, &["password", &code]).await;
     assert_eq!(call(&mut owner, "totp/begin", json!({})).await.status, 200);
     // codes are second steps, and a weak passkey can't be the first one before them
     let passkey = soft();

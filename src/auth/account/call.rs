@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::{
     auth::{
-        account::freshness,
+        account::freshness::{self, Freshness},
         authorize::signed_in::SignedIn,
         context::{RequestContext, foreign_origin},
         core::{Core, amr},
         enrolment::{
             factors::Factors,
-            fresh_proofs::{FRESH, FreshProofs},
+            fresh_proofs::FreshProofs,
             new_credential::{NewCredential, Vouching},
         },
         first_party::sign_in::of_this_site,
@@ -20,7 +20,6 @@ use crate::{
             bodies::RequestBody,
             fields::{self, Typed},
             problem::{Code, Problem},
-            route::{ACCOUNT_PAGE, SIGN_IN},
         },
         notices::event_of,
     },
@@ -33,7 +32,7 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::Account,
-    util::{clock::UnixTime, form, handle::Handle},
+    util::{clock::UnixTime, handle::Handle},
 };
 
 /// A call of a signed-in user of this site about their own account.
@@ -43,8 +42,8 @@ pub(crate) struct AccountCall {
     /// The enrolled credentials of the user.
     pub(crate) credentials: Option<Credentials>,
     fresh: FreshProofs,
-    /// How many factor classes must be freshly proved before a change.
-    pub(crate) required: usize,
+    /// What must be freshly proved before a change.
+    required: Freshness,
 }
 
 /// The members of a body. Unknown members are ignored.
@@ -106,7 +105,7 @@ impl AccountCall {
         let Some(who) = SignedIn::at(cx, tenant).await? else { return Ok(None) };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
         let fresh = FreshProofs::of(who.strengths(), now);
-        let required = freshness::required(factors(cx.core, &who, credentials.as_ref()));
+        let required = Freshness::of(factors(cx.core, &who, credentials.as_ref()));
         Ok(Some(Self { who, credentials, fresh, required }))
     }
 
@@ -139,7 +138,12 @@ impl AccountCall {
 
     /// Returns until when the user can change how they sign in, if they can.
     pub(crate) fn fresh_until(&self) -> Option<UnixTime> {
-        self.fresh.until(self.required)
+        self.required.until(&self.fresh)
+    }
+
+    /// Returns how many different factors the user must have proved within the last five minutes before a change.
+    pub(crate) fn required_proofs(&self) -> usize {
+        self.required.proofs()
     }
 
     /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user
@@ -161,6 +165,11 @@ impl AccountCall {
         !usable.that_can_be_first().is_empty()
     }
 
+    /// Returns whether the user has two factors that count in logins of two steps, and needs both for a change.
+    pub(crate) fn has_two_factors(&self, core: &Core) -> bool {
+        self.required.proofs() > 1 && factors(core, &self.who, self.credentials.as_ref()).has_two()
+    }
+
     /// Checks that the user may add a credential for this method, and returns what vouches for it. The first second factor
     /// needs a fresh proof of the factor that the account has. Every other one needs as many as each change.
     ///
@@ -172,7 +181,7 @@ impl AccountCall {
         self.require_fresh(core)?;
         let strength = self.strength();
         if !strength.suffices_for(2)
-            && !factors(core, &self.who, self.credentials.as_ref()).has_second()
+            && !factors(core, &self.who, self.credentials.as_ref()).has_two()
             && let Some(strength) = self.fresh.strength_of_first(method)
         {
             return Ok(Vouching { strength, is_first: true });
@@ -244,13 +253,17 @@ impl AccountCall {
         is_first: bool,
     ) -> Result<Option<SetCookie>, Problem> {
         let (core, owner) = (cx.core, self.owner());
-        let factors = factors(core, &self.who, None);
-        let may_add_first = factors.may_add_first();
+        let is_factor_proved = self.fresh.until_with_factor().is_some();
+        let may_add_first = factors(core, &self.who, None).may_add_first(is_factor_proved);
         match new.store(&core.credentials, owner, |row| !is_first || may_add_first(row)).await? {
             Added::Done => {}
             Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
             Added::Refused => return Err(Problem::invalid("this user has the maximum number of passkeys")),
-            Added::Outdated => return Err(fresh_login_required(core, self.required.max(2))),
+            Added::Outdated => {
+                let credentials = core.credentials.get(owner.0, owner.1).await?;
+                let required = Freshness::of(factors(core, &self.who, credentials.as_ref()));
+                return Err(fresh_login_required(core, required));
+            }
         }
         self.keep(core, new.discard(&core.credentials, owner)).await?;
         self.changed(cx, new.notice()).await;
@@ -306,9 +319,9 @@ fn factors<'a>(core: &'a Core, who: &'a SignedIn, credentials: Option<&'a Creden
     Factors { core, tenant: who.session.tenant(), account: &who.account, credentials, proved }
 }
 
-fn fresh_login_required(core: &Core, steps: usize) -> Problem {
+fn fresh_login_required(core: &Core, required: Freshness) -> Problem {
     let problem = Problem::new(Code::FreshLoginRequired, "sign in again to change how you sign in");
-    problem.login_url(login_url(core, Some(steps)))
+    problem.login_url(required.login_url(core))
 }
 
 fn not_signed_in() -> Problem {
@@ -332,16 +345,4 @@ pub(super) fn removed(removed: Removed, unknown: &'static str) -> Result<(), Pro
             Err(Problem::new(Code::LastSignInMethod, "this is the last way to sign in; add another one first"))
         }
     }
-}
-
-/// Returns the URL of a sign-in that leads back to the account page: with at least this many fresh proofs, or with any. Proofs
-/// of the session that are fresh count there.
-pub(crate) fn login_url(core: &Core, fresh_steps: Option<usize>) -> String {
-    let base = core.issuer.path();
-    let (page, steps) = (format!("{base}{ACCOUNT_PAGE}"), fresh_steps.map(|steps| steps.to_string()));
-    // a proof of this age is still accepted there, and must then be fresh here
-    let age = FRESH.as_secs().saturating_sub(1).to_string();
-    let fresh = steps.as_deref().map(|steps| [("max_age", age.as_str()), ("steps", steps)]);
-    let pairs = [("return_to", page.as_str())].into_iter().chain(fresh.into_iter().flatten());
-    format!("{base}{SIGN_IN}?{}", form::written(pairs))
 }

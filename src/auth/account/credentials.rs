@@ -30,6 +30,10 @@ struct Overview<'a> {
     required_proofs: usize,
     /// Whether codes of an authenticator app would count.
     can_use_codes: bool,
+    /// Whether the user has two factors, so that recovery codes can stand in for one of them.
+    has_two_factors: bool,
+    /// Whether each sign-in to this site needs a passkey or an authenticator app once the user has one.
+    asks_factor: bool,
     passkeys: Vec<PasskeyShown<'a>>,
     totp: Option<TotpShown>,
     recovery_codes: Option<CodesShown>,
@@ -115,8 +119,10 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
         user: call.session().user().as_str(),
         display_name: call.display_name(),
         fresh_until: call.fresh_until().map(UnixTime::as_secs),
-        required_proofs: call.required,
+        required_proofs: call.required_proofs(),
         can_use_codes: call.can_use_codes(cx.core),
+        has_two_factors: call.has_two_factors(cx.core),
+        asks_factor: cx.core.asks_enrolled(call.tenant()),
         passkeys: row.into_iter().flat_map(|row| &row.passkeys).map(PasskeyShown::from).collect(),
         totp: row.and_then(|row| row.totp.as_ref()).map(|key| TotpShown { created_at: key.created_at }),
         recovery_codes: row

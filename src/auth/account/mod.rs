@@ -33,7 +33,7 @@ async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
         return Ok(page::account());
     }
-    answer::see_other(&call::login_url(cx.core, None)).ok_or_else(Problem::unavailable)
+    answer::see_other(&freshness::login_url(cx.core, None)).ok_or_else(Problem::unavailable)
 }
 
 /// Serves a call of the page.

@@ -17,7 +17,8 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    policy::LoginPlan,
+    policy::{LoginPlan, Method},
+    session::Authentication,
     store::StoreError,
     util::secret::Secret,
 };
@@ -94,6 +95,9 @@ pub(crate) async fn for_session(
     let (core, oidc) = (cx.core, &checked.oidc);
     let silently = signed_in.silently(plan, oidc, &asked.to.client, core.logins.now());
     let Some(who) = silently.filter(|_| !oidc.asks_user) else { return Ok(None) };
+    if plan.acr().is_some() && lacks_factor(cx, plan, &who).await? {
+        return Ok(None);
+    }
     if !asked.to.redirect.is_of_a_site() {
         let error = Problem::new(Code::InteractionRequired, "the user must confirm");
         return if oidc.is_silent { Err(error) } else { Ok(None) };
@@ -109,6 +113,14 @@ pub(crate) async fn for_session(
     let (binding, wanted) = (checked.binding.clone(), oidc.wanted.clone());
     core.codes.issue(&code.digest(), &AuthorizationCode { who, session, binding, wanted }).await?;
     Ok(Some(response))
+}
+
+/// Returns whether a session has not proved the second factor that its account has and that a login of this plan asks for. Sessions
+/// that began without it count as they are, except for a request that names a level.
+async fn lacks_factor(cx: &RequestContext<'_>, plan: &LoginPlan, who: &Authentication) -> Result<bool, StoreError> {
+    let proved = who.methods().filter_map(Method::from_name).collect();
+    let factors = cx.core.enrolled_factors((&who.tenant, &who.user), plan, proved).await?;
+    Ok(!factors.all.is_empty())
 }
 
 /// Returns whether the request can have a code. This uses up a pushed request.

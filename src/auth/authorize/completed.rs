@@ -80,6 +80,8 @@ impl<'c> CompletedLogin<'c> {
                 && plan.is_met_by(login.proved())
                 // a credential that counted in the login counts for this plan, too
                 && (login.plan.is_no_weaker_than(plan) || !login.proofs.iter().any(is_of_credential))
+                // a second factor that this plan demands was asked for, too
+                && login.plan.asks_as_much_as(plan, login.proved())
                 && wanted(login);
             if answers && newest.as_ref().is_none_or(|other| other.login().began < login.began) {
                 newest = Some(Self { stored, cookie, presented });

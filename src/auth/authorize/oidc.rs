@@ -142,6 +142,10 @@ impl OidcParameters {
             None if self.is_acr_essential => {
                 Err(Problem::new(Code::UnmetAuthenticationRequirements, "no login can reach a required level"))
             }
+            // before a change with one proof, the factor is asked for even where sign-ins leave it out
+            None if client.is_first_party() && self.least_steps == Some(1) => {
+                Ok(plan(None).map(LoginPlan::asking_enrolled))
+            }
             None => Ok(plan(None)),
         }
     }

@@ -6,7 +6,7 @@ use crate::{
         methods::{contacts::reachable, provider_label},
     },
     credential::{Credentials, SsoLink, Strength},
-    policy::{LoginPlan, Method, MethodSet},
+    policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
     tenant::Tenant,
     user::Account,
 };
@@ -49,14 +49,31 @@ impl<'a> Factors<'a> {
         self.core.enabled(self.tenant).iter().filter(can_use).collect()
     }
 
-    /// Returns whether the account has a second factor, which changes then need.
-    pub(crate) fn has_second(&self) -> bool {
+    /// Returns whether the account has two factors that count in logins of two steps.
+    pub(crate) fn has_two(&self) -> bool {
         self.usable(2).classes() > 1
     }
 
+    /// Returns whether the account has a passkey or an authenticator app besides another factor, however weak it is. A thief of
+    /// that other factor does not have it, so nothing is enrolled next to it without a proof of it.
+    pub(crate) fn has_enrolled(&self) -> bool {
+        let all = self.usable_if(|_| true);
+        all.classes() > 1 && (all.contains(Method::Passkey) || all.contains(Method::Totp))
+    }
+
+    /// Returns whether a login that begins without such a factor asks for it.
+    pub(crate) fn is_asked_for_enrolled(&self) -> bool {
+        let all = self.usable_if(|_| true);
+        self.has_enrolled() && all.iter().any(|method| !EnrolledFactors::METHODS.contains(method))
+    }
+
     /// Returns a check that allows the first second factor of an account. It is asked again when that is stored, so that of two
-    /// enrolments at the same time one wins.
-    pub(crate) fn may_add_first(self) -> impl Fn(&Credentials) -> bool + Send + Sync + use<'a> {
-        move |row| !Factors { credentials: Some(row), ..self }.has_second()
+    /// enrolments at the same time one wins. `is_factor_proved` tells whether the user has also proved a passkey or an app that
+    /// is too weak to be the second of two factors.
+    pub(crate) fn may_add_first(self, is_factor_proved: bool) -> impl Fn(&Credentials) -> bool + Send + Sync + use<'a> {
+        move |row| {
+            let with = Factors { credentials: Some(row), ..self };
+            !with.has_two() && (is_factor_proved || !with.has_enrolled())
+        }
     }
 }

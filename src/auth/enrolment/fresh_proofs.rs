@@ -2,7 +2,12 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use crate::{credential::Strength, policy::Method, session::Proof, util::clock::UnixTime};
+use crate::{
+    credential::Strength,
+    policy::{EnrolledFactors, Method},
+    session::Proof,
+    util::clock::UnixTime,
+};
 
 /// How long a proof is fresh.
 pub(crate) const FRESH: Duration = Duration::from_secs(300);
@@ -49,6 +54,18 @@ impl FreshProofs {
         let oldest = self.strong(classes).nth(classes.checked_sub(1)?)?.at;
         let newest_known = self.strong(classes).find(|proof| proof.is_known)?.at;
         Some(oldest.min(newest_known) + FRESH)
+    }
+
+    /// Returns the proofs that count in a login of this many steps whose policy refuses what users enrol by themselves.
+    pub(crate) fn without_self_enrolled(&self, steps: usize) -> Self {
+        Self(self.0.iter().filter(|proof| proof.strength.is_proved_for(steps)).cloned().collect())
+    }
+
+    /// Returns until when an enrolled factor and another class are proved, if they are, however weak the factor is.
+    pub(crate) fn until_with_factor(&self) -> Option<UnixTime> {
+        let factor = self.strong(1).find(|proof| EnrolledFactors::METHODS.contains(proof.method))?;
+        let other = self.strong(1).find(|proof| proof.method.class() != factor.method.class())?;
+        Some(factor.at.min(other.at) + FRESH)
     }
 
     /// Returns the largest number of classes whose proofs count in a login of as many steps.

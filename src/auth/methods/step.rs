@@ -210,7 +210,10 @@ impl LoginStep<'_> {
     /// Returns the second factors that a user whose secret was right has enrolled, if the login depends on them.
     pub(crate) async fn enrolled_factors(&self, proved: Option<&BoundUser>) -> Result<EnrolledFactors, StoreError> {
         match proved {
-            Some(user) => self.cx.core.enrolled_factors(&self.login, &user.id).await,
+            Some(user) => {
+                let Login { tenant, plan, .. } = &*self.login;
+                self.cx.core.enrolled_factors((tenant, &user.id), plan, self.login.proved()).await
+            }
             None => Ok(EnrolledFactors::default()),
         }
     }

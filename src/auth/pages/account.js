@@ -4,6 +4,7 @@ const KEY = `account ${here.pathname}`;
 const at = (id) => document.getElementById(id);
 
 const NEEDS_SECOND_FACTOR = "Codes are a second step. Your account has no first step that they could follow. Please contact your administrator.";
+const NOT_ENOUGH = "That was not enough. First sign in with your password or a code, then confirm with your passkey or app.";
 
 // Every other error is shown with its code.
 const WORDS = {
@@ -14,7 +15,6 @@ const WORDS = {
   exists: "This device already has a passkey for your account.",
   no_passkey: "No passkey was added. Please try again.",
   not_found: "It does not exist any more.",
-  second_factor_required: NEEDS_SECOND_FACTOR,
   last_sign_in_method: "This is your last way to sign in. Add another one before you remove it.",
   access_denied: "This is not possible right now. Please contact your administrator.",
   rate_limit_exceeded: "The service is busy right now. Please try again.",
@@ -141,9 +141,11 @@ function connectButton({ name, label }) {
 async function show() {
   account = await call("credentials");
   const { passkeys, totp, recovery_codes: codes, links, sessions, available } = account;
-  const hasTwoFactors = account.required_proofs > 1;
+  const hasTwoFactors = account.has_two_factors;
   const canUseApp = account.can_use_codes;
-  at("second").hidden = hasTwoFactors || !(canUseApp && (available.passkey || available.totp));
+  WORDS.second_factor_required = canUseApp ? NOT_ENOUGH : NEEDS_SECOND_FACTOR;
+  at("second-asks").hidden = !account.asks_factor;
+  at("second").hidden = account.required_proofs > 1 || !(canUseApp && (available.passkey || available.totp));
   const name = account.display_name || account.user;
   at("user").textContent = `Signed in as ${name}`;
   at("passkeys").replaceChildren(...passkeys.map(passkeyItem));
@@ -205,7 +207,18 @@ async function addPasskey() {
   } catch (error) {
     throw { code: error.name === "InvalidStateError" ? "exists" : "no_passkey" };
   }
-  await change("passkeys", { response }, "The passkey was added. You can sign in with it from now on.", "add-passkey");
+  await add("passkeys", { response }, "The passkey was added. You can sign in with it from now on.", "the passkey", "add-passkey");
+}
+
+// Adds a passkey or an app, suggests recovery codes, and tells what the first one changes.
+async function add(path, body, words, what, focus) {
+  const isFirst = !account.totp && !account.passkeys.length;
+  await change(path, body, words, focus);
+  if (!account.recovery_codes && at("recovery-create").offsetParent) {
+    at("done").textContent += ` Create recovery codes now, so that you can sign in if you lose ${what}.`;
+    at("recovery-create").focus();
+  }
+  if (isFirst && account.asks_factor) at("done").textContent += ` From now on, each sign-in asks for ${what}.`;
 }
 
 // Leaves for the page of another provider.
@@ -231,12 +244,9 @@ async function beginTotp() {
 async function confirmTotp() {
   const code = at("totp-code").value.replace(/[\s-]/g, "");
   at("totp-code").value = "";
-  await change("totp", { code }, "The authenticator app was set up.", "totp-begin");
+  await add("totp", { code }, "The authenticator app was set up.", "the app", "totp-begin");
   at("totp-qr").replaceChildren();
   at("totp-secret").textContent = "";
-  if (account.recovery_codes) return;
-  at("done").textContent = "The authenticator app was set up. Create recovery codes now, so that you can sign in if you lose your phone.";
-  at("recovery-create").focus();
 }
 
 async function createCodes() {
@@ -278,7 +288,7 @@ const signIn = () => new URL(`../sign-in?return_to=${encodeURIComponent(location
 
 // Leaves for a page on which the user confirms that it is them, and continues with the pressed button afterwards.
 function confirmFirst(url) {
-  sessionStorage.setItem(KEY, JSON.stringify({ pressed, user: account.user }));
+  sessionStorage.setItem(KEY, JSON.stringify({ pressed, user: account.user, isWhole: url?.includes("max_age=0&") }));
   location.assign(url ?? signIn());
 }
 
@@ -286,7 +296,8 @@ function confirmFirst(url) {
 function proceed() {
   const kept = JSON.parse(sessionStorage.getItem(KEY));
   sessionStorage.removeItem(KEY);
-  if (kept?.user !== account.user || !account.fresh_until) return;
+  if (kept?.user !== account.user) return;
+  if (!account.fresh_until) return void (at("message").textContent = kept.isWhole ? NOT_ENOUGH : "");
   at("done").textContent = "Thank you. You can now continue.";
   at(kept.pressed)?.focus();
   at(kept.pressed)?.click();

@@ -320,15 +320,24 @@ function ways() {
 function choose(words = "") {
   const all = ways();
   method = null;
+  if (all.length === 0 && login.choices?.weak_factor) return weak();
   if (all.length === 0) return stuck(words || "No other sign-in method is available.", "Start again", restart);
   if (all.length === 1 && all[0].begin) return all[0].begin(all[0].name, words);
   say(words);
   const isNamed = isStepUp && login.isKnown; // by the heading
   const isSetUp = all.every((way) => way.isNew);
-  at("choice").textContent = isSetUp ? "You need a second step to sign in here, and you have none yet. Set one up now, and use it from then on." : isNamed ? "Choose a method" : login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
+  at("choice").textContent = isSetUp ? "You need a second step to sign in here, and you have none yet. Set one up now. From then on, each sign-in here needs it." : isNamed ? "Choose a method" : login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
   at("ways").replaceChildren(...all.map(wayButton));
   for (const button of at("ways").children) hold(button, button.value);
   show("choose", at("ways").firstChild);
+}
+
+// The user has a passkey or an app that does not count here. The account page lets users who prove it set up another one.
+function weak() {
+  const why = "You need a second step to sign in here. Your passkey or authenticator app cannot be that step, because it was set up without one.";
+  if (!hasAccountPage || isStepUp) return stuck(`${why} Please contact your administrator.`, "Start again", restart);
+  const what = "On your account page, sign in with it and with your password or a code, and set up another one.";
+  stuck(`${why} ${what}`, "Go to your account page", () => location.assign(new URL("security", ACCOUNT)));
 }
 
 // Sends a code to the only contact that the user could choose.
@@ -407,6 +416,8 @@ function enterCode(name, note) {
 function newKey(_, words = "") {
   method = "newkey";
   say(words);
+  // a service that offers authenticator apps has recovery codes
+  at("newkey-recovery").hidden = !hasAccountPage || !login.choices?.enrol?.methods.includes("totp");
   hold(submitOf("newkey"), method);
   show("newkey", submitOf("newkey"));
 }

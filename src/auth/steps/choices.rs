@@ -38,6 +38,10 @@ struct Choices {
     /// What a user who has only one factor can set up to prove this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     enrol: Option<Enrollable>,
+    /// Whether the user could set something up if there were no passkey or app, which is too weak for this login and has to be
+    /// proved on the account page.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    weak_factor: bool,
 }
 
 #[derive(Serialize)]
@@ -96,12 +100,15 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
         false => Vec::new(),
     };
     let has = |method: &Method| if *method == Method::Sso { !providers.is_empty() } else { usable.has(*method) };
+    let offer = EnrolmentOffer::of(core, login, (&account, credentials.as_ref()), keyed);
+    let weak_factor = offer.as_ref().is_some_and(|offer| offer.needs_weak_factor);
     let choices = Choices {
         login: Counters::from(view),
         methods: next.iter().filter(has).map(Method::as_str).collect(),
         contacts: usable.contacts(next, keyed),
         providers,
-        enrol: EnrolmentOffer::of(core, login, (&account, credentials.as_ref()), keyed).map(Enrollable::from),
+        enrol: offer.filter(|_| !weak_factor).map(Enrollable::from),
+        weak_factor,
     };
     Ok(answer::json(StatusCode::OK, &choices))
 }

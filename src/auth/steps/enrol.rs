@@ -42,6 +42,8 @@ pub(super) struct EnrolmentOffer {
     pub(super) methods: MethodSet,
     /// Until when the first proof is young enough.
     pub(super) fresh_until: Option<UnixTime>,
+    /// Whether the user has to prove a passkey or an app first that does not count in this login. The account page asks for it.
+    pub(super) needs_weak_factor: bool,
     strength: Strength,
 }
 
@@ -59,7 +61,8 @@ impl EnrolmentOffer {
             return None;
         }
         let proved = login.proved();
-        if (Factors { core, tenant: &login.tenant, account, credentials, proved }).has_second() {
+        let factors = Factors { core, tenant: &login.tenant, account, credentials, proved };
+        if factors.has_two() {
             return None;
         }
         let of_first = strength(credentials, first, keyed)?;
@@ -72,7 +75,12 @@ impl EnrolmentOffer {
         let fresh_until = FreshProofs::of([(first, of_first)].into_iter(), core.logins.now()).until(1);
         // to sign in there again would not help
         let can_be_fresh = fresh_until.is_some() || !first.has_unknown_age();
-        (!methods.is_empty() && can_be_fresh).then_some(Self { methods, fresh_until, strength })
+        (!methods.is_empty() && can_be_fresh).then_some(Self {
+            methods,
+            fresh_until,
+            needs_weak_factor: factors.has_enrolled(),
+            strength,
+        })
     }
 }
 
@@ -146,7 +154,8 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let Some(account) = counting(step).await? else { return Err(step.end().await?) };
         let credentials = core.credentials.get(&login.tenant, account.id()).await?;
         let offer = EnrolmentOffer::of(core, login, (&account, credentials.as_ref()), step.keyed);
-        let offer = offer.filter(|offer| offer.methods.contains(method)).ok_or_else(|| not_offered(step))?;
+        let offer = offer.filter(|offer| offer.methods.contains(method) && !offer.needs_weak_factor);
+        let offer = offer.ok_or_else(|| not_offered(step))?;
         if offer.fresh_until.is_none() {
             let detail = "prove the first step again before you set up a second one";
             return Err(step.problem(Problem::new(Code::FreshLoginRequired, detail)));
@@ -221,7 +230,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         };
         let Some(new) = new.filter(|_| below_ceiling) else { return Ok(None) };
         let (tenant, proved) = (owner.0, step.login.proved());
-        let may = Factors { core, tenant, account, credentials: None, proved }.may_add_first();
+        let may = Factors { core, tenant, account, credentials: None, proved }.may_add_first(false);
         match new.store(&core.credentials, owner, may).await? {
             Added::Done => {}
             Added::Taken => return Err(Problem::invalid("this passkey is already in use")),

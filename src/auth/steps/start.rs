@@ -136,10 +136,11 @@ async fn carried(
 }
 
 /// Demands the second factor that the user of a session has enrolled, if the session has proved some of the steps only. A
-/// session that has proved all of them counts as it is.
+/// session that has proved all of them counts as it is, unless the request names a level.
 async fn with_factor(cx: &RequestContext<'_>, mut login: Login) -> Result<Login, StoreError> {
-    if let Some(user) = login.subject.user().filter(|_| !login.proofs.is_empty() && login.remaining() > 0) {
-        let factors = cx.core.enrolled_factors(&login, &user.id).await?;
+    let is_asked = !login.proofs.is_empty() && (login.remaining() > 0 || login.plan.acr().is_some());
+    if let Some(user) = login.subject.user().filter(|_| is_asked) {
+        let factors = cx.core.enrolled_factors((&login.tenant, &user.id), &login.plan, login.proved()).await?;
         login.plan.demand_factor(login.proved(), factors);
     }
     Ok(login)
