@@ -5,34 +5,39 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use http::HeaderValue;
 
 use crate::{
-    auth::state::token_endpoints::{TokenEndpoints, TokenSettings},
-    client::AnyClients,
-    store::AnyStore,
-    tokens::Tokens,
-    util::clock::Clock,
-};
-use crate::{
     auth::{
         builder::AuthServiceBuilder,
         core::{self, Core, Limits},
+        factors::{credentials::table::CredentialTable, totp::settings::EnrolledCodes},
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
-            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices,
-            enrolled_codes::EnrolledCodes, guard::Guard, journal::LoginJournal, key::HashKey, logins::Logins,
-            pushed::PushedRequests, session_claims::SessionClaims, unverified::UnverifiedWork,
+            accounts::Accounts,
+            challenges::RedeemedChallenges,
+            codes::Codes,
+            devices::Devices,
+            guard::Guard,
+            journal::LoginJournal,
+            key::HashKey,
+            logins::Logins,
+            pushed::PushedRequests,
+            session_claims::SessionClaims,
+            token_endpoints::{TokenEndpoints, TokenSettings},
+            unverified::UnverifiedWork,
         },
     },
-    credential::CredentialTable,
+    client::AnyClients,
     event::EventKind,
     http::{head::Head, issuer::Issuer},
     limit::{AnyLimiter, Limiter, Quota, Quotas, RateLimitGate},
     policy::MethodSet,
     session::{SessionLayer, Sessions},
+    store::AnyStore,
     tenant::{Tenant, TenantError},
+    tokens::Tokens,
     user::AnyUsers,
-    util::error::ConfigError,
+    util::{clock::Clock, error::ConfigError},
 };
 
 /// Failed attempts of one address in a minute. Many people can share an address.

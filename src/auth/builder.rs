@@ -2,11 +2,12 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use crate::tokens::Tokens;
 use crate::{
     auth::{
-        http::bodies::BodyLimits, pages::custom::Pages, passkeys::Passkeys, service::AuthService,
-        state::enrolled_codes::Totp,
+        factors::{passkey::settings::Passkeys, totp::settings::Totp},
+        http::bodies::BodyLimits,
+        pages::custom::Pages,
+        service::AuthService,
     },
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
@@ -17,6 +18,7 @@ use crate::{
     policy::Policies,
     store::AnyStore,
     tenant::{ClientIp, TenantSource},
+    tokens::Tokens,
     user::AnyUsers,
     util::{
         clock::{Clock, SystemClock},

@@ -11,31 +11,31 @@ use std::{
 
 use http::HeaderValue;
 
-use crate::auth::state::token_endpoints::TokenEndpoints;
 #[cfg(feature = "sso")]
 use crate::sso::SsoConnections;
 use crate::{
     auth::{
+        factors::{
+            credentials::table::CredentialTable, passkey::settings::PasskeyRules, totp::settings::EnrolledCodes,
+        },
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
-        passkeys::PasskeyRules,
         state::{
             accounts::{Accounts, CurrentProofs},
             challenges::RedeemedChallenges,
             codes::Codes,
             devices::Devices,
-            enrolled_codes::EnrolledCodes,
             guard::Guard,
             journal::LoginJournal,
             key::HashKey,
             logins::Logins,
             pushed::PushedRequests,
+            token_endpoints::TokenEndpoints,
             unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
-    credential::CredentialTable,
     delivery::{Channel, Queue},
     event::EventKind,
     http::issuer::Issuer,

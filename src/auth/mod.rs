@@ -377,17 +377,15 @@ mod in_box;
 mod http;
 mod state;
 mod pages;
-mod passkeys;
 mod core;
 mod notices;
 mod context;
-mod methods;
-mod enrolment;
+mod factors;
 mod authorize;
 mod steps;
 mod first_party;
 mod account;
-mod endpoints;
+mod provider;
 mod service;
 mod ending;
 mod vouching;
@@ -400,10 +398,9 @@ mod openapi;
 
 pub use self::{
     builder::AuthServiceBuilder,
+    factors::{passkey::settings::Passkeys, totp::settings::Totp},
     pages::custom::Pages,
-    passkeys::Passkeys,
     service::{AuthFuture, AuthService},
-    state::enrolled_codes::Totp,
     vouching::EnrolledCredential,
 };
 pub use crate::login::LoginLimits;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::{
     auth::{
         core::{Core, amr},
-        state::{journal::EventSource, proofs::current_mark},
+        factors::proofs::current_mark,
+        state::journal::EventSource,
     },
     delivery::{Channel, Message, Notice, NoticeKind},
     event::EventKind,

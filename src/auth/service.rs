@@ -11,9 +11,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, request::Parts};
 use tower_service::Service;
 
-use crate::auth::endpoints;
 #[cfg(feature = "sso")]
-use crate::auth::{account::linking, steps::sso_callback};
+use crate::auth::factors::sso::{callback, linking};
 use crate::{
     auth::{
         account,
@@ -29,6 +28,7 @@ use crate::{
         },
         in_box::in_box,
         pages::page,
+        provider,
         steps::{authenticate, choices, complete, enrol, login_page, start, status},
     },
     client::Client,
@@ -171,14 +171,14 @@ async fn serve(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Re
             cx.charge_asset().await?;
             Ok(page::asset(route))
         }
-        Route::Token(route) => in_box(|| endpoints::serve(cx, route, body)).await,
+        Route::Token(route) => in_box(|| provider::serve(cx, route, body)).await,
         Route::Status => in_box(|| status::status(cx)).await,
         Route::Choices => in_box(|| choices::choices(cx)).await,
         Route::Par => in_box(|| par::push(cx, body)).await,
         #[cfg(feature = "sso")]
         Route::SsoCallback if linking::is_awaited(cx) => in_box(|| linking::finish(cx)).await,
         #[cfg(feature = "sso")]
-        Route::SsoCallback => in_box(|| sso_callback::sso_callback(cx)).await,
+        Route::SsoCallback => in_box(|| callback::sso_callback(cx)).await,
         #[cfg(not(feature = "sso"))]
         Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
         Route::SignIn => in_box(|| sign_in::sign_in(cx)).await,

@@ -1,8 +1,14 @@
 //! How an application vouches for a credential of a user.
 
 use crate::{
-    auth::{account::links::link_id, service::AuthService, state::journal::EventSource},
-    credential::{Credentials, Strength},
+    auth::{
+        factors::{
+            credentials::{row::Credentials, strength::Strength},
+            sso::links::link_id,
+        },
+        service::AuthService,
+        state::journal::EventSource,
+    },
     event::EventKind,
     policy::Method,
     session::UserId,

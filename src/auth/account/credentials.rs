@@ -4,17 +4,18 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{
-    call::AccountCall,
-    links::{ends_with, link_id},
-};
 use crate::{
     auth::{
         context::RequestContext,
+        factors::{
+            self, OfferedProvider,
+            credentials::row::Passkey,
+            enrolment::call::AccountCall,
+            provider_label,
+            sso::links::{ends_with, link_id},
+        },
         http::{answer, problem::Problem},
-        methods::{self, OfferedProvider, provider_label},
     },
-    credential::Passkey,
     http::body::Body,
     policy::Method,
     session::Session,
@@ -137,7 +138,7 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
         available: Available {
             passkey: cx.core.enabled(call.tenant()).contains(Method::Passkey),
             totp: cx.core.enrolled_codes.has_totp(),
-            providers: methods::unlinked_providers(cx.core, call.tenant(), row),
+            providers: factors::unlinked_providers(cx.core, call.tenant(), row),
         },
         sessions: sessions.iter().map(shown).collect(),
     };

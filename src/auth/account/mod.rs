@@ -1,21 +1,21 @@
 //! The account of a signed-in user of this site: see and end sessions, and change how to sign in.
 
-mod freshness;
-pub(crate) mod call;
-mod authenticators;
-#[cfg(feature = "sso")]
-pub(crate) mod linking;
-pub(crate) mod links;
-mod credentials;
-mod passkeys;
+pub(crate) mod credentials;
 mod sessions;
 
 use http::Response;
 
-use self::call::AccountCall;
+#[cfg(feature = "sso")]
+use crate::auth::factors::sso::linking;
 use crate::{
     auth::{
         context::RequestContext,
+        factors::{
+            enrolment::call::{self, AccountCall},
+            passkey::account as passkeys,
+            sso::links,
+            totp::account as authenticators,
+        },
         first_party::sign_in::of_this_site,
         http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
         pages::page,

@@ -4,16 +4,13 @@ use http::Response;
 
 use crate::{
     auth::{
-        authorize::signed_in::SignedIn,
         context::RequestContext,
+        factors::{proofs::is_of_credential, signed_in::SignedIn},
         http::{
             cookies::PresentedLogin,
             problem::{Code, Problem},
         },
-        state::{
-            logins::{PreparedCall, StoredLogin},
-            proofs::is_of_credential,
-        },
+        state::logins::{PreparedCall, StoredLogin},
     },
     client::Client,
     event::EventKind,

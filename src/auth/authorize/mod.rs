@@ -5,7 +5,6 @@ pub(crate) mod oidc;
 pub(crate) mod request;
 pub(crate) mod query;
 pub(crate) mod expected_user;
-pub(crate) mod signed_in;
 pub(crate) mod session;
 pub(crate) mod completed;
 pub(crate) mod proved_logins;

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use super::completed::CompletedLogin;
 use crate::{
-    auth::{
-        authorize::{completed::CompletedLogin, signed_in::SignedIn},
-        context::RequestContext,
-    },
+    auth::{context::RequestContext, factors::signed_in::SignedIn},
     http::{cookie::SetCookie, user_agent},
     login::Login,
     policy::{Method, MethodSet},

@@ -1,8 +1,10 @@
 //! The accounts that logins, sessions and codes belong to.
 
 use crate::{
-    auth::state::proofs::{counting_proofs, is_of_credential, strength},
-    credential::{CredentialTable, Strength},
+    auth::factors::{
+        credentials::{strength::Strength, table::CredentialTable},
+        proofs::{counting_proofs, is_of_credential, strength},
+    },
     login::{BoundUser, Keyed},
     policy::{LoginPlan, Method},
     session::{Authentication, Generations, Proof, UserId},

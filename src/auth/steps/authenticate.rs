@@ -6,8 +6,8 @@ use super::enter::enter;
 use crate::{
     auth::{
         context::RequestContext,
+        factors,
         http::{fields::Fields, problem::Problem},
-        methods,
     },
     http::body::Body,
     policy::Method,
@@ -18,12 +18,12 @@ pub(crate) async fn authenticate(cx: &mut RequestContext<'_>, fields: Fields) ->
     let step = enter(cx, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     match Method::from_name(name) {
-        Some(method) => methods::begin(method, step).await,
+        Some(method) => factors::begin(method, step).await,
         None => Err(step.unsupported("unknown method")),
     }
 }
 
 /// Proves a step with the code that was sent for it.
 pub(crate) async fn verify_otp(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    methods::verify_otp(enter(cx, fields).await?).await
+    factors::otp::login::verify(enter(cx, fields).await?).await
 }

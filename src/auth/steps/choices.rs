@@ -9,18 +9,19 @@ use serde::Serialize;
 use super::{enrol::EnrolmentOffer, status::session_id};
 use crate::{
     auth::{
-        authorize::{query::Query, signed_in::SignedIn},
+        authorize::query::Query,
         context::RequestContext,
+        factors::{
+            self, OfferedProvider,
+            credentials::row::Credentials,
+            otp::contacts::{contact_id, masked, reachable},
+            signed_in::SignedIn,
+        },
         http::{
             answer::{self, Counters},
             problem::{Code, Problem},
         },
-        methods::{
-            self, OfferedProvider,
-            contacts::{contact_id, masked, reachable},
-        },
     },
-    credential::Credentials,
     http::body::Body,
     login::{Keyed, Login, LoginError},
     policy::{Method, MethodSet},
@@ -92,7 +93,7 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     let next = login.plan.next(login.proved()).intersection(core.enabled(&login.tenant));
     let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
     let providers = match next.contains(Method::Sso) {
-        true => methods::usable_providers(core, login, &account, credentials.as_ref()),
+        true => factors::usable_providers(core, login, &account, credentials.as_ref()),
         false => Vec::new(),
     };
     let has = |method: &Method| if *method == Method::Sso { !providers.is_empty() } else { usable.has(*method) };

@@ -9,25 +9,34 @@ use serde::Serialize;
 use super::enter::enter;
 use crate::{
     auth::{
-        authorize::signed_in::SignedIn,
         context::RequestContext,
         core::Core,
-        enrolment::{
-            factors::Factors,
-            fresh_proofs::FreshProofs,
-            new_credential::NewCredential,
-            new_passkey,
-            pending::{NewKey, PENDING_TOTP, PendingEnrolments},
+        factors::{
+            attempt::Attempt,
+            credentials::{
+                row::{Credentials, Passkey, TotpKey},
+                strength::Strength,
+                table::Added,
+            },
+            enrolment::{
+                factors::Factors,
+                fresh_proofs::FreshProofs,
+                new_credential::NewCredential,
+                pending::{NewKey, PENDING_TOTP, PendingEnrolments},
+            },
+            passkey::enrol,
+            proofs::strength,
+            signed_in::SignedIn,
+            step::LoginStep,
+            totp::code::PendingTotp,
         },
         http::{
             answer::{self, Counters},
             fields::Fields,
             problem::{Code, Problem},
         },
-        methods::{LoginStep, attempt::Attempt},
-        state::{accounts::shown_name, guard::submitted, proofs::strength},
+        state::{accounts::shown_name, guard::submitted},
     },
-    credential::{Added, Credentials, Passkey, PendingTotp, Strength, TotpKey},
     http::body::Body,
     login::{Keyed, Login, LoginCall, LoginError, Proved},
     policy::{EnrolledFactors, Method, MethodSet},
@@ -108,7 +117,7 @@ pub(crate) async fn enrol(cx: &mut RequestContext<'_>, fields: Fields) -> Result
         (Some(method @ Method::Totp), None, _) => (method, Sent::App),
         (Some(method @ Method::Totp), Some(typed), _) => (method, Sent::Code(typed.0.to_string())),
         (Some(method @ Method::Passkey), _, None) => (method, Sent::Passkey),
-        (Some(method @ Method::Passkey), _, Some(sent)) => (method, Sent::Response(new_passkey::response(Some(sent))?)),
+        (Some(method @ Method::Passkey), _, Some(sent)) => (method, Sent::Response(enrol::response(Some(sent))?)),
         _ => return Err(step.unsupported("this method cannot be set up here")),
     };
     let enrolment = Enrolment::of(&step, method).await?;
@@ -166,7 +175,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
 
     async fn begin_passkey(&self) -> Result<Response<Body>, Problem> {
         let owner = (&self.step.login.tenant, &self.account);
-        let public_key = new_passkey::begin(self.step.cx.core, self.place(), owner, self.credentials.as_ref()).await?;
+        let public_key = enrol::begin(self.step.cx.core, self.place(), owner, self.credentials.as_ref()).await?;
         Ok(self.begun(NewOptions { public_key }))
     }
 
@@ -212,8 +221,8 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let new = match sent {
             Sent::Code(typed) => self.confirmed(typed).await?.map(NewCredential::Totp),
             Sent::Response(response) => {
-                let verdict = new_passkey::verify(core, self.place(), owner.0, response).await?;
-                let name = new_passkey::unused_name(&step.cx.parts.headers, self.credentials.as_ref());
+                let verdict = enrol::verify(core, self.place(), owner.0, response).await?;
+                let name = enrol::unused_name(&step.cx.parts.headers, self.credentials.as_ref());
                 let new = |verdict| Passkey::new(verdict, &name, step.now().as_secs(), self.strength.clone());
                 verdict.ok().map(new).map(NewCredential::Passkey)
             }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use crate::{
     auth::{
         context::RequestContext,
+        factors::step::LoginStep,
         http::{fields::Fields, problem::Problem},
-        methods::LoginStep,
     },
     event::EventKind,
     login::LoginError,

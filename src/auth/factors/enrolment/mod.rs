@@ -1,0 +1,8 @@
+//! Enrols credentials: on the account page, and within a login.
+
+pub(crate) mod call;
+pub(crate) mod factors;
+pub(crate) mod fresh_proofs;
+mod freshness;
+pub(crate) mod new_credential;
+pub(crate) mod pending;

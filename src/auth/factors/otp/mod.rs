@@ -1,0 +1,4 @@
+//! One-time codes: the methods `sms`, `email` and `whatsapp`.
+
+pub(crate) mod contacts;
+pub(crate) mod login;

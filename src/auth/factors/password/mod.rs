@@ -1,0 +1,3 @@
+//! The method `password`.
+
+pub(crate) mod login;

@@ -1,0 +1,3 @@
+//! The method `recovery_code`.
+
+pub(crate) mod code;
