@@ -373,13 +373,13 @@
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
 
-mod in_box;
 mod http;
 mod state;
 mod pages;
 mod core;
 mod notices;
 mod context;
+mod query;
 mod factors;
 mod authorize;
 mod steps;

@@ -6,7 +6,7 @@ use super::{
     code,
     completed::CompletedLogin,
     expected_user::ExpectedUser,
-    query::{self, Asked, Checked, Query},
+    query::{self, Asked, Checked},
 };
 use crate::{
     auth::{
@@ -20,6 +20,7 @@ use crate::{
             problem::{Code, Problem},
         },
         pages::page,
+        query::Query,
     },
     http::{accept, body::Body},
     login::Login,

@@ -4,6 +4,7 @@ pub(crate) mod claims_parameter;
 pub(crate) mod oidc;
 pub(crate) mod request;
 pub(crate) mod query;
+mod sharing;
 pub(crate) mod expected_user;
 pub(crate) mod session;
 pub(crate) mod completed;

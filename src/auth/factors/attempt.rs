@@ -11,7 +11,7 @@ use crate::{
     },
     event::EventKind,
     limit::Spend,
-    login::{LoginCall, PasskeyChallenge},
+    login::{LoginCall, OpenChallenge},
     policy::Method,
     session::UserId,
     store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
@@ -154,7 +154,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Takes the challenge for a passkey, which counts the attempt in the login. Only one of several attempts gets it.
-    pub(crate) async fn take_challenge(&mut self, open: &PasskeyChallenge) -> Result<(), Problem> {
+    pub(crate) async fn take_challenge(&mut self, open: &OpenChallenge) -> Result<(), Problem> {
         let taken = self.step.apply(&LoginCall::TakePasskey(open)).await?;
         taken.view(self.step.now())?;
         self.in_login = true;

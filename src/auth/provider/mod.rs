@@ -21,13 +21,12 @@ use crate::{
     auth::{
         context::RequestContext,
         http::{
-            answer,
+            answer::{self, in_box},
             bodies::RequestBody,
             fields,
             problem::{Code, Problem},
             route::TokenRoute,
         },
-        in_box::in_box,
         state::token_endpoints::TokenEndpoints,
     },
     http::body::Body,

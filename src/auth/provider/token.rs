@@ -7,10 +7,9 @@ use crate::{
     auth::{
         context::RequestContext,
         http::{
-            answer,
+            answer::{self, in_box},
             problem::{Code, Problem},
         },
-        in_box::in_box,
         state::token_endpoints::TokenEndpoints,
     },
     event::EventKind,

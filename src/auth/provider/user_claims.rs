@@ -6,7 +6,8 @@ use crate::{
     auth::{
         authorize::claims_parameter::{OF_SCOPES, known},
         context::RequestContext,
-        state::{accounts::CurrentProofs, token_endpoints::TokenEndpoints},
+        factors::credentials::credential::CurrentProofs,
+        state::token_endpoints::TokenEndpoints,
     },
     client::{Client, Scopes},
     session::Authentication,
@@ -29,7 +30,7 @@ async fn find(
     who: &Authentication,
     rechecks: Option<&Client>,
 ) -> Result<Option<(Account, Option<Authentication>)>, StoreError> {
-    let Some(current) = cx.core.accounts.current(who, cx.core.keyed().await?).await? else { return Ok(None) };
+    let Some(current) = cx.core.current_proofs(who, cx.core.keyed().await?).await? else { return Ok(None) };
     let rechecks = rechecks.filter(|client| client.tokens.recheck_policy);
     let is_enough = !current.proofs.is_empty()
         && rechecks.is_none_or(|client| cx.core.meets_policy(&who.tenant, client.demands(), &current));

@@ -9,9 +9,9 @@ use crate::{
     auth::{
         authorize::{expected_user::ExpectedUser, query, request::Recipient},
         context::{ClientReach, RequestContext},
-        factors::{self, OfferedProvider, signed_in::SignedIn},
+        factors::{self, signed_in::SignedIn},
         http::{
-            answer,
+            answer::{self, OfferedProvider},
             problem::Problem,
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN},
         },

@@ -3,8 +3,6 @@
 pub(crate) mod authenticate;
 pub(crate) mod choices;
 pub(crate) mod complete;
-pub(crate) mod enrol;
 pub(crate) mod login_page;
-mod enter;
 pub(crate) mod start;
 pub(crate) mod status;

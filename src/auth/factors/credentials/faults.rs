@@ -14,12 +14,14 @@ use std::{
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
-    owners::Owners,
-    row::{CredentialId, MOST_LINKS, MOST_PASSKEYS, MOST_UNLINKED, Passkey, SsoLink},
-    strength::Strength,
-    table::{Added, CredentialTable, Removed},
+    credential::{CredentialId, Strength},
+    table::{Added, CredentialTable, Owners, Removed},
 };
 use crate::{
+    auth::factors::{
+        passkey::row::{MOST_PASSKEYS, Passkey},
+        sso::row::{MOST_LINKS, MOST_UNLINKED, SsoLink},
+    },
     gate::MaybeReady,
     session::UserId,
     store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
@@ -312,7 +314,7 @@ proptest! {
             // an interrupted call left index rows behind
             let owners = Owners::new(&AnyStore::from(store.clone()), &clock);
             for number in 0..IDS {
-                block_on(owners.claim((&acme(), &user(0)), passkey(number).id())).unwrap();
+                block_on(owners.claim((&acme(), &user(0)), CredentialId::Passkey(&key_id(number)))).unwrap();
             }
         }
         type Running = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send>>;

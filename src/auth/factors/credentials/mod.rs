@@ -4,7 +4,6 @@
 
 #[cfg(test)]
 mod faults;
-mod owners;
 pub(crate) mod row;
-pub(crate) mod strength;
+pub(crate) mod credential;
 pub(crate) mod table;

@@ -1,19 +1,32 @@
 //! Reads and changes the credentials of users.
+//!
+//! An index row names the user of each passkey and of each account at another identity provider. It counts only while the row
+//! of that user holds the credential: an index row that a crash left behind counts as absent, and anyone can claim it.
+//!
+//! A claim always writes, even if the index row names the user already. A slower call that read the index row before the
+//! user's row held the credential then finds another version and reads again, so it takes nothing away. For the same
+//! reason, an index row is released by swapping the version that was read while the user's row still held the credential.
 
 use std::sync::Arc;
 
-#[cfg(any(feature = "sso", test))]
-use super::row::MOST_LINKS;
-use super::{
-    owners::{FOREVER, Owners},
-    row::{CredentialId, Credentials, MOST_PASSKEYS, Passkey, SsoLink, TotpKey},
-};
+use serde::{Deserialize, Serialize};
+
+use super::{credential::CredentialId, row::Credentials};
 use crate::{
     session::UserId,
-    store::{AnyStore, StoreError, WriteOutcome, table::Change},
+    store::{
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
+        table::{Change, Stored, Table},
+    },
     tenant::Tenant,
-    util::{clock::Clock, handle::Handle},
+    util::clock::{Clock, UnixTime},
 };
+
+/// Credentials don't expire: this is the latest time that a store supports.
+pub(super) const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
+
+/// How often a claim is tried again because others write the same index row.
+const TRIES: usize = 64;
 
 /// The credentials of all users.
 ///
@@ -92,131 +105,6 @@ impl CredentialTable {
         self.0.rows.update(Some(tenant), user.as_str().as_bytes(), change).await
     }
 
-    /// Finds the user of a passkey.
-    pub(crate) async fn by_passkey(
-        &self,
-        tenant: &Tenant,
-        id: &[u8],
-    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
-        self.by_id(tenant, CredentialId::Passkey(id)).await
-    }
-
-    /// Finds the user that an account at another identity provider is linked to: by the connection, the issuer and the subject.
-    #[cfg(any(feature = "sso", test))]
-    pub(crate) async fn by_link(
-        &self,
-        tenant: &Tenant,
-        (provider, issuer, subject): (&str, &str, &str),
-    ) -> Result<Option<(UserId, SsoLink)>, StoreError> {
-        let id = CredentialId::Link { provider, issuer, subject };
-        let found = self.by_id(tenant, id).await?;
-        Ok(found.and_then(|(user, row)| Some((user, row.links.into_iter().find(|link| link.id() == id)?))))
-    }
-
-    /// Adds a passkey, if `may` allows it for the row before. It is asked in the compare-and-swap.
-    pub(crate) async fn add_passkey(
-        &self,
-        owner: (&Tenant, &UserId),
-        passkey: &Passkey,
-        may: impl Fn(&Credentials) -> bool + Send + Sync,
-    ) -> Result<Added, StoreError> {
-        let add = |row: &mut Credentials| match row.passkeys.len() < MOST_PASSKEYS {
-            _ if !may(row) => Added::Outdated,
-            true => {
-                row.passkeys.push(passkey.clone());
-                Added::Done
-            }
-            false => Added::Refused,
-        };
-        self.add(owner, passkey.id(), add).await
-    }
-
-    /// Stores the key of an authenticator app in place of an earlier one, if `may` allows it for the row before.
-    pub(crate) async fn put_totp(
-        &self,
-        (tenant, user): (&Tenant, &UserId),
-        key: &TotpKey,
-        may: impl Fn(&Credentials) -> bool + Send + Sync,
-    ) -> Result<Added, StoreError> {
-        let put = |row: &mut Credentials| {
-            if !may(row) {
-                return Added::Outdated;
-            }
-            row.totp = Some(key.clone());
-            Added::Done
-        };
-        self.update(tenant, user, put).await
-    }
-
-    /// Links an account at another identity provider. If the user has unlinked it before, it is linked again only if the user
-    /// vouches for it.
-    #[cfg(any(feature = "sso", test))]
-    pub(crate) async fn add_link(
-        &self,
-        owner: (&Tenant, &UserId),
-        link: &SsoLink,
-        is_vouched: bool,
-    ) -> Result<Added, StoreError> {
-        let add = |row: &mut Credentials| {
-            let may = row.links.len() < MOST_LINKS && (is_vouched || !row.may_be_unlinked(link.id()));
-            if may {
-                row.relink(link.id());
-                row.links.push(link.clone());
-                return Added::Done;
-            }
-            Added::Refused
-        };
-        self.add(owner, link.id(), add).await
-    }
-
-    /// Removes a link that was added a moment ago, as if it had never been there.
-    #[cfg(any(feature = "sso", test))]
-    pub(crate) async fn discard_link(&self, owner: (&Tenant, &UserId), link: &SsoLink) -> Result<Removed, StoreError> {
-        self.remove(owner, link.id(), Credentials::remove, |_, _| true).await
-    }
-
-    /// Removes the authenticator app or the recovery codes of this enrolment.
-    pub(crate) async fn discard_enrolment(
-        &self,
-        (tenant, user): (&Tenant, &UserId),
-        enrolment: &Handle,
-    ) -> Result<(), StoreError> {
-        let discard = |row: &mut Credentials| {
-            row.totp.take_if(|key| key.enrolment == *enrolment);
-            row.recovery.take_if(|codes| codes.enrolment == *enrolment);
-        };
-        self.update(tenant, user, discard).await
-    }
-
-    /// Removes a passkey, if `may` allows it.
-    pub(crate) async fn remove_passkey(
-        &self,
-        owner: (&Tenant, &UserId),
-        id: &[u8],
-        may: impl MayChange,
-    ) -> Result<Removed, StoreError> {
-        self.remove(owner, CredentialId::Passkey(id), Credentials::remove, may).await
-    }
-
-    /// Removes a link for its user, if `may` allows it. A hook of the operator can't make it again.
-    pub(crate) async fn remove_link(
-        &self,
-        owner: (&Tenant, &UserId),
-        link: &SsoLink,
-        may: impl MayChange,
-    ) -> Result<Removed, StoreError> {
-        self.remove(owner, link.id(), Credentials::unlink, may).await
-    }
-
-    /// Removes the key of the authenticator app, if `may` allows it.
-    pub(crate) async fn remove_totp(
-        &self,
-        (tenant, user): (&Tenant, &UserId),
-        may: impl MayChange,
-    ) -> Result<Removed, StoreError> {
-        self.update(tenant, user, |row| changed(row, |row| row.totp.take().is_some(), &may)).await
-    }
-
     /// Deletes everything of a user: first the index rows, then the row, so that a repeated call finds what is left.
     pub(crate) async fn forget(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
         let mut found = self.0.row(tenant, user).await?;
@@ -235,21 +123,27 @@ impl CredentialTable {
         Ok(())
     }
 
-    async fn by_id(&self, tenant: &Tenant, id: CredentialId<'_>) -> Result<Option<(UserId, Credentials)>, StoreError> {
+    /// Finds the user of a credential.
+    pub(crate) async fn by_id(
+        &self,
+        tenant: &Tenant,
+        id: CredentialId<'_>,
+    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
         let Some(owner) = self.0.find(tenant, id).await?.map(|stored| stored.value.0) else { return Ok(None) };
         let row = self.get(tenant, &owner).await?;
         Ok(row.filter(|row| row.holds(id)).map(|row| (owner, row)))
     }
 
-    /// Claims the credential, adds it to the row, and claims it again.
+    /// Claims the credential, adds it to the row, and claims it again. `remove` takes it out again.
     ///
     /// Until the row holds the credential, another call can take the claim away. The second claim decides: it fails if
     /// another user has the credential by then, and afterwards no call can take it away.
-    async fn add(
+    pub(crate) async fn add(
         &self,
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
         mut add: impl FnMut(&mut Credentials) -> Added + Send,
+        remove: impl Fn(&mut Credentials) + Send + Sync,
     ) -> Result<Added, StoreError> {
         let Some(claimed) = self.0.claim((tenant, user), id).await? else { return Ok(Added::Taken) };
         let add = |row: &mut Credentials| if row.holds(id) { Added::Taken } else { add(row) };
@@ -261,44 +155,130 @@ impl CredentialTable {
         // also for a credential that the user has already, whose index row may be missing after an interruption
         let is_theirs = self.0.claim((tenant, user), id).await?.is_some();
         if added == Added::Done && !is_theirs {
-            self.update(tenant, user, |row| row.remove(id)).await?;
+            self.update(tenant, user, remove).await?;
             return Ok(Added::Taken);
         }
         Ok(added)
     }
 
-    async fn remove(
+    /// Removes a credential with an index row, if `may` allows it.
+    pub(crate) async fn remove(
         &self,
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
-        remove: impl Fn(&mut Credentials, CredentialId<'_>) + Send + Sync,
+        remove: impl Fn(&mut Credentials) + Send + Sync,
         may: impl MayChange,
     ) -> Result<Removed, StoreError> {
         let claimed = self.0.find(tenant, id).await?;
         let remove = |row: &mut Credentials| {
             let held = row.holds(id);
             if held {
-                remove(row, id);
+                remove(row);
             }
             held
         };
-        let removed = self.update(tenant, user, |row| changed(row, remove, &may)).await?;
+        let removed = self.remove_if((tenant, user), remove, may).await?;
         if removed != Removed::Refused {
             self.0.release((tenant, user), id, claimed.as_ref()).await?;
         }
         Ok(removed)
     }
+
+    /// Changes the row of a user if `remove` finds what to remove, and if `may` allows the result.
+    pub(crate) async fn remove_if(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        remove: impl Fn(&mut Credentials) -> bool + Send + Sync,
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
+        let change = |row: &mut Credentials| {
+            let mut rest = row.clone();
+            match remove(&mut rest) {
+                false => Removed::Unknown,
+                true if may(row, &rest) => {
+                    *row = rest;
+                    Removed::Done
+                }
+                true => Removed::Refused,
+            }
+        };
+        self.update(tenant, user, change).await
+    }
 }
 
-/// Changes a row if `remove` finds what to remove, and if `may` allows the result.
-fn changed(row: &mut Credentials, remove: impl Fn(&mut Credentials) -> bool, may: &impl MayChange) -> Removed {
-    let mut rest = row.clone();
-    match remove(&mut rest) {
-        false => Removed::Unknown,
-        true if may(row, &rest) => {
-            *row = rest;
-            Removed::Done
+/// The user of an index row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Owner(#[serde(with = "crate::util::text")] pub(super) UserId);
+
+/// The rows of users and the index rows.
+#[derive(Clone, Debug)]
+pub(super) struct Owners {
+    pub(super) rows: Table<Credentials>,
+    index: Table<Owner>,
+}
+
+impl Owners {
+    pub(super) fn new(store: &AnyStore, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            rows: Table::new(store.clone(), "credentials", Arc::clone(clock)),
+            index: Table::new(store.clone(), "credential_owners", Arc::clone(clock)),
         }
-        true => Removed::Refused,
+    }
+
+    pub(super) async fn row(&self, tenant: &Tenant, user: &UserId) -> Result<Option<Stored<Credentials>>, StoreError> {
+        self.rows.get(Some(tenant), user.as_str().as_bytes()).wait().await
+    }
+
+    /// Returns the index row.
+    pub(super) async fn find(
+        &self,
+        tenant: &Tenant,
+        id: CredentialId<'_>,
+    ) -> Result<Option<Stored<Owner>>, StoreError> {
+        self.index.get(Some(tenant), &id.digest()).wait().await
+    }
+
+    /// Claims a credential for the user. Returns the index row, or `None` if another user has the credential.
+    pub(super) async fn claim(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        id: CredentialId<'_>,
+    ) -> Result<Option<Stored<Owner>>, StoreError> {
+        let (key, owner) = (id.digest(), Owner(user.clone()));
+        let mut found = self.find(tenant, id).await?;
+        for _ in 0..TRIES {
+            let outcome = match &found {
+                None => self.index.insert(Some(tenant), &key, &owner, FOREVER).await?,
+                Some(other) if other.value.0 != *user && self.holds(tenant, &other.value.0, id).await? => {
+                    return Ok(None);
+                }
+                Some(stored) => self.index.swap(Some(tenant), &key, stored, &owner, FOREVER).await?,
+            };
+            match outcome {
+                WriteOutcome::Done(version) => {
+                    return Ok(Some(Stored { value: owner, version, expires_at: FOREVER }));
+                }
+                WriteOutcome::Lost(instead) => found = instead,
+            }
+        }
+        Err(StoreErrorKind::Busy.into())
+    }
+
+    /// Removes an index row of the user, unless it was written since it was read.
+    pub(super) async fn release(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        id: CredentialId<'_>,
+        read: Option<&Stored<Owner>>,
+    ) -> Result<(), StoreError> {
+        if let Some(read) = read.filter(|read| read.value.0 == *user) {
+            let now = self.index.now();
+            let _released = self.index.swap(Some(tenant), &id.digest(), read, &read.value, now).await?;
+        }
+        Ok(())
+    }
+
+    async fn holds(&self, tenant: &Tenant, user: &UserId, id: CredentialId<'_>) -> Result<bool, StoreError> {
+        Ok(self.row(tenant, user).await?.is_some_and(|row| row.value.holds(id)))
     }
 }

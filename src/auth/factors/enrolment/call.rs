@@ -5,9 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    factors::Factors,
+    factors::{Factors, can_sign_in, required_proofs},
     fresh_proofs::{FRESH, FreshProofs},
-    freshness,
     new_credential::{NewCredential, Vouching},
 };
 use crate::{
@@ -16,13 +15,12 @@ use crate::{
         core::{Core, amr},
         factors::{
             credentials::{
+                credential::Strength,
                 row::Credentials,
-                strength::Strength,
                 table::{Added, Removed},
             },
             signed_in::SignedIn,
         },
-        first_party::sign_in::of_this_site,
         http::{
             bodies::RequestBody,
             fields::{self, Typed},
@@ -83,7 +81,7 @@ impl AccountCall {
     ///
     /// Returns `origin_not_allowed` to pages of other sites, and `login_required` without a session.
     pub(crate) async fn enter(cx: &mut RequestContext<'_>) -> Result<Self, Problem> {
-        let (_, client) = of_this_site(cx).await?;
+        let (_, client) = cx.of_this_site().await?;
         let tenant = client.tenant();
         if cx.parts.method == HttpMethod::POST {
             if !cx.is_of_own_page() {
@@ -112,7 +110,7 @@ impl AccountCall {
         let Some(who) = SignedIn::at(cx, tenant).await? else { return Ok(None) };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
         let fresh = FreshProofs::of(who.strengths(), now);
-        let required = freshness::required(factors(cx.core, &who, credentials.as_ref()));
+        let required = required_proofs(factors(cx.core, &who, credentials.as_ref()));
         Ok(Some(Self { who, credentials, fresh, required }))
     }
 
@@ -213,7 +211,7 @@ impl AccountCall {
     /// Returns a check that refuses to remove the last way to sign in to this site.
     pub(crate) fn may_change(&self, core: &Core) -> impl Fn(&Credentials, &Credentials) -> bool + Send + Sync {
         move |before, after| {
-            let can_sign_in = |row| freshness::can_sign_in(factors(core, &self.who, Some(row)));
+            let can_sign_in = |row| can_sign_in(factors(core, &self.who, Some(row)));
             can_sign_in(after) || !can_sign_in(before)
         }
     }
@@ -243,10 +241,10 @@ impl AccountCall {
     /// # Errors
     ///
     /// Returns `fresh_login_required` if another enrolment has come first, and `login_required` if the user was ended.
-    pub(crate) async fn enrol(
+    pub(crate) async fn enrol<N: NewCredential>(
         &self,
         cx: &RequestContext<'_>,
-        new: &NewCredential,
+        new: &N,
         is_first: bool,
     ) -> Result<Option<SetCookie>, Problem> {
         let (core, owner) = (cx.core, self.owner());
@@ -259,7 +257,7 @@ impl AccountCall {
             Added::Outdated => return Err(fresh_login_required(core, self.required.max(2))),
         }
         self.keep(core, new.discard(&core.credentials, owner)).await?;
-        self.changed(cx, new.notice()).await;
+        self.changed(cx, N::ADDED).await;
         if !is_first {
             return Ok(None);
         }
@@ -272,7 +270,11 @@ impl AccountCall {
     }
 
     /// Adds the proof by a new credential to the session.
-    async fn with_proof(&self, cx: &RequestContext<'_>, new: &NewCredential) -> Result<Option<SetCookie>, StoreError> {
+    async fn with_proof(
+        &self,
+        cx: &RequestContext<'_>,
+        new: &impl NewCredential,
+    ) -> Result<Option<SetCookie>, StoreError> {
         let (session, mark) = (self.session(), Some(new.mark(cx.core.keyed().await?)));
         let mut who = session.authentication();
         who.proofs.push(Proof {

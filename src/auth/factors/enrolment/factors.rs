@@ -1,16 +1,11 @@
 //! The methods that an account can use, and whether they are more than one factor.
 
+use std::iter;
+
 use crate::{
     auth::{
         core::Core,
-        factors::{
-            credentials::{
-                row::{Credentials, SsoLink},
-                strength::Strength,
-            },
-            otp::contacts::reachable,
-            provider_label,
-        },
+        factors::credentials::{credential::Strength, row::Credentials},
     },
     policy::{LoginPlan, Method, MethodSet},
     tenant::Tenant,
@@ -40,17 +35,9 @@ impl<'a> Factors<'a> {
     }
 
     fn usable_if(&self, counts: impl Fn(&Strength) -> bool) -> MethodSet {
-        let credentials = self.credentials;
-        let can_use = |method: &Method| match method {
-            Method::Password => self.account.has_password() || self.proved.contains(Method::Password),
-            Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, *method).next().is_some(),
-            Method::Passkey | Method::Totp | Method::RecoveryCode => {
-                credentials.is_some_and(|row| row.can_prove(*method, &counts))
-            }
-            Method::Sso => credentials.is_some_and(|row| {
-                let is_offered = |link: &SsoLink| provider_label(self.core, self.tenant, &link.provider).is_some();
-                row.links.iter().any(|link| counts(&link.strength) && is_offered(link))
-            }),
+        let can_use = |method: &Method| {
+            *method == Method::Password && self.proved.contains(Method::Password)
+                || self.core.can_prove(self.tenant, *method, (self.account, self.credentials), &counts)
         };
         self.core.enabled(self.tenant).iter().filter(can_use).collect()
     }
@@ -65,4 +52,25 @@ impl<'a> Factors<'a> {
     pub(crate) fn may_add_first(self) -> impl Fn(&Credentials) -> bool + Send + Sync + use<'a> {
         move |row| !Factors { credentials: Some(row), ..self }.has_second()
     }
+}
+
+/// Returns how many factor classes must be proved: as many as the longest login of this tenant that the account can
+/// complete has steps, and at least two if the account can complete a login of two.
+///
+/// A credential counts here for the logins that would accept it, and no others. If a weak one were a second factor, its
+/// owner could never prove two; if proofs of it made two, a thief of the first factor could enrol the second.
+pub(crate) fn required_proofs(factors: Factors<'_>) -> usize {
+    let Factors { core, tenant, .. } = factors;
+    let listed = core.clients.listed();
+    let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+    let most = core.policies.most_steps(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
+    let of_two = |methods| core.policies.longer_plan(tenant, None, None, (methods, 2));
+    let has_two = of_two(factors.usable(2)).is_ok_and(|plan| of_two(factors.usable_in(&plan)).is_ok());
+    most.max(if has_two { 2 } else { 1 })
+}
+
+/// Returns whether the account can sign in to this site with these credentials.
+pub(crate) fn can_sign_in(factors: Factors<'_>) -> bool {
+    let policies = &factors.core.policies;
+    policies.most_steps(factors.tenant, iter::empty(), factors.usable(1), |plan| factors.usable_in(plan)) > 0
 }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use crate::{auth::factors::credentials::strength::Strength, policy::Method, session::Proof, util::clock::UnixTime};
+use crate::{auth::factors::credentials::credential::Strength, policy::Method, session::Proof, util::clock::UnixTime};
 
 /// How long a proof is fresh.
 pub(crate) const FRESH: Duration = Duration::from_secs(300);

@@ -3,6 +3,6 @@
 pub(crate) mod call;
 pub(crate) mod factors;
 pub(crate) mod fresh_proofs;
-mod freshness;
+pub(crate) mod in_login;
 pub(crate) mod new_credential;
 pub(crate) mod pending;

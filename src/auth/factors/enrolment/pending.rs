@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    auth::{core::Core, factors::totp::code::NewTotp},
+    auth::core::Core,
     store::{
         StoreError,
         table::{Change, Stored, Table},
@@ -16,23 +16,6 @@ use crate::{
 
 /// How long an enrolment can be confirmed.
 const LIFETIME: Duration = Duration::from_secs(300);
-
-/// The table of keys for authenticator apps that were not confirmed yet.
-pub(crate) const PENDING_TOTP: &str = "pending_totp";
-
-/// A key for an authenticator app, as it is shown once.
-#[derive(Serialize)]
-pub(crate) struct NewKey<'a> {
-    secret: &'a str,
-    uri: &'a str,
-    qr_svg: &'a str,
-}
-
-impl<'a> From<&'a NewTotp> for NewKey<'a> {
-    fn from(new: &'a NewTotp) -> Self {
-        Self { secret: &new.secret, uri: &new.uri, qr_svg: &new.qr_svg }
-    }
-}
 
 /// The pending enrolments of one kind.
 pub(crate) struct PendingEnrolments<T>(Table<T>);

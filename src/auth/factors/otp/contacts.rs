@@ -2,14 +2,48 @@
 
 use crate::{
     auth::{
-        factors::{proofs::is_reached_by, step::LoginStep},
-        http::problem::{Code, Problem},
+        factors::step::LoginStep,
+        http::{
+            answer::ContactChoice,
+            problem::{Code, Problem},
+        },
+        state::guard::submitted,
     },
     login::{Keyed, Login},
-    policy::Method,
+    policy::{Method, MethodSet},
     user::{Account, Contact},
     util::handle::Handle,
 };
+
+/// Returns the mark of a proof by a code that was sent to this contact.
+pub(crate) fn contact_mark(contact: &Contact, keyed: &Keyed) -> [u8; 32] {
+    *submitted::address(contact, keyed).as_bytes()
+}
+
+/// Returns whether a proof with this mark still counts: the contact is still a verified one of the account.
+pub(crate) fn counts(account: &Account, method: Method, mark: [u8; 32], keyed: &Keyed) -> bool {
+    reachable(account, method).any(|contact| contact_mark(contact, keyed) == mark)
+}
+
+/// Returns whether codes of this method are sent to this contact.
+fn is_reached_by(contact: &Contact, method: Method) -> bool {
+    match contact {
+        Contact::Email(_) => method == Method::Email,
+        Contact::Phone(_) => matches!(method, Method::Sms | Method::Whatsapp),
+    }
+}
+
+/// Returns the contacts of an account that a login can choose, for each of these methods.
+pub(crate) fn choices(account: &Account, methods: MethodSet, login: &Login, keyed: &Keyed) -> Vec<ContactChoice> {
+    let of = |method: Method| {
+        reachable(account, method).map(move |contact| ContactChoice {
+            contact_id: contact_id(contact, login, keyed),
+            method: method.as_str(),
+            masked: masked(contact),
+        })
+    };
+    methods.iter().flat_map(of).collect()
+}
 
 /// Returns the contacts that the account has verified and that this method can reach.
 pub(crate) fn reachable(account: &Account, method: Method) -> impl Iterator<Item = &Contact> {
@@ -17,7 +51,7 @@ pub(crate) fn reachable(account: &Account, method: Method) -> impl Iterator<Item
 }
 
 /// Returns the id of a contact in this login. It says nothing about the contact, and means nothing in another login.
-pub(crate) fn contact_id(contact: &Contact, login: &Login, keyed: &Keyed) -> String {
+fn contact_id(contact: &Contact, login: &Login, keyed: &Keyed) -> String {
     let digest = keyed.hash("contact id", [login.id.as_bytes(), contact.as_str().as_bytes()]);
     Handle::of(&digest).to_string()
 }
@@ -34,7 +68,7 @@ pub(crate) async fn chosen(step: &LoginStep<'_>, id: &str, method: Method) -> Re
 }
 
 /// Returns a contact in a form that only its owner recognizes: `a•••@example.com`, `+•••••••00`.
-pub(crate) fn masked(contact: &Contact) -> String {
+fn masked(contact: &Contact) -> String {
     let text = contact.as_str();
     match (contact, text.split_once('@')) {
         (Contact::Email(_), Some((local, domain))) => {

@@ -4,14 +4,20 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::settings::{PasskeyOptions, PasskeyRules};
+use super::{
+    row::Passkey,
+    settings::{PasskeyOptions, PasskeyRules, new_challenge},
+};
 use crate::{
     auth::{
+        core::Core,
         factors::{
             attempt::Attempt,
-            credentials::row::{Credentials, Passkey},
-            method::LoginMethod,
-            proofs::passkey_mark,
+            credentials::{
+                credential::{Credential, CredentialId},
+                row::Credentials,
+                table::CredentialTable,
+            },
             step::LoginStep,
         },
         http::{
@@ -22,16 +28,16 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    login::{BoundUser, Keyed, LoginCall, LoginError, PasskeyChallenge, Proved, Subject},
+    login::{BoundUser, Keyed, Login, LoginCall, LoginError, OpenChallenge, Proved, Subject},
     policy::{EnrolledFactors, LoginPlan, Method},
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+    util::secret::Digest,
     webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
 };
 
 const METHOD: Method = Method::Passkey;
-
-pub(crate) struct PasskeyMethod<'r> {
-    pub(crate) passkeys: &'r PasskeyRules,
-}
 
 #[derive(Serialize)]
 struct Opened {
@@ -42,33 +48,53 @@ struct Opened {
 
 /// The answer of a browser to the open challenge.
 struct Answered {
-    open: PasskeyChallenge,
+    open: OpenChallenge,
     /// The challenge that was signed, according to the browser.
     challenge: Vec<u8>,
     response: AssertionResponse,
 }
 
-impl LoginMethod for PasskeyMethod<'_> {
-    /// Verifies the response, or opens a new challenge if the request has no response.
-    async fn begin(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-        match step.fields.response.take() {
-            None => self.open(&step).await,
-            Some(response) => self.answer(&step, response).await,
-        }
+/// A step by a passkey.
+struct PasskeyStep<'s, 'a> {
+    step: &'s LoginStep<'a>,
+    passkeys: &'s PasskeyRules,
+}
+
+/// Verifies the response, or opens a new challenge if the request has no response.
+pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let Some(passkeys) = &step.cx.core.factors.passkey else {
+        return Err(step.unsupported("this method is not supported"));
+    };
+    let response = step.fields.response.take();
+    let own = PasskeyStep { step: &step, passkeys };
+    match response {
+        None => own.open().await,
+        Some(response) => own.answer(response).await,
     }
 }
 
-impl PasskeyMethod<'_> {
-    async fn open(&self, step: &LoginStep<'_>) -> Result<Response<Body>, Problem> {
-        let now = step.now();
-        let (challenge, bytes) = PasskeyChallenge::generate(now);
+/// Opens a challenge at the start of a login, if the next step can use one. It does not depend on the user.
+pub(crate) fn with_challenge(core: &Core, mut login: Login) -> (Login, Option<PasskeyOptions>) {
+    let can_use_one = login.plan.allows(login.proved(), Method::Passkey);
+    let Some(passkeys) = core.factors.passkey.as_ref().filter(|_| can_use_one) else { return (login, None) };
+    let (open, bytes) = new_challenge(core.logins.now());
+    let challenges = passkeys.login_options(&login.tenant, login.required(), &bytes);
+    login.passkey = Some(open);
+    (login, Some(challenges))
+}
+
+impl PasskeyStep<'_, '_> {
+    async fn open(&self) -> Result<Response<Body>, Problem> {
+        let (step, now) = (self.step, self.step.now());
+        let (challenge, bytes) = new_challenge(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
         let login = Counters::from(update.view(now)?);
         let challenges = self.passkeys.login_options(&step.login.tenant, step.login.required(), &bytes);
         Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
     }
 
-    async fn answer(&self, step: &LoginStep<'_>, response: Value) -> Result<Response<Body>, Problem> {
+    async fn answer(&self, response: Value) -> Result<Response<Body>, Problem> {
+        let step = self.step;
         let challenge = step.fields.challenge.as_deref().ok_or(Problem::invalid("challenge is missing"))?;
         let challenge = webauthn::decode(challenge).ok_or(Problem::invalid("challenge is malformed"))?;
         let response = serde_json::from_value(response).map_err(|_| Problem::invalid("response is malformed"))?;
@@ -78,7 +104,7 @@ impl PasskeyMethod<'_> {
 
         let submitted = submitted::passkey(answered.response.credential_id(), step.keyed);
         let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
-        let checked = match self.check(step, &mut attempt, &answered).await {
+        let checked = match self.check(&mut attempt, &answered).await {
             Ok(checked) => checked,
             Err(problem) => {
                 attempt.withdraw().await;
@@ -106,10 +132,10 @@ impl PasskeyMethod<'_> {
     /// Returns the user and the mark of the proof.
     async fn check(
         &self,
-        step: &LoginStep<'_>,
         attempt: &mut Attempt<'_>,
         answered: &Answered,
     ) -> Result<Result<(BoundUser, [u8; 32]), WebauthnError>, Problem> {
+        let step = self.step;
         let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
         let owner = core.credentials.by_passkey(&login.tenant, id).await?.map(|(user, _)| user);
         let found = match login.subject {
@@ -121,7 +147,7 @@ impl PasskeyMethod<'_> {
         attempt.take_challenge(&answered.open).await?;
 
         let known = account.and(found.user()).filter(|_| below_ceiling);
-        let verify = |stored: Option<&StoredCredential>| self.verify(step, answered, stored);
+        let verify = |stored: Option<&StoredCredential>| self.verify(answered, stored);
         let now = step.now().as_secs();
         let verified = match &known {
             None => verify(None).map(|verdict| (verdict, [0; 32])),
@@ -146,11 +172,10 @@ impl PasskeyMethod<'_> {
 
     fn verify(
         &self,
-        step: &LoginStep<'_>,
         answered: &Answered,
         stored: Option<&StoredCredential>,
     ) -> Result<AssertionVerdict, WebauthnError> {
-        let login = &step.login;
+        let login = &self.step.login;
         // the login keeps only a digest, so the caller repeats the challenge; `is` below ties it to this login
         let request = AssertionRequest::new(&answered.challenge);
         // `check` has compared the owner; this only admits responses without a user handle
@@ -161,7 +186,7 @@ impl PasskeyMethod<'_> {
         let party = self.passkeys.of_login(&login.tenant, login.required());
         let verdict = party.verify_assertion(&request, stored, &answered.response)?;
         // compared last, so that an unknown passkey costs the same
-        if answered.open.is(&answered.challenge) { Ok(verdict) } else { Err(WebauthnError::Challenge) }
+        if answered.open.is(&Digest::of(&answered.challenge)) { Ok(verdict) } else { Err(WebauthnError::Challenge) }
     }
 }
 
@@ -181,9 +206,20 @@ fn use_passkey(
     };
     let verdict = verify(Some(&passkey.stored(&handle)))?;
     passkey.apply(&verdict, now);
-    Ok((verdict, passkey_mark(passkey, keyed)))
+    Ok((verdict, passkey.mark(keyed)))
 }
 
 fn no_challenge() -> Problem {
     Problem::new(Code::NoPendingChallenge, "there is no open challenge; ask for a new one")
+}
+
+impl CredentialTable {
+    /// Finds the user of a passkey.
+    pub(crate) async fn by_passkey(
+        &self,
+        tenant: &Tenant,
+        id: &[u8],
+    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
+        self.by_id(tenant, CredentialId::Passkey(id)).await
+    }
 }

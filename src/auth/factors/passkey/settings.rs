@@ -1,16 +1,19 @@
 //! The settings of passkeys.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
 use crate::{
     http::issuer::Issuer,
-    login::PasskeyChallenge,
+    login::OpenChallenge,
     tenant::Tenant,
-    util::error::ConfigError,
+    util::{clock::UnixTime, error::ConfigError, secret::Digest},
     webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},
 };
+
+/// How long a challenge can be answered.
+pub(crate) const CHALLENGE_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Lets users sign in with passkeys, for [`AuthServiceBuilder::passkeys`](crate::AuthServiceBuilder::passkeys).
 ///
@@ -147,6 +150,32 @@ impl PasskeyRules {
     /// Returns the options for a challenge. They are the same for every user.
     pub(crate) fn login_options(&self, tenant: &Tenant, steps: usize, challenge: &[u8]) -> PasskeyOptions {
         let party = self.of_login(tenant, steps);
-        PasskeyOptions { passkey: party.request_options(challenge, &[], PasskeyChallenge::LIFETIME) }
+        PasskeyOptions { passkey: party.request_options(challenge, &[], CHALLENGE_LIFETIME) }
+    }
+}
+
+/// Generates a challenge of 32 random bytes, and returns it with its bytes for the browser.
+#[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
+pub(crate) fn new_challenge(now: UnixTime) -> (OpenChallenge, [u8; 32]) {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
+    (OpenChallenge::new(Digest::of(bytes), now + CHALLENGE_LIFETIME), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c067_a_challenge_has_32_random_bytes_and_lives_five_minutes() {
+        let now = UnixTime::from_secs(1_000_000);
+        let (challenge, bytes) = new_challenge(now);
+        let (other, other_bytes) = new_challenge(now);
+        assert_ne!(bytes, other_bytes);
+        let is = |bytes: &[u8]| challenge.is(&Digest::of(bytes));
+        assert!(is(&bytes) && !is(&other_bytes) && !is(&bytes[..31]));
+        assert!(challenge.is_same(&challenge.clone()) && !challenge.is_same(&other));
+        assert!(!challenge.has_expired(UnixTime::from_secs(1_000_299)));
+        assert!(challenge.has_expired(UnixTime::from_secs(1_000_300)));
     }
 }

@@ -1,8 +1,16 @@
-//! Recovery codes: how they are made, shown and read.
+//! Recovery codes: how they are made, shown, read and stored.
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
+
+use crate::{
+    auth::factors::credentials::credential::{Credential, Strength, base64url, enrolment_mark},
+    login::Keyed,
+    policy::Method,
+    util::handle::Handle,
+};
 
 /// The number of codes that are handed out together.
 pub(crate) const RECOVERY_CODES: usize = 10;
@@ -13,6 +21,23 @@ const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const LEN: usize = 16;
 /// The letters that are shown together.
 const GROUP: usize = 4;
+
+/// Codes for users who have lost their other authenticators.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecoveryCodes {
+    /// A random id, which marks the proofs by these codes.
+    #[serde(with = "crate::util::text")]
+    pub(crate) enrolment: Handle,
+    /// Keyed digests of the codes that were not used yet.
+    pub(crate) unused: Vec<CodeDigest>,
+    pub(crate) created_at: u64,
+    pub(crate) strength: Strength,
+}
+
+/// A keyed digest of a recovery code.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct CodeDigest(#[serde(with = "base64url")] pub(crate) [u8; 32]);
 
 /// A recovery code, in the form that is hashed: 16 letters.
 pub(crate) struct RecoveryCode(Zeroizing<String>);
@@ -57,8 +82,31 @@ impl RecoveryCode {
         shown
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+    /// Returns the form in which the code is stored.
+    pub(crate) fn digest(&self, enrolment: &Handle, keyed: &Keyed) -> CodeDigest {
+        CodeDigest(*keyed.hash("recovery code", [enrolment.as_bytes(), self.0.as_bytes()]).as_bytes())
+    }
+}
+
+impl Credential for RecoveryCodes {
+    fn method(&self) -> Method {
+        Method::RecoveryCode
+    }
+
+    fn strength(&self) -> &Strength {
+        &self.strength
+    }
+
+    fn strength_mut(&mut self) -> &mut Strength {
+        &mut self.strength
+    }
+
+    fn mark(&self, keyed: &Keyed) -> [u8; 32] {
+        enrolment_mark(&self.enrolment, keyed)
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.unused.is_empty()
     }
 }
 
@@ -87,7 +135,7 @@ mod tests {
             let look_alike = shown.replace('0', "O").replace('1', "l");
             for typed in [&shown, &shown.to_uppercase(), &shown.replace('-', ""), &shown.replace('-', " "), &look_alike]
             {
-                assert_eq!(RecoveryCode::parse(typed).unwrap().as_bytes(), code.as_bytes(), "{typed}");
+                assert_eq!(*RecoveryCode::parse(typed).unwrap().0, *code.0, "{typed}");
             }
         }
         for bad in [

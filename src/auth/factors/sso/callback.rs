@@ -4,10 +4,13 @@ use std::sync::Mutex;
 
 use http::{Method, Response};
 
-use super::login::{self, SsoOutcome, SsoState};
+use super::{
+    linking::{self, callback_query},
+    login::{self, SsoState},
+    outcome::SsoOutcome,
+};
 use crate::{
     auth::{
-        authorize::query::Query,
         context::RequestContext,
         factors::step::LoginStep,
         http::{
@@ -24,11 +27,13 @@ use crate::{
     util::secret::Digest,
 };
 
-/// The longest query of a callback.
-const LONGEST_QUERY: usize = 16 * 1024;
+/// Serves the return from a provider: to a login, or to the account page.
+pub(crate) async fn serve(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    if linking::is_awaited(cx) { linking::finish(cx).await } else { finish_step(cx).await }
+}
 
 /// Redeems the open challenge of a login of this browser once, and returns to the login page.
-pub(crate) async fn sso_callback(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+async fn finish_step(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     match returned(cx).await {
         Ok(location) => answer::see_other(&location).ok_or_else(|| unexpected(cx)),
         Err(problem) => page::shown(cx, problem),
@@ -41,14 +46,6 @@ fn unexpected(cx: &RequestContext<'_>) -> Problem {
     let problem = Problem::new(Code::SsoFailed, "no login of this browser waits for this answer of the provider");
     let is_site = cx.core.first_party.as_ref().is_some_and(|site| site.client(cx.head()).is_some());
     if is_site { problem.login_url(format!("{}{SIGN_IN}", cx.core.issuer.path())) } else { problem }
-}
-
-/// Returns the parameters with which a user comes back.
-pub(crate) fn callback_query<'a>(cx: &RequestContext<'a>) -> Result<Query<'a>, Problem> {
-    Query::of(cx).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
-        true => Ok(query),
-        false => Err(Problem::invalid("the query is longer than 16 KiB")),
-    })
 }
 
 /// Returns the URL of the login page.
@@ -69,7 +66,7 @@ async fn returned(cx: &mut RequestContext<'_>) -> Result<String, Problem> {
     let (login, fields) = (stored.value.clone(), Fields::default());
     let step = LoginStep { cx, keyed, digest, login, latest: Mutex::new(stored), fields, typed: None };
     let provider = provider_of(cx.parts.uri.path(), cx.core.issuer.path());
-    let provider = provider.and_then(|name| cx.core.providers.find(&step.login.tenant, name));
+    let provider = provider.and_then(|name| cx.core.factors.sso.find(&step.login.tenant, name));
     let waiting = provider.and_then(|(name, _)| waiting(&step, name, &state.digest()));
     let Some((provider, (back, is_in_time))) = provider.zip(waiting) else {
         step.tally(EventKind::SequenceFailed, Some(crate::policy::Method::Sso));
@@ -95,7 +92,7 @@ async fn returned(cx: &mut RequestContext<'_>) -> Result<String, Problem> {
 /// Returns the query of the login page if the login waits for this answer, and whether the answer comes in time.
 fn waiting(step: &LoginStep<'_>, provider: &str, state: &Digest) -> Option<(String, bool)> {
     match &step.login.open {
-        Some(Challenge::Sso(open)) if open.was_for(provider, state) => {
+        Some(Challenge::Redirect(open)) if open.was_for(provider, state) => {
             Some((open.query.clone(), open.is_for(provider, state, step.now())))
         }
         _ => None,

@@ -7,27 +7,26 @@ use http::{Method as HttpMethod, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    callback::callback_query,
     login::{SsoState, new_link, returned_user, sent_to},
+    row::SsoLink,
 };
 use crate::{
     auth::{
-        authorize::query::Query,
         context::RequestContext,
         factors::{
-            credentials::{row::SsoLink, table::Added},
+            credentials::table::Added,
             enrolment::{
                 call::{AccountCall, AccountFields},
                 pending::PendingEnrolments,
             },
         },
-        first_party::sign_in::of_this_site,
         http::{
             answer,
             problem::Problem,
             route::{ACCOUNT_PAGE, provider_of},
         },
         pages::page,
+        query::Query,
     },
     delivery::NoticeKind,
     event::EventKind,
@@ -44,6 +43,8 @@ use crate::{
 
 /// The table of links whose users are at a provider.
 const PENDING: &str = "pending_links";
+/// The longest query of a callback.
+const LONGEST_QUERY: usize = 16 * 1024;
 /// Stands for the id of a login in `state`.
 const LINK: &str = "link";
 
@@ -105,7 +106,7 @@ pub(crate) async fn begin(
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     let name = fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
-    let found = cx.core.providers.find(call.tenant(), name);
+    let found = cx.core.factors.sso.find(call.tenant(), name);
     let (name, connection) = found.ok_or(Problem::invalid("provider is unknown"))?;
     call.require_fresh(cx.core)?;
     let (keyed, secret) = (cx.core.keyed().await?, Secret::generate());
@@ -115,6 +116,14 @@ pub(crate) async fn begin(
     let pending = PendingLink { provider: name.to_owned(), state, left_at };
     PendingEnrolments::of(cx.core, PENDING).begin(&call.session().sid(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &SentAway { redirect_url }))
+}
+
+/// Returns the parameters with which a user comes back.
+pub(crate) fn callback_query<'a>(cx: &RequestContext<'a>) -> Result<Query<'a>, Problem> {
+    Query::of(cx).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
+        true => Ok(query),
+        false => Err(Problem::invalid("the query is longer than 16 KiB")),
+    })
 }
 
 /// Returns whether a user comes back from a provider to link an account, and not to sign in.
@@ -137,7 +146,7 @@ pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>
 
 async fn returned(cx: &mut RequestContext<'_>) -> Result<LinkOutcome, Problem> {
     let query = callback_query(cx);
-    let (_, client) = of_this_site(cx).await?;
+    let (_, client) = cx.of_this_site().await?;
     let (query, tenant) = (query?, client.tenant());
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
@@ -150,7 +159,7 @@ async fn returned(cx: &mut RequestContext<'_>) -> Result<LinkOutcome, Problem> {
         return Ok(LinkOutcome::Expired);
     };
     let name = provider_of(cx.parts.uri.path(), cx.core.issuer.path());
-    let provider = name.and_then(|name| cx.core.providers.find(tenant, name));
+    let provider = name.and_then(|name| cx.core.factors.sso.find(tenant, name));
     let pending = match provider {
         Some((name, _)) => take(cx, &session, (name, &state)).await?,
         None => None,

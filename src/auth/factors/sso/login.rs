@@ -1,6 +1,6 @@
 //! The method `sso`: the user proves a step at another identity provider.
 //!
-//! `authenticate` sends the user there. The user comes back to the callback (`steps/sso_callback.rs`).
+//! `authenticate` sends the user there. The user comes back to the callback (`callback.rs`).
 
 use std::time::Duration;
 
@@ -8,19 +8,20 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::refusal::{SsoRefusal, without_account, without_address};
+use super::{
+    outcome::{SsoOutcome, SsoRefusal, without_account, without_address},
+    row::SsoLink,
+};
 use crate::{
     auth::{
         context::RequestContext,
         core::{Core, Limits},
         factors::{
             credentials::{
-                row::{Credentials, SsoLink},
-                strength::Strength,
+                credential::{Credential, CurrentProofs, Strength},
+                row::Credentials,
                 table::Added,
             },
-            method::LoginMethod,
-            proofs::enrolment_mark,
             step::LoginStep,
         },
         http::{
@@ -28,13 +29,12 @@ use crate::{
             problem::{Code, Problem},
             route::sso_callback,
         },
-        state::accounts::CurrentProofs,
     },
     delivery::NoticeKind,
     event::EventKind,
     http::{body::Body, outgoing::parse_url},
     limit::{Decision, Spend},
-    login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
+    login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenChallenge, OpenRedirect, Proved, Subject},
     pkce::{CodeChallenge, CodeVerifier},
     policy::{FactorClass, Method, MethodSet},
     session::{Proof, UserId},
@@ -51,11 +51,12 @@ use crate::{
 
 const METHOD: Method = Method::Sso;
 
+/// How long the user can take at the provider.
+const LIFETIME: Duration = Duration::from_secs(600);
+
 /// The longest query of a login page that is kept. Anyone can begin logins, so it is short: our page keeps a longer one in the
 /// browser.
 const LONGEST_QUERY: usize = 2 * 1024;
-
-pub(crate) struct SsoMethod;
 
 #[derive(Serialize)]
 struct SentAway {
@@ -71,38 +72,24 @@ pub(crate) struct SsoState {
     pub(crate) secret: Secret,
 }
 
-/// How a user came back from a provider, as the login page learns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SsoOutcome {
-    Proved,
-    Denied,
-    Refused(SsoRefusal),
-    /// The login has ended, for example because its user was ended.
-    Ended,
-    Unavailable,
-    /// The user took too long.
-    Expired,
-}
-
-impl LoginMethod for SsoMethod {
-    /// Returns the URL of the provider. The same for every user.
-    async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-        let (core, login) = (step.cx.core, &step.login);
-        let name = step.fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
-        let found = core.providers.find(&login.tenant, name);
-        let (name, connection) = found.ok_or_else(|| step.problem(Problem::invalid("provider is unknown")))?;
-        let query = match step.fields.query.as_deref() {
-            Some(query) => checked_query(query, login)?.to_owned(),
-            None => query_of(login),
-        };
-        let state = SsoState { login: login.id.to_string(), secret: Secret::generate() };
-        let sent = sent_to(core, (name, connection), (&state, step.keyed), step.login.max_age).await;
-        let url = sent.map_err(|problem| step.problem(problem))?;
-        let open = OpenSso::new(name, &state.secret, query, step.now());
-        let update = step.apply(&LoginCall::Open(&Challenge::Sso(open))).await?;
-        let view = update.view(step.now())?;
-        Ok(answer::json(StatusCode::OK, &SentAway { login: Counters::from(view), redirect_url: url }))
-    }
+/// Returns the URL of the provider. The same for every user.
+pub(crate) async fn begin(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let (core, login) = (step.cx.core, &step.login);
+    let name = step.fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
+    let found = core.factors.sso.find(&login.tenant, name);
+    let (name, connection) = found.ok_or_else(|| step.problem(Problem::invalid("provider is unknown")))?;
+    let query = match step.fields.query.as_deref() {
+        Some(query) => checked_query(query, login)?.to_owned(),
+        None => query_of(login),
+    };
+    let state = SsoState { login: login.id.to_string(), secret: Secret::generate() };
+    let sent = sent_to(core, (name, connection), (&state, step.keyed), step.login.max_age).await;
+    let url = sent.map_err(|problem| step.problem(problem))?;
+    let challenge = OpenChallenge::new(state.digest(), step.now() + LIFETIME);
+    let open = OpenRedirect { provider: name.to_owned(), state: challenge, query };
+    let update = step.apply(&LoginCall::Open(&Challenge::Redirect(open))).await?;
+    let view = update.view(step.now())?;
+    Ok(answer::json(StatusCode::OK, &SentAway { login: Counters::from(view), redirect_url: url }))
 }
 
 /// Returns the URL that the user opens at the provider.
@@ -195,21 +182,6 @@ impl SsoState {
 impl std::fmt::Display for SsoState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.login, self.secret.expose())
-    }
-}
-
-impl SsoOutcome {
-    /// Returns the fragment of the URL.
-    pub(crate) fn fragment(self) -> String {
-        match self {
-            Self::Proved => "sso=ok".to_owned(),
-            Self::Denied => "sso=denied".to_owned(),
-            Self::Refused(SsoRefusal::NotFresh) => "sso=stale".to_owned(),
-            Self::Refused(refusal) => format!("sso=failed&reason={}", refusal.as_str()),
-            Self::Ended => "sso=failed".to_owned(),
-            Self::Unavailable => "sso=unavailable".to_owned(),
-            Self::Expired => "sso=expired".to_owned(),
-        }
     }
 }
 
@@ -344,9 +316,11 @@ fn admitted(decision: Decision) -> Option<Spend> {
 
 /// Returns since when the provider must have asked its user for credentials, if the login needs that.
 fn asked_for(login: &Login) -> Option<UnixTime> {
-    let (Some(Challenge::Sso(open)), Some(seconds)) = (&login.open, login.max_age) else { return None };
+    let (Some(Challenge::Redirect(open)), Some(seconds)) = (&login.open, login.max_age) else { return None };
     let age = saturating_nanos(Duration::from_secs(seconds));
-    Some(UnixTime::from_nanos(open.opened_at().as_nanos().saturating_sub(age)))
+    Some(UnixTime::from_nanos(
+        open.state.expires_at().as_nanos().saturating_sub(saturating_nanos(LIFETIME)).saturating_sub(age),
+    ))
 }
 
 /// Ends an attempt for which the provider named no user.
@@ -409,7 +383,7 @@ async fn account(
     if let Some(account) = found.active().filter(|_| is_new) {
         core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded).await?;
     }
-    let mark = enrolment_mark(&link.enrolment, step.keyed);
+    let mark = link.mark(step.keyed);
     Ok(found.active().and(found.user()).map(|user| (user, mark)).ok_or(SsoRefusal::AccountClosed))
 }
 
@@ -437,7 +411,7 @@ async fn first_link(
         return Ok(Err(SsoRefusal::NotLinked));
     };
     // a password that was changed meanwhile no longer counts
-    let current = core.accounts.current(&who, step.keyed).await?;
+    let current = core.current_proofs(&who, step.keyed).await?;
     let current = current.filter(|current| current.proofs.len() == who.proofs.len());
     let current = current.filter(|current| current.account.has_verified(&Contact::Email(email)));
     let Some(CurrentProofs { strengths, .. }) = current else { return Ok(Err(SsoRefusal::NotLinked)) };
@@ -465,7 +439,7 @@ fn strength_of_link(login: &Login, strengths: &[Strength]) -> Strength {
 }
 
 /// Returns whether a user has a link to this provider that counts in a login.
-pub(crate) fn has_link(login: &Login, row: &Credentials, name: &str) -> bool {
+pub(crate) fn has_link_for(login: &Login, row: &Credentials, name: &str) -> bool {
     row.links.iter().any(|link| link.provider == name && link.strength.counts_for(&login.plan))
 }
 

@@ -1,4 +1,4 @@
-//! Codes of authenticator apps (RFC 6238).
+//! The keys of authenticator apps, as they are stored, and their codes (RFC 6238).
 
 use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256};
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,9 @@ use zeroize::Zeroizing;
 
 use super::qr;
 use crate::{
-    auth::factors::credentials::{
-        row::{TotpAlgorithm, TotpKey, TotpKind},
-        strength::Strength,
-    },
+    auth::factors::credentials::credential::{Credential, Strength, enrolment_mark},
+    login::Keyed,
+    policy::Method,
     session::UserId,
     store::seal::{Seal, Sealed},
     tenant::Tenant,
@@ -19,6 +18,35 @@ use crate::{
 
 /// How long a code is shown. All apps use this time, and many ignore another one.
 const STEP_SECONDS: u64 = 30;
+
+/// The key that an authenticator app shares with this service.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TotpKey {
+    /// A random id, which marks the proofs by this key.
+    #[serde(with = "crate::util::text")]
+    pub(crate) enrolment: Handle,
+    pub(crate) secret: Sealed,
+    pub(crate) kind: TotpKind,
+    /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
+    pub(crate) last_step: u64,
+    pub(crate) created_at: u64,
+    pub(crate) strength: Strength,
+}
+
+/// How the codes of an app are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TotpKind {
+    pub(crate) algorithm: TotpAlgorithm,
+    pub(crate) digits: u8,
+}
+
+/// The hash function of an authenticator app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TotpAlgorithm {
+    Sha1,
+    Sha256,
+}
 
 /// A new key, as the user's app reads it.
 pub(crate) struct NewTotp {
@@ -145,6 +173,24 @@ impl TotpKey {
             }
             _ => false,
         }
+    }
+}
+
+impl Credential for TotpKey {
+    fn method(&self) -> Method {
+        Method::Totp
+    }
+
+    fn strength(&self) -> &Strength {
+        &self.strength
+    }
+
+    fn strength_mut(&mut self) -> &mut Strength {
+        &mut self.strength
+    }
+
+    fn mark(&self, keyed: &Keyed) -> [u8; 32] {
+        enrolment_mark(&self.enrolment, keyed)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `POST /authentication/enrol`: a user who has only one factor sets up a second one, which proves the second step.
+//! Enrols a credential within a login, for `POST /authentication/enrol`: a user who has only one factor sets up a second one, which proves the second step.
 //!
 //! It is possible only after a fresh proof of the first of two steps, and only if the account has no second factor. That is
 //! checked again when the credential is stored. A user who has two factors needs both on the account page, also for a third.
@@ -6,57 +6,46 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::enter::enter;
+use super::{factors::Factors, fresh_proofs::FreshProofs, new_credential::NewCredential};
 use crate::{
     auth::{
-        context::RequestContext,
         core::Core,
         factors::{
             attempt::Attempt,
             credentials::{
-                row::{Credentials, Passkey, TotpKey},
-                strength::Strength,
+                credential::Strength,
+                row::{Credentials, strength},
                 table::Added,
             },
-            enrolment::{
-                factors::Factors,
-                fresh_proofs::FreshProofs,
-                new_credential::NewCredential,
-                pending::{NewKey, PENDING_TOTP, PendingEnrolments},
-            },
-            passkey::enrol,
-            proofs::strength,
             signed_in::SignedIn,
             step::LoginStep,
-            totp::code::PendingTotp,
         },
         http::{
             answer::{self, Counters},
-            fields::Fields,
             problem::{Code, Problem},
         },
-        state::{accounts::shown_name, guard::submitted},
+        state::guard::submitted,
     },
+    delivery::NoticeKind,
     http::body::Body,
     login::{Keyed, Login, LoginCall, LoginError, Proved},
     policy::{EnrolledFactors, Method, MethodSet},
     store::StoreError,
     user::Account,
     util::{clock::UnixTime, handle::Handle},
-    webauthn::{CreationOptions, RegistrationResponse},
 };
 
 /// The methods that the user of a login can set up to prove the next step.
-pub(super) struct EnrolmentOffer {
-    pub(super) methods: MethodSet,
+pub(crate) struct EnrolmentOffer {
+    pub(crate) methods: MethodSet,
     /// Until when the first proof is young enough.
-    pub(super) fresh_until: Option<UnixTime>,
+    pub(crate) fresh_until: Option<UnixTime>,
     strength: Strength,
 }
 
 impl EnrolmentOffer {
     /// Returns the offer to the user of this login, if there is one. The proofs of the login must count.
-    pub(super) fn of(
+    pub(crate) fn of(
         core: &Core,
         login: &Login,
         (account, credentials): (&Account, Option<&Credentials>),
@@ -85,16 +74,6 @@ impl EnrolmentOffer {
     }
 }
 
-/// The request of a call.
-enum Sent {
-    /// Nothing yet: a new key is requested.
-    App,
-    Code(String),
-    /// Nothing yet: new options are requested.
-    Passkey,
-    Response(RegistrationResponse),
-}
-
 #[derive(Serialize)]
 struct Begun<T> {
     #[serde(flatten)]
@@ -103,43 +82,18 @@ struct Begun<T> {
     new: T,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NewOptions {
-    public_key: CreationOptions,
-}
-
-pub(crate) async fn enrol(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let mut step = enter(cx, fields).await?;
-    let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
-    let (code, response) = (step.fields.code.take(), step.fields.response.take());
-    let (method, sent) = match (Method::from_name(name), code, response) {
-        (Some(method @ Method::Totp), None, _) => (method, Sent::App),
-        (Some(method @ Method::Totp), Some(typed), _) => (method, Sent::Code(typed.0.to_string())),
-        (Some(method @ Method::Passkey), _, None) => (method, Sent::Passkey),
-        (Some(method @ Method::Passkey), _, Some(sent)) => (method, Sent::Response(enrol::response(Some(sent))?)),
-        _ => return Err(step.unsupported("this method cannot be set up here")),
-    };
-    let enrolment = Enrolment::of(&step, method).await?;
-    match sent {
-        Sent::App => enrolment.begin_totp().await,
-        Sent::Passkey => enrolment.begin_passkey().await,
-        Sent::Code(_) | Sent::Response(_) => enrolment.finish(&sent).await,
-    }
-}
-
 /// An enrolment within a login that may go on.
-struct Enrolment<'s, 'a> {
-    step: &'s LoginStep<'a>,
+pub(crate) struct Enrolment<'s, 'a> {
+    pub(crate) step: &'s LoginStep<'a>,
     method: Method,
-    account: Account,
-    credentials: Option<Credentials>,
-    strength: Strength,
+    pub(crate) account: Account,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) strength: Strength,
 }
 
 impl<'s, 'a> Enrolment<'s, 'a> {
     /// Checks that the user of a login may set up this method now.
-    async fn of(step: &'s LoginStep<'a>, method: Method) -> Result<Self, Problem> {
+    pub(crate) async fn of(step: &'s LoginStep<'a>, method: Method) -> Result<Self, Problem> {
         let (core, login) = (step.cx.core, &*step.login);
         let expected = step.preview(&LoginCall::Attempt(method));
         if let Err(problem) = &expected
@@ -163,41 +117,30 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         Ok(Self { step, method, account, credentials, strength: offer.strength })
     }
 
-    /// Creates a key for an authenticator app. It counts once the user confirms it with a code.
-    async fn begin_totp(&self) -> Result<Response<Body>, Problem> {
-        let core = self.step.cx.core;
-        let owner = (&self.step.login.tenant, self.account.id());
-        let new = core.enrolled_codes.new_totp(owner, shown_name(&self.account));
-        let (new, pending) = new.ok_or_else(Problem::unavailable)?;
-        PendingEnrolments::of(core, PENDING_TOTP).begin(self.place(), &pending).await?;
-        Ok(self.begun(NewKey::from(&new)))
-    }
-
-    async fn begin_passkey(&self) -> Result<Response<Body>, Problem> {
-        let owner = (&self.step.login.tenant, &self.account);
-        let public_key = enrol::begin(self.step.cx.core, self.place(), owner, self.credentials.as_ref()).await?;
-        Ok(self.begun(NewOptions { public_key }))
-    }
-
-    fn begun(&self, new: impl Serialize) -> Response<Body> {
+    /// Answers that something new waits for the user to confirm it.
+    pub(crate) fn begun(&self, new: impl Serialize) -> Response<Body> {
         let login = Counters::from(self.step.login.view(self.step.now()));
         answer::json(StatusCode::OK, &Begun { login, new })
     }
 
     /// Stores the credential if the user has proved to have it, which is a step of the login. Attempts count like others.
-    async fn finish(&self, sent: &Sent) -> Result<Response<Body>, Problem> {
+    /// `verified` checks the code or the passkey, once the attempt is counted.
+    pub(crate) async fn finish<N: NewCredential>(
+        &self,
+        verified: impl Future<Output = Result<Option<N>, Problem>>,
+    ) -> Result<Response<Body>, Problem> {
         let (step, method) = (self.step, self.method);
         let submitted = submitted::user(self.account.id(), step.keyed);
         let mut attempt = Attempt::begin(step, method, submitted).await?;
-        let enrolled = match self.check(&mut attempt, sent).await {
+        let enrolled = match self.check(&mut attempt, verified).await {
             Ok(enrolled) => enrolled,
             Err(problem) => {
                 attempt.withdraw().await;
                 return Err(problem);
             }
         };
-        if let Some(new) = &enrolled {
-            self.announce(new).await;
+        if enrolled.is_some() {
+            self.announce(N::ADDED).await;
         }
         let proved = enrolled.as_ref().zip(step.login.subject.user());
         let proved = proved.map(|(new, user)| {
@@ -212,22 +155,17 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     }
 
     /// Counts the attempt, and stores the credential if the code or the passkey is right.
-    async fn check(&self, attempt: &mut Attempt<'_>, sent: &Sent) -> Result<Option<NewCredential>, Problem> {
+    async fn check<N: NewCredential>(
+        &self,
+        attempt: &mut Attempt<'_>,
+        verified: impl Future<Output = Result<Option<N>, Problem>>,
+    ) -> Result<Option<N>, Problem> {
         let (step, core, account) = (self.step, self.step.cx.core, &self.account);
         let owner = (&step.login.tenant, account.id());
         let found = step.account(None).await?;
         let below_ceiling = attempt.count_for(step.device_owner(&found, Some(account))).await?;
         attempt.count_in_login().await?;
-        let new = match sent {
-            Sent::Code(typed) => self.confirmed(typed).await?.map(NewCredential::Totp),
-            Sent::Response(response) => {
-                let verdict = enrol::verify(core, self.place(), owner.0, response).await?;
-                let name = enrol::unused_name(&step.cx.parts.headers, self.credentials.as_ref());
-                let new = |verdict| Passkey::new(verdict, &name, step.now().as_secs(), self.strength.clone());
-                verdict.ok().map(new).map(NewCredential::Passkey)
-            }
-            Sent::App | Sent::Passkey => None,
-        };
+        let new = verified.await?;
         let Some(new) = new.filter(|_| below_ceiling) else { return Ok(None) };
         let (tenant, proved) = (owner.0, step.login.proved());
         let may = Factors { core, tenant, account, credentials: None, proved }.may_add_first();
@@ -245,23 +183,10 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         Ok(Some(new))
     }
 
-    /// Returns the key that was begun in this login, if this is its current code. It can be used once.
-    async fn confirmed(&self, typed: &str) -> Result<Option<TotpKey>, Problem> {
-        let (core, owner) = (self.step.cx.core, (&self.step.login.tenant, self.account.id()));
-        let rows = PendingEnrolments::<PendingTotp>::of(core, PENDING_TOTP);
-        let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this login");
-        let pending = rows.find(self.place()).await?.ok_or_else(|| self.step.problem(nothing()))?;
-        let key = core.enrolled_codes.confirm_totp(owner, &pending.value, typed, self.strength.clone());
-        if key.is_some() && !rows.take_found(self.place(), &pending).await? {
-            return Err(self.step.problem(nothing()));
-        }
-        Ok(key)
-    }
-
     /// Records the change, and tells the user. The change is made, so failures are only logged.
-    async fn announce(&self, new: &NewCredential) {
+    async fn announce(&self, added: NoticeKind) {
         let (core, login) = (self.step.cx.core, &*self.step.login);
-        let announced = core.announce(login, (&login.tenant, &self.account), new.notice()).await;
+        let announced = core.announce(login, (&login.tenant, &self.account), added).await;
         let ended = core.end_outdated(&login.tenant, self.account.id(), None).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {
             self.step.cx.log(&Problem::from(error));
@@ -269,7 +194,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     }
 
     /// The id under which the enrolment is pending.
-    fn place(&self) -> &Handle {
+    pub(crate) fn place(&self) -> &Handle {
         &self.step.login.id
     }
 }
@@ -283,7 +208,7 @@ async fn counting(step: &LoginStep<'_>) -> Result<Option<Account>, StoreError> {
             return Ok(None);
         }
     }
-    step.cx.core.accounts.counting(&who, step.keyed).await
+    step.cx.core.counting(&who, step.keyed).await
 }
 
 fn not_offered(step: &LoginStep<'_>) -> Problem {

@@ -1,4 +1,4 @@
-//! Why a user whom another identity provider has signed in is not signed in here.
+//! How a user comes back from another identity provider, and why one who is signed in there may not be signed in here.
 
 use crate::{
     auth::{context::RequestContext, http::problem::Problem},
@@ -6,6 +6,19 @@ use crate::{
     tenant::Tenant,
     user::Identifier,
 };
+
+/// How a user came back from a provider, as the login page learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SsoOutcome {
+    Proved,
+    Denied,
+    Refused(SsoRefusal),
+    /// The login has ended, for example because its user was ended.
+    Ended,
+    Unavailable,
+    /// The user took too long.
+    Expired,
+}
 
 /// The reason of a refusal. The login page explains it, and the log and the events name it.
 ///
@@ -29,6 +42,21 @@ pub(crate) enum SsoRefusal {
     OtherAccount,
     /// The link counts only in logins of fewer steps.
     TooWeak,
+}
+
+impl SsoOutcome {
+    /// Returns the fragment of the URL.
+    pub(crate) fn fragment(self) -> String {
+        match self {
+            Self::Proved => "sso=ok".to_owned(),
+            Self::Denied => "sso=denied".to_owned(),
+            Self::Refused(SsoRefusal::NotFresh) => "sso=stale".to_owned(),
+            Self::Refused(refusal) => format!("sso=failed&reason={}", refusal.as_str()),
+            Self::Ended => "sso=failed".to_owned(),
+            Self::Unavailable => "sso=unavailable".to_owned(),
+            Self::Expired => "sso=expired".to_owned(),
+        }
+    }
 }
 
 impl SsoRefusal {
