@@ -130,7 +130,7 @@ pub(crate) async fn change(
     }
 }
 
-/// What the user who calls has enrolled, as the account page shows it.
+/// The credentials of the user who calls, as the account page shows them.
 pub(crate) struct Enrolled<'a> {
     pub(crate) cx: &'a RequestContext<'a>,
     pub(crate) call: &'a AccountCall,

@@ -1,4 +1,4 @@
-//! Which proofs still count, for all factors.
+//! Tests of the proofs that still count, for all factors.
 
 use super::{
     counting_proofs,

@@ -20,7 +20,7 @@ pub(crate) struct FactorSettings {
     pub(crate) sso: SsoConnections,
 }
 
-/// What the factors of a service are made of.
+/// The factors of a service, with their checked settings.
 pub(crate) struct EnabledFactors {
     /// The methods that have what they need, except `sso`, which depends on the tenant.
     pub(crate) methods: MethodSet,

@@ -1,4 +1,4 @@
-//! What all credentials have in common, and how strongly they were vouched for when they were enrolled.
+//! The common part of all credentials, and how strongly they were vouched for when they were enrolled.
 
 use serde::{Deserialize, Serialize};
 

@@ -33,7 +33,7 @@ fn is_reached_by(contact: &Contact, method: Method) -> bool {
     }
 }
 
-/// Returns the contacts of an account that a login can choose, for each of these methods.
+/// Returns the contacts that a login can choose, with each of these methods.
 pub(crate) fn choices(account: &Account, methods: MethodSet, login: &Login, keyed: &Keyed) -> Vec<ContactChoice> {
     let of = |method: Method| {
         reachable(account, method).map(move |contact| ContactChoice {
