@@ -77,8 +77,6 @@ pub mod delivery;
 #[cfg(feature = "sso")]
 pub mod sso;
 #[cfg(feature = "login")]
-mod credential;
-#[cfg(feature = "login")]
 mod login;
 #[cfg(feature = "login")]
 pub mod tokens;

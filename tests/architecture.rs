@@ -18,6 +18,16 @@ const CIRCLES_ALLOWED_IN: &[&str] = &[];
 /// Folders that are still being rebuilt and may have too many files. Only ever remove entries.
 const LARGE_FOLDERS: &[&str] = &[];
 
+/// The folders of `auth`, in the order in which they may use each other. The files beside them connect them.
+const FOLDERS_OF_AUTH: &[&str] =
+    &["http", "state", "pages", "factors", "authorize", "steps", "provider", "first_party", "account"];
+
+/// The folders of `auth/factors` that are no factor.
+const SHARED_BY_FACTORS: &[&str] = &["credentials", "enrolment"];
+
+/// Lists what each factor stores.
+const ROW_OF_ALL_FACTORS: &str = "src/auth/factors/credentials/row.rs";
+
 /// Names that several public types may still share. Only ever remove entries.
 const SHARED_NAMES: &[&str] = &[];
 
@@ -66,6 +76,39 @@ fn files_do_not_import_each_other_in_circles() {
         let has_circle = in_circles.iter().any(|module| module.first().is_some_and(|top| top == allowed));
         assert!(has_circle, "{allowed} has no circles any more: remove it from CIRCLES_ALLOWED_IN");
     }
+}
+
+#[test]
+fn folders_of_auth_use_only_folders_listed_before_them() {
+    let place = |module: &[String]| {
+        let folder = (module.first()? == "auth").then(|| module.get(1))??;
+        FOLDERS_OF_AUTH.iter().position(|other| other == folder)
+    };
+    let wrong: Vec<String> = imports_of("src/auth")
+        .into_iter()
+        .filter(|(path, used)| place(&module_path(path)).zip(place(used)).is_some_and(|(own, used)| used > own))
+        .map(|(path, used)| format!("{} uses {}, which is listed after it", path.display(), used.join("::")))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn a_factor_knows_nothing_of_the_others() {
+    let folder = |module: &[String]| {
+        let [auth, factors, folder, ..] = module else { return None };
+        (auth == "auth" && factors == "factors" && root().join("src/auth/factors").join(folder).is_dir())
+            .then(|| folder.clone())
+    };
+    let wrong: Vec<String> = imports_of("src/auth/factors")
+        .into_iter()
+        .filter(|(path, used)| {
+            let (own, used) = (folder(&module_path(path)), folder(used));
+            let is_factor = used.as_deref().is_some_and(|used| !SHARED_BY_FACTORS.contains(&used));
+            own.is_some() && own != used && is_factor && path != Path::new(ROW_OF_ALL_FACTORS)
+        })
+        .map(|(path, used)| format!("{} uses {}", path.display(), used.join("::")))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
 #[test]
@@ -236,6 +279,16 @@ fn imports(text: &str, module: &[String], modules: &BTreeSet<Vec<String>>) -> BT
         }
     }
     found
+}
+
+/// The files below a directory, each with a module that it imports from.
+fn imports_of(directory: &str) -> Vec<(PathBuf, Vec<String>)> {
+    let modules: BTreeSet<Vec<String>> = files("src").iter().map(|path| module_path(path)).collect();
+    let of_file = |path: PathBuf| {
+        let found = imports(&without_tests(&read(&path)), &module_path(&path), &modules);
+        found.into_iter().map(move |used| (path.clone(), used)).collect::<Vec<_>>()
+    };
+    files(directory).into_iter().flat_map(of_file).collect()
 }
 
 /// All modules that can reach themselves by following imports.

@@ -5,34 +5,38 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use http::HeaderValue;
 
 use crate::{
-    auth::state::token_endpoints::{TokenEndpoints, TokenSettings},
-    client::AnyClients,
-    store::AnyStore,
-    tokens::Tokens,
-    util::clock::Clock,
-};
-use crate::{
     auth::{
         builder::AuthServiceBuilder,
         core::{self, Core, Limits},
+        factors::credentials::table::CredentialTable,
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
-            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices,
-            enrolled_codes::EnrolledCodes, guard::Guard, journal::LoginJournal, key::HashKey, logins::Logins,
-            pushed::PushedRequests, session_claims::SessionClaims, unverified::UnverifiedWork,
+            accounts::Accounts,
+            challenges::RedeemedChallenges,
+            codes::Codes,
+            devices::Devices,
+            guard::Guard,
+            journal::LoginJournal,
+            key::HashKey,
+            logins::Logins,
+            pushed::PushedRequests,
+            session_claims::SessionClaims,
+            token_endpoints::{TokenEndpoints, TokenSettings},
+            unverified::UnverifiedWork,
         },
     },
-    credential::CredentialTable,
+    client::AnyClients,
     event::EventKind,
     http::{head::Head, issuer::Issuer},
     limit::{AnyLimiter, Limiter, Quota, Quotas, RateLimitGate},
-    policy::MethodSet,
     session::{SessionLayer, Sessions},
+    store::AnyStore,
     tenant::{Tenant, TenantError},
+    tokens::Tokens,
     user::AnyUsers,
-    util::error::ConfigError,
+    util::{clock::Clock, error::ConfigError},
 };
 
 /// Failed attempts of one address in a minute. Many people can share an address.
@@ -59,7 +63,7 @@ impl AuthServiceBuilder {
     ///
     /// Returns an error if a required setting is missing, if a setting is wrong, or if the policies or a listed client
     /// demand a login that the enabled methods cannot provide.
-    pub fn build(self) -> Result<AuthService, ConfigError> {
+    pub fn build(mut self) -> Result<AuthService, ConfigError> {
         let issuer = Issuer::parse(&self.issuer)?;
         crate::bearer::check_name("issuer", issuer.as_str())?;
         let missing = |setting, reason| ConfigError::new(setting, "", reason);
@@ -79,9 +83,11 @@ impl AuthServiceBuilder {
             return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
         }
         #[cfg(feature = "sso")]
-        self.providers.check()?;
+        self.factors.sso.check()?;
         self.check_policies()?;
-        let passkeys = self.passkeys.as_ref().map(|passkeys| passkeys.build(&issuer)).transpose()?;
+        let (seal, is_persistent) = (self.tokens.as_ref().map(Tokens::own_seal).cloned(), self.store.is_persistent());
+        let seal = (&seal.unwrap_or_default(), is_persistent);
+        let factors = std::mem::take(&mut self.factors).build((&issuer, &self.queue), seal)?;
 
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
@@ -95,10 +101,6 @@ impl AuthServiceBuilder {
         });
         let sessions = self.sessions()?;
         let credentials = CredentialTable::new(&store, &clock);
-        let seal = self.tokens.as_ref().map(Tokens::own_seal).cloned().unwrap_or_default();
-        let totp =
-            self.totp.clone().map(|totp| totp.complete(issuer.host(), &seal, store.is_persistent())).transpose()?;
-        let enrolled_codes = EnrolledCodes::new(credentials.clone(), totp, Arc::clone(&clock));
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, self.bodies()?);
@@ -110,10 +112,9 @@ impl AuthServiceBuilder {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
-            accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
-            enrolled_codes,
+            accounts: Accounts::new(users.clone(), sessions.generations().clone()),
             credentials,
-            passkeys,
+            factors,
             redeemed_challenges: RedeemedChallenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
@@ -125,7 +126,6 @@ impl AuthServiceBuilder {
             clients: self.clients,
             policies: self.policies,
             passwords: self.passwords,
-            without_passwords: self.without_passwords,
             pages: self.pages,
             issuer,
             store,
@@ -135,8 +135,6 @@ impl AuthServiceBuilder {
             sessions,
             session_layer,
             first_party,
-            #[cfg(feature = "sso")]
-            providers: self.providers,
             client_ip,
             journal,
             limits,
@@ -148,17 +146,16 @@ impl AuthServiceBuilder {
     /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
     /// finished with the enabled methods.
     fn check_policies(&self) -> Result<(), ConfigError> {
-        let (passkeys, totp) = (self.passkeys.is_some(), self.totp.is_some());
-        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, passkeys, totp);
+        let enabled = self.factors.methods(&self.queue);
         // a provider for some tenants is enough here, because a policy may be theirs
         #[cfg(feature = "sso")]
-        let with_any = if self.providers.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
+        let with_any = if self.factors.sso.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
         #[cfg(not(feature = "sso"))]
         let with_any = enabled;
         self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             #[cfg(feature = "sso")]
-            let enabled = match self.providers.of(client.tenant()).next() {
+            let enabled = match self.factors.sso.of(client.tenant()).next() {
                 Some(_) => enabled.with(crate::policy::Method::Sso),
                 None => enabled,
             };

@@ -2,12 +2,8 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use crate::tokens::Tokens;
 use crate::{
-    auth::{
-        http::bodies::BodyLimits, pages::custom::Pages, passkeys::Passkeys, service::AuthService,
-        state::enrolled_codes::Totp,
-    },
+    auth::{factors::settings::FactorSettings, http::bodies::BodyLimits, pages::custom::Pages, service::AuthService},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -17,6 +13,7 @@ use crate::{
     policy::Policies,
     store::AnyStore,
     tenant::{ClientIp, TenantSource},
+    tokens::Tokens,
     user::AnyUsers,
     util::{
         clock::{Clock, SystemClock},
@@ -35,10 +32,9 @@ pub struct AuthServiceBuilder {
     pub(super) clients: AnyClients,
     pub(super) users: Option<AnyUsers>,
     pub(super) policies: Policies,
-    pub(super) without_passwords: bool,
+    pub(super) factors: FactorSettings,
     pub(super) passwords: Passwords,
     pub(super) queue: Queue,
-    pub(super) passkeys: Option<Passkeys>,
     pub(super) session_idle: Option<Duration>,
     pub(super) session_lifetime: Option<Duration>,
     pub(super) session_cookie: Option<String>,
@@ -58,9 +54,6 @@ pub struct AuthServiceBuilder {
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
-    #[cfg(feature = "sso")]
-    pub(super) providers: crate::sso::SsoConnections,
-    pub(super) totp: Option<Totp>,
     pub(super) tokens: Option<Tokens>,
     pub(super) introspectors: Vec<crate::util::secret::Digest>,
     pub(super) nonces: Option<crate::dpop::Nonces>,
@@ -86,10 +79,9 @@ impl AuthServiceBuilder {
             clients: AnyClients::from(ClientTable::default()),
             users: None,
             policies: Policies::default(),
-            without_passwords: false,
+            factors: FactorSettings::default(),
             passwords: Passwords::new(),
             queue: Queue::builder().build(),
-            passkeys: None,
             session_idle: None,
             session_lifetime: None,
             session_cookie: None,
@@ -109,9 +101,6 @@ impl AuthServiceBuilder {
             pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
-            #[cfg(feature = "sso")]
-            providers: crate::sso::SsoConnections::default(),
-            totp: None,
             tokens: None,
             introspectors: Vec::new(),
             nonces: None,
@@ -169,15 +158,6 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Lets users sign in with passkeys. See [`Passkeys`].
-    ///
-    /// Users add passkeys on the account page, which exists only with [`first_party`](Self::first_party). A service without it
-    /// accepts those that were added at another service on the same store.
-    pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
-        self.passkeys = Some(passkeys);
-        self
-    }
-
     /// Sets the cost and the concurrency of password checks.
     pub fn passwords(mut self, passwords: Passwords) -> Self {
         self.passwords = passwords;
@@ -186,17 +166,7 @@ impl AuthServiceBuilder {
 
     /// Disables the method `password`.
     pub fn without_passwords(mut self) -> Self {
-        self.without_passwords = true;
-        self
-    }
-
-    /// Lets users enrol authenticator apps and recovery codes, and use them after another step. Off by default.
-    ///
-    /// Users need two other factors for that, such as a password and a verified contact. They enrol on the account
-    /// page, which exists only with [`first_party`](Self::first_party). A service without it accepts what was enrolled at another
-    /// service on the same store.
-    pub fn totp(mut self, totp: Totp) -> Self {
-        self.totp = Some(totp);
+        self.factors.without_passwords = true;
         self
     }
 
@@ -319,19 +289,6 @@ impl AuthServiceBuilder {
     /// is also a source: pass it if the site has only one. [`AuthService::session_layer`] protects the routes of the site.
     pub fn first_party(mut self, source: impl TenantSource) -> Self {
         self.first_party = Some(Arc::new(source));
-        self
-    }
-
-    /// Lets users sign in through another identity provider, which enables the method `sso`. `name` is a part of the URL to
-    /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
-    /// order in which they were added.
-    ///
-    /// A name belongs to one provider, also if two are for [different tenants](crate::sso::SsoConnection::only_tenant). Links of users
-    /// belong to the name, so another name unlinks them all. Use
-    /// [`SsoConnection::label`](crate::sso::SsoConnection::label) to change what users see.
-    #[cfg(feature = "sso")]
-    pub fn sso(mut self, name: &str, provider: impl Into<crate::sso::SsoConnection>) -> Self {
-        self.providers = self.providers.with(name, provider.into());
         self
     }
 

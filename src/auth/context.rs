@@ -9,6 +9,7 @@ use crate::dpop::{self, DpopError, DpopProof, UnverifiedProof};
 use crate::{
     auth::{
         core::Core,
+        first_party::site::FirstParty,
         http::{
             answer,
             bodies::{RequestBody, TooManyBodies},
@@ -82,7 +83,7 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn serves(&self, path: &Path) -> bool {
         let has_tokens = self.core.tokens.is_some();
         #[cfg(feature = "sso")]
-        let has_providers = !self.core.providers.is_empty();
+        let has_providers = !self.core.factors.sso.is_empty();
         #[cfg(not(feature = "sso"))]
         let has_providers = false;
         (has_tokens || !path.needs_tokens())
@@ -240,6 +241,14 @@ impl<'a> RequestContext<'a> {
             (Some(Client::FIRST_PARTY), Some(site)) => Ok(site.client(self.head()).map(Arc::new)),
             _ => self.client(id).await,
         }
+    }
+
+    /// Finds the built-in client of the request's tenant, and charges the request to that tenant.
+    pub(crate) async fn of_this_site(&mut self) -> Result<(&'a FirstParty, Client), Problem> {
+        let core = self.core;
+        let found = core.first_party.as_ref().and_then(|site| Some((site, site.client(self.head())?)));
+        self.charge(found.as_ref().map(|(_, client)| client.tenant())).await?;
+        found.ok_or(Problem::invalid("no tenant could be determined for this request"))
     }
 
     /// Finds the client of a call and charges its tenant, or the address if the client is unknown.

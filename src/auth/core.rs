@@ -11,32 +11,23 @@ use std::{
 
 use http::HeaderValue;
 
-use crate::auth::state::token_endpoints::TokenEndpoints;
-#[cfg(feature = "sso")]
-use crate::sso::SsoConnections;
 use crate::{
     auth::{
+        factors::{
+            credentials::{credential::CurrentProofs, table::CredentialTable},
+            settings::EnabledFactors,
+        },
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
-        passkeys::PasskeyRules,
         state::{
-            accounts::{Accounts, CurrentProofs},
-            challenges::RedeemedChallenges,
-            codes::Codes,
-            devices::Devices,
-            enrolled_codes::EnrolledCodes,
-            guard::Guard,
-            journal::LoginJournal,
-            key::HashKey,
-            logins::Logins,
-            pushed::PushedRequests,
-            unverified::UnverifiedWork,
+            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices, guard::Guard,
+            journal::LoginJournal, key::HashKey, logins::Logins, pushed::PushedRequests,
+            token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
-    credential::CredentialTable,
-    delivery::{Channel, Queue},
+    delivery::Queue,
     event::EventKind,
     http::issuer::Issuer,
     limit::{AnyLimiter, RateLimitGate},
@@ -61,16 +52,12 @@ pub(crate) struct Core {
     pub(crate) users: AnyUsers,
     pub(crate) policies: Policies,
     pub(crate) passwords: Passwords,
-    pub(crate) without_passwords: bool,
     pub(crate) queue: Queue,
     pub(crate) sessions: Sessions,
     /// The layer that protects the routes of this site.
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
-    /// Other identity providers.
-    #[cfg(feature = "sso")]
-    pub(crate) providers: SsoConnections,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -80,9 +67,7 @@ pub(crate) struct Core {
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
-    /// Set if users can sign in with passkeys.
-    pub(crate) passkeys: Option<PasskeyRules>,
-    pub(crate) enrolled_codes: EnrolledCodes,
+    pub(crate) factors: EnabledFactors,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,
@@ -191,15 +176,14 @@ impl Core {
 
     /// Returns the methods that users of this tenant can use here.
     pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
-        let (passkeys, totp) = (self.passkeys.is_some(), self.enrolled_codes.has_totp());
-        let enabled = enabled(&self.queue, self.without_passwords, passkeys, totp);
+        let enabled = self.factors.methods;
         if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
     }
 
     /// Returns whether users of this tenant can sign in through another identity provider.
     pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
         #[cfg(feature = "sso")]
-        return self.providers.of(tenant).next().is_some();
+        return self.factors.sso.of(tenant).next().is_some();
         #[cfg(not(feature = "sso"))]
         {
             let _ = tenant;
@@ -212,15 +196,6 @@ impl Core {
 pub(crate) fn amr(proofs: &[Proof]) -> Box<[Box<str>]> {
     let methods: MethodSet = proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
     methods.amr().into_iter().map(Box::from).collect()
-}
-
-/// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool, passkeys: bool, totp: bool) -> MethodSet {
-    let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
-    let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
-    let enrolled = totp.then_some([Method::Totp, Method::RecoveryCode]).into_iter().flatten();
-    let others = [(!without_passwords).then_some(Method::Password), passkeys.then_some(Method::Passkey)];
-    by_code.chain(others.into_iter().flatten()).chain(enrolled).collect()
 }
 
 impl fmt::Debug for Core {

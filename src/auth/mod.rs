@@ -376,21 +376,19 @@
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
 
-mod in_box;
 mod http;
 mod state;
 mod pages;
-mod passkeys;
 mod core;
 mod notices;
 mod context;
-mod methods;
-mod enrolment;
+mod query;
+mod factors;
 mod authorize;
 mod steps;
 mod first_party;
 mod account;
-mod endpoints;
+mod provider;
 mod service;
 mod ending;
 mod vouching;
@@ -403,10 +401,9 @@ mod openapi;
 
 pub use self::{
     builder::AuthServiceBuilder,
+    factors::{passkey::settings::Passkeys, totp::settings::Totp},
     pages::custom::Pages,
-    passkeys::Passkeys,
     service::{AuthFuture, AuthService},
-    state::enrolled_codes::Totp,
     vouching::EnrolledCredential,
 };
 pub use crate::login::LoginLimits;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     auth::{
         core::{Core, amr},
-        state::{journal::EventSource, proofs::current_mark},
+        state::journal::EventSource,
     },
     delivery::{Channel, Message, Notice, NoticeKind},
     event::EventKind,
@@ -87,7 +87,7 @@ impl Core {
             Some(method) => self.with_current_mark(before.clone(), method).await?,
             None => before.clone(),
         };
-        let Some(current) = self.accounts.current(&renewed, keyed).await? else {
+        let Some(current) = self.current_proofs(&renewed, keyed).await? else {
             return self.sessions.revoke_sid(&session.sid()).await;
         };
         let Some(_) = own else { return Ok(self.keep_proofs(session, &current).await?.is_none()) };
@@ -106,7 +106,7 @@ impl Core {
         let keyed = self.keyed().await?;
         let account = self.accounts.without_generation(&who.tenant, Some(&who.user)).await?;
         let credentials = self.credentials.get(&who.tenant, &who.user).await?;
-        let mark = account.and_then(|account| current_mark(&account, credentials.as_ref(), method, keyed));
+        let mark = account.and_then(|account| Self::current_mark(&account, credentials.as_ref(), method, keyed));
         for proof in who.proofs.iter_mut().filter(|proof| &*proof.method == method.as_str()) {
             proof.mark = proof.mark.and(mark).or(proof.mark);
         }

@@ -11,25 +11,24 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, request::Parts};
 use tower_service::Service;
 
-use crate::auth::endpoints;
-#[cfg(feature = "sso")]
-use crate::auth::{account::linking, steps::sso_callback};
 use crate::{
     auth::{
         account,
         authorize::{endpoint, par},
         context::RequestContext,
         core::Core,
+        factors,
         first_party::{sign_in, sign_out},
         http::{
+            answer::in_box,
             bodies::RequestBody,
             fields::Fields,
             problem::{Code, Problem},
             route::{Path, Route},
         },
-        in_box::in_box,
         pages::page,
-        steps::{authenticate, choices, complete, enrol, login_page, start, status},
+        provider,
+        steps::{authenticate, choices, complete, login_page, start, status},
     },
     client::Client,
     http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
@@ -176,16 +175,11 @@ async fn serve(
             cx.charge_asset().await?;
             Ok(page::asset(route))
         }
-        Route::Token(route) => in_box(|| endpoints::serve(cx, route, body)).await,
+        Route::Token(route) => in_box(|| provider::serve(cx, route, body)).await,
         Route::Status => in_box(|| status::status(cx)).await,
         Route::Choices => in_box(|| choices::choices(cx)).await,
         Route::Par => in_box(|| par::push(cx, body)).await,
-        #[cfg(feature = "sso")]
-        Route::SsoCallback if linking::is_awaited(cx) => in_box(|| linking::finish(cx)).await,
-        #[cfg(feature = "sso")]
-        Route::SsoCallback => in_box(|| sso_callback::sso_callback(cx)).await,
-        #[cfg(not(feature = "sso"))]
-        Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
+        Route::SsoCallback => in_box(|| factors::return_from_provider(cx)).await,
         Route::SignIn => in_box(|| sign_in::sign_in(cx)).await,
         Route::FinishSignIn => in_box(|| sign_in::finish(cx)).await,
         Route::SignOut => in_box(|| sign_out::sign_out(cx, body)).await,
@@ -205,7 +199,7 @@ async fn log_in(cx: &mut RequestContext<'_>, route: Route, body: &mut RequestBod
         Route::Start => start::start(cx, fields).await,
         Route::Authenticate => authenticate::authenticate(cx, fields).await,
         Route::VerifyOtp => authenticate::verify_otp(cx, fields).await,
-        Route::Enrol => enrol::enrol(cx, fields).await,
+        Route::Enrol => authenticate::enrol(cx, fields).await,
         _ => complete::complete(cx, fields).await,
     }
 }

@@ -1,14 +1,19 @@
 //! How an application vouches for a credential of a user.
 
 use crate::{
-    auth::{account::links::link_id, service::AuthService, state::journal::EventSource},
-    credential::{Credentials, Strength},
+    auth::{
+        factors::credentials::{
+            credential::{Credential, Strength},
+            row::Credentials,
+        },
+        service::AuthService,
+        state::journal::EventSource,
+    },
     event::EventKind,
     policy::Method,
     session::UserId,
     store::StoreError,
     tenant::Tenant,
-    webauthn,
 };
 
 /// A credential that a user has enrolled. Passkeys and links are named by the `id` that `GET /account/credentials` shows.
@@ -34,6 +39,13 @@ impl EnrolledCredential<'_> {
             Self::Link(_) => Method::Sso,
         }
     }
+
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::Passkey(id) | Self::Link(id) => Some(id),
+            Self::Totp | Self::RecoveryCodes => None,
+        }
+    }
 }
 
 impl AuthService {
@@ -53,19 +65,11 @@ impl AuthService {
         credential: EnrolledCredential<'_>,
     ) -> Result<bool, StoreError> {
         let keyed = self.0.keyed().await?;
+        let (method, id) = (credential.method(), credential.id());
         let vouch = |row: &mut Credentials| {
-            let strength = match credential {
-                EnrolledCredential::Passkey(id) => {
-                    let id = webauthn::decode(id)?;
-                    &mut row.passkeys.iter_mut().find(|passkey| passkey.id == id)?.strength
-                }
-                EnrolledCredential::Totp => &mut row.totp.as_mut()?.strength,
-                EnrolledCredential::RecoveryCodes => &mut row.recovery.as_mut()?.strength,
-                EnrolledCredential::Link(id) => {
-                    &mut row.links.iter_mut().find(|link| link_id(link, keyed) == id)?.strength
-                }
-            };
-            strength.clone_from(Strength::FULL);
+            let is_meant = |it: &dyn Credential| it.method() == method && id.is_none_or(|id| it.is_shown_as(id, keyed));
+            let meant = row.all_mut().find(|it| is_meant(&**it))?;
+            meant.strength_mut().clone_from(Strength::FULL);
             Some(())
         };
         let has_it = match self.0.credentials.get(tenant, user).await? {
@@ -74,7 +78,7 @@ impl AuthService {
         };
         if has_it {
             let source = EventSource::of_user(tenant, user);
-            self.0.journal.record(EventKind::CredentialVouched, source, Some(credential.method()), keyed);
+            self.0.journal.record(EventKind::CredentialVouched, source, Some(method), keyed);
         }
         Ok(has_it)
     }

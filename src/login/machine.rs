@@ -8,8 +8,7 @@ use std::time::Duration;
 use super::{
     keyed::Keyed,
     one_time_code::OpenCode,
-    passkey_challenge::PasskeyChallenge,
-    state::{Challenge, Login, LoginPhase, LoginView, MAX_FAILURES, MAX_SENDS},
+    state::{Challenge, Login, LoginPhase, LoginView, MAX_FAILURES, MAX_SENDS, OpenChallenge},
     subject::{BoundUser, Subject},
 };
 use crate::{
@@ -44,9 +43,9 @@ pub(crate) enum LoginCall<'a> {
     #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
     Redeem { provider: &'a str, state: &'a Digest },
     /// Opens a challenge for a passkey, which closes the one before.
-    OpenPasskey(&'a PasskeyChallenge),
+    OpenPasskey(&'a OpenChallenge),
     /// Closes this challenge and counts an attempt to answer it. Only one call gets each challenge.
-    TakePasskey(&'a PasskeyChallenge),
+    TakePasskey(&'a OpenChallenge),
     /// Confirms that all steps are done.
     Complete,
     /// Ends the login because its user or a proof no longer counts.
@@ -294,7 +293,7 @@ fn denied(error: LoginError) -> Transition {
 impl Login {
     /// Returns whether the user is at this provider, and comes back with this state.
     fn waits_for_provider(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
-        matches!(&self.open, Some(Challenge::Sso(open)) if open.is_for(provider, state, now))
+        matches!(&self.open, Some(Challenge::Redirect(open)) if open.is_for(provider, state, now))
     }
 
     /// Returns whether this code is open, and no newer one.
@@ -303,7 +302,7 @@ impl Login {
     }
 
     /// Returns whether this challenge is open, and no newer one.
-    fn waits_for_passkey(&self, challenge: &PasskeyChallenge, now: UnixTime) -> bool {
+    fn waits_for_passkey(&self, challenge: &OpenChallenge, now: UnixTime) -> bool {
         self.passkey.as_ref().is_some_and(|open| open.is_same(challenge) && !open.has_expired(now))
     }
 }

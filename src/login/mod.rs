@@ -7,9 +7,7 @@ mod machine;
 #[cfg(test)]
 mod model;
 mod one_time_code;
-mod open_sso;
 mod parameters;
-mod passkey_challenge;
 pub(crate) mod rows;
 mod sent_codes;
 mod state;
@@ -17,16 +15,15 @@ mod subject;
 mod throttle;
 
 pub use self::limits::LoginLimits;
-#[cfg(feature = "sso")]
-pub(crate) use self::open_sso::OpenSso;
+#[cfg(any(test, feature = "sso"))]
+pub(crate) use self::state::OpenRedirect;
 pub(crate) use self::{
     keyed::Keyed,
     machine::{LoginCall, LoginError, Proved, Transition, refusal, transition},
     one_time_code::{DIGITS, OneTimeCode, OpenCode},
     parameters::{Binding, ClientParameters, Wanted},
-    passkey_challenge::PasskeyChallenge,
     sent_codes::{SendLimit, SendRefused, SentCodes},
-    state::{CarriedProofs, Challenge, Login, LoginView},
+    state::{CarriedProofs, Challenge, Login, LoginView, OpenChallenge},
     subject::{BoundUser, LoginId, Subject},
     throttle::Throttle,
 };

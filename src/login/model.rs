@@ -9,10 +9,8 @@ use super::{
     limits::LoginLimits,
     machine::{LoginCall, LoginError, Proved, transition},
     one_time_code::{OneTimeCode, OpenCode},
-    open_sso::OpenSso,
     parameters::{Binding, Wanted},
-    passkey_challenge::PasskeyChallenge,
-    state::{CarriedProofs, Challenge, Login, LoginPhase, LoginStatus},
+    state::{CarriedProofs, Challenge, Login, LoginPhase, LoginStatus, OpenChallenge, OpenRedirect},
     subject::{BoundUser, Subject},
 };
 use crate::{
@@ -496,7 +494,8 @@ proptest! {
         let mut model = Model::begin(steps, carried, user, factors);
         let (mut seconds, mut under_way, mut codes) = (0, Vec::new(), Vec::<String>::new());
         let mut states: Vec<Secret> = Vec::new();
-        let mut challenges: Vec<PasskeyChallenge> = (0..2).map(|_| PasskeyChallenge::generate(UnixTime::from_secs(BEGAN)).0).collect();
+        let challenge = |now, seconds| OpenChallenge::new(Secret::generate().digest(), now + Duration::from_secs(seconds));
+        let mut challenges: Vec<OpenChallenge> = (0..2).map(|_| challenge(UnixTime::from_secs(BEGAN), 300)).collect();
         for action in &actions {
             match action {
                 Action::Wait(wait) => {
@@ -544,10 +543,13 @@ proptest! {
                     let code = OpenCode::new(to, who.clone(), &login.id, &sent, &keyed, (&limits, now));
                     Some(Challenge::Code(code))
                 }
-                Action::Leave => Some(Challenge::Sso(OpenSso::new("idp", &leaving, String::new(), now))),
+                Action::Leave => {
+                    let state = OpenChallenge::new(leaving.digest(), now + Duration::from_secs(600));
+                    Some(Challenge::Redirect(OpenRedirect { provider: "idp".to_owned(), state, query: String::new() }))
+                },
                 _ => None,
             };
-            let opened = PasskeyChallenge::generate(now).0;
+            let opened = challenge(now, 300);
             let [.., former, newest] = &challenges[..] else { unreachable!() };
             let (provider, state) = match action {
                 Action::Return(Guess::Text(_)) => ("other", states.last().map(Secret::digest)),
@@ -609,7 +611,7 @@ proptest! {
             prop_assert_eq!((view.completed, view.remaining), (model.proved.len(), model.remaining()));
             prop_assert_eq!(u32::from(login.failures), model.failures);
             prop_assert_eq!(u32::from(login.sends), model.sends);
-            let is_away = matches!(login.open, Some(Challenge::Sso(_)));
+            let is_away = matches!(login.open, Some(Challenge::Redirect(_)));
             prop_assert_eq!(is_away, model.away.is_some());
             prop_assert_eq!(login.open.is_some() && !is_away, model.open.is_some());
             prop_assert_eq!(login.passkey.is_some(), model.passkey.is_some());

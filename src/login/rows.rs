@@ -2,10 +2,8 @@
 
 use super::{
     one_time_code::OpenCode,
-    open_sso::OpenSso,
     parameters::{Binding, Wanted},
-    passkey_challenge::PasskeyChallenge,
-    state::{Challenge, Login, LoginPhase, Timeouts},
+    state::{Challenge, Login, LoginPhase, OpenChallenge, OpenRedirect, Timeouts},
     subject::{BoundUser, Subject},
 };
 use crate::{
@@ -71,12 +69,11 @@ impl Value for Login {
                 writer.byte(1);
                 write_code(&mut writer, code)?;
             }
-            Some(Challenge::Sso(sso)) => {
+            Some(Challenge::Redirect(open)) => {
                 writer.byte(2);
-                writer.text(&sso.provider)?;
-                writer.bytes(sso.state.as_bytes());
-                writer.number(sso.expires);
-                writer.text(&sso.query)?;
+                writer.text(&open.provider)?;
+                write_challenge(&mut writer, &open.state);
+                writer.text(&open.query)?;
             }
         }
         option(&mut writer, self.max_age, |writer, age| {
@@ -84,8 +81,7 @@ impl Value for Login {
             Ok(())
         })?;
         option(&mut writer, self.passkey.as_ref(), |writer, passkey| {
-            writer.bytes(passkey.digest.as_bytes());
-            writer.number(passkey.expires_at);
+            write_challenge(writer, passkey);
             Ok(())
         })?;
         writer.byte(self.failures);
@@ -127,19 +123,15 @@ impl Value for Login {
                 open: match reader.byte()? {
                     0 => None,
                     1 => Some(Challenge::Code(read_code(reader)?)),
-                    2 => Some(Challenge::Sso(OpenSso {
+                    2 => Some(Challenge::Redirect(OpenRedirect {
                         provider: reader.text()?.to_owned(),
-                        state: Digest::from_bytes(*reader.bytes()?),
-                        expires: reader.number()?,
+                        state: read_challenge(reader)?,
                         query: reader.text()?.to_owned(),
                     })),
                     _ => return None,
                 },
                 max_age: read_option(reader, Reader::number)?,
-                passkey: read_option(reader, |reader| {
-                    let digest = Digest::from_bytes(*reader.bytes()?);
-                    Some(PasskeyChallenge { digest, expires_at: reader.number()? })
-                })?,
+                passkey: read_option(reader, read_challenge)?,
                 failures: reader.byte()?,
                 sends: reader.byte()?,
                 began: reader.number()?,
@@ -149,6 +141,15 @@ impl Value for Login {
         });
         login.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of a login"))
     }
+}
+
+fn write_challenge(writer: &mut Writer, challenge: &OpenChallenge) {
+    writer.bytes(challenge.digest.as_bytes());
+    writer.number(challenge.expires_at);
+}
+
+fn read_challenge(reader: &mut Reader<'_>) -> Option<OpenChallenge> {
+    Some(OpenChallenge { digest: Digest::from_bytes(*reader.bytes()?), expires_at: reader.number()? })
 }
 
 fn write_code(writer: &mut Writer, code: &OpenCode) -> Written {
@@ -335,8 +336,9 @@ mod tests {
             let to = (Method::Sms, &Digest::of("an address"));
             Challenge::Code(OpenCode::new(to, owner, &begun.id, &OneTimeCode::generate(), &keyed, (&limits, NOW)))
         };
-        let sso = OpenSso { provider: "idp".to_owned(), state: Digest::of("x"), expires: 5, query: "a=b".to_owned() };
-        let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Sso(sso))];
+        let state = OpenChallenge::new(Digest::of("x"), UnixTime::from_nanos(5));
+        let redirect = OpenRedirect { provider: "idp".to_owned(), state: state.clone(), query: "a=b".to_owned() };
+        let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Redirect(redirect))];
         let mut extended = Login { subject: bound.subject.clone(), ..begun.clone() };
         let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY };
         extended.plan.demand_factor(Method::Password.into(), factors);
@@ -348,7 +350,7 @@ mod tests {
             LoginPhase::Completed(3),
             LoginPhase::Consumed(Handle::random()),
         ];
-        let passkey = Some(PasskeyChallenge::generate(NOW).0);
+        let passkey = Some(state);
         let mut all = vec![begun, named, bound.clone(), extended];
         all.extend(open.into_iter().map(|open| Login { open, ..bound.clone() }));
         all.extend(phases.map(|phase| Login {

@@ -5,9 +5,7 @@ use std::time::Duration;
 use super::{
     limits::LoginLimits,
     one_time_code::OpenCode,
-    open_sso::OpenSso,
     parameters::{Binding, Wanted},
-    passkey_challenge::PasskeyChallenge,
     subject::{BoundUser, LoginId, Subject},
 };
 use crate::{
@@ -18,7 +16,7 @@ use crate::{
     util::{
         clock::{UnixTime, saturating_nanos},
         handle::Handle,
-        secret::Secret,
+        secret::{Digest, Secret},
     },
 };
 
@@ -62,7 +60,7 @@ pub(crate) struct Login {
     /// The age in seconds that the request allows for the newest proof. Zero asks for a new one.
     pub(crate) max_age: Option<u64>,
     /// The challenge that a passkey can sign.
-    pub(crate) passkey: Option<PasskeyChallenge>,
+    pub(crate) passkey: Option<OpenChallenge>,
     pub(crate) failures: u8,
     pub(crate) sends: u8,
     pub(crate) began: u64,
@@ -99,14 +97,67 @@ pub(crate) enum LoginPhase {
 pub(crate) enum Challenge {
     Code(OpenCode),
     #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers open it"))]
-    Sso(OpenSso),
+    Redirect(OpenRedirect),
+}
+
+/// A challenge that can be answered once: by a passkey, or at another identity provider. The login keeps only a digest.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenChallenge {
+    pub(super) digest: Digest,
+    pub(super) expires_at: u64,
+}
+
+impl OpenChallenge {
+    pub(crate) fn new(digest: Digest, expires_at: UnixTime) -> Self {
+        Self { digest, expires_at: expires_at.as_nanos() }
+    }
+
+    /// Returns whether this is the digest of the challenge.
+    pub(crate) fn is(&self, digest: &Digest) -> bool {
+        self.digest.matches(digest)
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is(&other.digest)
+    }
+
+    pub(crate) fn has_expired(&self, now: UnixTime) -> bool {
+        now.as_nanos() >= self.expires_at
+    }
+
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
+    pub(crate) fn expires_at(&self) -> UnixTime {
+        UnixTime::from_nanos(self.expires_at)
+    }
+}
+
+/// The challenge of a login whose user is at another identity provider.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenRedirect {
+    pub(crate) provider: String,
+    /// The secret in `state`.
+    pub(crate) state: OpenChallenge,
+    /// The query of the login page, to which the user returns.
+    pub(crate) query: String,
+}
+
+impl OpenRedirect {
+    /// Returns whether this provider may redeem the challenge with this secret.
+    pub(crate) fn is_for(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+        self.was_for(provider, state) && !self.state.has_expired(now)
+    }
+
+    /// Returns whether this provider could redeem the challenge with this secret, perhaps too late.
+    pub(crate) fn was_for(&self, provider: &str, state: &Digest) -> bool {
+        self.state.is(state) && self.provider == provider
+    }
 }
 
 impl Challenge {
     pub(crate) fn method(&self) -> Method {
         match self {
             Self::Code(code) => code.method,
-            Self::Sso(_) => Method::Sso,
+            Self::Redirect(_) => Method::Sso,
         }
     }
 
@@ -114,7 +165,7 @@ impl Challenge {
     pub(crate) fn code(&self) -> Option<&OpenCode> {
         match self {
             Self::Code(code) => Some(code),
-            Self::Sso(_) => None,
+            Self::Redirect(_) => None,
         }
     }
 }

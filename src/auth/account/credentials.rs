@@ -1,20 +1,17 @@
 //! `GET /account/credentials`: how the user signs in, and where they are signed in.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{
-    call::AccountCall,
-    links::{ends_with, link_id},
-};
 use crate::{
     auth::{
         context::RequestContext,
-        http::{answer, problem::Problem},
-        methods::{self, OfferedProvider, provider_label},
+        factors::{self, Enrolled, enrolment::call::AccountCall},
+        http::{
+            answer::{self, OfferedProvider},
+            problem::Problem,
+        },
     },
-    credential::Passkey,
     http::body::Body,
     policy::Method,
     session::Session,
@@ -34,43 +31,10 @@ struct Overview<'a> {
     has_two_factors: bool,
     /// Whether each sign-in to this site needs a passkey or an authenticator app once the user has one.
     asks_factor: bool,
-    passkeys: Vec<PasskeyShown<'a>>,
-    totp: Option<TotpShown>,
-    recovery_codes: Option<CodesShown>,
-    links: Vec<LinkShown<'a>>,
+    #[serde(flatten)]
+    enrolled: Enrolled<'a>,
     available: Available,
     sessions: Vec<SessionShown>,
-}
-
-#[derive(Serialize)]
-pub(crate) struct PasskeyShown<'a> {
-    id: String,
-    name: &'a str,
-    created_at: u64,
-    last_used_at: Option<u64>,
-    backed_up: bool,
-}
-
-#[derive(Serialize)]
-struct TotpShown {
-    created_at: u64,
-}
-
-#[derive(Serialize)]
-struct CodesShown {
-    remaining: usize,
-    created_at: u64,
-}
-
-#[derive(Serialize)]
-struct LinkShown<'a> {
-    id: String,
-    provider: &'a str,
-    label: &'a str,
-    name: &'a str,
-    created_at: u64,
-    /// Whether this session ends when the link is removed.
-    ends_session: bool,
 }
 
 /// The kinds of credentials that can be enrolled here.
@@ -91,18 +55,6 @@ struct SessionShown {
     last_used_at: u64,
 }
 
-impl<'a> From<&'a Passkey> for PasskeyShown<'a> {
-    fn from(passkey: &'a Passkey) -> Self {
-        Self {
-            id: URL_SAFE_NO_PAD.encode(&passkey.id),
-            name: &passkey.name,
-            created_at: passkey.created_at,
-            last_used_at: passkey.last_used_at,
-            backed_up: passkey.backed_up,
-        }
-    }
-}
-
 pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     let own = call.session().sid();
     let shown = |session: &Session| SessionShown {
@@ -114,7 +66,7 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
     };
     let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
     let keyed = cx.core.keyed().await?;
-    let row = call.credentials.as_ref();
+    let enabled = cx.core.enabled(call.tenant());
     let overview = Overview {
         user: call.session().user().as_str(),
         display_name: call.display_name(),
@@ -123,27 +75,11 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
         can_use_codes: call.can_use_codes(cx.core),
         has_two_factors: call.has_two_factors(cx.core),
         asks_factor: cx.core.asks_enrolled(call.tenant()),
-        passkeys: row.into_iter().flat_map(|row| &row.passkeys).map(PasskeyShown::from).collect(),
-        totp: row.and_then(|row| row.totp.as_ref()).map(|key| TotpShown { created_at: key.created_at }),
-        recovery_codes: row
-            .and_then(|row| row.recovery.as_ref())
-            .map(|codes| CodesShown { remaining: codes.unused.len(), created_at: codes.created_at }),
-        links: row
-            .into_iter()
-            .flat_map(|row| &row.links)
-            .map(|link| LinkShown {
-                id: link_id(link, keyed),
-                provider: &link.provider,
-                label: provider_label(cx.core, call.tenant(), &link.provider).unwrap_or(&link.provider),
-                name: &link.name,
-                created_at: link.created_at,
-                ends_session: ends_with(call.session(), link, keyed),
-            })
-            .collect(),
+        enrolled: Enrolled { cx, call, keyed },
         available: Available {
-            passkey: cx.core.enabled(call.tenant()).contains(Method::Passkey),
-            totp: cx.core.enrolled_codes.has_totp(),
-            providers: methods::unlinked_providers(cx.core, call.tenant(), row),
+            passkey: enabled.contains(Method::Passkey),
+            totp: enabled.contains(Method::Totp),
+            providers: factors::unlinked_providers(cx.core, call.tenant(), call.credentials.as_ref()),
         },
         sessions: sessions.iter().map(shown).collect(),
     };

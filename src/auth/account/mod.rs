@@ -1,22 +1,20 @@
 //! The account of a signed-in user of this site: see and end sessions, and change how to sign in.
 
-mod freshness;
-pub(crate) mod call;
-mod authenticators;
-#[cfg(feature = "sso")]
-pub(crate) mod linking;
-pub(crate) mod links;
 mod credentials;
-mod passkeys;
 mod sessions;
 
 use http::Response;
 
-use self::call::AccountCall;
 use crate::{
     auth::{
         context::RequestContext,
-        first_party::sign_in::of_this_site,
+        factors::{
+            self,
+            enrolment::{
+                call::{self, AccountCall},
+                freshness,
+            },
+        },
         http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
         pages::page,
     },
@@ -29,7 +27,7 @@ pub(crate) async fn page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, 
 }
 
 async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (_, client) = of_this_site(cx).await?;
+    let (_, client) = cx.of_this_site().await?;
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
         return Ok(page::account());
     }
@@ -43,33 +41,15 @@ pub(crate) async fn serve(
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
     // a slow body must not delay the checks of the session until they are outdated
-    let fields = match route {
-        AccountRoute::AddPasskey
-        | AccountRoute::RenamePasskey
-        | AccountRoute::DeletePasskey
-        | AccountRoute::ConfirmTotp
-        | AccountRoute::BeginLink
-        | AccountRoute::DeleteLink
-        | AccountRoute::EndSession => Some(call::fields(cx, body).await),
-        _ => None,
+    let fields = match route.has_body() {
+        true => Some(call::fields(cx, body).await),
+        false => None,
     };
     let call = AccountCall::enter(cx).await?;
     let fields = fields.transpose()?.unwrap_or_default();
     match route {
         AccountRoute::Credentials => credentials::list(cx, &call).await,
-        AccountRoute::PasskeyOptions => passkeys::options(cx, &call).await,
-        AccountRoute::AddPasskey => passkeys::add(cx, &call, &fields).await,
-        AccountRoute::RenamePasskey => passkeys::rename(cx, &call, &fields).await,
-        AccountRoute::DeletePasskey => passkeys::delete(cx, &call, &fields).await,
-        AccountRoute::BeginTotp => authenticators::begin_totp(cx, &call).await,
-        AccountRoute::ConfirmTotp => authenticators::confirm_totp(cx, &call, &fields).await,
-        AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
-        AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
-        #[cfg(feature = "sso")]
-        AccountRoute::BeginLink => linking::begin(cx, &call, &fields).await,
-        #[cfg(not(feature = "sso"))]
-        AccountRoute::BeginLink => Err(Problem::invalid("provider is unknown")),
-        AccountRoute::DeleteLink => links::delete(cx, &call, &fields).await,
+        AccountRoute::Change(change) => factors::change(cx, change, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,

@@ -2,11 +2,11 @@
 
 use http::Response;
 
-use super::call::{AccountCall, AccountFields};
 use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
         context::RequestContext,
+        factors::enrolment::call::{AccountCall, AccountFields},
         http::{
             answer,
             problem::{Code, Problem},

@@ -2,16 +2,16 @@
 
 use http::Response;
 
+use super::{
+    at_once::{self, AtOnce},
+    completed::CompletedLogin,
+    query::{Asked, Checked},
+    session::{self, TargetSession},
+};
 use crate::{
     auth::{
-        authorize::{
-            at_once::{self, AtOnce},
-            completed::CompletedLogin,
-            query::{Asked, Checked},
-            session::{self, TargetSession},
-            signed_in::SignedIn,
-        },
         context::RequestContext,
+        factors::signed_in::SignedIn,
         http::problem::{Code, Problem},
         state::codes::AuthorizationCode,
     },

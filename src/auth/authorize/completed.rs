@@ -4,16 +4,13 @@ use http::Response;
 
 use crate::{
     auth::{
-        authorize::signed_in::SignedIn,
         context::RequestContext,
+        factors::{credentials::row::is_of_credential, signed_in::SignedIn},
         http::{
             cookies::PresentedLogin,
             problem::{Code, Problem},
         },
-        state::{
-            logins::{PreparedCall, StoredLogin},
-            proofs::is_of_credential,
-        },
+        state::logins::{PreparedCall, StoredLogin},
     },
     client::Client,
     event::EventKind,
@@ -119,7 +116,7 @@ impl<'c> CompletedLogin<'c> {
     ) -> Result<Option<Authentication>, Problem> {
         let keyed = cx.core.keyed().await?;
         let Some(who) = self.login().authentication(acr) else { return Ok(None) };
-        if self.login().session.is_some() && cx.core.accounts.counting(&who, keyed).await?.is_none() {
+        if self.login().session.is_some() && cx.core.counting(&who, keyed).await?.is_none() {
             return Err(self.denied(cx, keyed));
         }
         Ok(Some(who))
@@ -132,7 +129,7 @@ impl<'c> CompletedLogin<'c> {
     /// seen here. So is a call of [`end_everything`](crate::AuthService::end_everything) since the login began.
     pub(crate) async fn confirm(&self, cx: &RequestContext<'_>, session: &Session) -> Result<bool, StoreError> {
         let (core, keyed) = (cx.core, cx.core.keyed().await?);
-        let account = core.accounts.counting_in_any_generation(&session.authentication(), keyed).await?;
+        let account = core.counting_in_any_generation(&session.authentication(), keyed).await?;
         let has_ended = UnixTime::from_nanos(self.login().began) < core.store.cutoff().wait().await?;
         let counts = account.is_some() && !has_ended;
         if !counts {
@@ -144,7 +141,7 @@ impl<'c> CompletedLogin<'c> {
     /// Returns an error if the reason why no session could begin is the account, which was ended or closed.
     pub(crate) async fn check_account(&self, cx: &RequestContext<'_>, who: &Authentication) -> Result<(), Problem> {
         let keyed = cx.core.keyed().await?;
-        match cx.core.accounts.counting(who, keyed).await? {
+        match cx.core.counting(who, keyed).await? {
             Some(_) => Ok(()),
             None => Err(self.denied(cx, keyed)),
         }

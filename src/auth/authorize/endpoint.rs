@@ -2,16 +2,16 @@
 
 use http::{HeaderName, Method, Response};
 
+use super::{
+    code,
+    completed::CompletedLogin,
+    expected_user::ExpectedUser,
+    query::{self, Asked, Checked},
+};
 use crate::{
     auth::{
-        authorize::{
-            code,
-            completed::CompletedLogin,
-            expected_user::ExpectedUser,
-            query::{self, Asked, Checked, Query},
-            signed_in::SignedIn,
-        },
         context::{ClientReach, RequestContext},
+        factors::signed_in::SignedIn,
         http::{
             answer,
             bodies::RequestBody,
@@ -20,6 +20,7 @@ use crate::{
             problem::{Code, Problem},
         },
         pages::page,
+        query::Query,
     },
     http::{accept, body::Body},
     login::Login,

@@ -3,10 +3,9 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use crate::util::form;
+use super::query;
 use crate::{
     auth::{
-        authorize::query::{self, Query},
         context::RequestContext,
         http::{
             answer,
@@ -14,10 +13,11 @@ use crate::{
             fields,
             problem::{Code, Problem},
         },
+        query::Query,
         state::pushed,
     },
     http::body::Body,
-    util::clock::ceil_seconds,
+    util::{clock::ceil_seconds, form},
 };
 
 /// The longest request that is stored.

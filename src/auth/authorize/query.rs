@@ -15,16 +15,14 @@ use crate::{
             answer, credentials,
             problem::{Code, Problem},
         },
+        query::Query,
         state::pushed,
     },
     client::Client,
     http::body::Body,
     login::{Binding, ClientParameters},
     policy::LoginPlan,
-    util::{
-        form::{self, Form},
-        secret::Secret,
-    },
+    util::{form, secret::Secret},
 };
 
 /// The longest `state` that is sent back.
@@ -49,13 +47,6 @@ const OF_A_PAGE: [&str; 12] = [
 /// The error of a code challenge that was already redeemed.
 pub(crate) const REDEEMED: &str = "code_challenge was used before";
 
-/// The parameters of a request.
-pub(crate) struct Query<'a> {
-    /// The query of a URL that repeats the request.
-    pub(crate) raw: Cow<'a, str>,
-    form: Form<'a>,
-}
-
 /// How a request arrived.
 pub(crate) enum Source {
     Url,
@@ -71,52 +62,6 @@ pub(crate) struct Asked<'a> {
     pub(crate) source: Source,
     pub(crate) to: Recipient,
     pub(crate) parameters: ClientParameters,
-}
-
-impl<'a> Query<'a> {
-    pub(crate) fn of(cx: &RequestContext<'a>) -> Result<Self, Problem> {
-        let raw = cx.parts.uri.query().unwrap_or_default();
-        Ok(Self { raw: Cow::Borrowed(raw), ..Self::parse(raw.as_bytes())? })
-    }
-
-    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, Problem> {
-        let form = Form::parse(text).map_err(|error| Problem::invalid(error.detail()))?;
-        Ok(Self { raw: Cow::Borrowed(""), form })
-    }
-
-    pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        self.form.value(name)
-    }
-
-    fn parameters(&self) -> ClientParameters {
-        let own = |name| self.value(name).map(str::to_owned);
-        ClientParameters {
-            client_id: own("client_id"),
-            redirect_uri: own("redirect_uri"),
-            response_type: own("response_type"),
-            scope: own("scope"),
-            code_challenge: own("code_challenge"),
-            code_challenge_method: own("code_challenge_method"),
-        }
-    }
-
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.form.pairs()
-    }
-
-    /// Returns the client id, if it is given exactly once.
-    pub(crate) fn client_id(&self) -> Option<&str> {
-        self.value("client_id").filter(|_| !self.is_twice("client_id"))
-    }
-
-    #[cfg(feature = "sso")]
-    pub(crate) fn has_duplicates(&self) -> bool {
-        self.form.has_duplicates()
-    }
-
-    pub(crate) fn is_twice(&self, name: &str) -> bool {
-        self.form.values(name).nth(1).is_some()
-    }
 }
 
 /// Reads the query and charges the request. Errors are shown to the user, because no redirect URI is known to be valid.

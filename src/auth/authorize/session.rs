@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use super::completed::CompletedLogin;
 use crate::{
-    auth::{
-        authorize::{completed::CompletedLogin, signed_in::SignedIn},
-        context::RequestContext,
-    },
+    auth::{context::RequestContext, factors::signed_in::SignedIn},
     http::{cookie::SetCookie, user_agent},
     login::Login,
     policy::{Method, MethodSet},
@@ -70,7 +68,7 @@ pub(crate) async fn begin(
             sessions.renew(&signed_in.session, Renewal::StepUp(stepped_up)).await?
         }
         None if login.session.is_some() => None,
-        None => match cx.core.accounts.counting_in_any_generation(who, cx.core.keyed().await?).await? {
+        None => match cx.core.counting_in_any_generation(who, cx.core.keyed().await?).await? {
             Some(_) => sign_in(cx, completed, who, target).await?,
             // an outdated login must not end the session that the browser has
             None => None,

@@ -9,13 +9,13 @@ use crate::{
             at_once::{self, AtOnce},
             completed::CompletedLogin,
             oidc::OidcParameters,
-            query::Query,
             session::{self, TargetSession},
-            signed_in::SignedIn,
         },
         context::RequestContext,
+        factors::signed_in::SignedIn,
         http::{answer, problem::Problem, route::SIGN_IN},
         pages::page,
+        query::Query,
     },
     client::Client,
     event::EventKind,
@@ -39,7 +39,7 @@ pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>
 
 async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     let query = Query::of(cx);
-    let (site, client) = of_this_site(cx).await?;
+    let (site, client) = cx.of_this_site().await?;
     let query = query?;
     if query.is_twice("return_to") {
         return Err(Problem::invalid("return_to appears more than once"));
@@ -91,7 +91,7 @@ async fn is_signed_in(
 }
 
 async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (site, client) = of_this_site(cx).await?;
+    let (site, client) = cx.of_this_site().await?;
     cx.refuse_prefetch()?;
     if cx.parts.method == Method::GET {
         let presented = cx.core.cookies.presented(&cx.parts.headers);
@@ -142,14 +142,6 @@ async fn spend(
     };
     cx.core.journal.record(EventKind::LoginSucceeded, completed.login(), None, cx.core.keyed().await?);
     Ok(Some(completed.finish(cx, begun.cookies, response)))
-}
-
-/// Finds the built-in client of the request's tenant, and charges the request to that tenant.
-pub(crate) async fn of_this_site<'c>(cx: &mut RequestContext<'c>) -> Result<(&'c FirstParty, Client), Problem> {
-    let core = cx.core;
-    let found = core.first_party.as_ref().and_then(|site| Some((site, site.client(cx.head())?)));
-    cx.charge(found.as_ref().map(|(_, client)| client.tenant())).await?;
-    found.ok_or(Problem::invalid("no tenant could be determined for this request"))
 }
 
 fn redirect(location: &str) -> Result<Response<Body>, Problem> {

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use http::Response;
 
-use super::sign_in::of_this_site;
 use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
@@ -24,7 +23,7 @@ pub(crate) async fn sign_out(cx: &mut RequestContext<'_>, body: &mut RequestBody
 }
 
 async fn end(cx: &mut RequestContext<'_>, body: Result<Bytes, Problem>) -> Result<Response<Body>, Problem> {
-    let (site, client) = of_this_site(cx).await?;
+    let (site, client) = cx.of_this_site().await?;
     if !cx.is_of_own_page() {
         cx.core.journal.tally(EventKind::ForeignOrigin, Some(client.tenant()), None);
         return Err(foreign_origin());

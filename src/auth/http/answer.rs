@@ -1,5 +1,7 @@
 //! Builds responses and adds the headers that they all share.
 
+use std::pin::Pin;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
@@ -28,6 +30,22 @@ impl From<LoginView> for Counters {
             next_step: view.next(),
         }
     }
+}
+
+/// A contact to which a code can be sent, as a user who proved a step can choose it.
+#[derive(Serialize)]
+pub(crate) struct ContactChoice {
+    pub(crate) contact_id: String,
+    pub(crate) method: &'static str,
+    pub(crate) masked: String,
+}
+
+/// Another identity provider, as users see it.
+#[derive(Serialize)]
+#[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
+pub(crate) struct OfferedProvider {
+    pub(crate) name: String,
+    pub(crate) label: String,
 }
 
 /// Creates a response with a JSON document.
@@ -113,4 +131,11 @@ pub(crate) fn secure(headers: &mut HeaderMap) {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+}
+
+/// Puts a large future into a box. Unlike `Box::pin`, this makes the box first, and the future in it: a future is as large
+/// as its largest branch, and would be copied as a whole.
+#[inline(always)]
+pub(crate) fn in_box<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::into_pin(Box::write(Box::new_uninit(), make()))
 }

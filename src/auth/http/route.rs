@@ -35,19 +35,40 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AccountRoute {
     Credentials,
-    PasskeyOptions,
-    AddPasskey,
-    RenamePasskey,
-    DeletePasskey,
-    BeginTotp,
-    ConfirmTotp,
-    DeleteTotp,
-    RenewRecoveryCodes,
-    BeginLink,
-    DeleteLink,
+    Change(FactorChange),
     EndSession,
     EndOtherSessions,
     SignOutEverywhere,
+}
+
+/// The calls that change what a user has enrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FactorChange {
+    Passkey(PasskeyChange),
+    Totp(TotpChange),
+    RenewRecoveryCodes,
+    Link(LinkChange),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PasskeyChange {
+    Begin,
+    Add,
+    Rename,
+    Delete,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum TotpChange {
+    Begin,
+    Confirm,
+    Delete,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LinkChange {
+    Begin,
+    Delete,
 }
 
 /// The endpoints of a service that issues tokens.
@@ -90,16 +111,16 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(ACCOUNT_PAGE, Route::AccountPage),
     Path::get("/account/security.js", Route::AccountScript),
     Path::get("/account/credentials", Route::Account(AccountRoute::Credentials)),
-    Path::post("/account/passkeys/options", Route::Account(AccountRoute::PasskeyOptions)),
-    Path::post("/account/passkeys", Route::Account(AccountRoute::AddPasskey)),
-    Path::post("/account/passkeys/rename", Route::Account(AccountRoute::RenamePasskey)),
-    Path::post("/account/passkeys/delete", Route::Account(AccountRoute::DeletePasskey)),
-    Path::post("/account/totp/begin", Route::Account(AccountRoute::BeginTotp)),
-    Path::post("/account/totp", Route::Account(AccountRoute::ConfirmTotp)),
-    Path::post("/account/totp/delete", Route::Account(AccountRoute::DeleteTotp)),
-    Path::post("/account/recovery-codes", Route::Account(AccountRoute::RenewRecoveryCodes)),
-    Path::post("/account/links/begin", Route::Account(AccountRoute::BeginLink)),
-    Path::post("/account/links/delete", Route::Account(AccountRoute::DeleteLink)),
+    Path::post("/account/passkeys/options", changes(FactorChange::Passkey(PasskeyChange::Begin))),
+    Path::post("/account/passkeys", changes(FactorChange::Passkey(PasskeyChange::Add))),
+    Path::post("/account/passkeys/rename", changes(FactorChange::Passkey(PasskeyChange::Rename))),
+    Path::post("/account/passkeys/delete", changes(FactorChange::Passkey(PasskeyChange::Delete))),
+    Path::post("/account/totp/begin", changes(FactorChange::Totp(TotpChange::Begin))),
+    Path::post("/account/totp", changes(FactorChange::Totp(TotpChange::Confirm))),
+    Path::post("/account/totp/delete", changes(FactorChange::Totp(TotpChange::Delete))),
+    Path::post("/account/recovery-codes", changes(FactorChange::RenewRecoveryCodes)),
+    Path::post("/account/links/begin", changes(FactorChange::Link(LinkChange::Begin))),
+    Path::post("/account/links/delete", changes(FactorChange::Link(LinkChange::Delete))),
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
@@ -112,6 +133,10 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(OPENID_CONFIGURATION, Route::Token(TokenRoute::Metadata)),
     Path::get(SERVER_METADATA, Route::Token(TokenRoute::Metadata)),
 ];
+
+const fn changes(change: FactorChange) -> Route {
+    Route::Account(AccountRoute::Change(change))
+}
 
 /// Where users come back from another identity provider.
 const SSO_CALLBACK: &str = "/authentication/sso/{provider}/callback";
@@ -221,6 +246,19 @@ fn provider_in<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let (before, after) = pattern.split_once(PROVIDER)?;
     let name = path.strip_prefix(before)?.strip_suffix(after)?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+impl AccountRoute {
+    /// Returns whether the call has a body.
+    pub(crate) const fn has_body(self) -> bool {
+        use FactorChange::{Link, Passkey, Totp};
+        match self {
+            Self::Change(Passkey(change)) => !matches!(change, PasskeyChange::Begin),
+            Self::Change(Totp(change)) => matches!(change, TotpChange::Confirm),
+            Self::Change(Link(_)) | Self::EndSession => true,
+            _ => false,
+        }
+    }
 }
 
 impl Route {

@@ -1,11 +1,8 @@
 //! The accounts that logins, sessions and codes belong to.
 
 use crate::{
-    auth::state::proofs::{counting_proofs, is_of_credential, strength},
-    credential::{CredentialTable, Strength},
-    login::{BoundUser, Keyed},
-    policy::{LoginPlan, Method},
-    session::{Authentication, Generations, Proof, UserId},
+    login::BoundUser,
+    session::{Generations, UserId},
     store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
     tenant::Tenant,
     user::{Account, AnyUsers, Identifier},
@@ -16,7 +13,6 @@ use crate::{
 pub(crate) struct Accounts {
     users: AnyUsers,
     generations: Generations,
-    credentials: CredentialTable,
 }
 
 /// The result of a lookup. Known and unknown users cost the same number of operations.
@@ -26,29 +22,12 @@ pub(crate) struct FoundAccount {
     generation: u64,
 }
 
-/// An account that may sign in, and the proofs that still count for it.
-#[derive(Debug)]
-pub(crate) struct CurrentProofs {
-    pub(crate) account: Account,
-    pub(crate) proofs: Vec<Proof>,
-    /// What vouches for each proof.
-    pub(crate) strengths: Vec<Strength>,
-}
-
-impl CurrentProofs {
-    /// Returns whether the proofs that count for a plan complete it.
-    pub(crate) fn meets(&self, plan: &LoginPlan) -> bool {
-        let strong = self.proofs.iter().zip(&self.strengths).filter(|(_, strength)| strength.counts_for(plan));
-        plan.is_met_by(strong.filter_map(|(proof, _)| Method::from_name(&proof.method)).collect())
-    }
-}
-
 /// Looked up if there is no user, so that the work is the same.
 const UNKNOWN_USER: &str = "unknown-d41c6a0e7b5f4c3f9a2e";
 
 impl Accounts {
-    pub(crate) fn new(users: AnyUsers, generations: Generations, credentials: CredentialTable) -> Self {
-        Self { users, generations, credentials }
+    pub(crate) fn new(users: AnyUsers, generations: Generations) -> Self {
+        Self { users, generations }
     }
 
     /// Finds the account behind a name.
@@ -105,56 +84,6 @@ impl Accounts {
     ) -> Result<bool, StoreError> {
         let found = self.users.find(tenant, name).await?;
         Ok(found.is_some_and(|found| Some(found.id()) == account.map(Account::id)))
-    }
-
-    /// Checks a login, session, code or family against the account as it is now. Returns `None` if the account is gone or
-    /// disabled, or if the generation of the user was raised since.
-    pub(crate) async fn current(
-        &self,
-        authentication: &Authentication,
-        keyed: &Keyed,
-    ) -> Result<Option<CurrentProofs>, StoreError> {
-        let found = self.of_user(&authentication.tenant, Some(&authentication.user)).await?;
-        let is_current = found.generation <= authentication.generation;
-        match found.into_active().filter(|_| is_current) {
-            Some(account) => self.proofs_of(account, authentication, keyed).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns which proofs still count for an account that may sign in.
-    async fn proofs_of(
-        &self,
-        account: Account,
-        authentication: &Authentication,
-        keyed: &Keyed,
-    ) -> Result<CurrentProofs, StoreError> {
-        let credentials = match authentication.proofs.iter().any(is_of_credential) {
-            true => self.credentials.get(&authentication.tenant, &authentication.user).await?,
-            false => None,
-        };
-        let proofs = counting_proofs(&account, credentials.as_ref(), &authentication.proofs, keyed);
-        let of = |proof| strength(credentials.as_ref(), proof, keyed).cloned().unwrap_or_default();
-        let strengths = proofs.iter().map(of).collect();
-        Ok(CurrentProofs { account, proofs, strengths })
-    }
-
-    /// Returns the account if it may still log in and each proof still counts for it.
-    pub(crate) async fn counting(&self, who: &Authentication, keyed: &Keyed) -> Result<Option<Account>, StoreError> {
-        let current = self.current(who, keyed).await?;
-        Ok(current.filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
-    }
-
-    /// Like [`counting`](Self::counting), but the caller has to compare the generation, and to do so before the answer.
-    pub(crate) async fn counting_in_any_generation(
-        &self,
-        who: &Authentication,
-        keyed: &Keyed,
-    ) -> Result<Option<Account>, StoreError> {
-        let account = self.without_generation(&who.tenant, Some(&who.user)).await?;
-        let Some(account) = account.filter(|account| !account.is_disabled()) else { return Ok(None) };
-        let current = self.proofs_of(account, who, keyed).await?;
-        Ok(Some(current).filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
     }
 
     /// Adds the generation of the user, or reads that of an unknown one.

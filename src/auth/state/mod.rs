@@ -1,9 +1,7 @@
 //! The state of logins and of the token endpoints, on top of the store.
 
 pub(crate) mod guard;
-pub(crate) mod proofs;
 pub(crate) mod accounts;
-pub(crate) mod enrolled_codes;
 pub(crate) mod challenges;
 pub(crate) mod codes;
 pub(crate) mod devices;

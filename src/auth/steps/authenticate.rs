@@ -1,15 +1,18 @@
-//! `POST /authentication/authenticate` and `/authentication/verify-otp`.
+//! The calls that prove a step, or prepare it: `POST /authentication/authenticate`, `verify-otp` and `enrol`.
+
+use std::sync::{Arc, Mutex};
 
 use http::Response;
 
-use super::enter::enter;
 use crate::{
     auth::{
         context::RequestContext,
+        factors::{self, step::LoginStep},
         http::{fields::Fields, problem::Problem},
-        methods,
     },
+    event::EventKind,
     http::body::Body,
+    login::LoginError,
     policy::Method,
 };
 
@@ -18,12 +21,46 @@ pub(crate) async fn authenticate(cx: &mut RequestContext<'_>, fields: Fields) ->
     let step = enter(cx, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     match Method::from_name(name) {
-        Some(method) => methods::begin(method, step).await,
+        Some(method) => factors::begin(method, step).await,
         None => Err(step.unsupported("unknown method")),
     }
 }
 
 /// Proves a step with the code that was sent for it.
 pub(crate) async fn verify_otp(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    methods::verify_otp(enter(cx, fields).await?).await
+    factors::verify_otp(enter(cx, fields).await?).await
+}
+
+/// Sets up a second factor, which proves the second step.
+pub(crate) async fn enrol(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    factors::enrol(enter(cx, fields).await?).await
+}
+
+/// Finds the login of a call and compares the client parameters with its start. Errors change nothing.
+pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
+    let sent = fields.client();
+    let (digest, stored) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
+    let keyed = cx.core.keyed().await?;
+    let login = Arc::clone(&stored.value);
+    let step = LoginStep { cx, keyed, digest, login, latest: Mutex::new(stored), fields, typed: None };
+    if step.login.has_ended(step.now()) {
+        step.tally(EventKind::SessionUseAfterExpire, None);
+        return Err(step.problem(Problem::denied(LoginError::Expired)));
+    }
+    if let Some(name) = step.login.binding.mismatch(&sent) {
+        step.tally(EventKind::SequenceFailed, None);
+        return Err(step.problem(Problem::invalid(mismatch(name))));
+    }
+    Ok(step)
+}
+
+fn mismatch(name: &'static str) -> &'static str {
+    match name {
+        "client_id" => "client_id is missing or differs from the start of the login",
+        "redirect_uri" => "redirect_uri is missing or differs from the start of the login",
+        "response_type" => "response_type is missing or differs from the start of the login",
+        "scope" => "scope is missing or differs from the start of the login",
+        "code_challenge" => "code_challenge is missing or differs from the start of the login",
+        _ => "code_challenge_method is missing or differs from the start of the login",
+    }
 }

@@ -6,25 +6,20 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{enrol::EnrolmentOffer, status::session_id};
+use super::status::session_id;
 use crate::{
     auth::{
-        authorize::{query::Query, signed_in::SignedIn},
         context::RequestContext,
+        factors::{self, credentials::credential::Strength, enrolment::in_login::EnrolmentOffer, signed_in::SignedIn},
         http::{
-            answer::{self, Counters},
+            answer::{self, ContactChoice, Counters, OfferedProvider},
             problem::{Code, Problem},
         },
-        methods::{
-            self, OfferedProvider,
-            contacts::{contact_id, masked, reachable},
-        },
+        query::Query,
     },
-    credential::Credentials,
     http::body::Body,
-    login::{Keyed, Login, LoginError},
-    policy::{Method, MethodSet},
-    user::Account,
+    login::LoginError,
+    policy::Method,
     util::clock::UnixTime,
 };
 
@@ -58,13 +53,6 @@ impl From<EnrolmentOffer> for Enrollable {
     }
 }
 
-#[derive(Serialize)]
-struct ContactChoice {
-    contact_id: String,
-    method: &'static str,
-    masked: String,
-}
-
 pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query))).await?;
     let (_, stored) = cx.own_login(None, session_id.as_deref()).await?;
@@ -83,7 +71,7 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     }
     let keyed = core.keyed().await?;
     let account = match (login.authentication(None), login.session) {
-        (Some(who), _) => core.accounts.counting(&who, keyed).await?,
+        (Some(who), _) => core.counting(&who, keyed).await?,
         (None, Some(_)) => {
             let signed_in = SignedIn::at(cx, &login.tenant).await?;
             signed_in.filter(|signed_in| signed_in.bears(login)).map(|signed_in| signed_in.account)
@@ -94,52 +82,24 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     let Some(account) = account else { return refused(Problem::denied(LoginError::Expired)) };
     let credentials = core.credentials.get(&login.tenant, account.id()).await?;
     let next = login.plan.next(login.proved()).intersection(core.enabled(&login.tenant));
-    let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
     let providers = match next.contains(Method::Sso) {
-        true => methods::usable_providers(core, login, &account, credentials.as_ref()),
+        true => factors::usable_providers(core, login, &account, credentials.as_ref()),
         false => Vec::new(),
     };
-    let has = |method: &Method| if *method == Method::Sso { !providers.is_empty() } else { usable.has(*method) };
     let offer = EnrolmentOffer::of(core, login, (&account, credentials.as_ref()), keyed);
     let weak_factor = offer.as_ref().is_some_and(|offer| offer.needs_weak_factor);
+    let counts = |strength: &Strength| strength.counts_as_factor(&login.plan);
+    let has = |method: &Method| match method {
+        Method::Sso => !providers.is_empty(),
+        method => core.can_prove(&login.tenant, *method, (&account, credentials.as_ref()), counts),
+    };
     let choices = Choices {
         login: Counters::from(view),
         methods: next.iter().filter(has).map(Method::as_str).collect(),
-        contacts: usable.contacts(next, keyed),
+        contacts: factors::contacts(&account, next, login, keyed),
         providers,
         enrol: offer.filter(|_| !weak_factor).map(Enrollable::from),
         weak_factor,
     };
     Ok(answer::json(StatusCode::OK, &choices))
-}
-
-/// The means of a user to prove the steps of a login.
-struct Usable<'a> {
-    login: &'a Login,
-    account: &'a Account,
-    credentials: Option<&'a Credentials>,
-}
-
-impl Usable<'_> {
-    /// Returns whether the user can prove a step by this method, other than at a provider.
-    fn has(&self, method: Method) -> bool {
-        match method {
-            Method::Password => self.account.has_password(),
-            Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, method).next().is_some(),
-            Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso => self
-                .credentials
-                .is_some_and(|row| row.can_prove(method, |strength| strength.counts_as_factor(&self.login.plan))),
-        }
-    }
-
-    fn contacts(&self, next: MethodSet, keyed: &Keyed) -> Vec<ContactChoice> {
-        let of = |method: Method| {
-            reachable(self.account, method).map(move |contact| ContactChoice {
-                contact_id: contact_id(contact, self.login, keyed),
-                method: method.as_str(),
-                masked: masked(contact),
-            })
-        };
-        next.iter().flat_map(of).collect()
-    }
 }

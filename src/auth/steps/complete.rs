@@ -4,7 +4,7 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::enter::enter;
+use super::authenticate::enter;
 use crate::{
     auth::{
         context::RequestContext,
@@ -28,7 +28,7 @@ pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Res
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)
     {
-        match step.cx.core.accounts.counting_in_any_generation(&who, step.keyed).await? {
+        match step.cx.core.counting_in_any_generation(&who, step.keyed).await? {
             Some(account) => owner = Some((account, who.generation)),
             None => return Err(step.end().await?),
         }

@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use crate::{
     auth::{
-        authorize::{expected_user::ExpectedUser, query, request::Recipient, signed_in::SignedIn},
+        authorize::{expected_user::ExpectedUser, query, request::Recipient},
         context::{ClientReach, RequestContext},
+        factors::{self, signed_in::SignedIn},
         http::{
-            answer,
+            answer::{self, OfferedProvider},
             problem::Problem,
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN},
         },
-        methods::{self, OfferedProvider},
         pages::page,
     },
     client::Client,
@@ -114,7 +114,7 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
         client_id: client.id(),
         client_name: client.display_name(),
         available_methods: plan.methods().that_can_be_first().iter().map(Method::as_str).collect(),
-        providers: methods::providers(cx.core, client.tenant(), plan.methods()),
+        providers: factors::providers(cx.core, client.tenant(), plan.methods()),
         required_steps: plan.steps(),
         scopes: checked.binding.scope.iter().collect(),
         claims: requested_claims(&checked.oidc.wanted),

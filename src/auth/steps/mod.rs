@@ -3,10 +3,6 @@
 pub(crate) mod authenticate;
 pub(crate) mod choices;
 pub(crate) mod complete;
-pub(crate) mod enrol;
 pub(crate) mod login_page;
-mod enter;
-#[cfg(feature = "sso")]
-pub(crate) mod sso_callback;
 pub(crate) mod start;
 pub(crate) mod status;

@@ -9,21 +9,19 @@ use crate::{
             oidc::OidcParameters,
             query,
             request::{self, Recipient},
-            signed_in::SignedIn,
         },
         context::{ClientReach, RequestContext},
+        factors::{self, signed_in::SignedIn},
         http::{
-            answer,
+            answer::{self, OfferedProvider},
             cookies::{MOST_LOGINS, PresentedLogin},
             fields::Fields,
             problem::{Code, Problem},
         },
-        methods::{self, OfferedProvider},
-        passkeys::PasskeyOptions,
     },
     event::EventKind,
     http::body::Body,
-    login::{CarriedProofs, Login, PasskeyChallenge, Subject},
+    login::{CarriedProofs, Login, Subject},
     policy::{LoginPlan, Method},
     store::{StoreError, StoreErrorKind},
     user::Identifier,
@@ -31,7 +29,7 @@ use crate::{
 };
 
 #[derive(Serialize)]
-struct Started {
+struct Started<C> {
     session_id: String,
     available_methods: Vec<&'static str>,
     required_steps: usize,
@@ -39,7 +37,7 @@ struct Started {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     providers: Vec<OfferedProvider>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    challenges: Option<PasskeyOptions>,
+    challenges: Option<C>,
 }
 
 pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
@@ -83,7 +81,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
         Some(carried) if login.may_carry(&carried) => with_factor(cx, login.carrying(carried)).await?,
         _ => login,
     };
-    let (login, challenges) = with_challenge(cx, login);
+    let (login, challenges) = factors::with_challenge(core, login);
     let cookies = core.cookies.presented(&cx.parts.headers);
     let surplus = surplus(cx, &cookies).await?;
     // without its secret, which only the answer has, the login of a refused request is of no use
@@ -105,7 +103,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
             available_methods: available.iter().map(Method::as_str).collect(),
             required_steps: login.required(),
             next_step: login.view(core.logins.now()).next(),
-            providers: methods::providers(core, &login.tenant, available),
+            providers: factors::providers(core, &login.tenant, available),
             challenges,
         },
     );
@@ -144,16 +142,6 @@ async fn with_factor(cx: &RequestContext<'_>, mut login: Login) -> Result<Login,
         login.plan.demand_factor(login.proved(), factors);
     }
     Ok(login)
-}
-
-/// Opens a challenge for a passkey if the next step can use one. It does not depend on the user.
-fn with_challenge(cx: &RequestContext<'_>, mut login: Login) -> (Login, Option<PasskeyOptions>) {
-    let can_use_one = login.plan.allows(login.proved(), Method::Passkey);
-    let Some(passkeys) = cx.core.passkeys.as_ref().filter(|_| can_use_one) else { return (login, None) };
-    let (open, bytes) = PasskeyChallenge::generate(cx.core.logins.now());
-    let challenges = passkeys.login_options(&login.tenant, login.required(), &bytes);
-    login.passkey = Some(open);
-    (login, Some(challenges))
 }
 
 /// Refuses addresses with too many failures. Names are never refused: that would lock the owner out of all methods.

@@ -4,12 +4,12 @@ use http::{Response, StatusCode};
 
 use crate::{
     auth::{
-        authorize::query::Query,
         context::RequestContext,
         http::{
             answer::{self, Counters},
             problem::Problem,
         },
+        query::Query,
     },
     http::body::Body,
 };

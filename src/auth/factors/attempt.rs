@@ -1,0 +1,213 @@
+//! Attempts to prove a step, and where they are counted.
+
+use super::step::LoginStep;
+use crate::{
+    auth::{
+        http::problem::Problem,
+        state::{
+            devices::DeviceOwner,
+            guard::{AttemptIds, AttemptKey, AttemptPlan, AttemptRows, Counted},
+        },
+    },
+    event::EventKind,
+    limit::Spend,
+    login::{LoginCall, OpenChallenge},
+    policy::Method,
+    session::UserId,
+    store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
+    util::{handle::Handle, secret::Digest},
+};
+
+/// How often a decision is made again because others write the same rows. Each lost round is a successful write of another
+/// call.
+pub(crate) const ROUNDS: usize = 256;
+
+/// An attempt, counted up front and refunded on success.
+///
+/// It counts against the caller's address, the submitted name, the account behind that name, and the login. Only the first
+/// two refuse an attempt visibly. In a browser that is trusted for the account, the browser takes the place of the name.
+pub(crate) struct Attempt<'a> {
+    step: &'a LoginStep<'a>,
+    method: Method,
+    submitted: Digest,
+    account: Option<UserId>,
+    device: Option<Handle>,
+    spend: Option<Spend>,
+    counted: Counted,
+    in_login: bool,
+}
+
+impl<'a> Attempt<'a> {
+    /// Counts the attempt for the address.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem with the time to wait after too many failures.
+    pub(crate) async fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
+        let core = step.cx.core;
+        let spend = match step.cx.known_address() {
+            None => None,
+            Some(address) => {
+                let decision = core.limits.failures.check(&address, 1).await;
+                if !decision.is_admitted() {
+                    return Err(step.locked(method, decision.wait()));
+                }
+                Some(decision.into_spend())
+            }
+        };
+        let (account, device, counted, in_login) = (None, None, Counted::default(), false);
+        Ok(Self { step, method, submitted, account, device, spend, counted, in_login })
+    }
+
+    /// Counts the attempt for what was submitted, or for the trusted browser, and for the account. The work is the same
+    /// without an account. Returns whether the attempt may still be right.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem with the time to wait after too many failures.
+    pub(crate) async fn count_for(&mut self, owner: DeviceOwner<'_>) -> Result<bool, Problem> {
+        self.belongs_to(owner);
+        let core = self.step.cx.core;
+        for _ in 0..ROUNDS {
+            let ids = self.ids();
+            let read = core.store.run(self.reads(&ids)?).await?;
+            let rows = self.rows(ids, read)?;
+            let mut plan = self.plan(&rows)?;
+            let counts = std::mem::take(&mut plan.counts);
+            let mut outcomes = core.store.run(counts).await?.into_iter();
+            if self.note(&plan, &mut outcomes) {
+                return Ok(self.is_below_ceiling());
+            }
+        }
+        Err(StoreError::from(StoreErrorKind::Busy).into())
+    }
+
+    /// Sets whose attempt it is.
+    pub(crate) fn belongs_to(&mut self, owner: DeviceOwner<'_>) {
+        self.account = owner.account.map(|account| account.id().clone());
+        self.device = self.step.device(owner);
+    }
+
+    /// Returns the operations that read the rows of the attempt.
+    pub(crate) fn reads(&self, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
+        self.step.cx.core.guard.reading(&self.step.login.tenant, ids)
+    }
+
+    /// Returns the ids of the rows of the attempt.
+    pub(crate) fn ids(&self) -> AttemptIds {
+        self.key().ids(self.step.keyed)
+    }
+
+    /// Returns the rows that these operations read.
+    pub(crate) fn rows(
+        &self,
+        ids: AttemptIds,
+        outcomes: impl IntoIterator<Item = OperationOutcome>,
+    ) -> Result<AttemptRows, StoreError> {
+        self.step.cx.core.guard.rows(ids, &mut outcomes.into_iter())
+    }
+
+    /// Decides on the attempt.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem with the time to wait after too many failures.
+    pub(crate) fn plan<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptPlan<'r>, Problem> {
+        let plan = self.step.cx.core.guard.plan(self.key(), (rows, self.counted))?;
+        plan.map_err(|wait| self.step.locked(self.method, wait))
+    }
+
+    /// Returns the writes that remove the failures in a row instead of counting the attempt.
+    pub(crate) fn clearing(&self, plan: &AttemptPlan<'_>) -> Result<[Operation; 2], StoreError> {
+        self.step.cx.core.guard.clearing(&self.step.login.tenant, plan)
+    }
+
+    /// Notes which counts of a plan were written. Returns whether all were.
+    pub(crate) fn note(
+        &mut self,
+        plan: &AttemptPlan<'_>,
+        outcomes: &mut impl Iterator<Item = OperationOutcome>,
+    ) -> bool {
+        self.counted.note(plan, outcomes)
+    }
+
+    /// Notes which writes that remove the failures were done, and the attempt with them. Returns whether all were.
+    pub(crate) fn note_cleared(&mut self, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
+        self.counted.note_cleared(outcomes)
+    }
+
+    /// Returns whether the attempt may still be right, once it is counted.
+    pub(crate) fn is_below_ceiling(&self) -> bool {
+        let below_ceiling = self.counted.below_ceiling.unwrap_or_default();
+        if !below_ceiling {
+            self.step.tally(EventKind::LoginCeiling, Some(self.method));
+        }
+        below_ceiling
+    }
+
+    /// Counts the attempt in the login, before a check that takes time.
+    pub(crate) async fn count_in_login(&mut self) -> Result<(), Problem> {
+        let counted = self.step.apply(&LoginCall::Attempt(self.method)).await?;
+        counted.view(self.step.now())?;
+        self.in_login = true;
+        Ok(())
+    }
+
+    /// Takes the challenge for a passkey, which counts the attempt in the login. Only one of several attempts gets it.
+    pub(crate) async fn take_challenge(&mut self, open: &OpenChallenge) -> Result<(), Problem> {
+        let taken = self.step.apply(&LoginCall::TakePasskey(open)).await?;
+        taken.view(self.step.now())?;
+        self.in_login = true;
+        Ok(())
+    }
+
+    /// Removes the failures in a row after a right secret.
+    pub(crate) async fn succeeded(self) {
+        let core = self.step.cx.core;
+        if let Some((row, _)) = self.counted.row
+            && let Err(error) = core.guard.clear(self.key(), row, self.step.keyed).await
+        {
+            crate::util::trace::warning!(
+                "failures before a successful step are still counted: {}",
+                crate::util::error::with_sources(&error)
+            );
+            core.journal.store_failed();
+        }
+        self.refund();
+    }
+
+    /// Uncounts an attempt that could not be checked. If this fails too, the attempt stays counted.
+    pub(crate) async fn withdraw(self) {
+        let core = self.step.cx.core;
+        if self.counted.is_any()
+            && let Err(error) = core.guard.uncount(self.key(), self.counted, self.step.keyed).await
+        {
+            crate::util::trace::warning!(
+                "an attempt that could not be checked stays counted: {}",
+                crate::util::error::with_sources(&error)
+            );
+            core.journal.store_failed();
+        }
+        if self.in_login && self.step.apply(&LoginCall::Withdraw).await.is_err() {
+            crate::util::trace::warning!("an attempt that could not be checked stays counted in its login");
+        }
+        self.refund();
+    }
+
+    /// Refunds the attempt of the address.
+    pub(crate) fn refund(self) {
+        if let Some(spend) = self.spend {
+            self.step.cx.core.limits.failures.refund(spend);
+        }
+    }
+
+    fn key(&self) -> AttemptKey<'_> {
+        AttemptKey {
+            tenant: &self.step.login.tenant,
+            method: self.method,
+            submitted: &self.submitted,
+            account: self.account.as_ref(),
+            device: self.device,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The stored credentials of a user.
+
+use std::{fmt, iter};
+
+use serde::{Deserialize, Serialize};
+
+use super::credential::{Credential, CredentialId, Strength, base64url};
+use crate::{
+    login::Keyed,
+    policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
+    session::Proof,
+};
+
+/// Iterates over all credentials of a row.
+macro_rules! each {
+    ($row:ident, $iter:ident, $any:ident) => {
+        iter::empty()
+            .chain($row.passkeys.$iter().map($any))
+            .chain($row.totp.$iter().map($any))
+            .chain($row.recovery.$iter().map($any))
+            .chain($row.links.$iter().map($any))
+    };
+}
+
+/// Everything that a user has enrolled.
+///
+/// All times are Unix seconds. The `strength` of a credential is what vouched for it when it was enrolled.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Credentials {
+    /// The user handle of WebAuthn. It is random, so that it tells nothing about the user.
+    #[serde(with = "base64url")]
+    pub(crate) handle: [u8; 32],
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) passkeys: Vec<crate::auth::factors::passkey::row::Passkey>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) totp: Option<crate::auth::factors::totp::key::TotpKey>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) recovery: Option<crate::auth::factors::recovery::code::RecoveryCodes>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) links: Vec<crate::auth::factors::sso::row::SsoLink>,
+    #[serde(default, skip_serializing_if = "crate::auth::factors::sso::row::Unlinked::is_empty")]
+    pub(crate) unlinked: crate::auth::factors::sso::row::Unlinked,
+}
+
+impl Credentials {
+    /// Creates the row of a user without credentials.
+    #[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
+    pub(super) fn new() -> Self {
+        let mut handle = [0; 32];
+        getrandom::fill(&mut handle).expect("the operating system provides random bytes");
+        Self { handle, ..Self::default() }
+    }
+
+    /// Returns all credentials.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Credential> {
+        each!(self, iter, any)
+    }
+
+    /// Returns all credentials, to change what they have in common.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Credential> {
+        each!(self, iter_mut, any_mut)
+    }
+
+    /// Returns whether the user has a credential for this method whose strength `counts`.
+    pub(crate) fn can_prove(&self, method: Method, counts: impl Fn(&Strength) -> bool) -> bool {
+        self.all().any(|it| it.method() == method && counts(it.strength()) && it.is_usable())
+    }
+
+    /// Returns the second factors that the user has enrolled and can prove by these methods in a login. Ignores those that were
+    /// enrolled with fewer proofs than the policies need steps, because a thief of one factor could have added them: the owner of
+    /// two factors must not need them.
+    pub(crate) fn factors(&self, enabled: MethodSet, plan: &LoginPlan) -> EnrolledFactors {
+        let provable = |counts: &dyn Fn(&Strength) -> bool| -> MethodSet {
+            let methods = EnrolledFactors::METHODS.intersection(enabled);
+            methods.iter().filter(|method| self.can_prove(*method, counts)).collect()
+        };
+        let all = provable(&|strength| strength.counts_for_steps(plan));
+        if all.without(Method::RecoveryCode).is_empty() {
+            return EnrolledFactors::default();
+        }
+        EnrolledFactors { all, counting: provable(&|strength| strength.counts_for(plan)) }
+    }
+
+    /// Returns whether the user has this credential.
+    pub(crate) fn holds(&self, id: CredentialId<'_>) -> bool {
+        self.ids().any(|held| held == id)
+    }
+
+    /// Returns the ids of all credentials that only one user can have.
+    pub(super) fn ids(&self) -> impl Iterator<Item = CredentialId<'_>> {
+        self.all().filter_map(|it| it.id())
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all().map(|it| it.method())).finish()
+    }
+}
+
+fn any<C: Credential>(credential: &C) -> &dyn Credential {
+    credential
+}
+
+fn any_mut<C: Credential>(credential: &mut C) -> &mut dyn Credential {
+    credential
+}
+
+/// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
+/// full strength.
+pub(crate) fn strength<'c>(credentials: Option<&'c Credentials>, proof: &Proof, keyed: &Keyed) -> Option<&'c Strength> {
+    let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(Strength::FULL) };
+    let method = Method::from_name(&proof.method)?;
+    let proved = credentials?.all().find(|it| it.method() == method && it.mark(keyed) == mark);
+    proved.map(|it| it.strength())
+}
+
+/// Returns whether a proof counts only as long as the user has a credential.
+pub(crate) fn is_of_credential(proof: &Proof) -> bool {
+    let method = Method::from_name(&proof.method);
+    let is_enrolled = matches!(method, Some(Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode));
+    is_enrolled && proof.mark.is_some()
+}

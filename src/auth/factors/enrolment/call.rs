@@ -1,0 +1,357 @@
+//! The checks that every call about the own account passes first.
+
+use http::{Method as HttpMethod, Response};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    factors::Factors,
+    fresh_proofs::FreshProofs,
+    freshness::{Freshness, can_sign_in},
+    new_credential::{NewCredential, Vouching},
+};
+use crate::{
+    auth::{
+        context::{RequestContext, foreign_origin},
+        core::{Core, amr},
+        factors::{
+            credentials::{
+                credential::Strength,
+                row::Credentials,
+                table::{Added, Removed},
+            },
+            signed_in::SignedIn,
+        },
+        http::{
+            bodies::RequestBody,
+            fields::{self, Typed},
+            problem::{Code, Problem},
+        },
+        notices::event_of,
+    },
+    delivery::NoticeKind,
+    event::EventKind,
+    http::{body::Body, cookie::SetCookie},
+    policy::{Method, MethodSet},
+    session::{NewSession, Proof, Renewal, Session, UserId},
+    store::StoreError,
+    tenant::Tenant,
+    user::Account,
+    util::{clock::UnixTime, handle::Handle},
+};
+
+/// A call of a signed-in user of this site about their own account.
+pub(crate) struct AccountCall {
+    /// The session at the tenant of this site, and its account. All proofs of the session count.
+    who: SignedIn,
+    /// The enrolled credentials of the user.
+    pub(crate) credentials: Option<Credentials>,
+    fresh: FreshProofs,
+    /// What must be freshly proved before a change.
+    required: Freshness,
+}
+
+/// The members of a body. Unknown members are ignored.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct AccountFields {
+    /// A session.
+    pub(crate) sid: Option<String>,
+    /// A credential.
+    pub(crate) id: Option<String>,
+    /// The name of another identity provider.
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
+    pub(crate) provider: Option<String>,
+    /// The name of a passkey.
+    pub(crate) name: Option<String>,
+    /// The answer of the browser for a new passkey.
+    pub(crate) response: Option<Value>,
+    /// A code of an authenticator app.
+    pub(crate) code: Option<Typed>,
+}
+
+/// Reads the body of a call.
+pub(crate) async fn fields(cx: &RequestContext<'_>, body: &mut RequestBody) -> Result<AccountFields, Problem> {
+    fields::json(&cx.parts.headers, body).await
+}
+
+impl AccountCall {
+    /// Charges the request to the tenant of this site, and finds the session and the account of the caller.
+    ///
+    /// # Errors
+    ///
+    /// Returns `origin_not_allowed` to pages of other sites, and `login_required` without a session.
+    pub(crate) async fn enter(cx: &mut RequestContext<'_>) -> Result<Self, Problem> {
+        let (_, client) = cx.of_this_site().await?;
+        let tenant = client.tenant();
+        if cx.parts.method == HttpMethod::POST {
+            if !cx.is_of_own_page() {
+                cx.core.journal.tally(EventKind::ForeignOrigin, Some(tenant), None);
+                return Err(foreign_origin());
+            }
+        } else {
+            cx.check_origin(Some(&client))?;
+        }
+        Self::of(cx, tenant, cx.core.logins.now()).await?.ok_or_else(not_signed_in)
+    }
+
+    /// Finds the session and the account of a user of this tenant who comes back from another identity provider. The browser
+    /// names that site as the origin, so `state` must have shown that this session has sent the user there. The proofs that
+    /// were fresh at the time `left_at` count as fresh.
+    #[cfg(feature = "sso")]
+    pub(crate) async fn returning(
+        cx: &RequestContext<'_>,
+        tenant: &Tenant,
+        left_at: UnixTime,
+    ) -> Result<Option<Self>, Problem> {
+        Self::of(cx, tenant, left_at).await
+    }
+
+    async fn of(cx: &RequestContext<'_>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
+        let Some(who) = SignedIn::at(cx, tenant).await? else { return Ok(None) };
+        let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
+        let fresh = FreshProofs::of(who.strengths(), now);
+        let required = Freshness::of(factors(cx.core, &who, credentials.as_ref()));
+        Ok(Some(Self { who, credentials, fresh, required }))
+    }
+
+    pub(crate) fn tenant(&self) -> &Tenant {
+        self.who.session.tenant()
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.who.session
+    }
+
+    /// Returns the tenant and the user.
+    pub(crate) fn owner(&self) -> (&Tenant, &UserId) {
+        (self.tenant(), self.session().user())
+    }
+
+    /// Returns a name of the user to show.
+    pub(crate) fn display_name(&self) -> String {
+        self.who.display_name()
+    }
+
+    /// Returns the id of the session, under which enrolments are pending.
+    pub(crate) fn place(&self) -> Handle {
+        self.session().sid()
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.who.account
+    }
+
+    /// Returns until when the user can change how they sign in, if they can.
+    pub(crate) fn fresh_until(&self) -> Option<UnixTime> {
+        self.required.until(&self.fresh)
+    }
+
+    /// Returns how many different factors the user must have proved within the last five minutes before a change.
+    pub(crate) fn required_proofs(&self) -> usize {
+        self.required.proofs()
+    }
+
+    /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user
+    /// signs in.
+    ///
+    /// # Errors
+    ///
+    /// Returns `fresh_login_required` with the URL of a login after which the check succeeds.
+    pub(crate) fn require_fresh(&self, core: &Core) -> Result<(), Problem> {
+        match self.fresh_until() {
+            Some(_) => Ok(()),
+            None => Err(fresh_login_required(core, self.required)),
+        }
+    }
+
+    /// Returns whether the user can use codes as a second step: there is another factor that can be the first one.
+    pub(crate) fn can_use_codes(&self, core: &Core) -> bool {
+        let usable = factors(core, &self.who, self.credentials.as_ref()).usable(2);
+        !usable.that_can_be_first().is_empty()
+    }
+
+    /// Returns whether the user has two factors that count in logins of two steps, and needs both for a change.
+    pub(crate) fn has_two_factors(&self, core: &Core) -> bool {
+        self.required.proofs() > 1 && factors(core, &self.who, self.credentials.as_ref()).has_two()
+    }
+
+    /// Checks that the user may add a credential for this method, and returns what vouches for it. The first second factor
+    /// needs a fresh proof of the factor that the account has. Every other one needs as many as each change.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` for codes that no login would
+    /// accept, because only ever a second step uses them.
+    pub(crate) fn vouching(&self, core: &Core, method: Method) -> Result<Vouching, Problem> {
+        self.require_fresh(core)?;
+        let strength = self.strength();
+        if !strength.suffices_for(2)
+            && !factors(core, &self.who, self.credentials.as_ref()).has_two()
+            && let Some(strength) = self.fresh.strength_of_first(method)
+        {
+            return Ok(Vouching { strength, is_first: true });
+        }
+        if !method.can_be_first() {
+            self.require_second_factor(core)?;
+        }
+        Ok(Vouching { strength, is_first: false })
+    }
+
+    /// Checks that the user has freshly proved two factors. Must come before the enrolment of codes that are only ever a second
+    /// step: with one factor, no login would accept them.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if the user has no second
+    /// factor.
+    pub(crate) fn require_second_factor(&self, core: &Core) -> Result<(), Problem> {
+        self.require_fresh(core)?;
+        if self.strength().suffices_for(2) {
+            return Ok(());
+        }
+        let detail = "prove a second factor first: codes that are enrolled with one factor would never be accepted";
+        Err(Problem::new(Code::SecondFactorRequired, detail))
+    }
+
+    /// Returns the strength of a credential that is enrolled now, with the proofs of the last five minutes.
+    pub(crate) fn strength(&self) -> Strength {
+        self.fresh.strength()
+    }
+
+    /// Returns a check that refuses to remove the last way to sign in to this site.
+    pub(crate) fn may_change(&self, core: &Core) -> impl Fn(&Credentials, &Credentials) -> bool + Send + Sync {
+        move |before, after| {
+            let can_sign_in = |row| can_sign_in(factors(core, &self.who, Some(row)));
+            can_sign_in(after) || !can_sign_in(before)
+        }
+    }
+
+    /// Keeps a credential that was just stored. If the user was ended or forgotten since the call began, `discard` removes it
+    /// again. Otherwise it could survive [`forget_user`](crate::AuthService::forget_user).
+    ///
+    /// # Errors
+    ///
+    /// Returns `login_required` if the credential was removed.
+    pub(crate) async fn keep<T>(
+        &self,
+        core: &Core,
+        discard: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<(), Problem> {
+        let (tenant, user) = self.owner();
+        if core.sessions.generations().current(tenant, user).wait().await? <= self.session().generation() {
+            return Ok(());
+        }
+        discard.await?;
+        Err(not_signed_in())
+    }
+
+    /// Stores a credential that the user has just proved to have. Proving it counts for this session if it is the first second
+    /// factor, so that the user can go on. Returns the new cookie of the session in this case.
+    ///
+    /// # Errors
+    ///
+    /// Returns `fresh_login_required` if another enrolment has come first, and `login_required` if the user was ended.
+    pub(crate) async fn enrol<N: NewCredential>(
+        &self,
+        cx: &RequestContext<'_>,
+        new: &N,
+        is_first: bool,
+    ) -> Result<Option<SetCookie>, Problem> {
+        let (core, owner) = (cx.core, self.owner());
+        let is_factor_proved = self.fresh.until_with_factor().is_some();
+        let may_add_first = factors(core, &self.who, None).may_add_first(is_factor_proved);
+        match new.store(&core.credentials, owner, |row| !is_first || may_add_first(row)).await? {
+            Added::Done => {}
+            Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
+            Added::Refused => return Err(Problem::invalid("this user has the maximum number of passkeys")),
+            Added::Outdated => {
+                let credentials = core.credentials.get(owner.0, owner.1).await?;
+                let required = Freshness::of(factors(core, &self.who, credentials.as_ref()));
+                return Err(fresh_login_required(core, required));
+            }
+        }
+        self.keep(core, new.discard(&core.credentials, owner)).await?;
+        self.changed(cx, N::ADDED).await;
+        if !is_first {
+            return Ok(None);
+        }
+        // the credential is stored, so a failure is only logged: the user then proves it once more
+        let renewed = self.with_proof(cx, new).await;
+        Ok(renewed.unwrap_or_else(|error| {
+            cx.log(&Problem::from(error));
+            None
+        }))
+    }
+
+    /// Adds the proof by a new credential to the session.
+    async fn with_proof(
+        &self,
+        cx: &RequestContext<'_>,
+        new: &impl NewCredential,
+    ) -> Result<Option<SetCookie>, StoreError> {
+        let (session, mark) = (self.session(), Some(new.mark(cx.core.keyed().await?)));
+        let mut who = session.authentication();
+        who.proofs.push(Proof {
+            method: new.method().as_str().into(),
+            at: cx.core.logins.now().as_nanos(),
+            mark,
+            elsewhere: None,
+        });
+        let names = amr(&who.proofs);
+        let renewed = NewSession::authenticated(who).device(session.device().map(str::to_owned));
+        let renewed =
+            renewed.clone().amr(names.iter().map(|name| &**name)).unwrap_or(renewed).auth_time(session.auth_time());
+        let renewed = match session.client() {
+            Some(client) => renewed.client(client),
+            None => renewed,
+        };
+        let renewed = cx.core.sessions.renew(session, Renewal::StepUp(renewed)).await?;
+        Ok(renewed.map(|(cookie, _)| cookie))
+    }
+
+    /// Announces a change of how the user signs in, and ends what needs the credentials before it. The session of this call
+    /// lives. The change is made, so failures are only logged: sessions are checked again when their account is read next.
+    pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
+        let (tenant, user) = self.owner();
+        let announced = cx.core.announce(&self.session().authentication(), (tenant, self.account()), change).await;
+        let (_, method) = event_of(change);
+        let ended = cx.core.end_outdated(tenant, user, Some((self.session(), method))).await;
+        for error in [announced.err(), ended.err()].into_iter().flatten() {
+            cx.log(&Problem::from(error));
+        }
+    }
+}
+
+/// Returns what the account of a signed-in user can prove with these credentials.
+fn factors<'a>(core: &'a Core, who: &'a SignedIn, credentials: Option<&'a Credentials>) -> Factors<'a> {
+    let proved: MethodSet = who.session.proofs().iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
+    Factors { core, tenant: who.session.tenant(), account: &who.account, credentials, proved }
+}
+
+fn fresh_login_required(core: &Core, required: Freshness) -> Problem {
+    let problem = Problem::new(Code::FreshLoginRequired, "sign in again to change how you sign in");
+    problem.login_url(required.login_url(core))
+}
+
+fn not_signed_in() -> Problem {
+    Problem::new(Code::LoginRequired, "no user is signed in to this site in this browser")
+}
+
+/// Adds the new cookie of the session to a response.
+pub(crate) fn with_cookie(mut response: Response<Body>, cookie: Option<SetCookie>) -> Response<Body> {
+    if let Some(cookie) = cookie {
+        cookie.append_to(response.headers_mut());
+    }
+    response
+}
+
+/// Reports why a credential was not removed.
+pub(crate) fn removed(removed: Removed, unknown: &'static str) -> Result<(), Problem> {
+    match removed {
+        Removed::Done => Ok(()),
+        Removed::Unknown => Err(Problem::new(Code::NotFound, unknown)),
+        Removed::Refused => {
+            Err(Problem::new(Code::LastSignInMethod, "this is the last way to sign in; add another one first"))
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How much a user must have proved within the last minutes to change how they sign in.
+
+use std::iter;
+
+use super::{
+    factors::Factors,
+    fresh_proofs::{FRESH, FreshProofs},
+};
+use crate::{
+    auth::{
+        core::Core,
+        http::route::{ACCOUNT_PAGE, SIGN_IN},
+    },
+    policy::LoginPlan,
+    util::{clock::UnixTime, form},
+};
+
+/// What must be proved before a change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freshness {
+    /// The number of factor classes, each by a proof that counts in a login of as many steps.
+    classes: usize,
+    /// Whether the one class is not enough, because the account has a passkey or an app that such logins ask for.
+    needs_factor: bool,
+    /// Whether the policy of the site refuses the second factors that users enrol by themselves.
+    refuses_self_enrolment: bool,
+}
+
+impl Freshness {
+    /// As many factor classes as the longest login of this tenant that the account can complete has steps, and at least two if
+    /// the account can complete a login of two.
+    ///
+    /// A credential counts here for the logins that would accept it, and no others. If a weak one were one of two factors, its
+    /// owner could never prove two; if proofs of it made two, a thief of the first factor could enrol the second. So it is
+    /// needed in addition: a login of one step asks for it.
+    pub(super) fn of(factors: Factors<'_>) -> Self {
+        let Factors { core, tenant, .. } = factors;
+        let listed = core.clients.listed();
+        let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+        let most = core.policies.most_steps(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
+        let of_two = |methods| core.policies.longer_plan(tenant, None, None, (methods, 2));
+        let of_two = of_two(factors.usable(2)).and_then(|plan| of_two(factors.usable_in(&plan)));
+        let refuses_self_enrolment = of_two.as_ref().is_ok_and(LoginPlan::refuses_self_enrolment);
+        let classes = most.max(if of_two.is_ok() { 2 } else { 1 });
+        Self { classes, needs_factor: classes < 2 && factors.is_asked_for_enrolled(), refuses_self_enrolment }
+    }
+
+    /// Returns the number of different factors to prove.
+    pub(super) fn proofs(self) -> usize {
+        if self.needs_factor { 2 } else { self.classes }
+    }
+
+    /// Returns until when these proofs are enough, if they are.
+    pub(super) fn until(self, fresh: &FreshProofs) -> Option<UnixTime> {
+        match self {
+            Self { needs_factor: true, .. } => fresh.until_with_factor(),
+            Self { refuses_self_enrolment: true, classes, .. } => fresh.without_self_enrolled(classes).until(classes),
+            Self { classes, .. } => fresh.until(classes),
+        }
+    }
+
+    /// Returns the URL of a login after which they are.
+    pub(super) fn login_url(self, core: &Core) -> String {
+        // a proof of this age is still accepted there, and must then be fresh here; only a whole new login asks for the factor
+        let age = if self.needs_factor { 0 } else { FRESH.as_secs().saturating_sub(1) };
+        login_url(core, Some((age, self.classes)))
+    }
+}
+
+/// Returns whether the account can sign in to this site with these credentials.
+pub(crate) fn can_sign_in(factors: Factors<'_>) -> bool {
+    let policies = &factors.core.policies;
+    policies.most_steps(factors.tenant, iter::empty(), factors.usable(1), |plan| factors.usable_in(plan)) > 0
+}
+
+/// Returns the URL of a sign-in that leads back to the account page: with at least this many proofs of at most this age in
+/// seconds, or with any. Proofs of the session that are young enough count there.
+pub(crate) fn login_url(core: &Core, fresh: Option<(u64, usize)>) -> String {
+    let base = core.issuer.path();
+    let (page, fresh) =
+        (format!("{base}{ACCOUNT_PAGE}"), fresh.map(|(age, steps)| (age.to_string(), steps.to_string())));
+    let fresh = fresh.as_ref().map(|(age, steps)| [("max_age", age.as_str()), ("steps", steps)]);
+    let pairs = [("return_to", page.as_str())].into_iter().chain(fresh.into_iter().flatten());
+    format!("{base}{SIGN_IN}?{}", form::written(pairs))
+}

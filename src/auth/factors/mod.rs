@@ -1,0 +1,294 @@
+//! The factors by which users sign in. The folder of a factor has its settings, its login step, its enrolment and its stored row.
+//!
+//! A factor knows nothing of the others. This file leads from a method to its factor. [`settings`] lists the settings of all
+//! factors, and [`credentials::row`] what a user has enrolled.
+//!
+//! A proof ends when the password, the contact or the credential behind it changes. Each proof has a *mark*, the version of
+//! what was proved ([`Proof::mark`]), which changes with it.
+
+pub(crate) mod attempt;
+pub(crate) mod credentials;
+pub(crate) mod enrolment;
+pub(crate) mod settings;
+pub(crate) mod signed_in;
+pub(crate) mod step;
+pub(crate) mod typed_code;
+
+mod otp;
+pub(crate) mod passkey;
+mod password;
+#[cfg(test)]
+mod proof_tests;
+mod recovery;
+mod sso;
+pub(crate) mod totp;
+
+use http::Response;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use self::{
+    credentials::{
+        credential::{CurrentProofs, Strength},
+        row::{Credentials, is_of_credential, strength},
+    },
+    enrolment::call::{AccountCall, AccountFields},
+    step::LoginStep,
+};
+use crate::{
+    auth::{
+        context::RequestContext,
+        core::Core,
+        http::{
+            answer::{ContactChoice, OfferedProvider},
+            problem::Problem,
+            route::FactorChange,
+        },
+    },
+    delivery::Channel,
+    http::body::Body,
+    login::{Keyed, Login, LoginCall, LoginError},
+    policy::{Method, MethodSet},
+    session::{Authentication, Proof},
+    store::StoreError,
+    tenant::Tenant,
+    user::Account,
+};
+
+const UNSUPPORTED: &str = "this method is not supported";
+
+/// Handles a step by this method: checks the secret in the request, or opens a challenge.
+pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let expected = step.preview(&LoginCall::Attempt(method));
+    // other problems of the login come before the method
+    if let Err(problem) = &expected
+        && !problem.is_method_not_allowed()
+    {
+        return Err(problem.clone());
+    }
+    let is_enabled = step.cx.core.enabled(&step.login.tenant).contains(method);
+    if matches!(method, Method::Sso | Method::Passkey) && !is_enabled {
+        return Err(step.unsupported(UNSUPPORTED));
+    }
+    expected?;
+    if !is_enabled {
+        // it was available when the login began
+        return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
+    }
+    match method {
+        Method::Password => password::begin(step).await,
+        Method::Sms => otp::begin(step, method, Channel::Sms).await,
+        Method::Email => otp::begin(step, method, Channel::Email).await,
+        Method::Whatsapp => otp::begin(step, method, Channel::Whatsapp).await,
+        Method::Passkey => passkey::login::begin(step).await,
+        Method::Totp => totp::login::begin(step).await,
+        Method::RecoveryCode => recovery::begin(step).await,
+        #[cfg(feature = "sso")]
+        Method::Sso => sso::login::begin(step).await,
+        #[cfg(not(feature = "sso"))]
+        Method::Sso => Err(step.unsupported(UNSUPPORTED)),
+    }
+}
+
+/// Compares a typed one-time code with the open one.
+pub(crate) async fn verify_otp(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    otp::verify(step).await
+}
+
+/// Serves the return of a user from another identity provider.
+pub(crate) async fn return_from_provider(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    #[cfg(feature = "sso")]
+    return sso::callback::serve(cx).await;
+    #[cfg(not(feature = "sso"))]
+    {
+        let _ = cx;
+        Err(Problem::new(crate::auth::http::problem::Code::NotFound, "there is no such endpoint"))
+    }
+}
+
+/// Sets up a second factor within a login.
+pub(crate) async fn enrol(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
+    match Method::from_name(name) {
+        Some(Method::Passkey) => passkey::enrol::enrol(step).await,
+        Some(Method::Totp) => totp::enrol::enrol(step).await,
+        _ => Err(step.unsupported("this method cannot be set up here")),
+    }
+}
+
+/// Changes what the user who calls has enrolled.
+pub(crate) async fn change(
+    cx: &RequestContext<'_>,
+    change: FactorChange,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    match change {
+        FactorChange::Passkey(change) => passkey::enrol::serve(cx, change, call, fields).await,
+        FactorChange::Totp(change) => totp::enrol::serve(cx, change, call, fields).await,
+        FactorChange::RenewRecoveryCodes => recovery::renew(cx, call).await,
+        FactorChange::Link(change) => sso::links::serve(cx, change, call, fields).await,
+    }
+}
+
+/// The credentials of the user who calls, as the account page shows them.
+pub(crate) struct Enrolled<'a> {
+    pub(crate) cx: &'a RequestContext<'a>,
+    pub(crate) call: &'a AccountCall,
+    pub(crate) keyed: &'a Keyed,
+}
+
+impl Serialize for Enrolled<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (mut map, row) = (serializer.serialize_map(None)?, self.call.credentials.as_ref());
+        map.serialize_entry("passkeys", &passkey::enrol::shown(row))?;
+        map.serialize_entry("totp", &row.and_then(totp::enrol::TotpShown::of))?;
+        map.serialize_entry("recovery_codes", &row.and_then(recovery::CodesShown::of))?;
+        map.serialize_entry("links", &sso::links::shown(self.cx, self.call, self.keyed))?;
+        map.end()
+    }
+}
+
+/// Opens the challenge that the first answer of a login contains, if a method has one. It does not depend on the user.
+pub(crate) fn with_challenge(core: &Core, login: Login) -> (Login, Option<impl Serialize>) {
+    passkey::login::with_challenge(core, login)
+}
+
+/// Returns the providers of a tenant if `sso` is among these methods.
+pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec<OfferedProvider> {
+    if methods.contains(Method::Sso) { sso::providers::offered(core, tenant) } else { Vec::new() }
+}
+
+/// Returns the providers of a tenant to which a user has no link.
+pub(crate) fn unlinked_providers(core: &Core, tenant: &Tenant, row: Option<&Credentials>) -> Vec<OfferedProvider> {
+    sso::providers::unlinked(core, tenant, row)
+}
+
+/// Returns the providers at which a user can prove the next step of their login.
+pub(crate) fn usable_providers(
+    core: &Core,
+    login: &Login,
+    account: &Account,
+    row: Option<&Credentials>,
+) -> Vec<OfferedProvider> {
+    sso::providers::usable(core, login, account, row)
+}
+
+/// Returns the contacts of an account that a login can choose for a code by one of these methods.
+pub(crate) fn contacts(account: &Account, methods: MethodSet, login: &Login, keyed: &Keyed) -> Vec<ContactChoice> {
+    otp::contacts::choices(account, methods, login, keyed)
+}
+
+impl Core {
+    /// Returns whether an account can prove a step by this method, with a credential whose strength `counts`.
+    pub(crate) fn can_prove(
+        &self,
+        tenant: &Tenant,
+        method: Method,
+        (account, credentials): (&Account, Option<&Credentials>),
+        counts: impl Fn(&Strength) -> bool,
+    ) -> bool {
+        match method {
+            Method::Password => account.has_password(),
+            Method::Sms | Method::Email | Method::Whatsapp => {
+                otp::contacts::reachable(account, method).next().is_some()
+            }
+            Method::Passkey | Method::Totp | Method::RecoveryCode => {
+                credentials.is_some_and(|row| row.can_prove(method, &counts))
+            }
+            Method::Sso => credentials.is_some_and(|row| sso::providers::has_link(self, tenant, row, counts)),
+        }
+    }
+
+    /// Returns the mark that a proof by this method has now, if an account can have only one thing that is proved by it.
+    pub(crate) fn current_mark(
+        account: &Account,
+        credentials: Option<&Credentials>,
+        method: Method,
+        keyed: &Keyed,
+    ) -> Option<[u8; 32]> {
+        match method {
+            Method::Password => password::current_mark(account, keyed),
+            Method::Totp | Method::RecoveryCode => {
+                credentials?.all().find(|it| it.method() == method).map(|it| it.mark(keyed))
+            }
+            Method::Sms | Method::Email | Method::Whatsapp | Method::Passkey | Method::Sso => None,
+        }
+    }
+
+    /// Checks a login, session, code or family against the account as it is now. Returns `None` if the account is gone or
+    /// disabled, or if the generation of the user was raised since.
+    pub(crate) async fn current_proofs(
+        &self,
+        who: &Authentication,
+        keyed: &Keyed,
+    ) -> Result<Option<CurrentProofs>, StoreError> {
+        let found = self.accounts.of_user(&who.tenant, Some(&who.user)).await?;
+        let is_current = found.generation() <= who.generation;
+        match found.into_active().filter(|_| is_current) {
+            Some(account) => self.proofs_of(account, who, keyed).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns which proofs still count for an account that may sign in.
+    async fn proofs_of(
+        &self,
+        account: Account,
+        who: &Authentication,
+        keyed: &Keyed,
+    ) -> Result<CurrentProofs, StoreError> {
+        let credentials = match who.proofs.iter().any(is_of_credential) {
+            true => self.credentials.get(&who.tenant, &who.user).await?,
+            false => None,
+        };
+        let proofs = counting_proofs(&account, credentials.as_ref(), &who.proofs, keyed);
+        let of = |proof| strength(credentials.as_ref(), proof, keyed).cloned().unwrap_or_default();
+        let strengths = proofs.iter().map(of).collect();
+        Ok(CurrentProofs { account, proofs, strengths })
+    }
+
+    /// Returns the account if it may still log in and each proof still counts for it.
+    pub(crate) async fn counting(&self, who: &Authentication, keyed: &Keyed) -> Result<Option<Account>, StoreError> {
+        let current = self.current_proofs(who, keyed).await?;
+        Ok(current.filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
+    }
+
+    /// Like [`counting`](Self::counting), but the caller has to compare the generation, and to do so before the answer.
+    pub(crate) async fn counting_in_any_generation(
+        &self,
+        who: &Authentication,
+        keyed: &Keyed,
+    ) -> Result<Option<Account>, StoreError> {
+        let account = self.accounts.without_generation(&who.tenant, Some(&who.user)).await?;
+        let Some(account) = account.filter(|account| !account.is_disabled()) else { return Ok(None) };
+        let current = self.proofs_of(account, who, keyed).await?;
+        Ok(Some(current).filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
+    }
+}
+
+/// Returns the proofs that still count for this account, in their order. Proofs without a mark always count.
+///
+/// Codes of an authenticator can't be the first step of a login, so they count only together with another proof.
+fn counting_proofs(
+    account: &Account,
+    credentials: Option<&Credentials>,
+    proofs: &[Proof],
+    keyed: &Keyed,
+) -> Vec<Proof> {
+    let counts = |proof: &&Proof| {
+        let Some(mark) = proof.mark else { return true };
+        match Method::from_name(&proof.method) {
+            Some(Method::Password) => password::current_mark(account, keyed) == Some(mark),
+            Some(method @ (Method::Sms | Method::Email | Method::Whatsapp)) => {
+                otp::contacts::counts(account, method, mark, keyed)
+            }
+            Some(Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso) => {
+                strength(credentials, proof, keyed).is_some()
+            }
+            None => false,
+        }
+    };
+    let can_be_first = |proof: &Proof| Method::from_name(&proof.method).is_none_or(Method::can_be_first);
+    let counting: Vec<Proof> = proofs.iter().filter(counts).cloned().collect();
+    if counting.iter().any(can_be_first) { counting } else { Vec::new() }
+}

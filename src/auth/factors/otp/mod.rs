@@ -1,0 +1,276 @@
+//! One-time codes: the methods `sms`, `email` and `whatsapp`.
+
+pub(crate) mod contacts;
+
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::{
+    auth::{
+        context::RequestContext,
+        factors::{
+            attempt::{Attempt, ROUNDS},
+            step::{LoginStep, Ungenerated},
+        },
+        http::{
+            answer::{self, Counters},
+            fields::Fields,
+            problem::{Code, Problem},
+        },
+        state::{
+            guard::{AttemptKey, CodePlan, CountedCode, submitted},
+            logins::LoginUpdate,
+        },
+    },
+    delivery::{Channel, Message},
+    event::EventKind,
+    http::body::Body,
+    limit::Spend,
+    login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
+    policy::{EnrolledFactors, Method},
+    store::{StoreError, StoreErrorKind},
+    user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
+    util::{clock::ceil_seconds, secret::Digest},
+};
+
+#[derive(Serialize)]
+struct CodeSent {
+    #[serde(flatten)]
+    login: Counters,
+    challenge: ChallengeShown,
+}
+
+#[derive(Serialize)]
+struct ChallengeShown {
+    r#type: &'static str,
+    channel: &'static str,
+    digits: usize,
+    expires_in: u64,
+    resend_in: u64,
+}
+
+/// Sends a code if the address is a verified contact of the account. Otherwise it does the same and sends nothing.
+pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel) -> Result<Response<Body>, Problem> {
+    let contact = match &step.fields.contact_id {
+        Some(id) => contacts::chosen(&step, id, method).await?,
+        None => typed_contact(&step.fields, method)?,
+    };
+    let (core, limits) = (step.cx.core, &step.cx.core.login_limits);
+    let (login, keyed, now) = (&*step.login, step.keyed, step.now());
+    let address = submitted::address(&contact, keyed);
+    let code = OneTimeCode::generate();
+    step.preview(&LoginCall::MayOpen(method))?;
+
+    let spend = spend(step.cx).await.map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
+    let name = Identifier::parse(contact.as_str()).ok();
+    let mut account = step.account_without_generation(name.as_ref()).await?;
+    let found = &account.found;
+    let device = step.device(step.device_owner(found, found.active()));
+    let owner = found.active().filter(|account| account.has_verified(&contact)).map(|account| account.id().clone());
+    let tenant = &login.tenant;
+    let key = AttemptKey { tenant, method, submitted: &address, account: owner.as_ref(), device };
+    let pair = match &device {
+        Some(device) => submitted::by_device(device, &address, keyed),
+        None => step.pair(&address),
+    };
+    let open = |owner| {
+        let to = (method, &address);
+        Challenge::Code(OpenCode::new(to, owner, &login.id, &code, keyed, (limits, now)))
+    };
+    let (update, below_limit) = match opened(&step, &mut account, key, &pair, open).await? {
+        Ok(opened) => opened,
+        Err(error) => {
+            if let Some(spend) = spend {
+                core.limits.messages.refund(spend);
+            }
+            return Err(step.problem(refused(error)));
+        }
+    };
+    let view = update.view(now)?;
+    let is_sent = owner.is_some() && below_limit;
+    // the same work without an owner: a message is created and queued, but not sent
+    let expires = now + limits.code_lifetime;
+    let message = Message::new(channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
+    let journal = &core.journal;
+    let sent = journal.log.is_some().then(|| journal.event(EventKind::OtpSent, login, Some(method), keyed));
+    // the queue reports a message that it has no room for; the caller sees no difference
+    let taken = match is_sent {
+        true => core.queue.push(channel, message),
+        false => core.queue.push_decoy(channel, message),
+    };
+    if let (Some(sent), true) = (sent, is_sent && taken) {
+        journal.tally_event(&sent);
+    }
+    let challenge = ChallengeShown {
+        r#type: "otp",
+        channel: channel.as_str(),
+        digits: DIGITS,
+        expires_in: ceil_seconds(limits.code_lifetime),
+        resend_in: ceil_seconds(limits.resend_interval),
+    };
+    Ok(answer::json(StatusCode::OK, &CodeSent { login: Counters::from(view), challenge }))
+}
+
+/// Counts a request for a code and opens its challenge, in one call of the store. Returns the login, and whether the
+/// address was below its limit, or why the request is refused.
+async fn opened(
+    step: &LoginStep<'_>,
+    account: &mut Ungenerated,
+    key: AttemptKey<'_>,
+    pair: &Digest,
+    challenge: impl Fn(Option<BoundUser>) -> Challenge,
+) -> Result<Result<(LoginUpdate, bool), SendRefused>, Problem> {
+    let (core, keyed) = (step.cx.core, step.keyed);
+    let mut counted = CountedCode::default();
+    let ids = [*pair, key.messages(keyed)];
+    for _ in 0..ROUNDS {
+        let read = step.read_with(account, core.guard.reading_codes(key.tenant, &ids)?).await?;
+        let plan = core.guard.plan_code(key, (core.guard.code_rows(ids, read)?, counted))?;
+        let CodePlan { below_limit, counts } = match plan {
+            Ok(plan) => plan,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let latest = step.latest();
+        let generation = account.found.generation();
+        let owner = key.account.filter(|_| below_limit).map(|id| BoundUser { id: id.clone(), generation });
+        let challenge = challenge(owner);
+        let prepared = core.logins.prepare(&step.digest, &latest, &LoginCall::Open(&challenge))?;
+        let Some(write) = prepared.write.clone() else { return Ok(Ok((prepared.written(None, latest), below_limit))) };
+        let operations = counts.into_iter().chain([write]).collect();
+        let mut outcomes = core.store.run(operations).await?.into_iter();
+        if !counted.note(below_limit, &mut outcomes) {
+            continue;
+        }
+        if !below_limit {
+            step.tally(EventKind::LoginCeiling, Some(key.method));
+        }
+        let version = outcomes.next().and_then(|written| written.version());
+        let update = match version {
+            Some(_) => step.applied(prepared.written(version, latest)),
+            None => step.apply(&LoginCall::Open(&challenge)).await?,
+        };
+        return Ok(Ok((update, below_limit)));
+    }
+    Err(StoreError::from(StoreErrorKind::Busy).into())
+}
+
+/// Compares a typed code with the open one.
+pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
+    if guess.is_empty() {
+        return Err(Problem::invalid("otp is missing"));
+    }
+    let (step, keyed) = (&step, step.keyed);
+    let of = step.login.open.as_ref().and_then(Challenge::code);
+    step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None, factors: EnrolledFactors::default() })?;
+    let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
+    let pair = step.pair(&Digest::from_bytes(open.contact));
+    let mut attempt = Attempt::begin(step, open.method, pair).await?;
+    match settled(step, open, &guess, &mut attempt).await {
+        Ok(update) => {
+            match update.answer {
+                Ok(_) => attempt.refund(),
+                // the guess was compared, and counts
+                Err(LoginError::WrongSecret(_)) => {}
+                Err(_) if update.changed => {}
+                Err(_) => attempt.withdraw().await,
+            }
+            step.conclude(&update, open.method)
+        }
+        Err(problem) => {
+            attempt.withdraw().await;
+            Err(problem)
+        }
+    }
+}
+
+/// Compares a guess, and stores the outcome in one call of the store: first the counts, and then the login. A right guess
+/// removes the failures before it. It counts only if no other attempt was counted since the rows were read, so as many
+/// guesses are compared as one after the other.
+async fn settled(
+    step: &LoginStep<'_>,
+    open: &OpenCode,
+    guess: &str,
+    attempt: &mut Attempt<'_>,
+) -> Result<LoginUpdate, Problem> {
+    let (core, login, keyed) = (step.cx.core, &step.login, step.keyed);
+    let user = match &login.subject {
+        Subject::Unbound => open.owner.as_ref().map(|owner| &owner.id),
+        subject => subject.user().map(|user| &user.id),
+    };
+    let account = core.accounts.without_generation(&login.tenant, user).await?;
+    let mut account = step.ungenerated(account).await?;
+    let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
+    for _ in 0..ROUNDS {
+        let found = &account.found;
+        attempt.belongs_to(step.device_owner(found, found.active().filter(may_prove)));
+        let ids = attempt.ids();
+        let outcomes = step.read_with(&mut account, attempt.reads(&ids)?).await?;
+        let found = &account.found;
+        let rows = attempt.rows(ids, outcomes)?;
+        let mut plan = attempt.plan(&rows)?;
+        let owner = found.active().filter(may_prove).and(found.user()).filter(|_| plan.below_ceiling);
+        let latest = step.latest();
+        let (owner, factors) = (owner.as_ref(), EnrolledFactors::default());
+        let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
+        let mut prepared = core.logins.prepare(&step.digest, &latest, &call)?;
+        let is_right = prepared.answer.is_ok();
+        // read only after a right guess, so that wrong ones take the same time for every account
+        if is_right {
+            let factors = step.enrolled_factors(owner).await?;
+            let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
+            prepared = core.logins.prepare(&step.digest, &latest, &call)?;
+        }
+        let Some(write) = prepared.write.clone() else { return Ok(prepared.written(None, latest)) };
+        let mut operations = std::mem::take(&mut plan.counts);
+        if is_right {
+            operations = attempt.clearing(&plan)?.into();
+        }
+        operations.push(write);
+        let mut outcomes = core.store.run(operations).await?.into_iter();
+        let is_noted = match is_right {
+            true => attempt.note_cleared(&mut outcomes),
+            false => attempt.note(&plan, &mut outcomes),
+        };
+        if is_noted && !is_right {
+            attempt.is_below_ceiling();
+        }
+        let version = if is_noted { outcomes.next() } else { None };
+        match version.and_then(|written| written.version()) {
+            Some(version) => return Ok(step.applied(prepared.written(Some(version), latest))),
+            None => step.refresh().await?,
+        }
+    }
+    Err(StoreError::from(StoreErrorKind::Busy).into())
+}
+
+/// Charges a message to the caller's address, or returns how long to wait.
+async fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
+    let Some(address) = cx.known_address() else { return Ok(None) };
+    let decision = cx.core.limits.messages.check(&address, 1).await;
+    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.wait()) }
+}
+
+fn typed_contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
+    if method == Method::Email {
+        let typed = fields.email.as_deref().ok_or(Problem::invalid("email is missing"))?;
+        let address = EmailAddress::parse(typed).map_err(|_| Problem::invalid("email is malformed"))?;
+        return Ok(Contact::Email(address));
+    }
+    let typed = fields.phone_number.as_deref().ok_or(Problem::invalid("phone_number is missing"))?;
+    let number = PhoneNumber::parse(typed);
+    Ok(Contact::Phone(number.map_err(|_| Problem::invalid("phone_number is not in international format"))?))
+}
+
+fn refused(refused: SendRefused) -> Problem {
+    match refused {
+        SendRefused::TooSoon(wait) => {
+            Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait)
+        }
+        SendRefused::TooMany(wait) => {
+            Problem::new(Code::TooManyAttempts, "too many codes were requested; try again later").retry_in(wait)
+        }
+    }
+}

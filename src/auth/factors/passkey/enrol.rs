@@ -1,0 +1,315 @@
+//! Enrols passkeys, on the account page and within a login; renames and deletes them.
+
+use std::iter;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::{HeaderMap, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    row::{MOST_PASSKEYS, Passkey},
+    settings::{CHALLENGE_LIFETIME, new_challenge},
+};
+use crate::{
+    auth::{
+        context::RequestContext,
+        core::Core,
+        factors::{
+            credentials::{
+                credential::CredentialId,
+                row::Credentials,
+                table::{Added, CredentialTable, MayChange, Removed},
+            },
+            enrolment::{
+                call::{self, AccountCall, AccountFields, with_cookie},
+                in_login::Enrolment,
+                new_credential::NewCredential,
+                pending::PendingEnrolments,
+            },
+            step::LoginStep,
+        },
+        http::{
+            answer,
+            problem::{Code, Problem},
+            route::PasskeyChange,
+        },
+        state::accounts::shown_name,
+    },
+    delivery::NoticeKind,
+    event::EventKind,
+    http::{body::Body, user_agent},
+    policy::Method,
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+    user::Account,
+    util::handle::Handle,
+    webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, RegistrationVerdict, WebauthnError},
+};
+
+/// The table of challenges that no new passkey has signed yet.
+const PENDING: &str = "pending_passkeys";
+
+const NO_PASSKEY: &str = "this user has no passkey with this id";
+/// The maximum length of the name of a passkey, in characters.
+const LONGEST_NAME: usize = 64;
+
+/// The challenge for a new passkey.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PendingPasskey([u8; 32]);
+
+/// Returns the options for a new passkey. They replace earlier ones of this session or login.
+async fn new_options(
+    core: &Core,
+    place: &Handle,
+    (tenant, account): (&Tenant, &Account),
+    credentials: Option<&Credentials>,
+) -> Result<CreationOptions, Problem> {
+    let rules = core.factors.passkey.as_ref().ok_or_else(not_enabled)?;
+    let handle = core.credentials.handle(tenant, account.id()).await?;
+    let (_, challenge) = new_challenge(core.logins.now());
+    PendingEnrolments::of(core, PENDING).begin(place, &PendingPasskey(challenge)).await?;
+    let passkeys = credentials.iter().flat_map(|row| &row.passkeys);
+    let existing: Vec<Vec<u8>> = passkeys.map(|passkey| passkey.id.clone()).collect();
+    let name = shown_name(account);
+    let display_name = account.display_name().unwrap_or(name);
+    let owner = CredentialOwner { handle: &handle, name, display_name };
+    Ok(rules.of(tenant).creation_options(&challenge, &owner, &existing, CHALLENGE_LIFETIME))
+}
+
+/// Reads the answer of a browser.
+fn registration(sent: Option<Value>) -> Result<RegistrationResponse, Problem> {
+    let sent = sent.ok_or(Problem::invalid("response is missing"))?;
+    serde_json::from_value(sent).map_err(|_| Problem::invalid("response is malformed"))
+}
+
+/// Verifies the passkey that was made for the options. They can be used once, even if the passkey is refused.
+async fn verify(
+    core: &Core,
+    place: &Handle,
+    tenant: &Tenant,
+    response: &RegistrationResponse,
+) -> Result<Result<RegistrationVerdict, WebauthnError>, Problem> {
+    let rules = core.factors.passkey.as_ref().ok_or_else(not_enabled)?;
+    let pending = PendingEnrolments::<PendingPasskey>::of(core, PENDING).take(place).await?;
+    let pending = pending.ok_or(Problem::new(Code::NoPendingChallenge, "no passkey is being added here"))?;
+    Ok(rules.of(tenant).verify_registration(&pending.value.0, response))
+}
+
+/// Returns a name that no other passkey of the user has: the browser and the system of the request, and a number if needed.
+fn unused_name(headers: &HeaderMap, credentials: Option<&Credentials>) -> String {
+    let device = user_agent::device(headers).unwrap_or_else(|| "Passkey".to_owned());
+    let is_taken = |name: &String| credentials.iter().flat_map(|row| &row.passkeys).any(|one| one.name == *name);
+    let numbered = (2..=MOST_PASSKEYS).map(|number| format!("{device} ({number})"));
+    iter::once(device.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(device)
+}
+
+fn not_enabled() -> Problem {
+    Problem::new(Code::NotFound, "passkeys are not enabled here")
+}
+
+fn check_enabled(cx: &RequestContext<'_>) -> Result<(), Problem> {
+    if cx.core.factors.passkey.is_some() { Ok(()) } else { Err(not_enabled()) }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Begun {
+    public_key: CreationOptions,
+}
+
+/// Adds a passkey within a login: returns options, or verifies the passkey in the request.
+pub(crate) async fn enrol(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let sent = step.fields.response.take().map(|sent| registration(Some(sent))).transpose()?;
+    let enrolment = Enrolment::of(&step, Method::Passkey).await?;
+    if let Some(response) = sent {
+        return enrolment.finish(verified(&enrolment, &response)).await;
+    }
+    let (owner, credentials) = ((&step.login.tenant, &enrolment.account), enrolment.credentials.as_ref());
+    let public_key = new_options(step.cx.core, enrolment.place(), owner, credentials).await?;
+    Ok(enrolment.begun(Begun { public_key }))
+}
+
+async fn verified(enrolment: &Enrolment<'_, '_>, response: &RegistrationResponse) -> Result<Option<Passkey>, Problem> {
+    let step = enrolment.step;
+    let verdict = verify(step.cx.core, enrolment.place(), &step.login.tenant, response).await?;
+    let name = unused_name(&step.cx.parts.headers, enrolment.credentials.as_ref());
+    let new = |verdict| Passkey::new(verdict, &name, step.now().as_secs(), enrolment.strength.clone());
+    Ok(verdict.ok().map(new))
+}
+
+/// A passkey, as the account page shows it.
+#[derive(Serialize)]
+pub(crate) struct PasskeyShown<'a> {
+    id: String,
+    name: &'a str,
+    created_at: u64,
+    last_used_at: Option<u64>,
+    backed_up: bool,
+}
+
+impl<'a> PasskeyShown<'a> {
+    pub(crate) fn of(passkey: &'a Passkey) -> Self {
+        Self {
+            id: URL_SAFE_NO_PAD.encode(&passkey.id),
+            name: &passkey.name,
+            created_at: passkey.created_at,
+            last_used_at: passkey.last_used_at,
+            backed_up: passkey.backed_up,
+        }
+    }
+}
+
+/// Returns the passkeys of a user.
+pub(crate) fn shown(row: Option<&Credentials>) -> Vec<PasskeyShown<'_>> {
+    row.into_iter().flat_map(|row| &row.passkeys).map(PasskeyShown::of).collect()
+}
+
+/// Serves the calls about passkeys.
+pub(crate) async fn serve(
+    cx: &RequestContext<'_>,
+    change: PasskeyChange,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    match change {
+        PasskeyChange::Begin => options(cx, call).await,
+        PasskeyChange::Add => add(cx, call, fields).await,
+        PasskeyChange::Rename => rename(cx, call, fields).await,
+        PasskeyChange::Delete => delete(cx, call, fields).await,
+    }
+}
+
+/// Returns the options for a new passkey. They replace earlier ones of this session.
+async fn options(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+    check_enabled(cx)?;
+    call.vouching(cx.core, Method::Passkey)?;
+    let owner = (call.tenant(), call.account());
+    let public_key = new_options(cx.core, &call.place(), owner, call.credentials.as_ref()).await?;
+    Ok(answer::json(StatusCode::OK, &Begun { public_key }))
+}
+
+/// Adds the passkey that was made for the options.
+async fn add(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> Result<Response<Body>, Problem> {
+    check_enabled(cx)?;
+    let vouching = call.vouching(cx.core, Method::Passkey)?;
+    let response = registration(fields.response.clone())?;
+    let name = fields.name.as_deref().map(given_name).transpose()?;
+    let verdict = verify(cx.core, &call.place(), call.tenant(), &response).await?.map_err(refused)?;
+    let unused = || unused_name(&cx.parts.headers, call.credentials.as_ref());
+    let name = name.map_or_else(unused, str::to_owned);
+    let passkey = Passkey::new(verdict, &name, cx.core.logins.now().as_secs(), vouching.strength);
+    let added = answer::json(StatusCode::CREATED, &PasskeyShown::of(&passkey));
+    let cookie = call.enrol(cx, &passkey, vouching.is_first).await?;
+    Ok(with_cookie(added, cookie))
+}
+
+/// Renames a passkey. This changes nothing about how the user signs in, so it needs no fresh proofs.
+async fn rename(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let name = given_name(fields.name.as_deref().ok_or(Problem::invalid("name is missing"))?)?;
+    let (id, (tenant, user)) = (given_id(fields)?, call.owner());
+    let rename = |row: &mut Credentials| match row.passkeys.iter_mut().find(|own| own.id == id) {
+        Some(passkey) => {
+            name.clone_into(&mut passkey.name);
+            true
+        }
+        None => false,
+    };
+    found(cx.core.credentials.update(tenant, user, rename).await?)?;
+    let (who, keyed) = (&call.session().authentication(), cx.core.keyed().await?);
+    cx.core.journal.tally_login(EventKind::CredentialRenamed, who, (Some(Method::Passkey), None), keyed);
+    Ok(answer::no_content())
+}
+
+/// Deletes a passkey. Proofs by it stop counting.
+async fn delete(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    call.require_fresh(cx.core)?;
+    let id = given_id(fields)?;
+    let removed = cx.core.credentials.remove_passkey(call.owner(), &id, call.may_change(cx.core)).await?;
+    call::removed(removed, NO_PASSKEY)?;
+    call.changed(cx, NoticeKind::PasskeyRemoved).await;
+    Ok(answer::no_content())
+}
+
+/// Returns the name without surrounding spaces.
+fn given_name(name: &str) -> Result<&str, Problem> {
+    let name = name.trim();
+    if !(1..=LONGEST_NAME).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+        return Err(Problem::invalid("name must have 1 to 64 characters, without control characters"));
+    }
+    Ok(name)
+}
+
+fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {
+    let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
+    webauthn::decode(id).ok_or(Problem::invalid("id is malformed"))
+}
+
+fn found(is_found: bool) -> Result<(), Problem> {
+    if is_found { Ok(()) } else { Err(Problem::new(Code::NotFound, NO_PASSKEY)) }
+}
+
+fn refused(error: WebauthnError) -> Problem {
+    match error {
+        WebauthnError::Malformed(_) => Problem::invalid("response is malformed"),
+        _ => Problem::new(Code::InvalidAssertion, "the passkey was refused"),
+    }
+}
+
+impl NewCredential for Passkey {
+    const ADDED: NoticeKind = NoticeKind::PasskeyAdded;
+
+    async fn store(
+        &self,
+        credentials: &CredentialTable,
+        owner: (&Tenant, &UserId),
+        may: impl Fn(&Credentials) -> bool + Send + Sync,
+    ) -> Result<Added, StoreError> {
+        credentials.add_passkey(owner, self, may).await
+    }
+
+    async fn discard(&self, credentials: &CredentialTable, owner: (&Tenant, &UserId)) -> Result<(), StoreError> {
+        credentials.remove_passkey(owner, &self.id, |_, _| true).await.map(|_| ())
+    }
+}
+
+impl CredentialTable {
+    /// Adds a passkey, if `may` allows it for the row before. It is asked in the compare-and-swap.
+    pub(crate) async fn add_passkey(
+        &self,
+        owner: (&Tenant, &UserId),
+        passkey: &Passkey,
+        may: impl Fn(&Credentials) -> bool + Send + Sync,
+    ) -> Result<Added, StoreError> {
+        let add = |row: &mut Credentials| match row.passkeys.len() < MOST_PASSKEYS {
+            _ if !may(row) => Added::Outdated,
+            true => {
+                row.passkeys.push(passkey.clone());
+                Added::Done
+            }
+            false => Added::Refused,
+        };
+        let remove = |row: &mut Credentials| row.passkeys.retain(|own| own.id != passkey.id);
+        self.add(owner, CredentialId::Passkey(&passkey.id), add, remove).await
+    }
+
+    /// Removes a passkey, if `may` allows it.
+    pub(crate) async fn remove_passkey(
+        &self,
+        owner: (&Tenant, &UserId),
+        id: &[u8],
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
+        let remove = |row: &mut Credentials| row.passkeys.retain(|passkey| passkey.id != id);
+        self.remove(owner, CredentialId::Passkey(id), remove, may).await
+    }
+}

@@ -1,0 +1,225 @@
+//! The method `passkey`.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    row::Passkey,
+    settings::{PasskeyOptions, PasskeyRules, new_challenge},
+};
+use crate::{
+    auth::{
+        core::Core,
+        factors::{
+            attempt::Attempt,
+            credentials::{
+                credential::{Credential, CredentialId},
+                row::Credentials,
+                table::CredentialTable,
+            },
+            step::LoginStep,
+        },
+        http::{
+            answer::{self, Counters},
+            problem::{Code, Problem},
+        },
+        state::guard::submitted,
+    },
+    event::EventKind,
+    http::body::Body,
+    login::{BoundUser, Keyed, Login, LoginCall, LoginError, OpenChallenge, Proved, Subject},
+    policy::{EnrolledFactors, LoginPlan, Method},
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+    util::secret::Digest,
+    webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
+};
+
+const METHOD: Method = Method::Passkey;
+
+#[derive(Serialize)]
+struct Opened {
+    #[serde(flatten)]
+    login: Counters,
+    challenges: PasskeyOptions,
+}
+
+/// The answer of a browser to the open challenge.
+struct Answered {
+    open: OpenChallenge,
+    /// The challenge that was signed, according to the browser.
+    challenge: Vec<u8>,
+    response: AssertionResponse,
+}
+
+/// A step by a passkey.
+struct PasskeyStep<'s, 'a> {
+    step: &'s LoginStep<'a>,
+    passkeys: &'s PasskeyRules,
+}
+
+/// Verifies the response, or opens a new challenge if the request has no response.
+pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let Some(passkeys) = &step.cx.core.factors.passkey else {
+        return Err(step.unsupported("this method is not supported"));
+    };
+    let response = step.fields.response.take();
+    let own = PasskeyStep { step: &step, passkeys };
+    match response {
+        None => own.open().await,
+        Some(response) => own.answer(response).await,
+    }
+}
+
+/// Opens a challenge at the start of a login, if the next step can use one. It does not depend on the user.
+pub(crate) fn with_challenge(core: &Core, mut login: Login) -> (Login, Option<PasskeyOptions>) {
+    let can_use_one = login.plan.allows(login.proved(), Method::Passkey);
+    let Some(passkeys) = core.factors.passkey.as_ref().filter(|_| can_use_one) else { return (login, None) };
+    let (open, bytes) = new_challenge(core.logins.now());
+    let challenges = passkeys.login_options(&login.tenant, login.required(), &bytes);
+    login.passkey = Some(open);
+    (login, Some(challenges))
+}
+
+impl PasskeyStep<'_, '_> {
+    async fn open(&self) -> Result<Response<Body>, Problem> {
+        let (step, now) = (self.step, self.step.now());
+        let (challenge, bytes) = new_challenge(now);
+        let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
+        let login = Counters::from(update.view(now)?);
+        let challenges = self.passkeys.login_options(&step.login.tenant, step.login.required(), &bytes);
+        Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
+    }
+
+    async fn answer(&self, response: Value) -> Result<Response<Body>, Problem> {
+        let step = self.step;
+        let challenge = step.fields.challenge.as_deref().ok_or(Problem::invalid("challenge is missing"))?;
+        let challenge = webauthn::decode(challenge).ok_or(Problem::invalid("challenge is malformed"))?;
+        let response = serde_json::from_value(response).map_err(|_| Problem::invalid("response is malformed"))?;
+        let open = step.login.passkey.clone().filter(|open| !open.has_expired(step.now()));
+        let open = open.ok_or_else(|| step.problem(no_challenge()))?;
+        let answered = Answered { open, challenge, response };
+
+        let submitted = submitted::passkey(answered.response.credential_id(), step.keyed);
+        let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
+        let checked = match self.check(&mut attempt, &answered).await {
+            Ok(checked) => checked,
+            Err(problem) => {
+                attempt.withdraw().await;
+                return Err(problem);
+            }
+        };
+        let (proved, factors) = (checked.as_ref().ok(), EnrolledFactors::default());
+        let proved = proved.map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere: None, factors });
+        let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
+        if proved.is_some() && update.answer.is_ok() {
+            attempt.succeeded().await;
+        }
+        let answer = step.conclude(&update, METHOD);
+        // this depends on the response alone
+        let is_malformed = matches!(checked, Err(WebauthnError::Malformed(_)));
+        match update.answer {
+            Err(LoginError::WrongSecret(_)) if is_malformed => {
+                Err(Problem::invalid("response is malformed").of(update.stored.value.view(step.now())))
+            }
+            _ => answer,
+        }
+    }
+
+    /// Verifies the response, and then updates the passkey with one compare-and-swap. Unknown passkeys cost about the same.
+    /// Returns the user and the mark of the proof.
+    async fn check(
+        &self,
+        attempt: &mut Attempt<'_>,
+        answered: &Answered,
+    ) -> Result<Result<(BoundUser, [u8; 32]), WebauthnError>, Problem> {
+        let step = self.step;
+        let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
+        let owner = core.credentials.by_passkey(&login.tenant, id).await?.map(|(user, _)| user);
+        let found = match login.subject {
+            Subject::Unbound => core.accounts.of_user(&login.tenant, owner.as_ref()).await?,
+            _ => step.account(None).await?,
+        };
+        let account = found.active().filter(|account| owner.as_ref() == Some(account.id()));
+        let below_ceiling = attempt.count_for(step.device_owner(&found, account)).await?;
+        attempt.take_challenge(&answered.open).await?;
+
+        let known = account.and(found.user()).filter(|_| below_ceiling);
+        let verify = |stored: Option<&StoredCredential>| self.verify(answered, stored);
+        let now = step.now().as_secs();
+        let verified = match &known {
+            None => verify(None).map(|verdict| (verdict, [0; 32])),
+            Some(user) => {
+                let update = |row: &mut Credentials| use_passkey(row, id, (&login.plan, step.keyed), now, verify);
+                core.credentials.update(&login.tenant, &user.id, update).await?
+            }
+        };
+        let may_be_cloned = match &verified {
+            Ok((verdict, _)) => verdict.counter_stalled,
+            Err(error) => *error == WebauthnError::Counter,
+        };
+        if may_be_cloned {
+            core.journal.tally_login(EventKind::PasskeyCloned, login, (Some(METHOD), None), step.keyed);
+        }
+        Ok(match (verified, known) {
+            (Ok((_, mark)), Some(user)) => Ok((user, mark)),
+            (Ok(_), None) => Err(WebauthnError::UnknownCredential),
+            (Err(error), _) => Err(error),
+        })
+    }
+
+    fn verify(
+        &self,
+        answered: &Answered,
+        stored: Option<&StoredCredential>,
+    ) -> Result<AssertionVerdict, WebauthnError> {
+        let login = &self.step.login;
+        // the login keeps only a digest, so the caller repeats the challenge; `is` below ties it to this login
+        let request = AssertionRequest::new(&answered.challenge);
+        // `check` has compared the owner; this only admits responses without a user handle
+        let request = match (login.subject.user(), stored) {
+            (Some(_), Some(stored)) => request.user_handle(&stored.user_handle),
+            _ => request,
+        };
+        let party = self.passkeys.of_login(&login.tenant, login.required());
+        let verdict = party.verify_assertion(&request, stored, &answered.response)?;
+        // compared last, so that an unknown passkey costs the same
+        if answered.open.is(&Digest::of(&answered.challenge)) { Ok(verdict) } else { Err(WebauthnError::Challenge) }
+    }
+}
+
+/// Verifies a response with the passkey as it is now. Changes the passkey only if that succeeds. Returns also the mark of the
+/// proof.
+fn use_passkey(
+    row: &mut Credentials,
+    id: &[u8],
+    (plan, keyed): (&LoginPlan, &Keyed),
+    now: u64,
+    verify: impl Fn(Option<&StoredCredential>) -> Result<AssertionVerdict, WebauthnError>,
+) -> Result<(AssertionVerdict, [u8; 32]), WebauthnError> {
+    let handle = row.handle;
+    let strong_enough = |passkey: &&mut Passkey| passkey.id == id && passkey.strength.counts_as_factor(plan);
+    let Some(passkey) = row.passkeys.iter_mut().find(strong_enough) else {
+        return verify(None).map(|verdict| (verdict, [0; 32]));
+    };
+    let verdict = verify(Some(&passkey.stored(&handle)))?;
+    passkey.apply(&verdict, now);
+    Ok((verdict, passkey.mark(keyed)))
+}
+
+fn no_challenge() -> Problem {
+    Problem::new(Code::NoPendingChallenge, "there is no open challenge; ask for a new one")
+}
+
+impl CredentialTable {
+    /// Finds the user of a passkey.
+    pub(crate) async fn by_passkey(
+        &self,
+        tenant: &Tenant,
+        id: &[u8],
+    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
+        self.by_id(tenant, CredentialId::Passkey(id)).await
+    }
+}

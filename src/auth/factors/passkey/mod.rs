@@ -1,0 +1,20 @@
+//! The method `passkey`.
+
+pub(crate) mod enrol;
+pub(crate) mod login;
+pub(crate) mod row;
+pub(crate) mod settings;
+
+use self::settings::Passkeys;
+use crate::auth::builder::AuthServiceBuilder;
+
+impl AuthServiceBuilder {
+    /// Lets users sign in with passkeys. See [`Passkeys`].
+    ///
+    /// Users add passkeys on the account page, which exists only with [`first_party`](Self::first_party). A service without it
+    /// accepts those that were added at another service on the same store.
+    pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
+        self.factors.passkey = Some(passkeys);
+        self
+    }
+}

@@ -1,0 +1,181 @@
+//! The settings of passkeys.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    http::issuer::Issuer,
+    login::OpenChallenge,
+    tenant::Tenant,
+    util::{clock::UnixTime, error::ConfigError, secret::Digest},
+    webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},
+};
+
+/// How long a challenge can be answered.
+pub(crate) const CHALLENGE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Lets users sign in with passkeys, for [`AuthServiceBuilder::passkeys`](crate::AuthServiceBuilder::passkeys).
+///
+/// Passkeys are bound to a relying party id: a domain. They work on the allowed origins, which are pages of that domain or
+/// of its subdomains. Wrong settings are reported when the service is built.
+///
+/// ```
+/// use tollgate::auth::Passkeys;
+///
+/// let passkeys = Passkeys::new("example.com").origin("https://login.example.com").origin("https://app.example.com");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Passkeys {
+    main: Domain,
+    tenants: BTreeMap<Tenant, Domain>,
+    name: Option<String>,
+    counter: CounterPolicy,
+    user_verification: UserVerification,
+    backup: BackupPolicy,
+}
+
+#[derive(Clone, Debug)]
+struct Domain {
+    id: String,
+    origins: Vec<String>,
+}
+
+impl Passkeys {
+    /// Uses this relying party id, such as `example.com`. Changing it later makes all passkeys unusable.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self {
+            main: Domain { id: id.into(), origins: Vec::new() },
+            tenants: BTreeMap::new(),
+            name: None,
+            counter: CounterPolicy::default(),
+            user_verification: UserVerification::default(),
+            backup: BackupPolicy::default(),
+        }
+    }
+
+    /// Allows pages of this origin. Without any, the origin of the issuer is allowed.
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.main.origins.push(origin.into());
+        self
+    }
+
+    /// Sets another relying party id and other origins for this tenant. Without origins, that of the issuer is allowed.
+    pub fn tenant<O: Into<String>>(
+        mut self,
+        tenant: &Tenant,
+        id: impl Into<String>,
+        origins: impl IntoIterator<Item = O>,
+    ) -> Self {
+        let origins = origins.into_iter().map(Into::into).collect();
+        self.tenants.insert(tenant.clone(), Domain { id: id.into(), origins });
+        self
+    }
+
+    /// Sets the name of the service that some authenticators show. Defaults to the relying party id.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets what happens if a signature counter has not increased. Defaults to [`CounterPolicy::Refuse`]. Both ways record
+    /// an event.
+    pub fn counter(mut self, counter: CounterPolicy) -> Self {
+        self.counter = counter;
+        self
+    }
+
+    /// Sets whether the authenticator has to verify its user. Defaults to [`UserVerification::Required`]. A login of one step
+    /// always requires it. A session does not remember it: after a login of two steps, it also serves clients that need
+    /// one step.
+    pub fn user_verification(mut self, user_verification: UserVerification) -> Self {
+        self.user_verification = user_verification;
+        self
+    }
+
+    /// Sets whether synced passkeys are accepted. Defaults to [`BackupPolicy::Allow`].
+    pub fn backup(mut self, backup: BackupPolicy) -> Self {
+        self.backup = backup;
+        self
+    }
+
+    /// Checks the settings.
+    pub(crate) fn build(&self, issuer: &Issuer) -> Result<PasskeyRules, ConfigError> {
+        let tenants = self.tenants.iter().map(|(tenant, domain)| Ok((tenant.clone(), self.party(domain, issuer)?)));
+        Ok(PasskeyRules {
+            main: self.party(&self.main, issuer)?,
+            tenants: tenants.collect::<Result<_, ConfigError>>()?,
+        })
+    }
+
+    fn party(&self, domain: &Domain, issuer: &Issuer) -> Result<RelyingParty, ConfigError> {
+        let party = RelyingParty::new(&domain.id)?
+            .name(self.name.as_ref().unwrap_or(&domain.id))
+            .counter(self.counter)
+            .user_verification(self.user_verification)
+            .backup(self.backup);
+        if domain.origins.is_empty() {
+            return party.origin(issuer.origin());
+        }
+        domain.origins.iter().try_fold(party, RelyingParty::origin)
+    }
+}
+
+/// The relying party of each tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct PasskeyRules {
+    main: RelyingParty,
+    tenants: BTreeMap<Tenant, RelyingParty>,
+}
+
+/// The challenges that a browser can sign to prove the next step.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PasskeyOptions {
+    passkey: RequestOptions,
+}
+
+impl PasskeyRules {
+    /// Returns the rules for registrations.
+    pub(crate) fn of(&self, tenant: &Tenant) -> &RelyingParty {
+        self.tenants.get(tenant).unwrap_or(&self.main)
+    }
+
+    /// Returns the rules for a login of this many steps. A passkey that is the only step must verify its user.
+    pub(crate) fn of_login(&self, tenant: &Tenant, steps: usize) -> RelyingParty {
+        let party = self.of(tenant).clone();
+        if steps > 1 { party } else { party.user_verification(UserVerification::Required) }
+    }
+
+    /// Returns the options for a challenge. They are the same for every user.
+    pub(crate) fn login_options(&self, tenant: &Tenant, steps: usize, challenge: &[u8]) -> PasskeyOptions {
+        let party = self.of_login(tenant, steps);
+        PasskeyOptions { passkey: party.request_options(challenge, &[], CHALLENGE_LIFETIME) }
+    }
+}
+
+/// Generates a challenge of 32 random bytes, and returns it with its bytes for the browser.
+#[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
+pub(crate) fn new_challenge(now: UnixTime) -> (OpenChallenge, [u8; 32]) {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
+    (OpenChallenge::new(Digest::of(bytes), now + CHALLENGE_LIFETIME), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c067_a_challenge_has_32_random_bytes_and_lives_five_minutes() {
+        let now = UnixTime::from_secs(1_000_000);
+        let (challenge, bytes) = new_challenge(now);
+        let (other, other_bytes) = new_challenge(now);
+        assert_ne!(bytes, other_bytes);
+        let is = |bytes: &[u8]| challenge.is(&Digest::of(bytes));
+        assert!(is(&bytes) && !is(&other_bytes) && !is(&bytes[..31]));
+        assert!(challenge.is_same(&challenge.clone()) && !challenge.is_same(&other));
+        assert!(!challenge.has_expired(UnixTime::from_secs(1_000_299)));
+        assert!(challenge.has_expired(UnixTime::from_secs(1_000_300)));
+    }
+}

@@ -1,0 +1,63 @@
+//! The settings of all factors.
+
+#[cfg(feature = "sso")]
+use crate::sso::SsoConnections;
+use crate::{
+    delivery::{Channel, Queue},
+    http::issuer::Issuer,
+    policy::{Method, MethodSet},
+    store::seal::Seal,
+    util::error::ConfigError,
+};
+
+/// The settings of the factors, before they are checked.
+#[derive(Debug, Default)]
+pub(crate) struct FactorSettings {
+    pub(crate) without_passwords: bool,
+    pub(crate) passkey: Option<crate::auth::factors::passkey::settings::Passkeys>,
+    pub(crate) totp: Option<crate::auth::factors::totp::settings::Totp>,
+    #[cfg(feature = "sso")]
+    pub(crate) sso: SsoConnections,
+}
+
+/// The factors of a service, with their checked settings.
+pub(crate) struct EnabledFactors {
+    /// The methods that have what they need, except `sso`, which depends on the tenant.
+    pub(crate) methods: MethodSet,
+    pub(crate) passkey: Option<crate::auth::factors::passkey::settings::PasskeyRules>,
+    pub(crate) totp: Option<crate::auth::factors::totp::settings::TotpSettings>,
+    /// Other identity providers.
+    #[cfg(feature = "sso")]
+    pub(crate) sso: SsoConnections,
+}
+
+impl FactorSettings {
+    /// Returns the methods that have what they need, except `sso`, which depends on the tenant.
+    pub(crate) fn methods(&self, queue: &Queue) -> MethodSet {
+        let enabled = [
+            (Method::Password, !self.without_passwords),
+            (Method::Sms, queue.has(Channel::Sms)),
+            (Method::Email, queue.has(Channel::Email)),
+            (Method::Whatsapp, queue.has(Channel::Whatsapp)),
+            (Method::Passkey, self.passkey.is_some()),
+            (Method::Totp, self.totp.is_some()),
+            (Method::RecoveryCode, self.totp.is_some()),
+        ];
+        enabled.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(method, _)| method).collect()
+    }
+
+    /// Checks the settings.
+    pub(crate) fn build(
+        self,
+        (issuer, queue): (&Issuer, &Queue),
+        (seal, is_persistent): (&Seal, bool),
+    ) -> Result<EnabledFactors, ConfigError> {
+        Ok(EnabledFactors {
+            methods: self.methods(queue),
+            passkey: self.passkey.map(|it| it.build(issuer)).transpose()?,
+            totp: self.totp.map(|it| it.complete(issuer.host(), seal, is_persistent)).transpose()?,
+            #[cfg(feature = "sso")]
+            sso: self.sso,
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! Links an account at another identity provider to the account of the user who calls.
+//!
+//! The user leaves the account page for the provider, and comes back to the callback that logins use. The parameter `state`
+//! tells the two apart. A pending row binds it to the session, to the provider, and to one return within five minutes.
+
+use http::{Method as HttpMethod, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    login::{SsoState, new_link, returned_user, sent_to},
+    row::SsoLink,
+};
+use crate::{
+    auth::{
+        context::RequestContext,
+        factors::{
+            credentials::table::Added,
+            enrolment::{
+                call::{AccountCall, AccountFields},
+                pending::PendingEnrolments,
+            },
+        },
+        http::{
+            answer,
+            problem::Problem,
+            route::{ACCOUNT_PAGE, provider_of},
+        },
+        pages::page,
+        query::Query,
+    },
+    delivery::NoticeKind,
+    event::EventKind,
+    http::body::Body,
+    policy::Method,
+    session::Session,
+    sso::{ProviderUser, SsoConnection, SsoError},
+    tenant::Tenant,
+    util::{
+        clock::UnixTime,
+        secret::{Digest, Secret},
+    },
+};
+
+/// The table of links whose users are at a provider.
+const PENDING: &str = "pending_links";
+/// The longest query of a callback.
+const LONGEST_QUERY: usize = 16 * 1024;
+/// Stands for the id of a login in `state`.
+const LINK: &str = "link";
+
+/// A user who has left for a provider to link an account there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PendingLink {
+    provider: String,
+    /// The digest of the secret in `state`.
+    state: [u8; 32],
+    /// When the user left, in nanoseconds.
+    left_at: u64,
+}
+
+#[derive(Serialize)]
+struct SentAway {
+    redirect_url: String,
+}
+
+/// How a user came back, as the account page learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkOutcome {
+    Linked,
+    /// It was linked before.
+    Known,
+    /// Another user has linked it.
+    Taken,
+    TooMany,
+    Denied,
+    Failed,
+    Unavailable,
+    /// The provider has not asked its user again.
+    NotFresh,
+    /// No link is pending in this session, or not for this answer.
+    Expired,
+}
+
+impl LinkOutcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Linked => "ok",
+            Self::Known => "known",
+            Self::Taken => "taken",
+            Self::TooMany => "too_many",
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+            Self::Unavailable => "unavailable",
+            Self::NotFresh => "stale",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// Returns the URL at which the user signs in to a provider to link that account. It replaces an earlier one of this session.
+///
+/// The provider is asked to sign the user in anew: somebody else could have signed this browser in there.
+pub(crate) async fn begin(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let name = fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
+    let found = cx.core.factors.sso.find(call.tenant(), name);
+    let (name, connection) = found.ok_or(Problem::invalid("provider is unknown"))?;
+    call.require_fresh(cx.core)?;
+    let (keyed, secret) = (cx.core.keyed().await?, Secret::generate());
+    let (state, left_at) = (*secret.digest().as_bytes(), cx.core.logins.now().as_nanos());
+    let parameter = SsoState { login: LINK.to_owned(), secret };
+    let redirect_url = sent_to(cx.core, (name, connection), (&parameter, keyed), Some(0)).await?;
+    let pending = PendingLink { provider: name.to_owned(), state, left_at };
+    PendingEnrolments::of(cx.core, PENDING).begin(&call.session().sid(), &pending).await?;
+    Ok(answer::json(StatusCode::OK, &SentAway { redirect_url }))
+}
+
+/// Returns the parameters with which a user comes back.
+pub(crate) fn callback_query<'a>(cx: &RequestContext<'a>) -> Result<Query<'a>, Problem> {
+    Query::of(cx).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
+        true => Ok(query),
+        false => Err(Problem::invalid("the query is longer than 16 KiB")),
+    })
+}
+
+/// Returns whether a user comes back from a provider to link an account, and not to sign in.
+pub(crate) fn is_awaited(cx: &RequestContext<'_>) -> bool {
+    let query = Query::of(cx).ok();
+    let state = query.as_ref().and_then(|query| SsoState::parse(query.value("state")?));
+    cx.core.first_party.is_some() && state.is_some_and(|state| state.login == LINK)
+}
+
+/// Links the account of a user who comes back from a provider, and returns to the account page.
+pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    match returned(cx).await {
+        Ok(outcome) => {
+            let location = format!("{}{ACCOUNT_PAGE}#link={}", cx.core.issuer.path(), outcome.as_str());
+            answer::see_other(&location).ok_or_else(Problem::unavailable)
+        }
+        Err(problem) => page::shown(cx, problem),
+    }
+}
+
+async fn returned(cx: &mut RequestContext<'_>) -> Result<LinkOutcome, Problem> {
+    let query = callback_query(cx);
+    let (_, client) = cx.of_this_site().await?;
+    let (query, tenant) = (query?, client.tenant());
+    cx.refuse_prefetch()?;
+    if query.has_duplicates() {
+        return Err(Problem::invalid("a parameter appears more than once"));
+    }
+    let session = cx.core.sessions.presented(&cx.parts.headers, tenant).await?;
+    let state = query.value("state").and_then(SsoState::parse);
+    // HEAD must not use up the row
+    let (Some(session), Some(state), &HttpMethod::GET) = (session, state, &cx.parts.method) else {
+        return Ok(LinkOutcome::Expired);
+    };
+    let name = provider_of(cx.parts.uri.path(), cx.core.issuer.path());
+    let provider = name.and_then(|name| cx.core.factors.sso.find(tenant, name));
+    let pending = match provider {
+        Some((name, _)) => take(cx, &session, (name, &state)).await?,
+        None => None,
+    };
+    let Some((provider, pending)) = provider.zip(pending) else {
+        cx.core.journal.tally(EventKind::SequenceFailed, Some(tenant), Some(Method::Sso.as_str()));
+        return Ok(LinkOutcome::Expired);
+    };
+    let parameters: Vec<(&str, &str)> = query.pairs().collect();
+    let keyed = cx.core.keyed().await?;
+    let user = match returned_user(cx, provider, (&state, keyed), &parameters).await {
+        Ok(user) => user,
+        Err(SsoError::Denied) => return Ok(LinkOutcome::Denied),
+        Err(SsoError::Unavailable(_)) => return Ok(LinkOutcome::Unavailable),
+        Err(SsoError::Failed(_)) => return Ok(LinkOutcome::Failed),
+    };
+    link(cx, (tenant, &session), provider, (&user, UnixTime::from_nanos(pending.left_at))).await
+}
+
+/// Returns the pending link of this session if it waits for this provider and this state. Only one call gets it.
+async fn take(
+    cx: &RequestContext<'_>,
+    session: &Session,
+    (provider, state): (&str, &SsoState),
+) -> Result<Option<PendingLink>, Problem> {
+    let rows = PendingEnrolments::<PendingLink>::of(cx.core, PENDING);
+    let Some(pending) = rows.find(&session.sid()).await? else { return Ok(None) };
+    let is_awaited =
+        pending.value.provider == provider && Digest::from_bytes(pending.value.state).matches(&state.digest());
+    Ok((is_awaited && rows.take_found(&session.sid(), &pending).await?).then_some(pending.value))
+}
+
+/// Links a user of a provider to the user of this session. The provider may have taken its time, so the session and its
+/// account are read only now, and its proofs must have been fresh when the user left.
+async fn link(
+    cx: &RequestContext<'_>,
+    (tenant, session): (&Tenant, &Session),
+    (name, connection): (&str, &SsoConnection),
+    (user, left_at): (&ProviderUser, UnixTime),
+) -> Result<LinkOutcome, Problem> {
+    let (core, now) = (cx.core, cx.core.logins.now());
+    if connection.auth_time(user, Some(left_at), now).is_some_and(|time| time < left_at) {
+        crate::util::trace::warning!("the provider {name} has not signed in its user anew, so nothing is linked");
+        return Ok(LinkOutcome::NotFresh);
+    }
+    let Some(call) = AccountCall::returning(cx, tenant, left_at).await? else { return Ok(LinkOutcome::Expired) };
+    if call.session().sid() != session.sid() || call.require_fresh(core).is_err() {
+        return Ok(LinkOutcome::Expired);
+    }
+    let link = new_link(name, user, now, call.strength());
+    match core.credentials.add_link(call.owner(), &link, true).await? {
+        Added::Done => {}
+        Added::Refused | Added::Outdated => return Ok(LinkOutcome::TooMany),
+        Added::Taken => return owned(&call, &link, cx).await,
+    }
+    call.keep(core, core.credentials.discard_link(call.owner(), &link)).await?;
+    call.changed(cx, NoticeKind::LinkAdded).await;
+    Ok(LinkOutcome::Linked)
+}
+
+/// Returns whether the user who calls has a link already, or another one.
+async fn owned(call: &AccountCall, link: &SsoLink, cx: &RequestContext<'_>) -> Result<LinkOutcome, Problem> {
+    let (tenant, own) = call.owner();
+    let id = (link.provider.as_str(), link.issuer.as_str(), link.subject.as_str());
+    let owner = cx.core.credentials.by_link(tenant, id).await?;
+    if owner.is_some_and(|(owner, _)| owner == *own) {
+        return Ok(LinkOutcome::Known);
+    }
+    crate::util::trace::warning!("a user of the provider {} is linked to another user already", link.provider);
+    Ok(LinkOutcome::Taken)
+}

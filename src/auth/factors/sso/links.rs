@@ -1,0 +1,159 @@
+//! Removes accounts at other identity providers from the account of the user who calls.
+
+use http::Response;
+use serde::Serialize;
+
+#[cfg(any(feature = "sso", test))]
+use super::row::MOST_LINKS;
+use super::{providers::provider_label, row::SsoLink};
+#[cfg(any(feature = "sso", test))]
+use crate::auth::factors::credentials::{credential::CredentialId, table::Added};
+use crate::{
+    auth::{
+        context::RequestContext,
+        factors::{
+            credentials::{
+                credential::Credential,
+                row::Credentials,
+                table::{CredentialTable, MayChange, Removed},
+            },
+            enrolment::call::{self, AccountCall, AccountFields},
+        },
+        http::{answer, problem::Problem, route::LinkChange},
+    },
+    delivery::NoticeKind,
+    http::body::Body,
+    login::Keyed,
+    policy::Method,
+    session::{Proof, Session, UserId},
+    store::StoreError,
+    tenant::Tenant,
+};
+
+/// A link, as the account page shows it.
+#[derive(Serialize)]
+pub(crate) struct LinkShown<'a> {
+    id: String,
+    provider: &'a str,
+    label: &'a str,
+    name: &'a str,
+    created_at: u64,
+    /// Whether this session ends when the link is removed.
+    ends_session: bool,
+}
+
+/// Returns the links of the user who calls.
+pub(crate) fn shown<'a>(cx: &'a RequestContext<'_>, call: &'a AccountCall, keyed: &Keyed) -> Vec<LinkShown<'a>> {
+    let shown = |link: &'a SsoLink| LinkShown {
+        id: link.shown_id(keyed),
+        provider: &link.provider,
+        label: provider_label(cx.core, call.tenant(), &link.provider).unwrap_or(&link.provider),
+        name: &link.name,
+        created_at: link.created_at,
+        ends_session: ends_with(call.session(), link, keyed),
+    };
+    call.credentials.iter().flat_map(|row| &row.links).map(shown).collect()
+}
+
+/// Serves the calls about links.
+pub(crate) async fn serve(
+    cx: &RequestContext<'_>,
+    change: LinkChange,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    match change {
+        #[cfg(feature = "sso")]
+        LinkChange::Begin => super::linking::begin(cx, call, fields).await,
+        #[cfg(not(feature = "sso"))]
+        LinkChange::Begin => Err(Problem::invalid("provider is unknown")),
+        LinkChange::Delete => delete(cx, call, fields).await,
+    }
+}
+
+/// Unlinks an account at another identity provider.
+async fn delete(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
+    call.require_fresh(cx.core)?;
+    let keyed = cx.core.keyed().await?;
+    let mut links = call.credentials.iter().flat_map(|row| &row.links);
+    let link = links.find(|link| link.is_shown_as(id, keyed));
+    let removed = match link {
+        Some(link) => cx.core.credentials.remove_link(call.owner(), link, call.may_change(cx.core)).await?,
+        None => Removed::Unknown,
+    };
+    call::removed(removed, "this user has no link with this id")?;
+    call.changed(cx, NoticeKind::LinkRemoved).await;
+    Ok(answer::no_content())
+}
+
+/// Returns whether a session ends if this link is removed in it, because no other proof is left that can stand alone.
+fn ends_with(session: &Session, link: &SsoLink, keyed: &Keyed) -> bool {
+    let mark = Some(link.mark(keyed));
+    let stands_alone = |proof: &Proof| Method::from_name(&proof.method).is_none_or(Method::can_be_first);
+    let mut rest = session.proofs().iter().filter(|proof| proof.mark != mark);
+    !session.proofs().is_empty() && !rest.any(stands_alone)
+}
+
+impl CredentialTable {
+    /// Finds the user that an account at another identity provider is linked to: by the connection, the issuer and the subject.
+    #[cfg(any(feature = "sso", test))]
+    pub(crate) async fn by_link(
+        &self,
+        tenant: &Tenant,
+        (provider, issuer, subject): (&str, &str, &str),
+    ) -> Result<Option<(UserId, SsoLink)>, StoreError> {
+        let id = CredentialId::Link { provider, issuer, subject };
+        let found = self.by_id(tenant, id).await?;
+        Ok(found.and_then(|(user, row)| Some((user, row.links.into_iter().find(|link| link.link_id() == id)?))))
+    }
+
+    /// Links an account at another identity provider. If the user has unlinked it before, it is linked again only if the user
+    /// vouches for it.
+    #[cfg(any(feature = "sso", test))]
+    pub(crate) async fn add_link(
+        &self,
+        owner: (&Tenant, &UserId),
+        link: &SsoLink,
+        is_vouched: bool,
+    ) -> Result<Added, StoreError> {
+        let add = |row: &mut Credentials| {
+            let may = row.links.len() < MOST_LINKS && (is_vouched || !row.unlinked.may_contain(link.link_id()));
+            if may {
+                row.unlinked.remove(link.link_id());
+                row.links.push(link.clone());
+                return Added::Done;
+            }
+            Added::Refused
+        };
+        self.add(owner, link.link_id(), add, |row| remove(row, link)).await
+    }
+
+    /// Removes a link that was added a moment ago, as if it had never been there.
+    #[cfg(any(feature = "sso", test))]
+    pub(crate) async fn discard_link(&self, owner: (&Tenant, &UserId), link: &SsoLink) -> Result<Removed, StoreError> {
+        self.remove(owner, link.link_id(), |row| remove(row, link), |_, _| true).await
+    }
+
+    /// Removes a link for its user, if `may` allows it. A hook of the operator can't make it again.
+    pub(crate) async fn remove_link(
+        &self,
+        owner: (&Tenant, &UserId),
+        link: &SsoLink,
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
+        let unlink = |row: &mut Credentials| {
+            remove(row, link);
+            row.unlinked.add(link.link_id());
+        };
+        self.remove(owner, link.link_id(), unlink, may).await
+    }
+}
+
+fn remove(row: &mut Credentials, link: &SsoLink) {
+    row.links.retain(|own| own.link_id() != link.link_id());
+}

@@ -1,0 +1,131 @@
+//! How a user comes back from another identity provider, and why one who is signed in there may not be signed in here.
+
+use crate::{
+    auth::{context::RequestContext, http::problem::Problem},
+    sso::ProviderUser,
+    tenant::Tenant,
+    user::Identifier,
+};
+
+/// How a user came back from a provider, as the login page learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SsoOutcome {
+    Proved,
+    Denied,
+    Refused(SsoRefusal),
+    /// The login has ended, for example because its user was ended.
+    Ended,
+    Unavailable,
+    /// The user took too long.
+    Expired,
+}
+
+/// The reason of a refusal. The login page explains it, and the log and the events name it.
+///
+/// Before a proved step, it depends only on what the provider's user has proved to be theirs, never on a name that was typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SsoRefusal {
+    /// The provider's answer proves nothing.
+    WrongAnswer,
+    /// The provider has not asked its user again, although the login must be fresh.
+    NotFresh,
+    NoAddress,
+    AddressNotVerified,
+    /// An account has the address that the provider has verified.
+    AccountExists,
+    NoAccount,
+    /// The account is closed, or its user was ended meanwhile.
+    AccountClosed,
+    /// The user of the login is not linked to this user of the provider, and cannot be linked in this login.
+    NotLinked,
+    /// The provider's user is linked to another account than that of the login.
+    OtherAccount,
+    /// The link counts only in logins of fewer steps.
+    TooWeak,
+}
+
+impl SsoOutcome {
+    /// Returns the fragment of the URL.
+    pub(crate) fn fragment(self) -> String {
+        match self {
+            Self::Proved => "sso=ok".to_owned(),
+            Self::Denied => "sso=denied".to_owned(),
+            Self::Refused(SsoRefusal::NotFresh) => "sso=stale".to_owned(),
+            Self::Refused(refusal) => format!("sso=failed&reason={}", refusal.as_str()),
+            Self::Ended => "sso=failed".to_owned(),
+            Self::Unavailable => "sso=unavailable".to_owned(),
+            Self::Expired => "sso=expired".to_owned(),
+        }
+    }
+}
+
+impl SsoRefusal {
+    /// Returns the name that the login page and events show.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::WrongAnswer => "wrong_answer",
+            Self::NotFresh => "not_fresh",
+            Self::NoAddress => "no_address",
+            Self::AddressNotVerified => "address_not_verified",
+            Self::AccountExists => "account_exists",
+            Self::NoAccount | Self::AccountClosed => "no_account",
+            Self::NotLinked => "not_linked",
+            Self::OtherAccount => "other_account",
+            Self::TooWeak => "too_weak",
+        }
+    }
+
+    /// Returns what the log says. It contains nothing about the user.
+    pub(super) const fn explanation(self) -> &'static str {
+        match self {
+            Self::WrongAnswer => "the answer of the provider is wrong",
+            Self::NotFresh => "the provider has not signed in its user anew, which this login needs",
+            Self::NoAddress => {
+                "the provider sent no e-mail address; if its ID token has only `sub`, set `OidcProvider::userinfo`, and ask for \
+                 the scope `email`"
+            }
+            Self::AddressNotVerified => {
+                "the provider has not verified the e-mail address, or may not vouch for addresses"
+            }
+            Self::AccountExists => {
+                "an account has this e-mail address but is not linked; trust in a domain links it only after another step of \
+                 the same login"
+            }
+            Self::NoAccount => "no account is linked, and neither a hook nor a trusted domain leads to one",
+            Self::AccountClosed => "the account is closed, or its user was ended meanwhile",
+            Self::NotLinked => {
+                "the account of this login is not linked, and the proved steps, the e-mail address and its domain do not \
+                 allow a new link"
+            }
+            Self::OtherAccount => "the user of the provider is linked to another account than that of this login",
+            Self::TooWeak => "the link counts only in logins of fewer steps",
+        }
+    }
+}
+
+/// Returns why a user of a provider who is not linked has no account here.
+///
+/// Only the owner of an address learns whether it belongs to an account: the provider must have verified it.
+pub(super) async fn without_account(
+    cx: &RequestContext<'_>,
+    tenant: &Tenant,
+    user: &ProviderUser,
+) -> Result<SsoRefusal, Problem> {
+    if let Some(refusal) = without_address(user) {
+        return Ok(refusal);
+    }
+    let Some(name) = user.email().and_then(|email| Identifier::parse(email).ok()) else {
+        return Ok(SsoRefusal::NoAccount);
+    };
+    let found = cx.core.accounts.named(tenant, &name).await?;
+    Ok(if found.active().is_some() { SsoRefusal::AccountExists } else { SsoRefusal::NoAccount })
+}
+
+/// Returns what is wrong with the address that a provider names, if it is not usable.
+pub(super) fn without_address(user: &ProviderUser) -> Option<SsoRefusal> {
+    match user.email() {
+        None => Some(SsoRefusal::NoAddress),
+        Some(_) if !user.email_verified() => Some(SsoRefusal::AddressNotVerified),
+        Some(_) => None,
+    }
+}

@@ -1,0 +1,221 @@
+//! Enrols authenticator apps, on the account page and within a login, and removes them.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::key::{NewTotp, PendingTotp, TotpKey};
+use crate::{
+    auth::{
+        context::RequestContext,
+        core::Core,
+        factors::{
+            credentials::{
+                row::Credentials,
+                table::{Added, CredentialTable, MayChange, Removed},
+            },
+            enrolment::{
+                call::{self, AccountCall, AccountFields, with_cookie},
+                in_login::Enrolment,
+                new_credential::NewCredential,
+                pending::PendingEnrolments,
+            },
+            step::LoginStep,
+            totp::settings::TotpSettings,
+        },
+        http::{
+            answer,
+            problem::{Code, Problem},
+            route::TotpChange,
+        },
+        state::accounts::shown_name,
+    },
+    delivery::NoticeKind,
+    http::body::Body,
+    policy::Method,
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+};
+
+/// The table of keys that were not confirmed yet.
+const PENDING: &str = "pending_totp";
+
+/// A key for an authenticator app, as it is shown once.
+#[derive(Serialize)]
+struct NewKey<'a> {
+    secret: &'a str,
+    uri: &'a str,
+    qr_svg: &'a str,
+}
+
+impl<'a> From<&'a NewTotp> for NewKey<'a> {
+    fn from(new: &'a NewTotp) -> Self {
+        Self { secret: &new.secret, uri: &new.uri, qr_svg: &new.qr_svg }
+    }
+}
+
+#[derive(Serialize)]
+struct Enrolled {
+    created_at: u64,
+}
+
+/// An authenticator app, as the account page shows it.
+#[derive(Serialize)]
+pub(crate) struct TotpShown {
+    created_at: u64,
+}
+
+impl TotpShown {
+    pub(crate) fn of(row: &Credentials) -> Option<Self> {
+        row.totp.as_ref().map(|key| Self { created_at: key.created_at })
+    }
+}
+
+/// Serves the calls about authenticator apps.
+pub(crate) async fn serve(
+    cx: &RequestContext<'_>,
+    change: TotpChange,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    match change {
+        TotpChange::Begin => begin_totp(cx, call).await,
+        TotpChange::Confirm => confirm_totp(cx, call, fields).await,
+        TotpChange::Delete => delete_totp(cx, call).await,
+    }
+}
+
+/// Creates a key for an authenticator app. It counts once the user confirms it with a code.
+async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+    let settings = settings(cx)?;
+    call.vouching(cx.core, Method::Totp)?;
+    let new = settings.new_key(call.owner(), &call.display_name());
+    let (new, pending) = new.ok_or_else(Problem::unavailable)?;
+    pending_keys(cx.core).begin(&call.place(), &pending).await?;
+    Ok(answer::json(StatusCode::OK, &NewKey::from(&new)))
+}
+
+/// Stores the key that was begun in this session, if the user has typed its current code.
+async fn confirm_totp(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let typed = fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
+    let settings = settings(cx)?;
+    let vouching = call.vouching(cx.core, Method::Totp)?;
+    let rows = pending_keys(cx.core);
+    let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this session");
+    let pending = rows.find(&call.place()).await?.ok_or_else(nothing)?;
+    let vouched = (vouching.strength, cx.core.logins.now());
+    let key = pending.value.confirmed(call.owner(), &typed.0, vouched, &settings.seal);
+    let key = key.ok_or(Problem::new(Code::InvalidOtp, "the code is wrong or expired"))?;
+    if !rows.take_found(&call.place(), &pending).await? {
+        return Err(nothing());
+    }
+    let created_at = key.created_at;
+    let cookie = call.enrol(cx, &key, vouching.is_first).await?;
+    Ok(with_cookie(answer::json(StatusCode::CREATED, &Enrolled { created_at }), cookie))
+}
+
+/// Removes the key of the authenticator app.
+async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+    call.require_fresh(cx.core)?;
+    let removed = cx.core.credentials.remove_totp(call.owner(), call.may_change(cx.core)).await?;
+    call::removed(removed, "this user has no authenticator app")?;
+    call.changed(cx, NoticeKind::TotpRemoved).await;
+    Ok(answer::no_content())
+}
+
+/// Sets up an app within a login: creates a key, or confirms it with the code in the request.
+pub(crate) async fn enrol(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+    let typed = step.fields.code.take().map(|typed| typed.0);
+    let enrolment = Enrolment::of(&step, Method::Totp).await?;
+    match typed {
+        Some(typed) => enrolment.finish(confirmed(&enrolment, &typed)).await,
+        None => {
+            let owner = (&step.login.tenant, enrolment.account.id());
+            let new =
+                step.cx.core.factors.totp.as_ref().and_then(|it| it.new_key(owner, shown_name(&enrolment.account)));
+            let (new, pending) = new.ok_or_else(Problem::unavailable)?;
+            pending_keys(step.cx.core).begin(enrolment.place(), &pending).await?;
+            Ok(enrolment.begun(NewKey::from(&new)))
+        }
+    }
+}
+
+/// Returns the key that was begun in this login, if this is its current code. It can be used once.
+async fn confirmed(enrolment: &Enrolment<'_, '_>, typed: &str) -> Result<Option<TotpKey>, Problem> {
+    let (step, rows) = (enrolment.step, pending_keys(enrolment.step.cx.core));
+    let owner = (&step.login.tenant, enrolment.account.id());
+    let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this login");
+    let pending = rows.find(enrolment.place()).await?.ok_or_else(|| step.problem(nothing()))?;
+    let vouched = (enrolment.strength.clone(), step.now());
+    let settings = step.cx.core.factors.totp.as_ref();
+    let key = settings.and_then(|it| pending.value.confirmed(owner, typed, vouched, &it.seal));
+    if key.is_some() && !rows.take_found(enrolment.place(), &pending).await? {
+        return Err(step.problem(nothing()));
+    }
+    Ok(key)
+}
+
+fn pending_keys(core: &Core) -> PendingEnrolments<PendingTotp> {
+    PendingEnrolments::of(core, PENDING)
+}
+
+fn settings<'c>(cx: &RequestContext<'c>) -> Result<&'c TotpSettings, Problem> {
+    let settings = cx.core.factors.totp.as_ref();
+    settings.ok_or(Problem::new(Code::NotFound, "authenticator apps are not enabled here"))
+}
+
+impl NewCredential for TotpKey {
+    const ADDED: NoticeKind = NoticeKind::TotpAdded;
+
+    async fn store(
+        &self,
+        credentials: &CredentialTable,
+        owner: (&Tenant, &UserId),
+        may: impl Fn(&Credentials) -> bool + Send + Sync,
+    ) -> Result<Added, StoreError> {
+        credentials.put_totp(owner, self, may).await
+    }
+
+    async fn discard(
+        &self,
+        credentials: &CredentialTable,
+        (tenant, user): (&Tenant, &UserId),
+    ) -> Result<(), StoreError> {
+        let discard = |row: &mut Credentials| {
+            row.totp.take_if(|key| key.enrolment == self.enrolment);
+        };
+        credentials.update(tenant, user, discard).await
+    }
+}
+
+impl CredentialTable {
+    /// Stores the key of an authenticator app in place of an earlier one, if `may` allows it for the row before.
+    pub(crate) async fn put_totp(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        key: &TotpKey,
+        may: impl Fn(&Credentials) -> bool + Send + Sync,
+    ) -> Result<Added, StoreError> {
+        let put = |row: &mut Credentials| {
+            if !may(row) {
+                return Added::Outdated;
+            }
+            row.totp = Some(key.clone());
+            Added::Done
+        };
+        self.update(tenant, user, put).await
+    }
+
+    /// Removes the key of the authenticator app, if `may` allows it.
+    pub(crate) async fn remove_totp(
+        &self,
+        owner: (&Tenant, &UserId),
+        may: impl MayChange,
+    ) -> Result<Removed, StoreError> {
+        self.remove_if(owner, |row| row.totp.take().is_some(), may).await
+    }
+}

@@ -1,0 +1,324 @@
+//! The keys of authenticator apps, as they are stored, and their codes (RFC 6238).
+
+use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::qr;
+use crate::{
+    auth::factors::credentials::credential::{Credential, Strength, enrolment_mark},
+    login::Keyed,
+    policy::Method,
+    session::UserId,
+    store::seal::{Seal, Sealed},
+    tenant::Tenant,
+    util::{clock::UnixTime, form::encode, handle::Handle},
+};
+
+/// How long a code is shown. All apps use this time, and many ignore another one.
+const STEP_SECONDS: u64 = 30;
+
+/// The key that an authenticator app shares with this service.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TotpKey {
+    /// A random id, which marks the proofs by this key.
+    #[serde(with = "crate::util::text")]
+    pub(crate) enrolment: Handle,
+    pub(crate) secret: Sealed,
+    pub(crate) kind: TotpKind,
+    /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
+    pub(crate) last_step: u64,
+    pub(crate) created_at: u64,
+    pub(crate) strength: Strength,
+}
+
+/// How the codes of an app are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TotpKind {
+    pub(crate) algorithm: TotpAlgorithm,
+    pub(crate) digits: u8,
+}
+
+/// The hash function of an authenticator app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TotpAlgorithm {
+    Sha1,
+    Sha256,
+}
+
+/// A new key, as the user's app reads it.
+pub(crate) struct NewTotp {
+    /// The secret in base32, to be typed into an app.
+    pub(crate) secret: Zeroizing<String>,
+    /// The secret with its settings as an `otpauth` URI.
+    pub(crate) uri: Zeroizing<String>,
+    /// The URI as a QR code, an inline SVG.
+    pub(crate) qr_svg: Zeroizing<String>,
+}
+
+/// A key that the user has not confirmed with a code yet. It belongs to the user and the tenant that it was made for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PendingTotp {
+    secret: Sealed,
+    kind: TotpKind,
+}
+
+impl TotpKind {
+    /// Creates a key. `service` and `account` are the names that the app shows. Returns `None` if the seal fails.
+    pub(crate) fn new_key(
+        self,
+        owner: (&Tenant, &UserId),
+        (service, account): (&str, &str),
+        seal: &Seal,
+    ) -> Option<(NewTotp, PendingTotp)> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        // as long as the hash, as RFC 4226 recommends
+        let secret = bytes.get_mut(..self.secret_bytes())?;
+        getrandom::fill(secret).ok()?;
+        let shown = Zeroizing::new(base32(secret));
+        let uri = Zeroizing::new(self.uri(&shown, service, account));
+        let new = NewTotp { qr_svg: Zeroizing::new(qr::svg(&uri)?), secret: shown, uri };
+        Some((new, PendingTotp { secret: seal.close(&name(owner), secret)?, kind: self }))
+    }
+
+    fn secret_bytes(self) -> usize {
+        match self.algorithm {
+            TotpAlgorithm::Sha1 => 20,
+            TotpAlgorithm::Sha256 => 32,
+        }
+    }
+
+    fn uri(self, secret: &str, service: &str, account: &str) -> String {
+        let algorithm = match self.algorithm {
+            TotpAlgorithm::Sha1 => "SHA1",
+            TotpAlgorithm::Sha256 => "SHA256",
+        };
+        // a colon separates the names
+        let [service, account] = [service, account].map(|name| encode(&name.replace(':', " ")));
+        let digits = self.digits;
+        format!(
+            "otpauth://totp/{service}:{account}?secret={secret}&issuer={service}&algorithm={algorithm}&digits={digits}\
+             &period={STEP_SECONDS}"
+        )
+    }
+
+    /// Returns the code of a time step.
+    fn code(self, secret: &[u8], step: u64) -> Zeroizing<String> {
+        let hash = match self.algorithm {
+            TotpAlgorithm::Sha1 => HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            TotpAlgorithm::Sha256 => HMAC_SHA256,
+        };
+        let tag = hmac::sign(&hmac::Key::new(hash, secret), &step.to_be_bytes());
+        let offset = usize::from(tag.as_ref().last().copied().unwrap_or_default() & 0x0f);
+        // the default is never used: the shortest tag has 20 bytes
+        let part = tag.as_ref().get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
+        let number = u32::from_be_bytes(part) & 0x7fff_ffff;
+        let number = u64::from(number) % 10_u64.pow(self.digits.into());
+        Zeroizing::new(format!("{number:0width$}", width = usize::from(self.digits)))
+    }
+
+    /// Returns the time step of a code that is valid now, in constant time. The clock of the device may be one step off.
+    ///
+    /// If several steps have the same code, it is the last one, so that the code can't be used again.
+    fn step_of(self, secret: &[u8], typed: &str, now: UnixTime) -> Option<u64> {
+        let current = now.as_secs() / STEP_SECONDS;
+        [current.saturating_sub(1), current, current + 1].into_iter().fold(None, |found, step| {
+            let is_same = bool::from(self.code(secret, step).as_bytes().ct_eq(typed.as_bytes()));
+            if is_same { Some(step) } else { found }
+        })
+    }
+}
+
+impl PendingTotp {
+    /// Returns the key to store if the user has typed its current code, which is used up by that.
+    pub(crate) fn confirmed(
+        &self,
+        owner: (&Tenant, &UserId),
+        typed: &str,
+        (strength, now): (Strength, UnixTime),
+        seal: &Seal,
+    ) -> Option<TotpKey> {
+        let secret = seal.open(&name(owner), &self.secret)?;
+        let last_step = self.kind.step_of(&secret, &digits_of(typed), now)?;
+        Some(TotpKey {
+            enrolment: Handle::random(),
+            secret: self.secret.clone(),
+            kind: self.kind,
+            last_step,
+            created_at: now.as_secs(),
+            strength,
+        })
+    }
+}
+
+#[cfg(test)]
+impl PendingTotp {
+    /// Returns the code that an app shows now.
+    pub(crate) fn current_code(&self, owner: (&Tenant, &UserId), seal: &Seal, now: UnixTime) -> String {
+        let secret = seal.open(&name(owner), &self.secret).unwrap_or_default();
+        self.kind.code(&secret, now.as_secs() / STEP_SECONDS).to_string()
+    }
+}
+
+impl TotpKey {
+    /// Uses up a code. Returns whether it is right and was not used before.
+    pub(crate) fn accept(&mut self, owner: (&Tenant, &UserId), typed: &str, now: UnixTime, seal: &Seal) -> bool {
+        let Some(secret) = seal.open(&name(owner), &self.secret) else { return false };
+        match self.kind.step_of(&secret, &digits_of(typed), now) {
+            Some(step) if step > self.last_step => {
+                self.last_step = step;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Credential for TotpKey {
+    fn method(&self) -> Method {
+        Method::Totp
+    }
+
+    fn strength(&self) -> &Strength {
+        &self.strength
+    }
+
+    fn strength_mut(&mut self) -> &mut Strength {
+        &mut self.strength
+    }
+
+    fn mark(&self, keyed: &Keyed) -> [u8; 32] {
+        enrolment_mark(&self.enrolment, keyed)
+    }
+}
+
+/// The name under which a secret is sealed. A secret that is copied to another user can't be opened.
+fn name((tenant, user): (&Tenant, &UserId)) -> String {
+    format!("totp {tenant} {user}")
+}
+
+/// Removes the spaces that apps show between groups of digits.
+fn digits_of(typed: &str) -> Zeroizing<String> {
+    Zeroizing::new(typed.chars().filter(|character| *character != ' ').collect())
+}
+
+/// Encodes bytes in base32 without padding (RFC 4648 §6), as apps expect.
+fn base32(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let bit = |at: usize| bytes.get(at / 8).map_or(0, |byte| usize::from(byte >> (7 - at % 8) & 1));
+    let letter = |first: usize| {
+        let number = (first..first + 5).fold(0, |number, at| number << 1 | bit(at));
+        LETTERS.get(number).copied().map_or('A', char::from)
+    };
+    (0..bytes.len() * 8).step_by(5).map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::util::secret::Secret;
+
+    const SHA1: TotpKind = TotpKind { algorithm: TotpAlgorithm::Sha1, digits: 8 };
+    const SHA256: TotpKind = TotpKind { algorithm: TotpAlgorithm::Sha256, digits: 8 };
+    const SECRET: &[u8] = b"12345678901234567890";
+
+    fn at(seconds: u64) -> UnixTime {
+        UnixTime::from_secs(seconds)
+    }
+
+    #[test]
+    fn c124_the_codes_are_those_of_the_rfcs() {
+        // RFC 6238, appendix B
+        for (seconds, sha1, sha256) in [
+            (59, "94287082", "46119246"),
+            (1_111_111_109, "07081804", "68084774"),
+            (1_111_111_111, "14050471", "67062674"),
+            (1_234_567_890, "89005924", "91819424"),
+            (2_000_000_000, "69279037", "90698825"),
+            (20_000_000_000, "65353130", "77737706"),
+        ] {
+            assert_eq!(*SHA1.code(SECRET, seconds / 30), *sha1, "{seconds}");
+            assert_eq!(*SHA256.code(b"12345678901234567890123456789012", seconds / 30), *sha256, "{seconds}");
+        }
+        // RFC 4226, appendix D
+        let six = TotpKind { digits: 6, ..SHA1 };
+        for (counter, code) in ["755224", "287082", "359152", "969429", "338314", "254676"].iter().enumerate() {
+            assert_eq!(*six.code(SECRET, counter as u64), *code);
+        }
+    }
+
+    #[test]
+    fn c124_a_code_is_accepted_once_and_within_one_step() {
+        let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
+        let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
+        let pending = PendingTotp { secret: seal.close(&name(owner), SECRET).unwrap(), kind: SHA1 };
+        let confirm =
+            |typed: &str, seconds| pending.confirmed(owner, typed, (Strength::FULL.clone(), at(seconds)), &seal);
+        // the code of the step from 1_111_111_080 to 1_111_111_109
+        let code = "07081804";
+        for (seconds, is_valid) in [
+            (1_111_111_049, false),
+            (1_111_111_050, true),
+            (1_111_111_109, true),
+            (1_111_111_139, true),
+            (1_111_111_140, false),
+        ] {
+            assert_eq!(confirm(code, seconds).is_some(), is_valid, "{seconds}");
+        }
+        for wrong in ["", "0708180", "070818040", "7081804", "07081805", "０7081804", "0708-1804"] {
+            assert!(confirm(wrong, 1_111_111_109).is_none(), "{wrong:?}");
+        }
+        let mut key = confirm("0708 1804", 1_111_111_109).unwrap();
+        assert_eq!((key.last_step, key.created_at, &key.strength), (37_037_036, 1_111_111_109, Strength::FULL));
+        // the code of the enrolment and older ones are used up
+        assert!(!key.accept(owner, code, at(1_111_111_109), &seal));
+        let next = SHA1.code(SECRET, 37_037_037);
+        let older = SHA1.code(SECRET, 37_037_035);
+        assert!(!key.accept(owner, &older, at(1_111_111_109), &seal));
+        assert!(key.clone().accept(owner, &next, at(1_111_111_109), &seal));
+        // a secret that was copied to another user, or whose seal is lost, accepts nothing
+        let (grace, globex) = (UserId::parse("u-grace").unwrap(), Tenant::parse("globex").unwrap());
+        for other in [(&tenant, &grace), (&globex, &user)] {
+            assert!(!key.clone().accept(other, &next, at(1_111_111_109), &seal));
+        }
+        assert!(!key.clone().accept(owner, &next, at(1_111_111_109), &Seal::new(&Secret::generate())));
+        assert!(key.accept(owner, &next, at(1_111_111_109), &seal));
+        assert!(!key.accept(owner, &next, at(1_111_111_130), &seal));
+    }
+
+    #[test]
+    fn c124_a_new_key_is_sealed_and_fits_what_the_app_reads() {
+        let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
+        let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
+        for (kind, letters, tail) in [
+            (TotpKind { digits: 6, ..SHA1 }, 32, "&algorithm=SHA1&digits=6&period=30"),
+            (SHA256, 52, "&algorithm=SHA256&digits=8&period=30"),
+        ] {
+            let (new, pending) = kind.new_key(owner, ("Exa: mple", "ada@example.com"), &seal).unwrap();
+            assert_eq!(new.secret.len(), letters);
+            let shown = &*new.secret;
+            let uri =
+                format!("otpauth://totp/Exa%20%20mple:ada%40example.com?secret={shown}&issuer=Exa%20%20mple{tail}");
+            assert_eq!(*new.uri, uri);
+            assert!(new.qr_svg.starts_with("<svg "));
+            let stored = serde_json::to_string(&pending).unwrap();
+            let secret = seal.open(&name(owner), &pending.secret).unwrap();
+            assert_eq!(base32(&secret), *new.secret);
+            assert!(!stored.contains(&*new.secret) && stored.contains("nonce"), "{stored}");
+            assert_ne!(*kind.new_key(owner, ("x", "y"), &seal).unwrap().0.secret, *new.secret);
+        }
+    }
+
+    #[test]
+    fn base32_is_that_of_the_rfc() {
+        // RFC 4648, section 10, without padding
+        for (bytes, text) in
+            [("", ""), ("f", "MY"), ("fo", "MZXQ"), ("foo", "MZXW6"), ("foob", "MZXW6YQ"), ("fooba", "MZXW6YTB")]
+        {
+            assert_eq!(base32(bytes.as_bytes()), text);
+        }
+        assert_eq!(base32(b"foobar"), "MZXW6YTBOI");
+    }
+}

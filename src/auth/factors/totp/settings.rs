@@ -1,0 +1,134 @@
+//! The settings of authenticator apps.
+
+use super::key::{NewTotp, PendingTotp, TotpAlgorithm, TotpKind};
+use crate::{
+    session::UserId,
+    store::seal::Seal,
+    tenant::Tenant,
+    util::{error::ConfigError, secret::Secret},
+};
+
+/// The settings of authenticator apps (TOTP, RFC 6238).
+///
+/// Codes of apps are second steps. A user who has one other factor, such as a password, enrols an app with a fresh proof of it.
+/// A user who has two proves both. The same holds for passkeys. Recovery codes need two.
+///
+/// Defaults to codes of six digits and SHA-1, which every app supports. Keys that exist already keep the settings that
+/// they were made with.
+///
+/// ```no_run
+/// use tollgate::{Secret, auth::Totp};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // keep it: changing it makes all enrolled apps unusable
+/// let secret = Secret::parse(std::env::var("TOTP_SECRET")?).ok_or("TOTP_SECRET is not 32 bytes of base64url")?;
+/// let totp = Totp::new().name("Example").seal(&secret);
+/// # let _ = totp;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Totp {
+    name: Option<String>,
+    kind: TotpKind,
+    seal: Option<Seal>,
+}
+
+impl Totp {
+    /// The maximum length of the name, in bytes.
+    const MAX_NAME: usize = 64;
+
+    /// Creates the default settings.
+    pub fn new() -> Self {
+        Self { name: None, kind: TotpKind { algorithm: TotpAlgorithm::Sha1, digits: 6 }, seal: None }
+    }
+
+    /// Sets the name of this service that apps show. Defaults to the host of the issuer. At most 64 bytes.
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+
+    /// Makes codes of new keys with SHA-256. Some apps ignore this setting, and then show wrong codes.
+    pub fn sha256(mut self) -> Self {
+        self.kind.algorithm = TotpAlgorithm::Sha256;
+        self
+    }
+
+    /// Sets how many digits codes of new keys have: 6 or 8. Some apps show six anyway.
+    pub fn digits(mut self, digits: u8) -> Self {
+        self.kind.digits = digits;
+        self
+    }
+
+    /// Encrypts the secrets in the store with this secret, which all nodes must share. Without it, a copy of the store can
+    /// make codes. Keep it: changing it makes all enrolled apps unusable. Defaults to the seal of the signing keys (`Tokens::seal`). One of the two is required if the
+    /// store is persistent.
+    pub fn seal(self, secret: &Secret) -> Self {
+        Self { seal: Some(Seal::new(secret)), ..self }
+    }
+
+    /// Returns the settings, with these defaults.
+    pub(crate) fn complete(self, host: &str, seal: &Seal, is_persistent: bool) -> Result<TotpSettings, ConfigError> {
+        let name = self.name.unwrap_or_else(|| host.to_owned());
+        if name.is_empty() || name.len() > Self::MAX_NAME || name.chars().any(char::is_control) {
+            return Err(ConfigError::new("totp name", name, "must have 1 to 64 bytes without control characters"));
+        }
+        if !matches!(self.kind.digits, 6 | 8) {
+            return Err(ConfigError::new("totp digits", self.kind.digits, "must be 6 or 8"));
+        }
+        let seal = self.seal.unwrap_or_else(|| seal.clone());
+        if is_persistent && seal.is_open() {
+            let reason = "must be set for a persistent store, because a copy of the store could make codes otherwise";
+            return Err(ConfigError::new("totp seal", "", reason));
+        }
+        Ok(TotpSettings { name, kind: self.kind, seal })
+    }
+}
+
+impl Default for Totp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Complete settings of authenticator apps.
+#[derive(Debug)]
+pub(crate) struct TotpSettings {
+    pub(crate) name: String,
+    pub(crate) kind: TotpKind,
+    pub(crate) seal: Seal,
+}
+
+impl TotpSettings {
+    /// Creates a key for an app. Nothing is stored: the caller keeps the pending key until the user confirms it.
+    /// `account` is the name that the app shows.
+    pub(crate) fn new_key(&self, owner: (&Tenant, &UserId), account: &str) -> Option<(NewTotp, PendingTotp)> {
+        self.kind.new_key(owner, (&self.name, account), &self.seal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c124_settings_are_checked_and_a_persistent_store_needs_a_seal() {
+        let complete = |totp: Totp, is_persistent| {
+            totp.complete("example.com", &Seal::default(), is_persistent).map_err(|error| error.to_string())
+        };
+        assert!(complete(Totp::new(), false).is_ok());
+        assert!(complete(Totp::new().sha256().digits(8).seal(&Secret::generate()), true).is_ok());
+        assert!(Totp::new().complete("example.com", &Seal::new(&Secret::generate()), true).is_ok());
+        let error = complete(Totp::new(), true).unwrap_err();
+        assert!(error.starts_with("totp seal") && error.contains("must be set for a persistent store"), "{error}");
+        for (wrong, setting) in [
+            (Totp::new().digits(7), "totp digits"),
+            (Totp::new().name(""), "totp name"),
+            (Totp::new().name("a\nb"), "totp name"),
+            (Totp::new().name(&"x".repeat(65)), "totp name"),
+        ] {
+            assert!(complete(wrong, false).unwrap_err().starts_with(setting));
+        }
+        assert!(!format!("{:?}", Totp::new().seal(&Secret::generate())).contains("nonce"));
+    }
+}

@@ -1,0 +1,61 @@
+//! A step by a typed code of something that the user has enrolled. Never the first step, so the user is known.
+
+use http::Response;
+
+use super::{attempt::Attempt, step::LoginStep};
+use crate::{
+    auth::{http::problem::Problem, state::guard::submitted},
+    http::body::Body,
+    login::{BoundUser, LoginCall, LoginError, Proved},
+    policy::{EnrolledFactors, Method},
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+};
+
+/// Takes the code out of the request.
+pub(crate) fn typed_code(step: &mut LoginStep<'_>) -> Result<zeroize::Zeroizing<String>, Problem> {
+    let typed = step.fields.code.take().map(|typed| typed.0).unwrap_or_default();
+    if typed.is_empty() { Err(Problem::invalid("code is missing")) } else { Ok(typed) }
+}
+
+/// Counts an attempt, uses up the code, and settles the step. `use_code` returns the mark of the proof if the code is right.
+pub(crate) async fn prove(
+    step: &LoginStep<'_>,
+    method: Method,
+    use_code: impl AsyncFnOnce((&Tenant, &UserId)) -> Result<Option<[u8; 32]>, StoreError>,
+) -> Result<Response<Body>, Problem> {
+    let user = step.login.subject.user().ok_or(Problem::denied(LoginError::MethodNotAllowed))?;
+    let mut attempt = Attempt::begin(step, method, submitted::user(&user.id, step.keyed)).await?;
+    let right = match check(step, &mut attempt, use_code).await {
+        Ok(right) => right,
+        Err(problem) => {
+            attempt.withdraw().await;
+            return Err(problem);
+        }
+    };
+    let proved = right.as_ref().map(|(user, mark)| {
+        let factors = EnrolledFactors::default();
+        Proved { user, mark: Some(*mark), elsewhere: None, factors }
+    });
+    let update = step.apply(&LoginCall::Settle(method, proved)).await?;
+    if proved.is_some() && update.answer.is_ok() {
+        attempt.succeeded().await;
+    }
+    step.conclude(&update, method)
+}
+
+/// Checks a code and uses it up. Returns the user and the mark of the proof if it was right.
+async fn check(
+    step: &LoginStep<'_>,
+    attempt: &mut Attempt<'_>,
+    use_code: impl AsyncFnOnce((&Tenant, &UserId)) -> Result<Option<[u8; 32]>, StoreError>,
+) -> Result<Option<(BoundUser, [u8; 32])>, Problem> {
+    let found = step.account(None).await?;
+    let account = found.active();
+    let below_ceiling = attempt.count_for(step.device_owner(&found, account)).await?;
+    attempt.count_in_login().await?;
+    let (Some(_), Some(user), true) = (account, found.user(), below_ceiling) else { return Ok(None) };
+    let mark = use_code((&step.login.tenant, &user.id)).await?;
+    Ok(mark.map(|mark| (user, mark)))
+}

@@ -1,0 +1,79 @@
+//! [`Posted`]: the form that a client posts, and the client that posts it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::client_assertion;
+use crate::{
+    auth::{
+        context::{ClientReach, RequestContext},
+        http::{
+            credentials,
+            problem::{Code, Problem},
+        },
+    },
+    client::Client,
+    util::form::Form,
+};
+
+/// The fields of a form, or the reason why it can't be used.
+pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
+
+impl<'b> Posted<'b> {
+    pub(crate) fn of(body: &'b Bytes) -> Self {
+        Self(match Form::parse(body) {
+            Ok(form) if form.has_duplicates() => Err("a parameter appears more than once"),
+            Ok(form) => Ok(form),
+            Err(error) => Err(error.detail()),
+        })
+    }
+
+    /// Returns a field that is present and not empty.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.0.as_ref().ok()?.value(name)
+    }
+
+    /// Finds the client that posts, and charges the request to its tenant. A machine client must authenticate; it may
+    /// leave out `client_id`, which its assertion names.
+    pub(crate) async fn client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
+        cx.refresh_token = self.value("refresh_token").map(str::to_owned);
+        let client = self.named_client(cx).await?;
+        if let Some(client) = client.as_ref().filter(|client| client.is_machine()) {
+            client_assertion::authenticate(cx, client, |name| self.value(name)).await?;
+            return Ok(Arc::clone(client));
+        }
+        credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
+        self.required("client_id", "client_id is missing")?;
+        client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))
+    }
+
+    /// Finds the client that posts and authenticates it, and charges the request to its tenant. Public clients are refused
+    /// like unknown ones.
+    pub(crate) async fn machine_client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
+        let client = self.named_client(cx).await?.filter(|client| client.is_machine());
+        let client = client.ok_or(credentials::invalid("only clients that authenticate can call this"))?;
+        client_assertion::authenticate(cx, &client, |name| self.value(name)).await?;
+        Ok(client)
+    }
+
+    /// Finds the client that a request names, and charges its tenant.
+    async fn named_client(&self, cx: &mut RequestContext<'_>) -> Result<Option<Arc<Client>>, Problem> {
+        let claimed = match self.value("client_id") {
+            None => self.value("client_assertion").and_then(client_assertion::claimed_client),
+            Some(_) => None,
+        };
+        let client = cx.calling_client(self.value("client_id").or(claimed.as_deref()), ClientReach::Registered).await?;
+        self.check()?;
+        Ok(client)
+    }
+
+    /// Checks that the body is a form with each parameter once.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.0.as_ref().map(|_| ()).map_err(|detail| Problem::invalid(detail))
+    }
+
+    pub(crate) fn required(&self, name: &str, missing: &'static str) -> Result<&str, Problem> {
+        self.value(name).ok_or(Problem::invalid(missing))
+    }
+}

@@ -1,0 +1,246 @@
+//! `POST /introspect` (RFC 7662): tells what is known about a token.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::{
+    form::Posted,
+    proof::{bound_proof, challenge, unproved, with_nonce},
+    user_claims,
+};
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{
+            answer,
+            problem::{Code, Problem},
+        },
+        state::token_endpoints::TokenEndpoints,
+    },
+    bearer::{AccessTokenClaims, Audience, Authorization, Confirmation, MACHINE, Scheme},
+    client::{Client, Scopes},
+    dpop::DpopProof,
+    http::body::Body,
+    session::Authentication,
+    tenant::Tenant,
+    tokens::{Presented, ValidAccess},
+    util::{clock::UnixTime, secret::Secret},
+};
+
+/// The response. For an invalid token it contains only `active`.
+#[derive(Serialize)]
+struct Answer {
+    active: bool,
+    #[serde(flatten)]
+    known: Option<Known>,
+}
+
+#[derive(Serialize)]
+struct Known {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_type: Option<&'static str>,
+    iss: String,
+    sub: String,
+    client_id: String,
+    tenant: String,
+    scope: String,
+    exp: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iat: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<Audience>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jti: Option<String>,
+    /// How a client got a token for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gty: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_time: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cnf: Option<Confirmation>,
+}
+
+/// The scope of the access tokens with which a caller can introspect.
+pub(crate) const SCOPE: &str = "introspect";
+
+/// The tokens that a caller learns about.
+enum Reach {
+    /// Those of all tenants: the caller has a secret of the operator.
+    Everything,
+    Tenant(Tenant),
+}
+
+/// Changes no token. Callers authenticate before the token is read.
+pub(crate) async fn introspect(
+    cx: &mut RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    posted: Posted<'_>,
+) -> Result<Response<Body>, Problem> {
+    let reach = reach(cx, endpoints, &posted).await;
+    // introspection is for programs, so no page may read the answer
+    cx.reader = None;
+    let (reach, token) = (reach?, posted.required("token", "token is missing")?);
+    let mut known = known(cx, endpoints, token).await?;
+    match reach {
+        Reach::Everything => {
+            // an API spends the budget of the tenant that the token belongs to
+            if let Some(tenant) = known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()) {
+                cx.charge_proved(&tenant).await?;
+            }
+        }
+        Reach::Tenant(tenant) => known = known.filter(|known| known.tenant == tenant.as_str()),
+    }
+    Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &Answer { active: known.is_some(), known })))
+}
+
+/// Authenticates the caller: by a secret of the operator, by an access token, or as a machine client.
+async fn reach(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Reach, Problem> {
+    let (scheme, shown) = match Authorization::read(&cx.parts.headers) {
+        Authorization::Nothing => return Ok(Reach::Tenant(posted.machine_client(cx).await?.tenant().clone())),
+        Authorization::Token { scheme, token } => (scheme, token),
+        Authorization::Malformed => {
+            cx.charge(None).await?;
+            return Err(invalid(Scheme::Bearer));
+        }
+    };
+    let secret = Secret::parse(shown).filter(|_| scheme == Scheme::Bearer);
+    if secret.is_some_and(|secret| endpoints.is_introspector(&secret.digest())) {
+        posted.check()?;
+        return Ok(Reach::Everything);
+    }
+    cx.count_unverified().await?;
+    let caller = caller(cx, endpoints, (scheme, shown)).await;
+    match &caller {
+        Ok(Caller { tenant, .. }) => cx.charge_proved(tenant).await?,
+        Err(_) => cx.charge(None).await?,
+    }
+    posted.check()?;
+    let Caller { tenant, may_introspect, proof } = caller?;
+    if let Some(proof) = proof {
+        cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
+    }
+    if !may_introspect {
+        let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope introspect");
+        return Err(challenged(problem, scheme, r#", error="insufficient_scope", scope="introspect""#));
+    }
+    Ok(Reach::Tenant(tenant))
+}
+
+/// The bearer of an access token.
+struct Caller {
+    tenant: Tenant,
+    may_introspect: bool,
+    /// The proof of the key that the token is bound to.
+    proof: Option<DpopProof>,
+}
+
+/// Returns the bearer of a valid access token for this service itself. An API that gets such a token must not be able to use
+/// it here, so a token for another audience does not count.
+async fn caller(
+    cx: &RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    (scheme, text): (Scheme, &str),
+) -> Result<Caller, Problem> {
+    let invalid = || invalid(scheme);
+    let tokens = &endpoints.service;
+    let ValidAccess { claims, grant, .. } = tokens.access(text).await?.ok_or_else(invalid)?;
+    let is_for_us = claims.aud.iter().any(|aud| aud == tokens.issuer());
+    let bound_to = claims.cnf.as_ref().and_then(|cnf| cnf.jkt.as_deref());
+    let proof = bound_proof(cx, "/introspect", (scheme, text, bound_to), REALM)?;
+    let tenant = match &grant {
+        Some(grant) => user_claims::subject(cx, &grant.who, None).await?.map(|subject| subject.who.tenant),
+        None => machine(cx, &claims).await?.map(|client| client.tenant().clone()),
+    };
+    let granted = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
+    let may_introspect = granted.is_ok_and(|granted| granted.contains(SCOPE));
+    Ok(Caller { tenant: tenant.filter(|_| is_for_us).ok_or_else(invalid)?, may_introspect, proof })
+}
+
+const REALM: &str = "introspect";
+
+fn invalid(scheme: Scheme) -> Problem {
+    let problem = Problem::new(Code::InvalidToken, "the secret or the access token is not valid");
+    challenged(problem, scheme, r#", error="invalid_token""#)
+}
+
+fn challenged(problem: Problem, tried: Scheme, error: &str) -> Problem {
+    challenge(problem, REALM, tried, error)
+}
+
+async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
+    let tokens = &endpoints.service;
+    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
+        let grant = presented.grant();
+        if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
+            return Ok(None);
+        }
+        let subject = user_claims::subject(cx, &grant.who, None).await?;
+        return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
+    }
+    let Some(ValidAccess { claims, grant, .. }) = tokens.access(token).await? else { return Ok(None) };
+    let Some(grant) = grant else {
+        return Ok(machine(cx, &claims).await?.map(|client| of_machine(claims, &client)));
+    };
+    let subject = user_claims::subject(cx, &grant.who, None).await?;
+    Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
+}
+
+/// Returns the machine client of a token. A client that was removed has no tokens.
+async fn machine(cx: &RequestContext<'_>, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
+    let client = cx.client(Some(&claims.client_id)).await?;
+    Ok(client.filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str())))
+}
+
+fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) -> Known {
+    let grant = presented.grant();
+    Known {
+        token_type: None,
+        iss: issuer.to_owned(),
+        sub: who.user.as_str().to_owned(),
+        client_id: grant.client_id().to_owned(),
+        tenant: who.tenant.as_str().to_owned(),
+        scope: grant.scope().to_string(),
+        exp: presented.ends().as_secs(),
+        iat: None,
+        aud: None,
+        jti: None,
+        gty: None,
+        auth_time: who.auth_time().map(UnixTime::as_secs),
+        acr: who.acr.map(String::from),
+        cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
+    }
+}
+
+/// Describes the token as it was issued, except for what its user no longer proves.
+fn of_access_token(mut claims: AccessTokenClaims, who: &Authentication) -> Known {
+    let acr = claims.acr.take().filter(|acr| Some(&**acr) == who.acr.as_deref());
+    Known { auth_time: who.auth_time().map(UnixTime::as_secs), acr, ..of_claims(claims, &who.tenant) }
+}
+
+/// Describes a token that a client has for itself.
+fn of_machine(claims: AccessTokenClaims, client: &Client) -> Known {
+    Known { gty: Some(MACHINE.1), ..of_claims(claims, client.tenant()) }
+}
+
+fn of_claims(claims: AccessTokenClaims, tenant: &Tenant) -> Known {
+    Known {
+        token_type: Some(if claims.cnf.is_some() { "DPoP" } else { "Bearer" }),
+        iss: claims.iss,
+        sub: claims.sub,
+        client_id: claims.client_id,
+        tenant: tenant.as_str().to_owned(),
+        scope: claims.scope.unwrap_or_default(),
+        exp: claims.exp,
+        iat: Some(claims.iat),
+        aud: Some(claims.aud),
+        jti: Some(claims.jti),
+        gty: None,
+        auth_time: None,
+        acr: None,
+        cnf: claims.cnf,
+    }
+}

@@ -1,0 +1,197 @@
+//! `/logout` (OpenID Connect RP-Initiated Logout): ends the signed-in session and its tokens.
+
+use http::{Method, Response};
+
+use super::form::Posted;
+use crate::{
+    auth::{
+        authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
+        context::{ClientReach, RequestContext},
+        http::{answer, bodies::RequestBody, fields, problem::Problem},
+        pages::{logout as logout_pages, page},
+    },
+    client::{Client, RequestedRedirect},
+    event::EventKind,
+    http::body::Body,
+    session::Session,
+    store::StoreError,
+    tenant::Tenant,
+    tokens::TokenService,
+    util::{
+        form::{self, Form},
+        handle::Handle,
+    },
+};
+
+/// The parameters of the request.
+struct Asked {
+    client_id: Option<String>,
+    hint: Option<String>,
+    after: Option<String>,
+    state: Option<String>,
+    /// The user has pressed the button on our own page.
+    confirmed: bool,
+}
+
+impl Asked {
+    fn of<'f>(value: impl Fn(&str) -> Option<&'f str>) -> Self {
+        let own = |name| value(name).map(str::to_owned);
+        Self {
+            client_id: own("client_id"),
+            hint: own("id_token_hint"),
+            after: own("post_logout_redirect_uri"),
+            state: own("state"),
+            confirmed: value("confirmed").is_some(),
+        }
+    }
+}
+
+/// Ends the session of the browser, and the tokens issued from it.
+///
+/// An `id_token_hint` of that session ends it at once, because only its client has that token: no stranger's link can end
+/// a session. In all other cases the user is asked.
+pub(crate) async fn logout(
+    cx: &mut RequestContext<'_>,
+    tokens: &TokenService,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    let asked = match asked(cx, body).await {
+        Ok(asked) => asked,
+        Err(problem) => {
+            cx.charge(None).await?;
+            return page::shown(cx, problem);
+        }
+    };
+    let hint = match &asked.hint {
+        Some(hint) => {
+            cx.count_unverified().await?;
+            tokens.hint(hint).await?
+        }
+        None => None,
+    };
+    let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
+    let client = cx.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
+    if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
+        return page::shown(cx, Problem::invalid("id_token_hint belongs to another client than client_id"));
+    }
+    let after = match after(&asked, client.as_deref()) {
+        Ok(after) => after,
+        Err(problem) => return page::shown(cx, problem),
+    };
+    cx.refuse_prefetch()?;
+    let sessions = &cx.core.sessions;
+    let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());
+    let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(Handle::parse);
+    // also without a cookie: a client can post the hint from another site
+    if let Some(sid) = &hinted_sid {
+        end(cx, sid, client.as_deref().map(Client::tenant)).await?;
+    }
+    let tenant = client.as_deref().map(Client::tenant);
+    let removals = sessions.presented_removals(&cx.parts.headers, tenant);
+    if cx.parts.method == Method::POST && removals.is_empty() && !cx.is_of_own_page() {
+        return with_cookies(cx, &asked, client_id.as_deref());
+    }
+    let mut shown = sessions.held(&cx.parts.headers).await?;
+    shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
+    let presented = cx.core.cookies.presented(&cx.parts.headers);
+    let logins = ProvedLogins::find(cx, &presented, tenant).await?;
+    let is_hinted = |session: &Session| {
+        hinted_sid == Some(session.sid())
+            || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())
+    };
+    let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
+    let needs_no_question = shown.iter().all(is_hinted) && (hinted.is_some() || logins.is_empty());
+    if !is_confirmed && !needs_no_question {
+        return Ok(logout_pages::ask(
+            &cx.core.pages,
+            &[
+                ("client_id", client_id.as_deref()),
+                ("post_logout_redirect_uri", asked.after.as_deref()),
+                ("state", asked.state.as_deref()),
+            ],
+            after.as_ref().and_then(|after| after.to.policy_source()),
+        ));
+    }
+    for session in &shown {
+        end(cx, &session.sid(), Some(session.tenant())).await?;
+    }
+    let removals = removals.into_iter().chain(logins.end(cx).await?);
+    let mut response = match after {
+        // the policy of the page that asked can't permit this target, so the user follows a link
+        Some(After { to, location }) if asked.confirmed && to.policy_source().is_none() => {
+            logout_pages::done(&cx.core.pages, Some(&location))
+        }
+        Some(After { location, .. }) => {
+            answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?
+        }
+        None => logout_pages::done(&cx.core.pages, None),
+    };
+    for removal in removals {
+        removal.append_to(response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Redirects to the same request by GET. Browsers withhold cookies from a form of another site, but send them with the
+/// redirect. So the page never confirms a logout while the browser has another session. The session of the hint has ended by
+/// then.
+fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> Result<Response<Body>, Problem> {
+    let fields = [
+        ("client_id", client_id),
+        ("post_logout_redirect_uri", asked.after.as_deref()),
+        ("state", asked.state.as_deref()),
+    ];
+    let query = form::written(fields.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))
+        .ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
+}
+
+async fn end(cx: &RequestContext<'_>, sid: &Handle, tenant: Option<&Tenant>) -> Result<(), StoreError> {
+    if cx.core.sessions.end_sid(sid).await?.is_some() {
+        cx.core.journal.tally(EventKind::TokenRevoked, tenant, None);
+    }
+    Ok(())
+}
+
+async fn asked(cx: &RequestContext<'_>, body: &mut RequestBody) -> Result<Asked, Problem> {
+    if cx.parts.method == Method::POST {
+        let body = fields::form(cx.parts, body).await?;
+        let posted = Posted::of(&body);
+        posted.check()?;
+        return Ok(Asked::of(|name| posted.value(name)));
+    }
+    let query = cx.parts.uri.query().unwrap_or_default();
+    let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
+    if form.has_duplicates() {
+        return Err(Problem::invalid("a parameter appears more than once"));
+    }
+    let mut asked = Asked::of(|name| form.value(name));
+    asked.confirmed = false;
+    Ok(asked)
+}
+
+/// Where the browser goes afterwards.
+struct After {
+    /// A URI that the client has registered.
+    to: RequestedRedirect,
+    /// The URI with the state.
+    location: String,
+}
+
+/// Returns where the browser goes afterwards.
+fn after(asked: &Asked, client: Option<&Client>) -> Result<Option<After>, Problem> {
+    let Some(uri) = &asked.after else { return Ok(None) };
+    let Some(client) = client else {
+        return Err(Problem::invalid("post_logout_redirect_uri needs client_id or id_token_hint"));
+    };
+    let unknown = Problem::invalid("post_logout_redirect_uri is not registered for this client");
+    let to = client.after_logout_to(uri).ok_or(unknown)?;
+    let location = match &asked.state {
+        Some(state) if state.len() > LONGEST_STATE => {
+            return Err(Problem::invalid("state is longer than 4096 bytes"));
+        }
+        Some(state) => to.answer(&[("state", state)]),
+        None => to.answer(&[]),
+    };
+    Ok(Some(After { to, location }))
+}

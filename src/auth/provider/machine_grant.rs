@@ -1,0 +1,32 @@
+//! `grant_type=client_credentials`: an access token for a machine client itself (RFC 6749 §4.4).
+
+use super::{form::Posted, proof::check_bound};
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::problem::{Code, Problem},
+        state::token_endpoints::TokenEndpoints,
+    },
+    client::{Client, Scopes},
+    tokens::Issued,
+};
+
+/// Returns the token, and whether it is bound to a key. The client has authenticated.
+pub(crate) async fn grant(
+    cx: &RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    client: &Client,
+    posted: &Posted<'_>,
+) -> Result<(Issued, bool), Problem> {
+    let invalid_scope = |detail| Problem::new(Code::InvalidScope, detail);
+    let asked = posted.value("scope").map(Scopes::parse).transpose();
+    let asked = asked.map_err(|_| invalid_scope("scope is malformed"))?;
+    let scope = asked.as_ref().or(client.allowed_scopes()).ok_or_else(|| invalid_scope("scope is missing"))?;
+    if !client.allows_scopes(scope) {
+        return Err(invalid_scope("scope has a name that this client may not request"));
+    }
+    let jkt = cx.proved_key("/token", None).await?;
+    check_bound(client, jkt.as_deref())?;
+    let is_bound = jkt.is_some();
+    Ok((endpoints.service.machine_token(client, scope, jkt).await?, is_bound))
+}

@@ -1,0 +1,92 @@
+//! The token endpoints: `/token`, the endpoints that take tokens, and the metadata.
+
+pub(crate) mod user_claims;
+pub(crate) mod client_assertion;
+pub(crate) mod code_grant;
+pub(crate) mod form;
+pub(crate) mod introspect;
+pub(crate) mod logout;
+pub(crate) mod machine_grant;
+pub(crate) mod metadata;
+pub(crate) mod proof;
+pub(crate) mod refresh_grant;
+pub(crate) mod revoke;
+pub(crate) mod token;
+pub(crate) mod userinfo;
+
+use http::{HeaderValue, Response, StatusCode, header};
+
+use self::form::Posted;
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{
+            answer::{self, in_box},
+            bodies::RequestBody,
+            fields,
+            problem::{Code, Problem},
+            route::TokenRoute,
+        },
+        state::token_endpoints::TokenEndpoints,
+    },
+    http::body::Body,
+};
+
+/// How long clients may keep the public keys and the metadata: much shorter than a key is published before it signs.
+const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+pub(crate) async fn serve(
+    cx: &mut RequestContext<'_>,
+    route: TokenRoute,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    let Some(endpoints) = &cx.core.tokens else {
+        return Err(Problem::new(Code::NotFound, "there is no such endpoint"));
+    };
+    match route {
+        TokenRoute::Keys => {
+            cx.charge_asset().await?;
+            Ok(kept(answer::whole(StatusCode::OK, answer::JSON, endpoints.service.key_set().await?)))
+        }
+        TokenRoute::Metadata => {
+            cx.charge_asset().await?;
+            let document = metadata::document(cx.core, endpoints.service.algorithm());
+            Ok(kept(answer::json(StatusCode::OK, &document)))
+        }
+        TokenRoute::UserInfo => in_box(|| userinfo::userinfo(cx, endpoints)).await,
+        TokenRoute::Logout => in_box(|| logout::logout(cx, &endpoints.service, body)).await,
+        TokenRoute::Exchange => {
+            // RFC 6749 §5.1 and §5.2 require it in addition to `Cache-Control`
+            const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
+            let mut response =
+                posted(cx, endpoints, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
+            response.headers_mut().insert(header::PRAGMA, NO_CACHE);
+            Ok(response)
+        }
+        TokenRoute::Revoke | TokenRoute::Introspect => posted(cx, endpoints, route, body).await,
+    }
+}
+
+/// Serves what a client posts as a form.
+async fn posted(
+    cx: &mut RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    route: TokenRoute,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    let body = fields::form(cx.parts, body).await;
+    let body = cx.or_charge(body).await?;
+    let posted = Posted::of(&body);
+    match route {
+        TokenRoute::Exchange => token::token(cx, endpoints, posted).await,
+        TokenRoute::Revoke => in_box(|| revoke::revoke(cx, endpoints, posted)).await,
+        _ => in_box(|| introspect::introspect(cx, endpoints, posted)).await,
+    }
+}
+
+/// Lets caches keep an answer, and pages of every origin read it.
+fn kept(response: Response<Body>) -> Response<Body> {
+    let mut response = answer::for_every_origin(response);
+    response.headers_mut().insert(header::CACHE_CONTROL, KEPT);
+    response
+}

@@ -1,0 +1,96 @@
+//! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
+
+use super::{form::Posted, proof::check_bound, user_claims};
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::problem::{Code, Problem},
+        state::token_endpoints::TokenEndpoints,
+    },
+    client::{Client, Scopes},
+    event::EventKind,
+    tokens::{Issued, RefreshError, TokenRequest},
+};
+
+fn invalid_grant() -> Problem {
+    Problem::new(Code::InvalidGrant, "the refresh token is invalid, expired or was issued to another client")
+}
+
+fn invalid_scope(detail: &'static str) -> Problem {
+    Problem::new(Code::InvalidScope, detail)
+}
+
+/// Returns the next tokens, and whether they are bound to a key.
+pub(crate) async fn refresh(
+    cx: &RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    client: &Client,
+    posted: &Posted<'_>,
+) -> Result<(Issued, bool), Problem> {
+    let text = posted.required("refresh_token", "refresh_token is missing")?;
+    if client.tokens.without_refresh {
+        return Err(Problem::new(Code::UnauthorizedClient, "this client may not use refresh tokens"));
+    }
+    let scope = posted.value("scope").map(Scopes::parse).transpose();
+    let scope = scope.map_err(|_| invalid_scope("scope is malformed"))?;
+    let (keyed, tokens) = (cx.core.keyed().await?, &endpoints.service);
+    let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
+    // checked before everything else; `/token` revokes the family after any error
+    if tokens.is_reused(&presented) {
+        return Err(invalid_grant());
+    }
+    let grant = presented.grant();
+    // a made-up token reveals nothing, and a scope may have been taken from the client since
+    let is_own = grant.client_id() == client.id() && grant.who.tenant == *client.tenant();
+    if !is_own || !presented.is_known() || !client.allows_scopes(grant.scope()) {
+        return Err(invalid_grant());
+    }
+    let jkt = cx.proved_key("/token", None).await?;
+    check_bound(client, jkt.as_deref())?;
+    // the client may have to bind its tokens only since then
+    if client.tokens.require_dpop && grant.jkt.is_none() {
+        return Err(invalid_grant());
+    }
+    let subject = user_claims::subject_of_family(cx, endpoints, (&presented.family(), grant), Some(client)).await?;
+    let subject = subject.ok_or_else(invalid_grant)?;
+    let granted = scope.as_ref().unwrap_or(grant.scope());
+    let extra = user_claims::extra(cx, &subject.account, grant, granted).await?;
+    endpoints.ready(client).await?;
+    let request = TokenRequest {
+        who: &subject.who,
+        audience: client.tokens.audience.as_deref(),
+        with_id_token: !client.tokens.without_id_token_on_refresh,
+        id_token_algorithm: client.tokens.id_token_algorithm,
+        scope: scope.as_ref(),
+        nonce: None,
+        account_claims: user_claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
+        extra_claims: extra,
+        keyed,
+    };
+    match tokens.refresh(&presented, jkt.as_deref(), &request).await {
+        Ok(issued) => Ok((issued, grant.jkt.is_some())),
+        Err(RefreshError::Store(error)) => Err(error.into()),
+        Err(RefreshError::ScopeGrows) => Err(invalid_scope("scope contains a name that was not granted")),
+        Err(RefreshError::OtherKey) => {
+            Err(Problem::new(Code::InvalidDpopProof, "the refresh token is bound to another key"))
+        }
+        // `/token` revokes the family of a reused token after any error
+        Err(RefreshError::Unknown | RefreshError::Reused) => Err(invalid_grant()),
+    }
+}
+
+/// Revokes the family of a refresh token that was used before. Two parties have had such a token, even if the rest of the
+/// request is wrong.
+pub(crate) async fn revoke_if_reused(
+    cx: &RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    text: &str,
+) -> Result<(), Problem> {
+    let tokens = &endpoints.service;
+    let Some(presented) = tokens.presented(text, cx.core.keyed().await?).await? else { return Ok(()) };
+    if tokens.is_reused(&presented) {
+        tokens.revoke_family(&presented.family()).await?;
+        cx.core.journal.tally(EventKind::TokenReused, Some(&presented.grant().who.tenant), None);
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! `POST /revoke` (RFC 7009): a client revokes its tokens.
+
+use http::{Response, StatusCode};
+
+use super::form::Posted;
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{answer, problem::Problem},
+        state::token_endpoints::TokenEndpoints,
+    },
+    event::EventKind,
+    http::body::Body,
+    tokens::TokenService,
+    util::handle::Handle,
+};
+
+/// Revokes all tokens issued from the same code. Takes a refresh token or an access token.
+///
+/// The answer is the same for every token, so that it does not reveal which tokens exist.
+pub(crate) async fn revoke(
+    cx: &mut RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    posted: Posted<'_>,
+) -> Result<Response<Body>, Problem> {
+    let client = posted.client(cx).await?;
+    let token = posted.required("token", "token is missing")?;
+    if let Some(family) = family_of(cx, &endpoints.service, client.id(), token).await? {
+        endpoints.service.revoke_family(&family).await?;
+        cx.core.journal.tally(EventKind::TokenRevoked, Some(client.tenant()), None);
+    }
+    Ok(answer::json(StatusCode::OK, &serde_json::Map::new()))
+}
+
+async fn family_of(
+    cx: &RequestContext<'_>,
+    tokens: &TokenService,
+    client: &str,
+    token: &str,
+) -> Result<Option<Handle>, Problem> {
+    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
+        // a made-up token must not end anything
+        let own = presented.grant().client_id() == client && presented.is_known();
+        return Ok(own.then(|| presented.family()));
+    }
+    let Some(access) = tokens.access(token).await? else { return Ok(None) };
+    Ok((access.claims.client_id == client).then_some(access.family))
+}

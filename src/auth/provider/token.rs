@@ -1,0 +1,70 @@
+//! `POST /token`: exchanges a code or a refresh token for tokens, and gives machine clients theirs.
+
+use http::{Response, StatusCode};
+
+use super::{code_grant, form::Posted, machine_grant, proof::with_nonce, refresh_grant};
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{
+            answer::{self, in_box},
+            problem::{Code, Problem},
+        },
+        state::token_endpoints::TokenEndpoints,
+    },
+    event::EventKind,
+    http::body::Body,
+    tokens::Issued,
+};
+
+/// Returns the answer with tokens (RFC 6749 §5.1). Nothing in it needs to be escaped: tokens are base64url with dots, and a
+/// scope has neither quotes nor backslashes.
+fn document(issued: &Issued, token_type: &str) -> String {
+    let Issued { access_token, expires_in, refresh_token, id_token, scope } = issued;
+    let expires_in = expires_in.to_string();
+    let access = [r#"{"access_token":""#, access_token, r#"","token_type":""#, token_type, r#"","expires_in":"#];
+    let refresh = refresh_token.as_deref().map(|token| [r#","refresh_token":""#, token, r#"""#]).unwrap_or_default();
+    let id = id_token.as_deref().map(|token| [r#","id_token":""#, token, r#"""#]).unwrap_or_default();
+    let scope = [r#","scope":""#, scope, r#""}"#];
+    [&access[..], &[&expires_in], &refresh, &id, &scope].concat().concat()
+}
+
+pub(crate) async fn token(
+    cx: &mut RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    posted: Posted<'_>,
+) -> Result<Response<Body>, Problem> {
+    let answer = issue(cx, endpoints, &posted).await;
+    if let (Err(problem), Some(token)) = (&answer, posted.value("refresh_token"))
+        // without a budget, or while the store fails, nothing more is read
+        && !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable)
+    {
+        in_box(|| refresh_grant::revoke_if_reused(cx, endpoints, token)).await?;
+    }
+    answer
+}
+
+async fn issue(
+    cx: &mut RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    posted: &Posted<'_>,
+) -> Result<Response<Body>, Problem> {
+    let client = posted.client(cx).await?;
+    let refused = |code, detail| Err(Problem::new(code, detail));
+    let grant_type = posted.required("grant_type", "grant_type is missing")?;
+    let (issued, is_bound) = match (grant_type, client.is_machine()) {
+        ("authorization_code", false) => in_box(|| code_grant::redeem(cx, endpoints, &client, posted)).await?,
+        ("refresh_token", false) => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
+        ("client_credentials", true) => in_box(|| machine_grant::grant(cx, endpoints, &client, posted)).await?,
+        ("authorization_code" | "refresh_token", true) => {
+            return refused(Code::UnauthorizedClient, "a machine client can only use client_credentials");
+        }
+        ("client_credentials", false) => {
+            return refused(Code::UnauthorizedClient, "only machine clients can use client_credentials");
+        }
+        _ => return refused(Code::UnsupportedGrantType, "this grant_type is not supported"),
+    };
+    cx.core.journal.tally(EventKind::TokenIssued, Some(client.tenant()), None);
+    let document = document(&issued, if is_bound { "DPoP" } else { "Bearer" });
+    Ok(with_nonce(endpoints, answer::whole(StatusCode::OK, answer::JSON, document)))
+}

@@ -1,0 +1,104 @@
+//! `/userinfo` (OpenID Connect Core §5.3): claims about the user.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::{
+    proof::{bound_proof, challenge, unproved, with_nonce},
+    user_claims,
+};
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{
+            answer,
+            problem::{Code, Problem},
+        },
+        state::token_endpoints::TokenEndpoints,
+    },
+    bearer::{AccessTokenClaims, Authorization, Scheme},
+    client::Scopes,
+    dpop::DpopProof,
+    http::body::Body,
+    tokens::Grant,
+    user::ClaimTarget,
+    util::handle::Handle,
+};
+
+const REALM: &str = "userinfo";
+
+pub(crate) async fn userinfo(
+    cx: &mut RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+) -> Result<Response<Body>, Problem> {
+    cx.count_unverified().await?;
+    let found = find(cx, endpoints).await;
+    let grant = found.as_ref().ok().map(|found| &found.grant);
+    if let Some(grant) = grant.filter(|_| cx.reader.is_some()) {
+        // a page of another client must not read the response
+        let client = cx.client(Some(grant.client_id())).await?;
+        cx.let_read(client.as_deref());
+    }
+    match grant {
+        Some(grant) => cx.charge_proved(&grant.who.tenant).await?,
+        None => cx.charge(None).await?,
+    }
+    let UserAccess { token, grant, family, proof } = found?;
+    if let Some(proof) = proof {
+        cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
+    }
+    let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
+    let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
+        let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
+        return Err(challenge(problem, REALM, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
+    };
+    let subject = user_claims::subject_of_family(cx, endpoints, (&family, &grant), None).await?;
+    let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
+    let extra = user_claims::extra(cx, &account, &grant, &granted).await?;
+    let mut answer = user_claims::named(&account, user_claims::of_scopes(&granted));
+    answer.extend(user_claims::named(&account, grant.userinfo.iter().map(String::as_str)));
+    answer.extend(extra.iter(ClaimTarget::UserInfo).map(|(name, value)| (name.to_owned(), value.clone())));
+    answer.insert("sub".to_owned(), Value::from(token.sub));
+    answer.insert("tenant".to_owned(), Value::from(grant.who.tenant.as_str()));
+    Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &answer)))
+}
+
+/// A valid access token that a user granted.
+struct UserAccess {
+    token: AccessTokenClaims,
+    grant: Arc<Grant>,
+    family: Handle,
+    /// The proof of the key that the token is bound to.
+    proof: Option<DpopProof>,
+}
+
+/// Returns the access token of the request, if it is valid.
+async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<UserAccess, Problem> {
+    let (scheme, text) = match Authorization::read(&cx.parts.headers) {
+        Authorization::Token { scheme, token } => (scheme, token),
+        Authorization::Nothing => {
+            let problem = Problem::new(Code::InvalidToken, "an access token is required");
+            return Err(challenge(problem, REALM, Scheme::Bearer, ""));
+        }
+        Authorization::Malformed => {
+            let problem = Problem::invalid("the authorization header is malformed");
+            return Err(challenge(problem, REALM, Scheme::Bearer, r#", error="invalid_request""#));
+        }
+    };
+    let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
+    // the token of a machine client is about no user
+    let grant = access.grant.ok_or_else(|| invalid(scheme))?;
+    let proof = bound_proof(cx, "/userinfo", (scheme, text, grant.jkt.as_deref()), REALM)?;
+    Ok(UserAccess { token: access.claims, grant, family: access.family, proof })
+}
+
+fn scheme_of(grant: &Grant) -> Scheme {
+    if grant.jkt.is_some() { Scheme::DPoP } else { Scheme::Bearer }
+}
+
+fn invalid(scheme: Scheme) -> Problem {
+    let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
+    challenge(problem, REALM, scheme, r#", error="invalid_token""#)
+}
