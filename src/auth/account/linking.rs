@@ -3,23 +3,24 @@
 //! The user leaves the account page for the provider, and comes back to the callback that logins use. The parameter `state`
 //! tells the two apart. A pending row binds it to the session, to the provider, and to one return within five minutes.
 
-use http::{Method as HttpMethod, Response, StatusCode};
+use http::{Method as HttpMethod, Response, StatusCode, request::Parts};
 use serde::{Deserialize, Serialize};
 
 use super::call::{AccountCall, AccountFields};
 use crate::{
     auth::{
         authorize::query::Query,
-        context::RequestContext,
+        context::{
+            RequestContext,
+            incoming::{IncomingRequest, SiteCall},
+        },
         enrolment::pending::PendingEnrolments,
-        first_party::sign_in::of_this_site,
         http::{
             answer,
             problem::Problem,
             route::{ACCOUNT_PAGE, provider_of},
         },
         methods::sso::{SsoState, new_link, returned_user, sent_to},
-        pages::page,
         steps::sso_callback::callback_query,
     },
     credential::{Added, SsoLink},
@@ -112,27 +113,26 @@ pub(super) async fn begin(
 }
 
 /// Returns whether a user comes back from a provider to link an account, and not to sign in.
-pub(crate) fn is_awaited(cx: &RequestContext<'_>) -> bool {
-    let query = Query::of(cx).ok();
+pub(crate) fn is_awaited(parts: &Parts) -> bool {
+    let query = Query::of(parts).ok();
     let state = query.as_ref().and_then(|query| SsoState::parse(query.value("state")?));
-    cx.core.first_party.is_some() && state.is_some_and(|state| state.login == LINK)
+    state.is_some_and(|state| state.login == LINK)
 }
 
 /// Links the account of a user who comes back from a provider, and returns to the account page.
-pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    match returned(cx).await {
-        Ok(outcome) => {
-            let location = format!("{}{ACCOUNT_PAGE}#link={}", cx.core.issuer.path(), outcome.as_str());
-            answer::see_other(&location).ok_or_else(Problem::unavailable)
-        }
-        Err(problem) => page::shown(cx, problem),
-    }
+pub(crate) async fn finish(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    let query = callback_query(request.parts());
+    let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::shown)?;
+    let outcome = match query {
+        Ok(query) => returned(&cx, &query, client.tenant()).await,
+        Err(problem) => Err(problem),
+    };
+    let outcome = outcome.map_err(Problem::shown)?;
+    let location = format!("{}{ACCOUNT_PAGE}#link={}", cx.core.issuer.path(), outcome.as_str());
+    answer::see_other(&location).ok_or_else(Problem::unavailable)
 }
 
-async fn returned(cx: &mut RequestContext<'_>) -> Result<LinkOutcome, Problem> {
-    let query = callback_query(cx);
-    let (_, client) = of_this_site(cx).await?;
-    let (query, tenant) = (query?, client.tenant());
+async fn returned(cx: &RequestContext<'_>, query: &Query<'_>, tenant: &Tenant) -> Result<LinkOutcome, Problem> {
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));

@@ -15,8 +15,7 @@ use http::Response;
 use self::call::AccountCall;
 use crate::{
     auth::{
-        context::RequestContext,
-        first_party::sign_in::of_this_site,
+        context::incoming::{IncomingRequest, SiteCall},
         http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
         pages::page,
     },
@@ -24,12 +23,7 @@ use crate::{
 };
 
 /// Serves the page for a signed-in user, and sends others to the sign-in.
-pub(crate) async fn page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    shown(cx).await.or_else(|problem| page::shown(cx, problem))
-}
-
-async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (_, client) = of_this_site(cx).await?;
+pub(crate) async fn page(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
         return Ok(page::account());
     }
@@ -38,7 +32,7 @@ async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
 
 /// Serves a call of the page.
 pub(crate) async fn serve(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     route: AccountRoute,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
@@ -50,10 +44,11 @@ pub(crate) async fn serve(
         | AccountRoute::ConfirmTotp
         | AccountRoute::BeginLink
         | AccountRoute::DeleteLink
-        | AccountRoute::EndSession => Some(call::fields(cx, body).await),
+        | AccountRoute::EndSession => Some(call::fields(request.parts(), body).await),
         _ => None,
     };
-    let call = AccountCall::enter(cx).await?;
+    let site = request.of_own_page().await?;
+    let (cx, call) = (&site.cx, AccountCall::enter(&site).await?);
     let fields = fields.transpose()?.unwrap_or_default();
     match route {
         AccountRoute::Credentials => credentials::list(cx, &call).await,

@@ -5,7 +5,7 @@ use http::Response;
 use super::enter::enter;
 use crate::{
     auth::{
-        context::RequestContext,
+        context::incoming::OwnLogin,
         http::{fields::Fields, problem::Problem},
         methods,
     },
@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// Proves a step, or opens a challenge.
-pub(crate) async fn authenticate(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let step = enter(cx, fields).await?;
+pub(crate) async fn authenticate(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = enter(own, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     match Method::from_name(name) {
         Some(method) => methods::begin(method, step).await,
@@ -24,6 +24,6 @@ pub(crate) async fn authenticate(cx: &mut RequestContext<'_>, fields: Fields) ->
 }
 
 /// Proves a step with the code that was sent for it.
-pub(crate) async fn verify_otp(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    methods::verify_otp(enter(cx, fields).await?).await
+pub(crate) async fn verify_otp(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    methods::verify_otp(enter(own, fields).await?).await
 }

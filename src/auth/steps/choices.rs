@@ -6,11 +6,11 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{enrol::EnrolmentOffer, status::session_id};
+use super::enrol::EnrolmentOffer;
 use crate::{
     auth::{
-        authorize::{query::Query, signed_in::SignedIn},
-        context::RequestContext,
+        authorize::signed_in::SignedIn,
+        context::incoming::OwnLogin,
         http::{
             answer::{self, Counters},
             problem::{Code, Problem},
@@ -61,9 +61,7 @@ struct ContactChoice {
     masked: String,
 }
 
-pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query))).await?;
-    let (_, stored) = cx.own_login(None, session_id.as_deref()).await?;
+pub(crate) async fn choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Result<Response<Body>, Problem> {
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();
     let view = login.view(now);

@@ -10,7 +10,7 @@ use super::enter::enter;
 use crate::{
     auth::{
         authorize::signed_in::SignedIn,
-        context::RequestContext,
+        context::incoming::OwnLogin,
         core::Core,
         enrolment::{
             factors::Factors,
@@ -100,8 +100,8 @@ struct NewOptions {
     public_key: CreationOptions,
 }
 
-pub(crate) async fn enrol(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let mut step = enter(cx, fields).await?;
+pub(crate) async fn enrol(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let mut step = enter(own, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     let (code, response) = (step.fields.code.take(), step.fields.response.take());
     let (method, sent) = match (Method::from_name(name), code, response) {

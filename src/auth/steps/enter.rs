@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::{
     auth::{
-        context::RequestContext,
+        context::incoming::OwnLogin,
         http::{fields::Fields, problem::Problem},
         methods::LoginStep,
     },
@@ -12,13 +12,12 @@ use crate::{
     login::LoginError,
 };
 
-/// Finds the login of a call and compares the client parameters with its start. Errors change nothing.
-pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
+/// Compares the client parameters of a call with the start of its login. Errors change nothing.
+pub(super) async fn enter<'a>(own: &'a OwnLogin<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
     let sent = fields.client();
-    let (digest, stored) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
-    let keyed = cx.core.keyed().await?;
-    let login = Arc::clone(&stored.value);
-    let step = LoginStep { cx, keyed, digest, login, latest: Mutex::new(stored), fields, typed: None };
+    let keyed = own.cx.core.keyed().await?;
+    let (login, latest) = (Arc::clone(&own.stored.value), Mutex::new(own.stored.clone()));
+    let step = LoginStep { cx: &own.cx, keyed, digest: own.digest, login, latest, fields, typed: None };
     if step.login.has_ended(step.now()) {
         step.tally(EventKind::SessionUseAfterExpire, None);
         return Err(step.problem(Problem::denied(LoginError::Expired)));

@@ -2,12 +2,12 @@
 
 use std::sync::Mutex;
 
-use http::{Method, Response};
+use http::{Method, Response, request::Parts};
 
 use crate::{
     auth::{
         authorize::query::Query,
-        context::RequestContext,
+        context::{RequestContext, incoming::IncomingRequest},
         http::{
             answer,
             fields::Fields,
@@ -19,6 +19,7 @@ use crate::{
             sso::{self, SsoOutcome, SsoState},
         },
         pages::page,
+        state::logins::StoredLogin,
     },
     event::EventKind,
     http::body::Body,
@@ -30,11 +31,13 @@ use crate::{
 const LONGEST_QUERY: usize = 16 * 1024;
 
 /// Redeems the open challenge of a login of this browser once, and returns to the login page.
-pub(crate) async fn sso_callback(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    match returned(cx).await {
-        Ok(location) => answer::see_other(&location).ok_or_else(|| unexpected(cx)),
-        Err(problem) => page::shown(cx, problem),
-    }
+pub(crate) async fn sso_callback(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::shown)?;
+    let state = query.value("state").and_then(SsoState::parse);
+    let id = state.as_ref().map(|state| state.login.as_str());
+    let (cx, found) = request.returning_login(id).await.map_err(Problem::shown)?;
+    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::shown)?;
+    answer::see_other(&location).ok_or_else(|| unexpected(&cx))
 }
 
 /// The answer to a callback that no login of this browser waits for. It does not tell why. Where users sign in to the site
@@ -46,19 +49,19 @@ fn unexpected(cx: &RequestContext<'_>) -> Problem {
 }
 
 /// Returns the parameters with which a user comes back.
-pub(crate) fn callback_query<'a>(cx: &RequestContext<'a>) -> Result<Query<'a>, Problem> {
-    Query::of(cx).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
+pub(crate) fn callback_query(parts: &Parts) -> Result<Query<'_>, Problem> {
+    Query::of(parts).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
         true => Ok(query),
         false => Err(Problem::invalid("the query is longer than 16 KiB")),
     })
 }
 
 /// Returns the URL of the login page.
-async fn returned(cx: &mut RequestContext<'_>) -> Result<String, Problem> {
-    let query = callback_query(cx);
-    let query = cx.or_charge(query).await?;
-    let state = query.value("state").and_then(SsoState::parse);
-    let found = cx.returning_login(state.as_ref().map(|state| state.login.as_str())).await?;
+async fn returned(
+    cx: &RequestContext<'_>,
+    query: &Query<'_>,
+    (state, found): (Option<SsoState>, Option<(Digest, StoredLogin)>),
+) -> Result<String, Problem> {
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));
