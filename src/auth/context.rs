@@ -1,8 +1,8 @@
 //! One request on its way through the service, in stages. An [`IncomingRequest`](incoming::IncomingRequest) is charged to
 //! its tenant first, and only that makes the [`RequestContext`] with which endpoints work.
 
-mod charging;
 pub(crate) mod incoming;
+pub(crate) mod stages;
 
 use http::{HeaderName, HeaderValue, request::Parts};
 

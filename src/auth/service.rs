@@ -18,7 +18,7 @@ use crate::{
     auth::{
         account,
         authorize::{endpoint, par, query::Query},
-        context::incoming::{ClientReach, IncomingRequest},
+        context::{incoming::IncomingRequest, stages::ClientReach},
         core::Core,
         first_party::{sign_in, sign_out},
         http::{

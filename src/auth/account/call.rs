@@ -8,7 +8,7 @@ use crate::{
     auth::{
         account::freshness,
         authorize::signed_in::SignedIn,
-        context::{RequestContext, incoming::SiteCall},
+        context::{RequestContext, stages::SiteCall},
         core::{Core, amr},
         enrolment::{
             factors::Factors,

@@ -10,10 +10,7 @@ use super::call::{AccountCall, AccountFields};
 use crate::{
     auth::{
         authorize::query::Query,
-        context::{
-            RequestContext,
-            incoming::{IncomingRequest, SiteCall},
-        },
+        context::{RequestContext, incoming::IncomingRequest, stages::SiteCall},
         enrolment::pending::PendingEnrolments,
         http::{
             answer,

@@ -15,7 +15,7 @@ use http::Response;
 use self::call::AccountCall;
 use crate::{
     auth::{
-        context::incoming::{IncomingRequest, SiteCall},
+        context::{incoming::IncomingRequest, stages::SiteCall},
         http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
         pages::page,
     },

@@ -11,10 +11,7 @@ use crate::{
             query::{self, Asked, Checked, Query},
             signed_in::SignedIn,
         },
-        context::{
-            RequestContext,
-            incoming::{ClientReach, IncomingRequest},
-        },
+        context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         http::{
             answer,
             bodies::RequestBody,

@@ -12,7 +12,8 @@ use crate::{
         },
         context::{
             RequestContext,
-            incoming::{ClientCall, ClientReach, IncomingRequest},
+            incoming::IncomingRequest,
+            stages::{ClientCall, ClientReach},
         },
         http::{
             answer, credentials,

@@ -1,14 +1,13 @@
 //! A request before it is charged: the origin that may read the answer, its client, its login, and its site.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, time::Duration};
 
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
-use super::{RequestContext, charging::Unverified};
+use super::RequestContext;
 use crate::{
     auth::{
         core::Core,
-        first_party::site::FirstParty,
         http::{
             answer,
             bodies::{RequestBody, TooManyBodies},
@@ -17,7 +16,7 @@ use crate::{
             route::Path,
         },
         pages::page,
-        state::{logins::StoredLogin, token_endpoints::TokenEndpoints},
+        state::{token_endpoints::TokenEndpoints, unverified::CountedWork},
     },
     client::Client,
     event::EventKind,
@@ -27,23 +26,8 @@ use crate::{
         head::Head,
     },
     limit::RateLimitPass,
-    login::LoginId,
-    store::StoreError,
     tenant::{Tenant, TenantSource},
-    util::secret::Digest,
 };
-
-/// The result of looking up a client.
-type FoundClient = Result<Option<Arc<Client>>, StoreError>;
-
-/// Which clients a call can be about.
-#[derive(Clone, Copy)]
-pub(crate) enum ClientReach {
-    /// Registered clients.
-    Registered,
-    /// The built-in client of this site too.
-    Login,
-}
 
 /// A request that is not charged yet. Endpoints get from here to the stage that they need; the settings and the state of the
 /// service come with it.
@@ -51,35 +35,21 @@ pub(crate) struct IncomingRequest<'a> {
     pub(super) core: &'a Core,
     pub(super) parts: &'a Parts,
     /// The client's address, if it is known.
-    pub(super) address: Option<Tenant>,
-    pub(super) pass: Option<RateLimitPass>,
-    pub(super) unverified: Unverified,
+    address: Option<Tenant>,
+    pass: Option<RateLimitPass>,
+    unverified: Unverified,
     /// A refresh token that shows that a user pays.
     pub(super) refresh_token: Option<String>,
     /// The foreign origin whose scripts may read the answer.
     reader: Option<HeaderValue>,
 }
 
-/// A call from an origin that may call for its client. The client is not known if the call names none, or an unknown one.
-pub(crate) struct ClientCall<'a> {
-    pub(crate) cx: RequestContext<'a>,
-    pub(crate) client: Option<Arc<Client>>,
-}
-
-/// A call about a login that was begun in this browser, from an origin that may call.
-pub(crate) struct OwnLogin<'a> {
-    pub(crate) cx: RequestContext<'a>,
-    /// The digest of the login's secret.
-    pub(crate) digest: Digest,
-    pub(crate) stored: StoredLogin,
-}
-
-/// A call to the site on which the service is mounted.
-pub(crate) struct SiteCall<'a> {
-    pub(crate) cx: RequestContext<'a>,
-    pub(crate) site: &'a FirstParty,
-    /// The built-in client of the request's tenant.
-    pub(crate) client: Client,
+/// The work for a request before it is known whose budget it spends.
+enum Unverified {
+    None,
+    Counted(CountedWork),
+    /// The request was charged to its tenant.
+    Settled,
 }
 
 impl<'a> IncomingRequest<'a> {
@@ -149,118 +119,6 @@ impl<'a> IncomingRequest<'a> {
     /// Returns the core of the service for a caller that has shown a secret of the operator.
     pub(crate) fn operated(&self) -> &'a Core {
         self.core
-    }
-
-    /// Finds the client of a navigation and charges its tenant, or the address if the client is unknown.
-    pub(crate) async fn charged_client(
-        &mut self,
-        id: Option<&str>,
-        reach: ClientReach,
-    ) -> Result<(RequestContext<'a>, Option<Arc<Client>>), Problem> {
-        let client = self.find_client(id, reach).await?;
-        let cx = self.charge_browser(tenant_of(&client)).await?;
-        Ok((cx, client?))
-    }
-
-    /// Finds the client of a call like [`charged_client`](Self::charged_client), and checks that the origin may call.
-    pub(crate) async fn calling_client(
-        &mut self,
-        id: Option<&str>,
-        reach: ClientReach,
-    ) -> Result<ClientCall<'a>, Problem> {
-        let (cx, client) = self.charged_caller(id, reach).await?;
-        Ok(ClientCall { cx, client: client? })
-    }
-
-    /// Finds the client of a call like [`calling_client`](Self::calling_client), but also returns the context of a charged
-    /// request that is refused.
-    pub(crate) async fn charged_caller(
-        &mut self,
-        id: Option<&str>,
-        reach: ClientReach,
-    ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
-        let found = self.find_client(id, reach).await?;
-        self.let_read(found.as_ref().ok().and_then(Option::as_deref));
-        let cx = self.charge_browser(tenant_of(&found)).await?;
-        let client = match found {
-            Ok(client) => self.check_origin(client.as_deref().map(Client::tenant)).map(|()| client),
-            Err(error) => Err(error.into()),
-        };
-        Ok((cx, client))
-    }
-
-    /// Finds the client of a call that comes with a refresh token, like [`charged_caller`](Self::charged_caller). If only the
-    /// reserve of the tenant is left, a usable token of that tenant can spend it.
-    pub(crate) async fn charged_caller_with(
-        &mut self,
-        refresh_token: Option<&str>,
-        id: Option<&str>,
-    ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
-        self.refresh_token = refresh_token.map(str::to_owned);
-        self.charged_caller(id, ClientReach::Registered).await
-    }
-
-    /// Finds the login that a call is about, if it was begun in this browser. Charges the request and checks the origin.
-    ///
-    /// A missing cookie, a wrong cookie and an unknown login get the same answer.
-    pub(crate) async fn own_login(
-        &mut self,
-        client_id: Option<&str>,
-        session_id: Option<&str>,
-    ) -> Result<OwnLogin<'a>, Problem> {
-        self.begin_lookup().await?;
-        let found = self.login(session_id).await;
-        let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value);
-        // the login's client is proved, the client that the call names is not
-        let client = self.login_client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
-        let known = client.as_ref().ok().and_then(Option::as_deref);
-        self.let_read(known);
-        let cx = self.charge_browser(own.map(|login| &login.tenant).or(known.map(Client::tenant))).await?;
-        let (client, found) = (client?, found?);
-        self.check_origin(client.as_deref().map(Client::tenant))?;
-        if session_id.is_none() {
-            return Err(Problem::invalid("session_id is missing"));
-        }
-        let unknown = || Problem::new(Code::InvalidSession, "this browser has no login with this session_id");
-        let (digest, stored) = found.ok_or_else(unknown)?;
-        Ok(OwnLogin { cx, digest, stored })
-    }
-
-    /// Finds the login with which a user comes back from another site, and charges the request. The browser names that site
-    /// as the origin, so the origin is not checked.
-    #[cfg(feature = "sso")]
-    pub(crate) async fn returning_login(
-        &mut self,
-        session_id: Option<&str>,
-    ) -> Result<(RequestContext<'a>, Option<(Digest, StoredLogin)>), Problem> {
-        self.begin_lookup().await?;
-        let found = self.login(session_id).await;
-        let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value.tenant);
-        let cx = self.charge_browser(own).await?;
-        Ok((cx, found?))
-    }
-
-    /// Finds the built-in client of the request's tenant, and charges the request to that tenant.
-    pub(crate) async fn of_this_site(&mut self) -> Result<SiteCall<'a>, Problem> {
-        let (site, client) = self.core.first_party.as_ref().map(|site| (site, site.client(self.head()))).unzip();
-        let client = client.flatten();
-        let cx = self.charge(client.as_ref().map(Client::tenant)).await?;
-        let (site, client) =
-            site.zip(client).ok_or(Problem::invalid("no tenant could be determined for this request"))?;
-        Ok(SiteCall { cx, site, client })
-    }
-
-    /// Like [`of_this_site`](Self::of_this_site), for calls that only pages of this site may send. Reading is also allowed to
-    /// clients that are no browsers.
-    pub(crate) async fn of_own_page(&mut self) -> Result<SiteCall<'a>, Problem> {
-        let call = self.of_this_site().await?;
-        let tenant = Some(call.client.tenant());
-        if self.parts.method != Method::POST {
-            self.check_origin(tenant)?;
-        } else if !call.cx.is_of_own_page() {
-            return Err(self.foreign_origin(tenant));
-        }
-        Ok(call)
     }
 
     /// Lets scripts of any client's pages read the response while the client of the call is unknown.
@@ -342,34 +200,121 @@ impl<'a> IncomingRequest<'a> {
         response
     }
 
+    /// Charges the request to its tenant, or to the client's address if no tenant is known.
+    pub(crate) async fn charge(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
+        self.charge_as(tenant, false).await
+    }
+
+    /// Charges a request with a valid token or secret to this tenant. It can also spend what is reserved.
+    pub(crate) async fn charge_proved(&mut self, tenant: &Tenant) -> Result<RequestContext<'a>, Problem> {
+        self.charge_as(Some(tenant), true).await
+    }
+
+    /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged: a budget
+    /// of all callers would let a stranger stop them.
+    pub(crate) async fn charge_asset(&mut self) -> Result<RequestContext<'a>, Problem> {
+        if let Some(address) = self.address.clone() {
+            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head()).wait().await?);
+        }
+        Ok(self.charged())
+    }
+
+    /// Returns the value, or charges the client's address for a request that cannot be read.
+    pub(crate) async fn or_charge<T>(&mut self, read: Result<T, Problem>) -> Result<T, Problem> {
+        if read.is_err() {
+            self.charge(None).await?;
+        }
+        read
+    }
+
+    /// Counts a lookup or a signature check that is needed to find out whose budget the request spends. Charging the request
+    /// to a tenant uncounts it.
+    pub(crate) async fn begin_lookup(&mut self) -> Result<&'a Core, Problem> {
+        if let Unverified::None = self.unverified {
+            let work = self.core.limits.unverified.begin(self.address.as_ref()).await?;
+            self.unverified = Unverified::Counted(work);
+        }
+        Ok(self.core)
+    }
+
+    /// Gives back the place of unverified work that is counted only while it lasts.
+    fn release_place(&mut self) {
+        if matches!(self.unverified, Unverified::Counted(CountedWork::AtOnce { .. })) {
+            self.unverified = Unverified::None;
+        }
+    }
+
+    /// The next stage. Call it only after a charge.
+    fn charged(&self) -> RequestContext<'a> {
+        RequestContext {
+            core: self.core,
+            parts: self.parts,
+            address: self.address.clone(),
+            is_read_elsewhere: self.is_read_elsewhere(),
+        }
+    }
+
+    async fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<RequestContext<'a>, Problem> {
+        self.charge_share(tenant).await?;
+        self.charge_payer(tenant.cloned().or(self.address.clone()), tenant.is_some(), is_proved).await
+    }
+
+    /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a session or a refresh token of this
+    /// tenant can spend it. It is looked up only then.
+    pub(super) async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
+        self.charge_share(tenant).await?;
+        let charged = self.charge_payer(tenant.cloned().or(self.address.clone()), tenant.is_some(), false).await;
+        if let (Err(_), Some(tenant)) = (&charged, tenant)
+            && self.core.limits.tenants.has_reserve(tenant)
+            && Box::pin(self.is_of_a_user(tenant)).await
+        {
+            return self.charge_payer(Some(tenant.clone()), true, true).await;
+        }
+        charged
+    }
+
+    /// Returns whether the request comes with a session or a refresh token of this tenant.
+    async fn is_of_a_user(&self, tenant: &Tenant) -> bool {
+        if let (Some(text), Some(tokens)) = (&self.refresh_token, &self.core.tokens)
+            && let Ok(keyed) = self.core.keyed().await
+            && let Ok(Some(presented)) = tokens.service.presented(text, keyed).await
+        {
+            return tokens.service.is_usable(&presented)
+                && presented.grant().who.tenant == *tenant
+                && tokens.service.has_ended(presented.grant()).await.is_ok_and(|has_ended| !has_ended);
+        }
+        let session = self.core.sessions.presented(&self.parts.headers, tenant).await;
+        session.is_ok_and(|session| session.is_some())
+    }
+
+    async fn charge_share(&self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, &self.address) {
+            share.charge(address.clone(), false, self.head()).wait().await?;
+        }
+        Ok(())
+    }
+
+    async fn charge_payer(
+        &mut self,
+        payer: Option<Tenant>,
+        is_tenant: bool,
+        is_proved: bool,
+    ) -> Result<RequestContext<'a>, Problem> {
+        let payer = payer.unwrap_or_else(Tenant::anonymous);
+        // refused requests stay counted, because each of them costs a lookup
+        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head()).wait().await?);
+        if is_tenant && let Unverified::Counted(work) = mem::replace(&mut self.unverified, Unverified::Settled) {
+            self.core.limits.unverified.refund(work);
+        }
+        Ok(self.charged())
+    }
+
     pub(super) fn head(&self) -> Head<'a> {
         Head::from(self.parts)
     }
 
-    async fn find_client(&mut self, id: Option<&str>, reach: ClientReach) -> Result<FoundClient, Problem> {
-        let core = self.begin_lookup().await?;
-        Ok(match reach {
-            ClientReach::Registered => core.registered_client(id).await,
-            ClientReach::Login => self.login_client(id).await,
-        })
-    }
-
-    /// Finds the client of a login: a registered one, or the built-in one if users sign in to the site itself.
-    async fn login_client(&self, id: Option<&str>) -> FoundClient {
-        match (id, &self.core.first_party) {
-            (Some(Client::FIRST_PARTY), Some(site)) => Ok(site.client(self.head()).map(Arc::new)),
-            _ => self.core.registered_client(id).await,
-        }
-    }
-
-    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, StoredLogin)>, StoreError> {
-        let Some(id) = session_id.and_then(LoginId::parse) else { return Ok(None) };
-        let Some(digest) = self.core.cookies.secret_of(&self.parts.headers, &id) else { return Ok(None) };
-        Ok(self.core.logins.find(&digest).await?.map(|login| (digest, login)))
-    }
-
     /// Refuses scripts of origins that are neither ours nor this client's.
-    fn check_origin(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+    pub(super) fn check_origin(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
         if Caller::of(&self.parts.headers).may_call(self.core.issuer.origin(), self.reader.is_some()) {
             return Ok(());
         }
@@ -378,14 +323,10 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Records a call of a page that may not call.
-    fn foreign_origin(&self, tenant: Option<&Tenant>) -> Problem {
+    pub(super) fn foreign_origin(&self, tenant: Option<&Tenant>) -> Problem {
         self.core.journal.tally(EventKind::ForeignOrigin, tenant, None);
         foreign_origin()
     }
-}
-
-fn tenant_of(found: &FoundClient) -> Option<&Tenant> {
-    found.as_ref().ok().and_then(Option::as_deref).map(Client::tenant)
 }
 
 fn foreign_origin() -> Problem {

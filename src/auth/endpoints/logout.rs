@@ -5,10 +5,7 @@ use http::{Method, Response, request::Parts};
 use crate::{
     auth::{
         authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
-        context::{
-            RequestContext,
-            incoming::{ClientReach, IncomingRequest},
-        },
+        context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         endpoints::form::Posted,
         http::{answer, bodies::RequestBody, fields, problem::Problem},
         pages::logout as logout_pages,

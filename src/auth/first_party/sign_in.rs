@@ -13,7 +13,7 @@ use crate::{
             session::{self, TargetSession},
             signed_in::SignedIn,
         },
-        context::{RequestContext, incoming::SiteCall},
+        context::{RequestContext, stages::SiteCall},
         http::{answer, problem::Problem, route::SIGN_IN},
         pages::page,
     },

@@ -6,7 +6,7 @@ use http::Response;
 use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
-        context::incoming::SiteCall,
+        context::stages::SiteCall,
         http::{answer, problem::Problem},
     },
     http::body::Body,

@@ -5,7 +5,7 @@ use http::Response;
 use super::enter::enter;
 use crate::{
     auth::{
-        context::incoming::OwnLogin,
+        context::stages::OwnLogin,
         http::{fields::Fields, problem::Problem},
         methods,
     },

@@ -10,7 +10,7 @@ use super::enrol::EnrolmentOffer;
 use crate::{
     auth::{
         authorize::signed_in::SignedIn,
-        context::incoming::OwnLogin,
+        context::stages::OwnLogin,
         http::{
             answer::{self, Counters},
             problem::{Code, Problem},

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::enter::enter;
 use crate::{
     auth::{
-        context::incoming::OwnLogin,
+        context::stages::OwnLogin,
         http::{answer, fields::Fields, problem::Problem},
         state::devices::DeviceOwner,
     },

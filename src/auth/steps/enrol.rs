@@ -10,7 +10,7 @@ use super::enter::enter;
 use crate::{
     auth::{
         authorize::signed_in::SignedIn,
-        context::incoming::OwnLogin,
+        context::stages::OwnLogin,
         core::Core,
         enrolment::{
             factors::Factors,

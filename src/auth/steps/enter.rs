@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::{
     auth::{
-        context::incoming::OwnLogin,
+        context::stages::OwnLogin,
         http::{fields::Fields, problem::Problem},
         methods::LoginStep,
     },

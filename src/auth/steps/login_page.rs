@@ -8,10 +8,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{expected_user::ExpectedUser, query, request::Recipient, signed_in::SignedIn},
-        context::{
-            RequestContext,
-            incoming::{ClientReach, IncomingRequest},
-        },
+        context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         http::{
             answer,
             problem::Problem,

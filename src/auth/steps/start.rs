@@ -11,7 +11,7 @@ use crate::{
             request::{self, Recipient},
             signed_in::SignedIn,
         },
-        context::{RequestContext, incoming::ClientCall},
+        context::{RequestContext, stages::ClientCall},
         http::{
             answer,
             cookies::{MOST_LOGINS, PresentedLogin},

@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 
 use crate::{
     auth::{
-        context::incoming::OwnLogin,
+        context::stages::OwnLogin,
         http::answer::{self, Counters},
     },
     http::body::Body,
