@@ -26,7 +26,7 @@ use crate::{
             token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
         },
     },
-    client::AnyClients,
+    client::{AnyClients, Client},
     delivery::Queue,
     event::EventKind,
     http::issuer::Issuer,
@@ -122,6 +122,14 @@ impl Addresses {
 }
 
 impl Core {
+    /// Finds a registered client by its id. Never the built-in one, which has no codes and no tokens.
+    pub(crate) async fn registered_client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
+        match id {
+            Some(id) if id.len() <= Client::MAX_ID && id != Client::FIRST_PARTY => self.clients.find(id).await,
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the key under the keyed hashes. Call it after a read of the store: if that shows that the store has lost
     /// something, the key is read again.
     pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {

@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    auth::{context::RequestContext, http::problem::Problem},
-    login::ClientParameters,
-    util::form::Form,
-};
+use http::request::Parts;
+
+use crate::{auth::http::problem::Problem, login::ClientParameters, util::form::Form};
 
 /// The parameters of a request.
 pub(crate) struct Query<'a> {
@@ -16,8 +14,8 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn of(cx: &RequestContext<'a>) -> Result<Self, Problem> {
-        let raw = cx.parts.uri.query().unwrap_or_default();
+    pub(crate) fn of(parts: &'a Parts) -> Result<Self, Problem> {
+        let raw = parts.uri.query().unwrap_or_default();
         Ok(Self { raw: Cow::Borrowed(raw), ..Self::parse(raw.as_bytes())? })
     }
 

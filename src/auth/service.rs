@@ -15,19 +15,20 @@ use crate::{
     auth::{
         account,
         authorize::{endpoint, par},
-        context::RequestContext,
+        context::{incoming::IncomingRequest, stages::ClientReach},
         core::Core,
         factors,
         first_party::{sign_in, sign_out},
         http::{
             answer::in_box,
             bodies::RequestBody,
-            fields::Fields,
+            fields::{self, Fields},
             problem::{Code, Problem},
             route::{Path, Route},
         },
         pages::page,
         provider,
+        query::Query,
         steps::{authenticate, choices, complete, login_page, start, status},
     },
     client::Client,
@@ -114,13 +115,13 @@ where
 
 /// Answers a request. Not generic, so that the service is compiled once, and not again in each crate that mounts it.
 async fn answer(core: Arc<Core>, path: Option<&'static Path>, parts: Parts, mut body: RequestBody) -> Response<Body> {
-    let mut cx = RequestContext::new(&core, &parts);
-    let outcome = match cx.count(&mut body).await {
-        Ok(()) => serve(&mut cx, path, &mut body).await,
+    let mut request = IncomingRequest::new(&core, &parts);
+    let outcome = match request.admit_body(&mut body).await {
+        Ok(()) => serve(&mut request, path, &mut body).await,
         Err(problem) => Err(problem),
     };
-    let address = cx.known_address();
-    let mut response = cx.finish(outcome);
+    let address = request.known_address();
+    let mut response = request.finish(outcome);
     // nothing but the place of the body is held while the rest of it arrives
     if !is_read(&core, &parts, &mut body, address).await {
         announce_close(parts.version, response.headers_mut());
@@ -143,65 +144,101 @@ async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Op
 
 /// From the path to the endpoint.
 async fn serve(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     path: Option<&'static Path>,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let path = path.filter(|path| cx.serves(path));
-    let method = &cx.parts.method;
-    let route = path.and_then(|path| path.route(method));
-    let Some(route) = route else {
+    let path = path.filter(|path| request.serves(path));
+    let method = &request.parts().method;
+    let Some((path, route)) = path.and_then(|path| Some((path, path.route(method)?))) else {
         if let Some(path) = path.filter(|_| *method == Method::OPTIONS) {
-            // without addresses, a budget of all callers would let a stranger stop the preflights of everybody
-            cx.charge_asset().await?;
-            return in_box(|| cx.options(path)).await;
+            return in_box(|| request.options(path)).await;
         }
-        cx.charge(None).await?;
+        request.charge(None).await?;
         return Err(match path {
-            None => Problem::new(Code::NotFound, "there is no such endpoint"),
+            None => no_such_endpoint(),
             Some(path) => Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
                 .header(http::header::ALLOW, HeaderValue::from_static(path.allow())),
         });
     };
-    if let Some(path) = path {
-        cx.let_any_client_read(path).await;
-    }
+    request.let_any_client_read(path).await;
     // boxed, so that this future is small
     match route {
-        Route::Authorize => in_box(|| endpoint::authorize(cx)).await,
-        Route::AuthorizeForm => in_box(|| endpoint::by_form(cx, body)).await,
-        Route::StartPage => in_box(|| login_page::login_page(cx)).await,
+        Route::Authorize => in_box(|| endpoint::authorize(request)).await,
+        Route::AuthorizeForm => in_box(|| endpoint::by_form(request, body)).await,
+        Route::StartPage => in_box(|| login_page::login_page(request)).await,
         Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
-            cx.charge_asset().await?;
+            request.charge_asset().await?;
             Ok(page::asset(route))
         }
-        Route::Token(route) => in_box(|| provider::serve(cx, route, body)).await,
-        Route::Status => in_box(|| status::status(cx)).await,
-        Route::Choices => in_box(|| choices::choices(cx)).await,
-        Route::Par => in_box(|| par::push(cx, body)).await,
-        Route::SsoCallback => in_box(|| factors::return_from_provider(cx)).await,
-        Route::SignIn => in_box(|| sign_in::sign_in(cx)).await,
-        Route::FinishSignIn => in_box(|| sign_in::finish(cx)).await,
-        Route::SignOut => in_box(|| sign_out::sign_out(cx, body)).await,
-        Route::AccountPage => in_box(|| account::page(cx)).await,
-        Route::Account(route) => in_box(|| account::serve(cx, route, body)).await,
+        Route::Token(route) => in_box(|| provider::serve(request, route, body)).await,
+        Route::Status | Route::Choices => in_box(|| read_login(request, route)).await,
+        Route::Par => in_box(|| par::push(request, body)).await,
+        Route::SsoCallback => in_box(|| factors::return_from_provider(request)).await,
+        Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::AccountPage => {
+            in_box(|| on_site(request, route, body)).await.map_err(Problem::shown)
+        }
+        Route::Account(route) => in_box(|| account::serve(request, route, body)).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Enrol | Route::Complete => {
-            in_box(|| log_in(cx, route, body)).await
+            in_box(|| log_in(request, route, body)).await
         }
     }
 }
 
-/// Serves the calls of a login.
-async fn log_in(cx: &mut RequestContext<'_>, route: Route, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
-    let fields = Fields::of(&cx.parts.headers, body).await;
-    let fields = cx.or_charge(fields).await?;
-    match route {
-        Route::Start => start::start(cx, fields).await,
-        Route::Authenticate => authenticate::authenticate(cx, fields).await,
-        Route::VerifyOtp => authenticate::verify_otp(cx, fields).await,
-        Route::Enrol => authenticate::enrol(cx, fields).await,
-        _ => complete::complete(cx, fields).await,
+/// Serves the calls of a login that change it.
+async fn log_in(
+    request: &mut IncomingRequest<'_>,
+    route: Route,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    let fields = Fields::of(&request.parts().headers, body).await;
+    let fields = request.or_charge(fields).await?;
+    if route == Route::Start {
+        let call = request.calling_client(fields.client_id(), ClientReach::Login).await?;
+        return start::start(call, fields).await;
     }
+    let own = request.own_login(fields.client_id(), fields.session_id.as_deref()).await?;
+    match route {
+        Route::Authenticate => authenticate::authenticate(&own, fields).await,
+        Route::VerifyOtp => authenticate::verify_otp(&own, fields).await,
+        Route::Enrol => authenticate::enrol(&own, fields).await,
+        _ => complete::complete(&own, fields).await,
+    }
+}
+
+/// Serves the calls that show a login.
+async fn read_login(request: &mut IncomingRequest<'_>, route: Route) -> Result<Response<Body>, Problem> {
+    let id = Query::of(request.parts()).and_then(|query| match query.is_twice("session_id") {
+        true => Err(Problem::invalid("session_id appears more than once")),
+        false => Ok(query.value("session_id").map(str::to_owned)),
+    });
+    let id = request.or_charge(id).await?;
+    let own = request.own_login(None, id.as_deref()).await?;
+    match route {
+        Route::Status => Ok(status::status(&own)),
+        _ => choices::choices(&own).await,
+    }
+}
+
+/// Serves the pages of the site itself.
+async fn on_site(
+    request: &mut IncomingRequest<'_>,
+    route: Route,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    match route {
+        Route::SignIn => sign_in::sign_in(&request.of_this_site().await?).await,
+        Route::FinishSignIn => sign_in::finish(&request.of_this_site().await?).await,
+        Route::AccountPage => account::page(&request.of_this_site().await?).await,
+        _ => {
+            let body = fields::form(request.parts(), body).await;
+            sign_out::sign_out(&request.of_own_page().await?, &body?).await
+        }
+    }
+}
+
+fn no_such_endpoint() -> Problem {
+    Problem::new(Code::NotFound, "there is no such endpoint")
 }
 
 /// The answer of an [`AuthService`], on its way.
@@ -257,9 +294,9 @@ mod tests {
         let service = AuthService::builder("https://auth.example", store.clone()).users(StoredUsers::new(store));
         let service = service.client_ip(ClientIp::peer()).email(Outbox::new()).tokens(Tokens::new()).build().unwrap();
         let (parts, body) = Request::post("/token").body(Body::empty()).unwrap().into_parts();
-        let mut cx = RequestContext::new(&service.0, &parts);
+        let mut request = IncomingRequest::new(&service.0, &parts);
         let mut body = RequestBody::new(body);
-        let size = size_of_val(&serve(&mut cx, Path::of("/token", ""), &mut body));
+        let size = size_of_val(&serve(&mut request, Path::of("/token", ""), &mut body));
         assert!(size <= 1024, "{size} bytes");
     }
 }

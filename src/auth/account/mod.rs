@@ -7,7 +7,7 @@ use http::Response;
 
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{incoming::IncomingRequest, stages::SiteCall},
         factors::{
             self,
             enrolment::{
@@ -22,12 +22,7 @@ use crate::{
 };
 
 /// Serves the page for a signed-in user, and sends others to the sign-in.
-pub(crate) async fn page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    shown(cx).await.or_else(|problem| page::shown(cx, problem))
-}
-
-async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (_, client) = cx.of_this_site().await?;
+pub(crate) async fn page(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
         return Ok(page::account());
     }
@@ -36,16 +31,17 @@ async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
 
 /// Serves a call of the page.
 pub(crate) async fn serve(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     route: AccountRoute,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route.has_body() {
-        true => Some(call::fields(cx, body).await),
+        true => Some(call::fields(request.parts(), body).await),
         false => None,
     };
-    let call = AccountCall::enter(cx).await?;
+    let site = request.of_own_page().await?;
+    let (cx, call) = (&site.cx, AccountCall::enter(&site).await?);
     let fields = fields.transpose()?.unwrap_or_default();
     match route {
         AccountRoute::Credentials => credentials::list(cx, &call).await,

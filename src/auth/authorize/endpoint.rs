@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     auth::{
-        context::{ClientReach, RequestContext},
+        context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         factors::signed_in::SignedIn,
         http::{
             answer,
@@ -32,11 +32,9 @@ const LONGEST_FORM: usize = 16 * 1024;
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-pub(crate) async fn authorize(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match query::asked(cx, ClientReach::Registered).await {
-        Ok(asked) => asked,
-        Err(problem) => return page::shown(cx, problem),
-    };
+pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    let (cx, asked) = query::asked(request, ClientReach::Registered).await.map_err(Problem::shown)?;
+    let cx = &cx;
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
         Err(error) => return asked.error(cx, &error),
@@ -62,22 +60,23 @@ fn login_required() -> Problem {
 
 /// `POST /authorize` (OpenID Connect Core §3.1.2.1): redirects to the URL with the same parameters. Browsers withhold
 /// cookies from a form of another site, and send them there.
-pub(crate) async fn by_form(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
-    match url_of(cx, body).await {
-        Ok(url) => answer::see_other(&url).ok_or_else(|| Problem::invalid("the form cannot be forwarded")),
-        Err(problem) => page::shown(cx, problem),
-    }
+pub(crate) async fn by_form(
+    request: &mut IncomingRequest<'_>,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    let url = url_of(request, body).await.map_err(Problem::shown)?;
+    answer::see_other(&url).ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
 
-async fn url_of(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<String, Problem> {
-    let body = match fields::form(cx.parts, body).await {
+async fn url_of(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> Result<String, Problem> {
+    let body = match fields::form(request.parts(), body).await {
         Ok(body) if body.len() > LONGEST_FORM => Err(Problem::new(Code::TooLarge, "the form is longer than 16 KiB")),
         other => other,
     };
     let query = body.as_deref().map_err(Problem::clone).and_then(Query::parse);
     let client_id = query.as_ref().ok().and_then(Query::client_id);
-    let charged = cx.charged_client(client_id, ClientReach::Registered).await;
-    let (query, _) = (query?, charged?);
+    let charged = request.charged_client(client_id, ClientReach::Registered).await;
+    let (query, (cx, _)) = (query?, charged?);
     Ok(format!("{}/authorize?{}", cx.core.issuer.path(), form::written(query.pairs())))
 }
 

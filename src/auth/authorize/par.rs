@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::query;
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{RequestContext, incoming::IncomingRequest},
         http::{
             answer,
             bodies::RequestBody,
@@ -30,20 +30,20 @@ struct Answer {
 }
 
 /// `POST /par`.
-pub(crate) async fn push(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
-    let body = fields::form(cx.parts, body).await.and_then(|body| match body.len() {
+pub(crate) async fn push(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
+    let body = fields::form(request.parts(), body).await.and_then(|body| match body.len() {
         ..=LONGEST => Ok(body),
         _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),
     });
-    let body = cx.or_charge(body).await?;
-    let asked = query::pushing(cx, Query::parse(&body)).await?;
-    let checked = asked.checked(cx)?;
+    let body = request.or_charge(body).await?;
+    let (cx, asked) = query::pushing(request, Query::parse(&body)).await?;
+    let checked = asked.checked(&cx)?;
     if cx.core.redeemed_challenges.is_redeemed(&checked.binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     // it was read as one
     let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is not a valid form"))?;
-    let parameters = bound(cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
+    let parameters = bound(&cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
     let secret = cx.core.pushed.push(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: pushed::request_uri(&secret), expires_in: ceil_seconds(pushed::UNUSED) };
     Ok(answer::json(StatusCode::CREATED, &answer))
@@ -59,7 +59,7 @@ async fn bound(
     if cx.core.tokens.is_none() {
         return Ok(parameters);
     }
-    match (cx.proved_key("/par", None).await?, named) {
+    match (cx.proved_key("/par").await?, named) {
         (None, _) => Ok(parameters),
         (Some(proved), Some(named)) if proved == named => Ok(parameters),
         (Some(_), Some(_)) => Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt does not match the key of the proof")),

@@ -10,7 +10,11 @@ use crate::{
             oidc::OidcParameters,
             request::{self, Recipient},
         },
-        context::{ClientReach, RequestContext},
+        context::{
+            RequestContext,
+            incoming::IncomingRequest,
+            stages::{ClientCall, ClientReach},
+        },
         http::{
             answer, credentials,
             problem::{Code, Problem},
@@ -65,11 +69,14 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Reads the query and charges the request. Errors are shown to the user, because no redirect URI is known to be valid.
-pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>, reach: ClientReach) -> Result<Asked<'a>, Problem> {
-    let query = cx.or_charge(Query::of(cx)).await?;
-    let client = cx.charged_client(query.client_id(), reach).await?;
+pub(crate) async fn asked<'a>(
+    request: &mut IncomingRequest<'a>,
+    reach: ClientReach,
+) -> Result<(RequestContext<'a>, Asked<'a>), Problem> {
+    let query = request.or_charge(Query::of(request.parts())).await?;
+    let (cx, client) = request.charged_client(query.client_id(), reach).await?;
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
-        return addressed(query, Source::Url, client);
+        return Ok((cx, addressed(query, Source::Url, client)?));
     };
     let unknown =
         || Problem::new(Code::InvalidRequestUri, "request_uri is unknown, expired or belongs to another client");
@@ -83,18 +90,18 @@ pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>, reach: ClientReach) -
     let form = Query::parse(text.as_bytes())?.form.into_owned();
     let (id, uri) = (form::encode(client.id()), form::encode(query.value("request_uri").unwrap_or_default()));
     let query = Query { raw: Cow::Owned(format!("client_id={id}&request_uri={uri}")), form };
-    addressed(query, Source::Pushed(secret), Some(client))
+    Ok((cx, addressed(query, Source::Pushed(secret), Some(client))?))
 }
 
 /// Reads a request in the body of `/par` in the same way.
-pub(crate) async fn pushing<'b>(
-    cx: &mut RequestContext<'_>,
+pub(crate) async fn pushing<'a, 'b>(
+    request: &mut IncomingRequest<'a>,
     query: Result<Query<'b>, Problem>,
-) -> Result<Asked<'b>, Problem> {
-    let query = cx.or_charge(query).await?;
-    let client = cx.calling_client(query.client_id(), ClientReach::Registered).await?;
+) -> Result<(RequestContext<'a>, Asked<'b>), Problem> {
+    let query = request.or_charge(query).await?;
+    let ClientCall { cx, client } = request.calling_client(query.client_id(), ClientReach::Registered).await?;
     credentials::refuse(&cx.parts.headers, |name| query.value(name))?;
-    addressed(query, Source::Body, client)
+    Ok((cx, addressed(query, Source::Body, client)?))
 }
 
 fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> Result<Asked<'_>, Problem> {

@@ -36,7 +36,7 @@ use self::{
 };
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{RequestContext, incoming::IncomingRequest},
         core::Core,
         http::{
             answer::{ContactChoice, OfferedProvider},
@@ -95,12 +95,12 @@ pub(crate) async fn verify_otp(step: LoginStep<'_>) -> Result<Response<Body>, Pr
 }
 
 /// Serves the return of a user from another identity provider.
-pub(crate) async fn return_from_provider(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     #[cfg(feature = "sso")]
-    return sso::callback::serve(cx).await;
+    return sso::callback::serve(request).await;
     #[cfg(not(feature = "sso"))]
     {
-        let _ = cx;
+        request.charge(None).await?;
         Err(Problem::new(crate::auth::http::problem::Code::NotFound, "there is no such endpoint"))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
             oidc::OidcParameters,
             session::{self, TargetSession},
         },
-        context::RequestContext,
+        context::{RequestContext, stages::SiteCall},
         factors::signed_in::SignedIn,
         http::{answer, problem::Problem, route::SIGN_IN},
         pages::page,
@@ -28,19 +28,8 @@ use crate::{
 };
 
 /// Redirects to the login page, or to `return_to` if the user is already signed in.
-pub(crate) async fn sign_in(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    begin(cx).await.or_else(|problem| page::shown(cx, problem))
-}
-
-/// Spends a completed login of this browser, sets the session cookie, and redirects to where the user wanted to go.
-pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    end(cx).await.or_else(|problem| page::shown(cx, problem))
-}
-
-async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let query = Query::of(cx);
-    let (site, client) = cx.of_this_site().await?;
-    let query = query?;
+pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
+    let query = Query::of(cx.parts)?;
     if query.is_twice("return_to") {
         return Err(Problem::invalid("return_to appears more than once"));
     }
@@ -53,8 +42,8 @@ async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     let wanted = [("max_age", query.value("max_age")), ("steps", query.value("steps"))];
     let wanted = || wanted.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let oidc = OidcParameters::read(|asked| wanted().find(|(name, _)| *name == asked).map(|(_, value)| value))?;
-    let plan = oidc.plan(cx, &client)?;
-    if is_signed_in(cx, &client, &oidc, plan.as_ref()).await? {
+    let plan = oidc.plan(cx, client)?;
+    if is_signed_in(cx, client, &oidc, plan.as_ref()).await? {
         return redirect(return_to.as_deref().unwrap_or("/"));
     }
     let redirect_uri = client.redirect_uris().first().map_or("", |uri| uri.as_str());
@@ -90,17 +79,17 @@ async fn is_signed_in(
     Ok(!oidc.needs_proofs() && foreign.is_some_and(|session| session.proofs().is_empty()))
 }
 
-async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (site, client) = cx.of_this_site().await?;
+/// Spends a completed login of this browser, sets the session cookie, and redirects to where the user wanted to go.
+pub(crate) async fn finish(SiteCall { cx, site, client }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
     cx.refuse_prefetch()?;
     if cx.parts.method == Method::GET {
         let presented = cx.core.cookies.presented(&cx.parts.headers);
-        let signed_in = SignedIn::find(cx, &client, &OidcParameters::default()).await?;
+        let signed_in = SignedIn::find(cx, client, &OidcParameters::default()).await?;
         let is_for_this_site = |login: &Login| login.binding.client_id == client.id();
-        let Some(plan) = OidcParameters::default().plan(cx, &client)? else { return to_sign_in(cx) };
+        let Some(plan) = OidcParameters::default().plan(cx, client)? else { return to_sign_in(cx) };
         let (_, logins) = CompletedLogin::read(cx, None, &presented).await?;
         if let Some(completed) =
-            CompletedLogin::newest(cx, &client, &plan, (&presented, logins, signed_in.as_ref()), is_for_this_site)
+            CompletedLogin::newest(cx, client, &plan, (&presented, logins, signed_in.as_ref()), is_for_this_site)
             && let Some(response) = spend(cx, site, completed, signed_in.as_ref()).await?
         {
             return Ok(response);

@@ -6,30 +6,20 @@ use http::Response;
 use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
-        context::{RequestContext, foreign_origin},
-        http::{answer, bodies::RequestBody, fields, problem::Problem},
-        pages::page,
+        context::stages::SiteCall,
+        http::{answer, problem::Problem},
     },
-    event::EventKind,
     http::body::Body,
     util::form::Form,
 };
 
 /// Ends the session of this browser at the request's tenant, with the tokens issued from it, and its logins. Removes their
 /// cookies. Only pages of this site may ask for it.
-pub(crate) async fn sign_out(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
-    let body = fields::form(cx.parts, body).await;
-    end(cx, body).await.or_else(|problem| page::shown(cx, problem))
-}
-
-async fn end(cx: &mut RequestContext<'_>, body: Result<Bytes, Problem>) -> Result<Response<Body>, Problem> {
-    let (site, client) = cx.of_this_site().await?;
-    if !cx.is_of_own_page() {
-        cx.core.journal.tally(EventKind::ForeignOrigin, Some(client.tenant()), None);
-        return Err(foreign_origin());
-    }
-    let body = body?;
-    let form = Form::parse(&body).map_err(|error| Problem::invalid(error.detail()))?;
+pub(crate) async fn sign_out(
+    SiteCall { cx, site, client }: &SiteCall<'_>,
+    body: &Bytes,
+) -> Result<Response<Body>, Problem> {
+    let form = Form::parse(body).map_err(|error| Problem::invalid(error.detail()))?;
     if form.has_duplicates() {
         return Err(Problem::invalid("a field appears more than once"));
     }

@@ -142,6 +142,10 @@ impl Fields {
         json(headers, body).await
     }
 
+    pub(crate) fn client_id(&self) -> Option<&str> {
+        self.client_id.as_deref()
+    }
+
     /// Returns an optional OpenID Connect parameter.
     pub(crate) fn wish(&self, name: &str) -> Option<&str> {
         let wish = match name {

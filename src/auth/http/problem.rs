@@ -108,6 +108,8 @@ pub(crate) struct Problem {
     login_url: Option<String>,
     headers: HeaderMap,
     status: StatusCode,
+    /// Whether a browser shows it to a person, because it is sent nowhere else.
+    is_shown: bool,
     /// The failure of the store or of a hook that caused it. Only the log shows it.
     pub(crate) source: Option<StoreError>,
 }
@@ -122,6 +124,7 @@ impl Problem {
             login_url: None,
             headers: HeaderMap::new(),
             status: code.status(),
+            is_shown: false,
             source: None,
         }
     }
@@ -154,6 +157,16 @@ impl Problem {
     /// Returns the URL of a sign-in that helps.
     pub(crate) fn sign_in_url(&self) -> Option<&str> {
         self.login_url.as_deref()
+    }
+
+    /// Shows the problem as a page to a browser. Programs get JSON.
+    pub(crate) fn shown(self) -> Self {
+        Self { is_shown: true, ..self }
+    }
+
+    /// Returns whether the response to a request with these headers is a page.
+    pub(crate) fn is_for_people(&self, request: &HeaderMap) -> bool {
+        self.is_shown && accept::prefers_html(request)
     }
 
     pub(crate) fn retry_in(mut self, wait: Duration) -> Self {

@@ -1,10 +1,9 @@
 //! The login page, error pages, and their assets.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 use crate::{
     auth::{
-        context::RequestContext,
         core::Core,
         http::{
             answer,
@@ -13,7 +12,7 @@ use crate::{
         },
         pages::custom::{LoginPage, Pages},
     },
-    http::{accept, body::Body},
+    http::body::Body,
 };
 
 pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
@@ -35,12 +34,8 @@ pub(crate) fn login(pages: &Pages) -> Response<Body> {
     response
 }
 
-/// Shows an error that is sent nowhere: as a page to a browser, as JSON to a program.
-pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Response<Body>, Problem> {
-    if !accept::prefers_html(&cx.parts.headers) {
-        return Err(problem);
-    }
-    cx.log(&problem);
+/// Returns the page of an error that is sent nowhere.
+pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Body> {
     let status = problem.code.status();
     let advice = match status {
         StatusCode::FORBIDDEN => "Sign-in is currently unavailable. Please contact your administrator.",
@@ -55,13 +50,13 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     // a path of this service, whose characters need no escapes
     let link = problem.sign_in_url().map(|url| format!(r#"<p><a href="{url}">Sign in again</a></p>"#));
     // relative, because the service can be mounted below any path
-    let style = match cx.parts.uri.path() {
+    let style = match parts.uri.path() {
         path if path.ends_with("/authentication/start") => "page.css",
         path if path.ends_with("/callback") => "../../page.css",
         path if path.ends_with(FINISH_SIGN_IN) || path.ends_with(ACCOUNT_PAGE) => "../authentication/page.css",
         _ => "authentication/page.css",
     };
-    let text = cx.core.pages.error.as_deref().unwrap_or(include_str!("error.html"));
+    let text = core.pages.error.as_deref().unwrap_or(include_str!("error.html"));
     let text = text
         .replace("{style}", style)
         .replace("{advice}", advice)
@@ -69,14 +64,14 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
         .replace("{code}", problem.code.as_str())
         .replace("{detail}", problem.detail);
     let mut response = html(status, text);
-    if cx.core.pages.error.is_some() {
+    if core.pages.error.is_some() {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, answer::OWN_PAGE);
     }
-    let plain = problem.into_response(&cx.parts.headers, &cx.core.realm);
+    let plain = problem.into_response(&parts.headers, &core.realm);
     for (name, value) in plain.headers().iter().filter(|(name, _)| **name != header::CONTENT_TYPE) {
         response.headers_mut().append(name, value.clone());
     }
-    Ok(response)
+    response
 }
 
 /// Returns the page on which signed-in users manage their account.

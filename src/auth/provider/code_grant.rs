@@ -47,7 +47,7 @@ pub(crate) async fn redeem(
         }
         return Err(invalid_grant());
     }
-    let jkt = cx.proved_key("/token", None).await?;
+    let jkt = cx.proved_key("/token").await?;
     if row.wanted.dpop_jkt.as_ref().is_some_and(|wanted| jkt.as_ref() != Some(wanted)) {
         return Err(Problem::new(Code::InvalidDpopProof, "the authorization code is bound to another key"));
     }
@@ -56,12 +56,12 @@ pub(crate) async fn redeem(
     let (id_token, userinfo) =
         (user_claims::allowed(client, wanted.id_token), user_claims::allowed(client, wanted.userinfo));
     let grant = Grant { who, session, binding, jkt, id_token, userinfo };
-    let subject = user_claims::subject(cx, &grant.who, Some(client)).await?.ok_or_else(invalid_grant)?;
+    let subject = user_claims::subject(cx.core, &grant.who, Some(client)).await?.ok_or_else(invalid_grant)?;
     // the session may have ended since the code was issued; a raised generation of the user has left no subject
     if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
     }
-    let extra = user_claims::extra(cx, &subject.account, &grant, grant.scope()).await?;
+    let extra = user_claims::extra(cx.core, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 
     let request = TokenRequest {

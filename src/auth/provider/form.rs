@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::client_assertion;
 use crate::{
     auth::{
-        context::{ClientReach, RequestContext},
+        context::{RequestContext, incoming::IncomingRequest},
         http::{
             credentials,
             problem::{Code, Problem},
@@ -34,11 +34,27 @@ impl<'b> Posted<'b> {
         self.0.as_ref().ok()?.value(name)
     }
 
-    /// Finds the client that posts, and charges the request to its tenant. A machine client must authenticate; it may
-    /// leave out `client_id`, which its assertion names.
-    pub(crate) async fn client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
-        cx.refresh_token = self.value("refresh_token").map(str::to_owned);
-        let client = self.named_client(cx).await?;
+    /// Finds the client that posts, and charges the request to its tenant. Also returns the context of a charged request
+    /// whose client is refused.
+    pub(crate) async fn charged_client<'a>(
+        &self,
+        request: &mut IncomingRequest<'a>,
+    ) -> Result<(RequestContext<'a>, Result<Arc<Client>, Problem>), Problem> {
+        let (cx, named) = self.named_client(request).await?;
+        let client = match named {
+            Ok(client) => self.authenticated(&cx, client).await,
+            Err(problem) => Err(problem),
+        };
+        Ok((cx, client))
+    }
+
+    /// Checks the client that posts. A machine client must authenticate; it may leave out `client_id`, which its assertion
+    /// names.
+    async fn authenticated(
+        &self,
+        cx: &RequestContext<'_>,
+        client: Option<Arc<Client>>,
+    ) -> Result<Arc<Client>, Problem> {
         if let Some(client) = client.as_ref().filter(|client| client.is_machine()) {
             client_assertion::authenticate(cx, client, |name| self.value(name)).await?;
             return Ok(Arc::clone(client));
@@ -50,22 +66,29 @@ impl<'b> Posted<'b> {
 
     /// Finds the client that posts and authenticates it, and charges the request to its tenant. Public clients are refused
     /// like unknown ones.
-    pub(crate) async fn machine_client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
-        let client = self.named_client(cx).await?.filter(|client| client.is_machine());
+    pub(crate) async fn machine_client<'a>(
+        &self,
+        request: &mut IncomingRequest<'a>,
+    ) -> Result<(RequestContext<'a>, Arc<Client>), Problem> {
+        let (cx, named) = self.named_client(request).await?;
+        let client = named?.filter(|client| client.is_machine());
         let client = client.ok_or(credentials::invalid("only clients that authenticate can call this"))?;
-        client_assertion::authenticate(cx, &client, |name| self.value(name)).await?;
-        Ok(client)
+        client_assertion::authenticate(&cx, &client, |name| self.value(name)).await?;
+        Ok((cx, client))
     }
 
     /// Finds the client that a request names, and charges its tenant.
-    async fn named_client(&self, cx: &mut RequestContext<'_>) -> Result<Option<Arc<Client>>, Problem> {
+    async fn named_client<'a>(
+        &self,
+        request: &mut IncomingRequest<'a>,
+    ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
         let claimed = match self.value("client_id") {
             None => self.value("client_assertion").and_then(client_assertion::claimed_client),
             Some(_) => None,
         };
-        let client = cx.calling_client(self.value("client_id").or(claimed.as_deref()), ClientReach::Registered).await?;
-        self.check()?;
-        Ok(client)
+        let id = self.value("client_id").or(claimed.as_deref());
+        let (cx, client) = request.charged_caller_with(self.value("refresh_token"), id).await?;
+        Ok((cx, client.and_then(|client| self.check().map(|()| client))))
     }
 
     /// Checks that the body is a form with each parameter once.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, request::Parts};
 use serde::Serialize;
 
 use super::{
@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     auth::{
-        context::RequestContext,
+        context::incoming::IncomingRequest,
+        core::Core,
         http::{
             answer,
             problem::{Code, Problem},
@@ -76,20 +77,20 @@ enum Reach {
 
 /// Changes no token. Callers authenticate before the token is read.
 pub(crate) async fn introspect(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let reach = reach(cx, endpoints, &posted).await;
+    let reach = reach(request, endpoints, &posted).await;
     // introspection is for programs, so no page may read the answer
-    cx.reader = None;
-    let (reach, token) = (reach?, posted.required("token", "token is missing")?);
-    let mut known = known(cx, endpoints, token).await?;
+    request.let_no_page_read();
+    let ((core, reach), token) = (reach?, posted.required("token", "token is missing")?);
+    let mut known = known(core, endpoints, token).await?;
     match reach {
         Reach::Everything => {
             // an API spends the budget of the tenant that the token belongs to
             if let Some(tenant) = known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()) {
-                cx.charge_proved(&tenant).await?;
+                request.charge_proved(&tenant).await?;
             }
         }
         Reach::Tenant(tenant) => known = known.filter(|known| known.tenant == tenant.as_str()),
@@ -98,26 +99,34 @@ pub(crate) async fn introspect(
 }
 
 /// Authenticates the caller: by a secret of the operator, by an access token, or as a machine client.
-async fn reach(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Reach, Problem> {
-    let (scheme, shown) = match Authorization::read(&cx.parts.headers) {
-        Authorization::Nothing => return Ok(Reach::Tenant(posted.machine_client(cx).await?.tenant().clone())),
+async fn reach<'a>(
+    request: &mut IncomingRequest<'a>,
+    endpoints: &TokenEndpoints,
+    posted: &Posted<'_>,
+) -> Result<(&'a Core, Reach), Problem> {
+    let parts = request.parts();
+    let (scheme, shown) = match Authorization::read(&parts.headers) {
+        Authorization::Nothing => {
+            let (cx, client) = posted.machine_client(request).await?;
+            return Ok((cx.core, Reach::Tenant(client.tenant().clone())));
+        }
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Malformed => {
-            cx.charge(None).await?;
+            request.charge(None).await?;
             return Err(invalid(Scheme::Bearer));
         }
     };
     let secret = Secret::parse(shown).filter(|_| scheme == Scheme::Bearer);
     if secret.is_some_and(|secret| endpoints.is_introspector(&secret.digest())) {
         posted.check()?;
-        return Ok(Reach::Everything);
+        return Ok((request.operated(), Reach::Everything));
     }
-    cx.count_unverified().await?;
-    let caller = caller(cx, endpoints, (scheme, shown)).await;
-    match &caller {
-        Ok(Caller { tenant, .. }) => cx.charge_proved(tenant).await?,
-        Err(_) => cx.charge(None).await?,
-    }
+    let core = request.begin_lookup().await?;
+    let caller = caller((core, parts), endpoints, (scheme, shown)).await;
+    let cx = match &caller {
+        Ok(Caller { tenant, .. }) => request.charge_proved(tenant).await?,
+        Err(_) => request.charge(None).await?,
+    };
     posted.check()?;
     let Caller { tenant, may_introspect, proof } = caller?;
     if let Some(proof) = proof {
@@ -127,7 +136,7 @@ async fn reach(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: 
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope introspect");
         return Err(challenged(problem, scheme, r#", error="insufficient_scope", scope="introspect""#));
     }
-    Ok(Reach::Tenant(tenant))
+    Ok((core, Reach::Tenant(tenant)))
 }
 
 /// The bearer of an access token.
@@ -141,7 +150,7 @@ struct Caller {
 /// Returns the bearer of a valid access token for this service itself. An API that gets such a token must not be able to use
 /// it here, so a token for another audience does not count.
 async fn caller(
-    cx: &RequestContext<'_>,
+    (core, parts): (&Core, &Parts),
     endpoints: &TokenEndpoints,
     (scheme, text): (Scheme, &str),
 ) -> Result<Caller, Problem> {
@@ -150,10 +159,10 @@ async fn caller(
     let ValidAccess { claims, grant, .. } = tokens.access(text).await?.ok_or_else(invalid)?;
     let is_for_us = claims.aud.iter().any(|aud| aud == tokens.issuer());
     let bound_to = claims.cnf.as_ref().and_then(|cnf| cnf.jkt.as_deref());
-    let proof = bound_proof(cx, "/introspect", (scheme, text, bound_to), REALM)?;
+    let proof = bound_proof((core, parts), "/introspect", (scheme, text, bound_to), REALM)?;
     let tenant = match &grant {
-        Some(grant) => user_claims::subject(cx, &grant.who, None).await?.map(|subject| subject.who.tenant),
-        None => machine(cx, &claims).await?.map(|client| client.tenant().clone()),
+        Some(grant) => user_claims::subject(core, &grant.who, None).await?.map(|subject| subject.who.tenant),
+        None => machine(core, &claims).await?.map(|client| client.tenant().clone()),
     };
     let granted = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
     let may_introspect = granted.is_ok_and(|granted| granted.contains(SCOPE));
@@ -171,27 +180,27 @@ fn challenged(problem: Problem, tried: Scheme, error: &str) -> Problem {
     challenge(problem, REALM, tried, error)
 }
 
-async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
+async fn known(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &endpoints.service;
-    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
+    if let Some(presented) = tokens.presented(token, core.keyed().await?).await? {
         let grant = presented.grant();
         if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);
         }
-        let subject = user_claims::subject(cx, &grant.who, None).await?;
+        let subject = user_claims::subject(core, &grant.who, None).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
     let Some(ValidAccess { claims, grant, .. }) = tokens.access(token).await? else { return Ok(None) };
     let Some(grant) = grant else {
-        return Ok(machine(cx, &claims).await?.map(|client| of_machine(claims, &client)));
+        return Ok(machine(core, &claims).await?.map(|client| of_machine(claims, &client)));
     };
-    let subject = user_claims::subject(cx, &grant.who, None).await?;
+    let subject = user_claims::subject(core, &grant.who, None).await?;
     Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
 }
 
 /// Returns the machine client of a token. A client that was removed has no tokens.
-async fn machine(cx: &RequestContext<'_>, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
-    let client = cx.client(Some(&claims.client_id)).await?;
+async fn machine(core: &Core, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
+    let client = core.registered_client(Some(&claims.client_id)).await?;
     Ok(client.filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str())))
 }
 

@@ -1,14 +1,14 @@
 //! `/logout` (OpenID Connect RP-Initiated Logout): ends the signed-in session and its tokens.
 
-use http::{Method, Response};
+use http::{Method, Response, request::Parts};
 
 use super::form::Posted;
 use crate::{
     auth::{
         authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
-        context::{ClientReach, RequestContext},
+        context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         http::{answer, bodies::RequestBody, fields, problem::Problem},
-        pages::{logout as logout_pages, page},
+        pages::logout as logout_pages,
     },
     client::{Client, RequestedRedirect},
     event::EventKind,
@@ -51,50 +51,42 @@ impl Asked {
 /// An `id_token_hint` of that session ends it at once, because only its client has that token: no stranger's link can end
 /// a session. In all other cases the user is asked.
 pub(crate) async fn logout(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     tokens: &TokenService,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let asked = match asked(cx, body).await {
-        Ok(asked) => asked,
-        Err(problem) => {
-            cx.charge(None).await?;
-            return page::shown(cx, problem);
-        }
-    };
+    let asked = asked(request.parts(), body).await;
+    let asked = request.or_charge(asked).await.map_err(Problem::shown)?;
     let hint = match &asked.hint {
         Some(hint) => {
-            cx.count_unverified().await?;
+            request.begin_lookup().await?;
             tokens.hint(hint).await?
         }
         None => None,
     };
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
-    let client = cx.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
+    let (cx, client) = request.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
     if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
-        return page::shown(cx, Problem::invalid("id_token_hint belongs to another client than client_id"));
+        return Err(Problem::invalid("id_token_hint belongs to another client than client_id").shown());
     }
-    let after = match after(&asked, client.as_deref()) {
-        Ok(after) => after,
-        Err(problem) => return page::shown(cx, problem),
-    };
+    let after = after(&asked, client.as_deref()).map_err(Problem::shown)?;
     cx.refuse_prefetch()?;
     let sessions = &cx.core.sessions;
     let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());
     let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(Handle::parse);
     // also without a cookie: a client can post the hint from another site
     if let Some(sid) = &hinted_sid {
-        end(cx, sid, client.as_deref().map(Client::tenant)).await?;
+        end(&cx, sid, client.as_deref().map(Client::tenant)).await?;
     }
     let tenant = client.as_deref().map(Client::tenant);
     let removals = sessions.presented_removals(&cx.parts.headers, tenant);
     if cx.parts.method == Method::POST && removals.is_empty() && !cx.is_of_own_page() {
-        return with_cookies(cx, &asked, client_id.as_deref());
+        return with_cookies(&cx, &asked, client_id.as_deref());
     }
     let mut shown = sessions.held(&cx.parts.headers).await?;
     shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
     let presented = cx.core.cookies.presented(&cx.parts.headers);
-    let logins = ProvedLogins::find(cx, &presented, tenant).await?;
+    let logins = ProvedLogins::find(&cx, &presented, tenant).await?;
     let is_hinted = |session: &Session| {
         hinted_sid == Some(session.sid())
             || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())
@@ -113,9 +105,9 @@ pub(crate) async fn logout(
         ));
     }
     for session in &shown {
-        end(cx, &session.sid(), Some(session.tenant())).await?;
+        end(&cx, &session.sid(), Some(session.tenant())).await?;
     }
-    let removals = removals.into_iter().chain(logins.end(cx).await?);
+    let removals = removals.into_iter().chain(logins.end(&cx).await?);
     let mut response = match after {
         // the policy of the page that asked can't permit this target, so the user follows a link
         Some(After { to, location }) if asked.confirmed && to.policy_source().is_none() => {
@@ -153,14 +145,14 @@ async fn end(cx: &RequestContext<'_>, sid: &Handle, tenant: Option<&Tenant>) -> 
     Ok(())
 }
 
-async fn asked(cx: &RequestContext<'_>, body: &mut RequestBody) -> Result<Asked, Problem> {
-    if cx.parts.method == Method::POST {
-        let body = fields::form(cx.parts, body).await?;
+async fn asked(parts: &Parts, body: &mut RequestBody) -> Result<Asked, Problem> {
+    if parts.method == Method::POST {
+        let body = fields::form(parts, body).await?;
         let posted = Posted::of(&body);
         posted.check()?;
         return Ok(Asked::of(|name| posted.value(name)));
     }
-    let query = cx.parts.uri.query().unwrap_or_default();
+    let query = parts.uri.query().unwrap_or_default();
     let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
     if form.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));

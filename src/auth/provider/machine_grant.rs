@@ -25,7 +25,7 @@ pub(crate) async fn grant(
     if !client.allows_scopes(scope) {
         return Err(invalid_scope("scope has a name that this client may not request"));
     }
-    let jkt = cx.proved_key("/token", None).await?;
+    let jkt = cx.proved_key("/token").await?;
     check_bound(client, jkt.as_deref())?;
     let is_bound = jkt.is_some();
     Ok((endpoints.service.machine_token(client, scope, jkt).await?, is_bound))

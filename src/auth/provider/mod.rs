@@ -19,7 +19,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use self::form::Posted;
 use crate::{
     auth::{
-        context::RequestContext,
+        context::incoming::IncomingRequest,
         http::{
             answer::{self, in_box},
             bodies::RequestBody,
@@ -36,51 +36,51 @@ use crate::{
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
 pub(crate) async fn serve(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     route: TokenRoute,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let Some(endpoints) = &cx.core.tokens else {
+    let Some(endpoints) = request.token_endpoints() else {
         return Err(Problem::new(Code::NotFound, "there is no such endpoint"));
     };
     match route {
         TokenRoute::Keys => {
-            cx.charge_asset().await?;
+            request.charge_asset().await?;
             Ok(kept(answer::whole(StatusCode::OK, answer::JSON, endpoints.service.key_set().await?)))
         }
         TokenRoute::Metadata => {
-            cx.charge_asset().await?;
+            let cx = request.charge_asset().await?;
             let document = metadata::document(cx.core, endpoints.service.algorithm());
             Ok(kept(answer::json(StatusCode::OK, &document)))
         }
-        TokenRoute::UserInfo => in_box(|| userinfo::userinfo(cx, endpoints)).await,
-        TokenRoute::Logout => in_box(|| logout::logout(cx, &endpoints.service, body)).await,
+        TokenRoute::UserInfo => in_box(|| userinfo::userinfo(request, endpoints)).await,
+        TokenRoute::Logout => in_box(|| logout::logout(request, &endpoints.service, body)).await,
         TokenRoute::Exchange => {
             // RFC 6749 §5.1 and §5.2 require it in addition to `Cache-Control`
             const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
             let mut response =
-                posted(cx, endpoints, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
+                posted(request, endpoints, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
             response.headers_mut().insert(header::PRAGMA, NO_CACHE);
             Ok(response)
         }
-        TokenRoute::Revoke | TokenRoute::Introspect => posted(cx, endpoints, route, body).await,
+        TokenRoute::Revoke | TokenRoute::Introspect => posted(request, endpoints, route, body).await,
     }
 }
 
 /// Serves what a client posts as a form.
 async fn posted(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     route: TokenRoute,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let body = fields::form(cx.parts, body).await;
-    let body = cx.or_charge(body).await?;
+    let body = fields::form(request.parts(), body).await;
+    let body = request.or_charge(body).await?;
     let posted = Posted::of(&body);
     match route {
-        TokenRoute::Exchange => token::token(cx, endpoints, posted).await,
-        TokenRoute::Revoke => in_box(|| revoke::revoke(cx, endpoints, posted)).await,
-        _ => in_box(|| introspect::introspect(cx, endpoints, posted)).await,
+        TokenRoute::Exchange => token::token(request, endpoints, posted).await,
+        TokenRoute::Revoke => in_box(|| revoke::revoke(request, endpoints, posted)).await,
+        _ => in_box(|| introspect::introspect(request, endpoints, posted)).await,
     }
 }
 

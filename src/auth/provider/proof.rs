@@ -1,10 +1,11 @@
 //! Proofs of possession of a key (DPoP, RFC 9449).
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 use crate::{
     auth::{
-        context::RequestContext,
+        context::read_proof,
+        core::Core,
         http::problem::{Code, Problem},
         state::token_endpoints::TokenEndpoints,
     },
@@ -25,7 +26,7 @@ pub(crate) fn check_bound(client: &Client, jkt: Option<&str>) -> Result<(), Prob
 /// Checks how an access token is shown to an endpoint: as a bearer token, or with a proof of the key that it is bound to.
 /// The proof must be spent once the request is charged.
 pub(crate) fn bound_proof(
-    cx: &RequestContext<'_>,
+    (core, parts): (&Core, &Parts),
     path: &str,
     (scheme, token, bound_to): (Scheme, &str, Option<&str>),
     realm: &str,
@@ -39,7 +40,7 @@ pub(crate) fn bound_proof(
         (Scheme::Bearer, None) => Ok(None),
         (Scheme::DPoP, Some(bound_to)) => {
             let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
-            let proof = cx.read_proof(path, Some(token)).map_err(unproved)?.ok_or_else(missing)?;
+            let proof = read_proof(core, parts, path, Some(token)).map_err(unproved)?.ok_or_else(missing)?;
             if proof.thumbprint() != bound_to {
                 return Err(invalid());
             }

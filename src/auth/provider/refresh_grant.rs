@@ -45,16 +45,17 @@ pub(crate) async fn refresh(
     if !is_own || !presented.is_known() || !client.allows_scopes(grant.scope()) {
         return Err(invalid_grant());
     }
-    let jkt = cx.proved_key("/token", None).await?;
+    let jkt = cx.proved_key("/token").await?;
     check_bound(client, jkt.as_deref())?;
     // the client may have to bind its tokens only since then
     if client.tokens.require_dpop && grant.jkt.is_none() {
         return Err(invalid_grant());
     }
-    let subject = user_claims::subject_of_family(cx, endpoints, (&presented.family(), grant), Some(client)).await?;
+    let subject =
+        user_claims::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
-    let extra = user_claims::extra(cx, &subject.account, grant, granted).await?;
+    let extra = user_claims::extra(cx.core, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;
     let request = TokenRequest {
         who: &subject.who,

@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use super::form::Posted;
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{RequestContext, incoming::IncomingRequest},
         http::{answer, problem::Problem},
         state::token_endpoints::TokenEndpoints,
     },
@@ -19,13 +19,14 @@ use crate::{
 ///
 /// The answer is the same for every token, so that it does not reveal which tokens exist.
 pub(crate) async fn revoke(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let client = posted.client(cx).await?;
+    let (cx, client) = posted.charged_client(request).await?;
+    let client = client?;
     let token = posted.required("token", "token is missing")?;
-    if let Some(family) = family_of(cx, &endpoints.service, client.id(), token).await? {
+    if let Some(family) = family_of(&cx, &endpoints.service, client.id(), token).await? {
         endpoints.service.revoke_family(&family).await?;
         cx.core.journal.tally(EventKind::TokenRevoked, Some(client.tenant()), None);
     }

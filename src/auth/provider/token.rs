@@ -5,13 +5,14 @@ use http::{Response, StatusCode};
 use super::{code_grant, form::Posted, machine_grant, proof::with_nonce, refresh_grant};
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{RequestContext, incoming::IncomingRequest},
         http::{
             answer::{self, in_box},
             problem::{Code, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
+    client::Client,
     event::EventKind,
     http::body::Body,
     tokens::Issued,
@@ -30,32 +31,36 @@ fn document(issued: &Issued, token_type: &str) -> String {
 }
 
 pub(crate) async fn token(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let answer = issue(cx, endpoints, &posted).await;
+    let (cx, client) = posted.charged_client(request).await?;
+    let answer = match client {
+        Ok(client) => issue(&cx, endpoints, &client, &posted).await,
+        Err(problem) => Err(problem),
+    };
     if let (Err(problem), Some(token)) = (&answer, posted.value("refresh_token"))
         // without a budget, or while the store fails, nothing more is read
         && !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable)
     {
-        in_box(|| refresh_grant::revoke_if_reused(cx, endpoints, token)).await?;
+        in_box(|| refresh_grant::revoke_if_reused(&cx, endpoints, token)).await?;
     }
     answer
 }
 
 async fn issue(
-    cx: &mut RequestContext<'_>,
+    cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
+    client: &Client,
     posted: &Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let client = posted.client(cx).await?;
     let refused = |code, detail| Err(Problem::new(code, detail));
     let grant_type = posted.required("grant_type", "grant_type is missing")?;
     let (issued, is_bound) = match (grant_type, client.is_machine()) {
-        ("authorization_code", false) => in_box(|| code_grant::redeem(cx, endpoints, &client, posted)).await?,
-        ("refresh_token", false) => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
-        ("client_credentials", true) => in_box(|| machine_grant::grant(cx, endpoints, &client, posted)).await?,
+        ("authorization_code", false) => in_box(|| code_grant::redeem(cx, endpoints, client, posted)).await?,
+        ("refresh_token", false) => refresh_grant::refresh(cx, endpoints, client, posted).await?,
+        ("client_credentials", true) => in_box(|| machine_grant::grant(cx, endpoints, client, posted)).await?,
         ("authorization_code" | "refresh_token", true) => {
             return refused(Code::UnauthorizedClient, "a machine client can only use client_credentials");
         }

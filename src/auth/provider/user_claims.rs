@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     auth::{
         authorize::claims_parameter::{OF_SCOPES, known},
-        context::RequestContext,
+        core::Core,
         factors::credentials::credential::CurrentProofs,
         state::token_endpoints::TokenEndpoints,
     },
@@ -26,14 +26,14 @@ pub(crate) struct Subject {
 /// Finds the account of an authentication. The second value is `None` if nothing of the authentication counts, or too
 /// little for a client that `rechecks` its policy. It keeps its `acr` only if every proof counts.
 async fn find(
-    cx: &RequestContext<'_>,
+    core: &Core,
     who: &Authentication,
     rechecks: Option<&Client>,
 ) -> Result<Option<(Account, Option<Authentication>)>, StoreError> {
-    let Some(current) = cx.core.current_proofs(who, cx.core.keyed().await?).await? else { return Ok(None) };
+    let Some(current) = core.current_proofs(who, core.keyed().await?).await? else { return Ok(None) };
     let rechecks = rechecks.filter(|client| client.tokens.recheck_policy);
     let is_enough = !current.proofs.is_empty()
-        && rechecks.is_none_or(|client| cx.core.meets_policy(&who.tenant, client.demands(), &current));
+        && rechecks.is_none_or(|client| core.meets_policy(&who.tenant, client.demands(), &current));
     let CurrentProofs { account, proofs, .. } = current;
     let acr = who.acr.clone().filter(|_| proofs.len() == who.proofs.len());
     let counting = is_enough.then(|| Authentication { proofs, acr, ..who.clone() });
@@ -42,23 +42,23 @@ async fn find(
 
 /// Returns the subject of a grant, if the user may still sign in and any proof counts. Changes nothing.
 pub(crate) async fn subject(
-    cx: &RequestContext<'_>,
+    core: &Core,
     who: &Authentication,
     rechecks: Option<&Client>,
 ) -> Result<Option<Subject>, StoreError> {
-    let found = find(cx, who, rechecks).await?;
+    let found = find(core, who, rechecks).await?;
     Ok(found.and_then(|(account, who)| Some(Subject { account, who: who? })))
 }
 
 /// Returns the subject of a family, if the user may still sign in. If no proof counts any more, or too little for a client
 /// that `rechecks` its policy, the family is revoked.
 pub(crate) async fn subject_of_family(
-    cx: &RequestContext<'_>,
+    core: &Core,
     endpoints: &TokenEndpoints,
     (family, grant): (&Handle, &Grant),
     rechecks: Option<&Client>,
 ) -> Result<Option<Subject>, StoreError> {
-    match find(cx, &grant.who, rechecks).await? {
+    match find(core, &grant.who, rechecks).await? {
         Some((account, Some(who))) => Ok(Some(Subject { account, who })),
         Some((_, None)) => {
             endpoints.service.revoke_family(family).await?;
@@ -70,17 +70,12 @@ pub(crate) async fn subject_of_family(
 }
 
 /// Returns the claims of the [`Users`](crate::Users) for a grant with this scope.
-pub(crate) async fn extra(
-    cx: &RequestContext<'_>,
-    account: &Account,
-    grant: &Grant,
-    scope: &Scopes,
-) -> Result<Claims, StoreError> {
+pub(crate) async fn extra(core: &Core, account: &Account, grant: &Grant, scope: &Scopes) -> Result<Claims, StoreError> {
     let request = ClaimsRequest::new(grant.client_id())
         .with_scopes(scope.iter())
         .with_names(ClaimTarget::IdToken, grant.id_token.iter().cloned())
         .with_names(ClaimTarget::UserInfo, grant.userinfo.iter().cloned());
-    cx.core.users.claims(&grant.who.tenant, account, &request).await
+    core.users.claims(&grant.who.tenant, account, &request).await
 }
 
 /// Removes the names that the client may not ask for. A claim of the account needs the scope that it belongs to. About

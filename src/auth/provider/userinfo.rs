@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, request::Parts};
 use serde_json::Value;
 
 use super::{
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     auth::{
-        context::RequestContext,
+        context::incoming::IncomingRequest,
+        core::Core,
         http::{
             answer,
             problem::{Code, Problem},
@@ -30,21 +31,21 @@ use crate::{
 const REALM: &str = "userinfo";
 
 pub(crate) async fn userinfo(
-    cx: &mut RequestContext<'_>,
+    request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
 ) -> Result<Response<Body>, Problem> {
-    cx.count_unverified().await?;
-    let found = find(cx, endpoints).await;
+    let core = request.begin_lookup().await?;
+    let found = find(core, request.parts(), endpoints).await;
     let grant = found.as_ref().ok().map(|found| &found.grant);
-    if let Some(grant) = grant.filter(|_| cx.reader.is_some()) {
+    if let Some(grant) = grant.filter(|_| request.is_read_elsewhere()) {
         // a page of another client must not read the response
-        let client = cx.client(Some(grant.client_id())).await?;
-        cx.let_read(client.as_deref());
+        let client = core.registered_client(Some(grant.client_id())).await?;
+        request.let_read(client.as_deref());
     }
-    match grant {
-        Some(grant) => cx.charge_proved(&grant.who.tenant).await?,
-        None => cx.charge(None).await?,
-    }
+    let cx = match grant {
+        Some(grant) => request.charge_proved(&grant.who.tenant).await?,
+        None => request.charge(None).await?,
+    };
     let UserAccess { token, grant, family, proof } = found?;
     if let Some(proof) = proof {
         cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
@@ -54,9 +55,9 @@ pub(crate) async fn userinfo(
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
         return Err(challenge(problem, REALM, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
     };
-    let subject = user_claims::subject_of_family(cx, endpoints, (&family, &grant), None).await?;
+    let subject = user_claims::subject_of_family(core, endpoints, (&family, &grant), None).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
-    let extra = user_claims::extra(cx, &account, &grant, &granted).await?;
+    let extra = user_claims::extra(core, &account, &grant, &granted).await?;
     let mut answer = user_claims::named(&account, user_claims::of_scopes(&granted));
     answer.extend(user_claims::named(&account, grant.userinfo.iter().map(String::as_str)));
     answer.extend(extra.iter(ClaimTarget::UserInfo).map(|(name, value)| (name.to_owned(), value.clone())));
@@ -75,8 +76,8 @@ struct UserAccess {
 }
 
 /// Returns the access token of the request, if it is valid.
-async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<UserAccess, Problem> {
-    let (scheme, text) = match Authorization::read(&cx.parts.headers) {
+async fn find(core: &Core, parts: &Parts, endpoints: &TokenEndpoints) -> Result<UserAccess, Problem> {
+    let (scheme, text) = match Authorization::read(&parts.headers) {
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is required");
@@ -90,7 +91,7 @@ async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<Use
     let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
     // the token of a machine client is about no user
     let grant = access.grant.ok_or_else(|| invalid(scheme))?;
-    let proof = bound_proof(cx, "/userinfo", (scheme, text, grant.jkt.as_deref()), REALM)?;
+    let proof = bound_proof((core, parts), "/userinfo", (scheme, text, grant.jkt.as_deref()), REALM)?;
     Ok(UserAccess { token: access.claims, grant, family: access.family, proof })
 }
 

@@ -6,7 +6,7 @@ use http::Response;
 
 use crate::{
     auth::{
-        context::RequestContext,
+        context::stages::OwnLogin,
         factors::{self, step::LoginStep},
         http::{fields::Fields, problem::Problem},
     },
@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Proves a step, or opens a challenge.
-pub(crate) async fn authenticate(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let step = enter(cx, fields).await?;
+pub(crate) async fn authenticate(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = enter(own, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     match Method::from_name(name) {
         Some(method) => factors::begin(method, step).await,
@@ -27,22 +27,21 @@ pub(crate) async fn authenticate(cx: &mut RequestContext<'_>, fields: Fields) ->
 }
 
 /// Proves a step with the code that was sent for it.
-pub(crate) async fn verify_otp(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    factors::verify_otp(enter(cx, fields).await?).await
+pub(crate) async fn verify_otp(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    factors::verify_otp(enter(own, fields).await?).await
 }
 
 /// Sets up a second factor, which proves the second step.
-pub(crate) async fn enrol(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    factors::enrol(enter(cx, fields).await?).await
+pub(crate) async fn enrol(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    factors::enrol(enter(own, fields).await?).await
 }
 
-/// Finds the login of a call and compares the client parameters with its start. Errors change nothing.
-pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
+/// Compares the client parameters of a call with the start of its login. Errors change nothing.
+pub(super) async fn enter<'a>(own: &'a OwnLogin<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
     let sent = fields.client();
-    let (digest, stored) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
-    let keyed = cx.core.keyed().await?;
-    let login = Arc::clone(&stored.value);
-    let step = LoginStep { cx, keyed, digest, login, latest: Mutex::new(stored), fields, typed: None };
+    let keyed = own.cx.core.keyed().await?;
+    let (login, latest) = (Arc::clone(&own.stored.value), Mutex::new(own.stored.clone()));
+    let step = LoginStep { cx: &own.cx, keyed, digest: own.digest, login, latest, fields, typed: None };
     if step.login.has_ended(step.now()) {
         step.tally(EventKind::SessionUseAfterExpire, None);
         return Err(step.problem(Problem::denied(LoginError::Expired)));

@@ -6,16 +6,14 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::status::session_id;
 use crate::{
     auth::{
-        context::RequestContext,
+        context::stages::OwnLogin,
         factors::{self, credentials::credential::Strength, enrolment::in_login::EnrolmentOffer, signed_in::SignedIn},
         http::{
             answer::{self, ContactChoice, Counters, OfferedProvider},
             problem::{Code, Problem},
         },
-        query::Query,
     },
     http::body::Body,
     login::LoginError,
@@ -53,9 +51,7 @@ impl From<EnrolmentOffer> for Enrollable {
     }
 }
 
-pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query))).await?;
-    let (_, stored) = cx.own_login(None, session_id.as_deref()).await?;
+pub(crate) async fn choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Result<Response<Body>, Problem> {
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();
     let view = login.view(now);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::authenticate::enter;
 use crate::{
     auth::{
-        context::RequestContext,
+        context::stages::OwnLogin,
         http::{answer, fields::Fields, problem::Problem},
         state::devices::DeviceOwner,
     },
@@ -22,8 +22,8 @@ struct Completed {
     status: &'static str,
 }
 
-pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let step = enter(cx, fields).await?;
+pub(crate) async fn complete(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = enter(own, fields).await?;
     let mut owner = None;
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{expected_user::ExpectedUser, query, request::Recipient},
-        context::{ClientReach, RequestContext},
+        context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         factors::{self, signed_in::SignedIn},
         http::{
             answer::{self, OfferedProvider},
@@ -79,15 +79,13 @@ impl<'a> Redirect<'a> {
     }
 }
 
-pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match query::asked(cx, ClientReach::Login).await {
-        Ok(asked) => asked,
-        Err(problem) => return page::shown(cx, problem),
-    };
+pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    let (cx, asked) = query::asked(request, ClientReach::Login).await.map_err(Problem::shown)?;
+    let cx = &cx;
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
         // the built-in client has no answers, so there is nowhere to send the error
-        Err(wrong) if asked.to.client.is_first_party() => return page::shown(cx, wrong),
+        Err(wrong) if asked.to.client.is_first_party() => return Err(wrong.shown()),
         Err(wrong) => return asked.error(cx, &wrong),
     };
     let client = &asked.to.client;
@@ -95,9 +93,9 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
         return Ok(by_accept(page::login(&cx.core.pages)));
     }
     let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
-    let signed_in = match cx.reader {
-        None => SignedIn::find(cx, client, &checked.oidc).await?,
-        Some(_) => None,
+    let signed_in = match cx.is_read_elsewhere {
+        false => SignedIn::find(cx, client, &checked.oidc).await?,
+        true => None,
     };
     let now = cx.core.logins.now();
     let signed_in = signed_in.filter(|it| it.carried(plan, &checked.oidc, client, now).is_some());

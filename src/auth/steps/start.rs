@@ -10,7 +10,7 @@ use crate::{
             query,
             request::{self, Recipient},
         },
-        context::{ClientReach, RequestContext},
+        context::{RequestContext, stages::ClientCall},
         factors::{self, signed_in::SignedIn},
         http::{
             answer::{self, OfferedProvider},
@@ -40,10 +40,11 @@ struct Started<C> {
     challenges: Option<C>,
 }
 
-pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
-    let parameters = fields.client();
-    let client = cx.calling_client(parameters.client_id.as_deref(), ClientReach::Login).await?;
-
+pub(crate) async fn start(
+    ClientCall { cx, client }: ClientCall<'_>,
+    mut fields: Fields,
+) -> Result<Response<Body>, Problem> {
+    let (cx, parameters) = (&cx, fields.client());
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to, &cx.core.journal)?;
     let mut oidc = OidcParameters::read(|name| fields.wish(name))?;
@@ -122,7 +123,7 @@ async fn carried(
     plan: &LoginPlan,
 ) -> Result<Option<CarriedProofs>, StoreError> {
     // users confirm on our own pages, not on those of another origin
-    if cx.reader.is_some() && (oidc.asks_user || !to.is_of_a_site()) {
+    if cx.is_read_elsewhere && (oidc.asks_user || !to.is_of_a_site()) {
         return Ok(None);
     }
     let Some(signed_in) = SignedIn::find(cx, &to.client, oidc).await? else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! The checks that every call about the own account passes first.
 
-use http::{Method as HttpMethod, Response};
+use http::{Response, request::Parts};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     auth::{
-        context::{RequestContext, foreign_origin},
+        context::{RequestContext, stages::SiteCall},
         core::{Core, amr},
         factors::{
             credentials::{
@@ -30,7 +30,6 @@ use crate::{
         notices::event_of,
     },
     delivery::NoticeKind,
-    event::EventKind,
     http::{body::Body, cookie::SetCookie},
     policy::{Method, MethodSet},
     session::{NewSession, Proof, Renewal, Session, UserId},
@@ -70,28 +69,18 @@ pub(crate) struct AccountFields {
 }
 
 /// Reads the body of a call.
-pub(crate) async fn fields(cx: &RequestContext<'_>, body: &mut RequestBody) -> Result<AccountFields, Problem> {
-    fields::json(&cx.parts.headers, body).await
+pub(crate) async fn fields(parts: &Parts, body: &mut RequestBody) -> Result<AccountFields, Problem> {
+    fields::json(&parts.headers, body).await
 }
 
 impl AccountCall {
-    /// Charges the request to the tenant of this site, and finds the session and the account of the caller.
+    /// Finds the session and the account of the caller.
     ///
     /// # Errors
     ///
-    /// Returns `origin_not_allowed` to pages of other sites, and `login_required` without a session.
-    pub(crate) async fn enter(cx: &mut RequestContext<'_>) -> Result<Self, Problem> {
-        let (_, client) = cx.of_this_site().await?;
-        let tenant = client.tenant();
-        if cx.parts.method == HttpMethod::POST {
-            if !cx.is_of_own_page() {
-                cx.core.journal.tally(EventKind::ForeignOrigin, Some(tenant), None);
-                return Err(foreign_origin());
-            }
-        } else {
-            cx.check_origin(Some(&client))?;
-        }
-        Self::of(cx, tenant, cx.core.logins.now()).await?.ok_or_else(not_signed_in)
+    /// Returns `login_required` without a session.
+    pub(crate) async fn enter(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Self, Problem> {
+        Self::of(cx, client.tenant(), cx.core.logins.now()).await?.ok_or_else(not_signed_in)
     }
 
     /// Finds the session and the account of a user of this tenant who comes back from another identity provider. The browser

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{RequestContext, incoming::IncomingRequest},
         factors::step::LoginStep,
         http::{
             answer,
@@ -20,6 +20,8 @@ use crate::{
             route::{SIGN_IN, provider_of},
         },
         pages::page,
+        query::Query,
+        state::logins::StoredLogin,
     },
     event::EventKind,
     http::body::Body,
@@ -28,16 +30,21 @@ use crate::{
 };
 
 /// Serves the return from a provider: to a login, or to the account page.
-pub(crate) async fn serve(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    if linking::is_awaited(cx) { linking::finish(cx).await } else { finish_step(cx).await }
+pub(crate) async fn serve(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    match request.has_site() && linking::is_awaited(request.parts()) {
+        true => linking::finish(request).await,
+        false => finish_step(request).await,
+    }
 }
 
 /// Redeems the open challenge of a login of this browser once, and returns to the login page.
-async fn finish_step(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    match returned(cx).await {
-        Ok(location) => answer::see_other(&location).ok_or_else(|| unexpected(cx)),
-        Err(problem) => page::shown(cx, problem),
-    }
+async fn finish_step(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::shown)?;
+    let state = query.value("state").and_then(SsoState::parse);
+    let id = state.as_ref().map(|state| state.login.as_str());
+    let (cx, found) = request.returning_login(id).await.map_err(Problem::shown)?;
+    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::shown)?;
+    answer::see_other(&location).ok_or_else(|| unexpected(&cx))
 }
 
 /// The answer to a callback that no login of this browser waits for. It does not tell why. Where users sign in to the site
@@ -49,11 +56,11 @@ fn unexpected(cx: &RequestContext<'_>) -> Problem {
 }
 
 /// Returns the URL of the login page.
-async fn returned(cx: &mut RequestContext<'_>) -> Result<String, Problem> {
-    let query = callback_query(cx);
-    let query = cx.or_charge(query).await?;
-    let state = query.value("state").and_then(SsoState::parse);
-    let found = cx.returning_login(state.as_ref().map(|state| state.login.as_str())).await?;
+async fn returned(
+    cx: &RequestContext<'_>,
+    query: &Query<'_>,
+    (state, found): (Option<SsoState>, Option<(Digest, StoredLogin)>),
+) -> Result<String, Problem> {
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));

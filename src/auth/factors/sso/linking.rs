@@ -3,7 +3,7 @@
 //! The user leaves the account page for the provider, and comes back to the callback that logins use. The parameter `state`
 //! tells the two apart. A pending row binds it to the session, to the provider, and to one return within five minutes.
 
-use http::{Method as HttpMethod, Response, StatusCode};
+use http::{Method as HttpMethod, Response, StatusCode, request::Parts};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{RequestContext, incoming::IncomingRequest, stages::SiteCall},
         factors::{
             credentials::table::Added,
             enrolment::{
@@ -25,7 +25,6 @@ use crate::{
             problem::Problem,
             route::{ACCOUNT_PAGE, provider_of},
         },
-        pages::page,
         query::Query,
     },
     delivery::NoticeKind,
@@ -119,35 +118,34 @@ pub(crate) async fn begin(
 }
 
 /// Returns the parameters with which a user comes back.
-pub(crate) fn callback_query<'a>(cx: &RequestContext<'a>) -> Result<Query<'a>, Problem> {
-    Query::of(cx).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
+pub(crate) fn callback_query(parts: &Parts) -> Result<Query<'_>, Problem> {
+    Query::of(parts).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
         true => Ok(query),
         false => Err(Problem::invalid("the query is longer than 16 KiB")),
     })
 }
 
 /// Returns whether a user comes back from a provider to link an account, and not to sign in.
-pub(crate) fn is_awaited(cx: &RequestContext<'_>) -> bool {
-    let query = Query::of(cx).ok();
+pub(crate) fn is_awaited(parts: &Parts) -> bool {
+    let query = Query::of(parts).ok();
     let state = query.as_ref().and_then(|query| SsoState::parse(query.value("state")?));
-    cx.core.first_party.is_some() && state.is_some_and(|state| state.login == LINK)
+    state.is_some_and(|state| state.login == LINK)
 }
 
 /// Links the account of a user who comes back from a provider, and returns to the account page.
-pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    match returned(cx).await {
-        Ok(outcome) => {
-            let location = format!("{}{ACCOUNT_PAGE}#link={}", cx.core.issuer.path(), outcome.as_str());
-            answer::see_other(&location).ok_or_else(Problem::unavailable)
-        }
-        Err(problem) => page::shown(cx, problem),
-    }
+pub(crate) async fn finish(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    let query = callback_query(request.parts());
+    let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::shown)?;
+    let outcome = match query {
+        Ok(query) => returned(&cx, &query, client.tenant()).await,
+        Err(problem) => Err(problem),
+    };
+    let outcome = outcome.map_err(Problem::shown)?;
+    let location = format!("{}{ACCOUNT_PAGE}#link={}", cx.core.issuer.path(), outcome.as_str());
+    answer::see_other(&location).ok_or_else(Problem::unavailable)
 }
 
-async fn returned(cx: &mut RequestContext<'_>) -> Result<LinkOutcome, Problem> {
-    let query = callback_query(cx);
-    let (_, client) = cx.of_this_site().await?;
-    let (query, tenant) = (query?, client.tenant());
+async fn returned(cx: &RequestContext<'_>, query: &Query<'_>, tenant: &Tenant) -> Result<LinkOutcome, Problem> {
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));

@@ -1,0 +1,332 @@
+//! A request before it is charged: the origin that may read the answer, its client, its login, and its site.
+
+use std::{mem, time::Duration};
+
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+
+use super::RequestContext;
+use crate::{
+    auth::{
+        core::Core,
+        http::{
+            answer,
+            bodies::{RequestBody, TooManyBodies},
+            cors::{self, Caller},
+            problem::{Code, Problem},
+            route::Path,
+        },
+        pages::page,
+        state::{token_endpoints::TokenEndpoints, unverified::CountedWork},
+    },
+    client::Client,
+    event::EventKind,
+    gate::Pass,
+    http::{
+        body::{Body, without_body},
+        head::Head,
+    },
+    limit::RateLimitPass,
+    tenant::{Tenant, TenantSource},
+};
+
+/// A request that is not charged yet. Endpoints get from here to the stage that they need; the settings and the state of the
+/// service come with it.
+pub(crate) struct IncomingRequest<'a> {
+    pub(super) core: &'a Core,
+    pub(super) parts: &'a Parts,
+    /// The client's address, if it is known.
+    address: Option<Tenant>,
+    pass: Option<RateLimitPass>,
+    unverified: Unverified,
+    /// A refresh token that shows that a user pays.
+    pub(super) refresh_token: Option<String>,
+    /// The foreign origin whose scripts may read the answer.
+    reader: Option<HeaderValue>,
+}
+
+/// The work for a request before it is known whose budget it spends.
+enum Unverified {
+    None,
+    Counted(CountedWork),
+    /// The request was charged to its tenant.
+    Settled,
+}
+
+impl<'a> IncomingRequest<'a> {
+    pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
+        let address = core.client_ip.find(Head::from(parts)).ok().flatten();
+        core.limits.addresses.saw(address.is_some(), &core.journal);
+        Self { core, parts, address, pass: None, unverified: Unverified::None, refresh_token: None, reader: None }
+    }
+
+    pub(crate) fn parts(&self) -> &'a Parts {
+        self.parts
+    }
+
+    /// Returns the client's address, if it is known.
+    pub(crate) fn known_address(&self) -> Option<Tenant> {
+        self.address.clone()
+    }
+
+    /// Checks whether a path is served: some exist only where tokens are issued, where there are other identity
+    /// providers, or where users sign in to the site itself.
+    pub(crate) fn serves(&self, path: &Path) -> bool {
+        let has_tokens = self.core.tokens.is_some();
+        #[cfg(feature = "sso")]
+        let has_providers = !self.core.factors.sso.is_empty();
+        #[cfg(not(feature = "sso"))]
+        let has_providers = false;
+        (has_tokens || !path.needs_tokens())
+            && (has_providers || !path.needs_providers())
+            && (self.core.first_party.is_some() || !path.needs_first_party())
+    }
+
+    /// Returns whether users sign in to the site itself.
+    #[cfg(feature = "sso")]
+    pub(crate) fn has_site(&self) -> bool {
+        self.core.first_party.is_some()
+    }
+
+    /// Takes a place for the body of the request, before any of it is read. A request that gets none is charged like one
+    /// that names no tenant.
+    pub(crate) async fn admit_body(&mut self, body: &mut RequestBody) -> Result<(), Problem> {
+        // only forms and JSON are used
+        if self.parts.method != Method::POST {
+            return Ok(());
+        }
+        match body.enter(&self.core.bodies, self.address.clone()) {
+            Ok(()) => Ok(()),
+            Err(too_many) => {
+                self.charge(None).await?;
+                Err(match too_many {
+                    TooManyBodies::InTotal => Problem::unavailable(),
+                    TooManyBodies::OfAddress => {
+                        let detail = "this address is sending too many request bodies at the same time";
+                        Problem::new(Code::RateLimitExceeded, detail).retry_in(Duration::from_secs(1))
+                    }
+                })
+            }
+        }
+    }
+
+    /// Returns the parts of a service that issues tokens.
+    pub(crate) fn token_endpoints(&self) -> Option<&'a TokenEndpoints> {
+        self.core.tokens.as_ref()
+    }
+
+    /// Returns the core of the service for a caller that has shown a secret of the operator.
+    pub(crate) fn operated(&self) -> &'a Core {
+        self.core
+    }
+
+    /// Lets scripts of any client's pages read the response while the client of the call is unknown.
+    pub(crate) async fn let_any_client_read(&mut self, path: &Path) {
+        let own = self.core.issuer.origin().as_bytes();
+        let origin = Caller::of(&self.parts.headers).origin();
+        let foreign = origin.filter(|origin| path.is_for_scripts() && origin.as_bytes() != own);
+        if let Some((origin, text)) = foreign.and_then(|origin| Some((origin, origin.to_str().ok()?)))
+            && self.begin_lookup().await.is_ok()
+            && self.core.clients.allows_origin(text).await.unwrap_or_default()
+        {
+            self.reader = Some(origin.clone());
+        }
+        // a body that is slow to come must not hold a place
+        self.release_place();
+    }
+
+    /// Lets scripts of this client's pages read the answer, even if the answer is a refusal.
+    pub(crate) fn let_read(&mut self, client: Option<&Client>) {
+        let is_known = |text| client.is_some_and(|client| client.allows_origin(text));
+        let origin = Caller::of(&self.parts.headers).origin();
+        self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
+    }
+
+    /// Returns whether scripts of another origin may read the answer.
+    pub(crate) fn is_read_elsewhere(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// Lets no page read the answer, because the endpoint is for programs.
+    pub(crate) fn let_no_page_read(&mut self) {
+        self.reader = None;
+    }
+
+    /// Answers OPTIONS: the methods of a path and, to scripts of an allowed origin, that they may call.
+    pub(crate) async fn options(&mut self, path: &Path) -> Result<Response<Body>, Problem> {
+        self.charge_asset().await?;
+        let mut response = answer::allow(StatusCode::NO_CONTENT, path.allow());
+        if !self.head().is_preflight() {
+            return Ok(response);
+        }
+        let origin = self.parts.headers.get(header::ORIGIN).filter(|_| path.is_for_scripts());
+        let origin = origin.ok_or_else(foreign_origin)?;
+        let text = origin.to_str().map_err(|_| foreign_origin())?;
+        if self.address.is_none() {
+            self.begin_lookup().await?;
+        }
+        if !self.core.clients.allows_origin(text).await? {
+            return Err(foreign_origin());
+        }
+        self.reader = Some(origin.clone());
+        cors::write_preflight(path, response.headers_mut());
+        Ok(response)
+    }
+
+    /// Returns the answer with all its headers.
+    pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
+        let mut response = outcome.unwrap_or_else(|problem| {
+            if problem.log() {
+                self.core.journal.store_failed();
+            }
+            match problem.is_for_people(&self.parts.headers) {
+                true => page::error(self.core, self.parts, problem),
+                false => problem.into_response(&self.parts.headers, &self.core.realm),
+            }
+        });
+        let status = response.status();
+        let headers = response.headers_mut();
+        answer::secure(headers);
+        cors::write(self.reader, self.parts.headers.contains_key(header::ORIGIN), headers);
+        // a cached answer must not show the budget of the client that fetched it first
+        let is_cached = headers.get(header::CACHE_CONTROL).is_some_and(|value| value != "no-store");
+        if let Some(pass) = self.pass.filter(|_| !is_cached) {
+            pass.finish(status, headers);
+        }
+        if self.parts.method == Method::HEAD {
+            return without_body(response);
+        }
+        response
+    }
+
+    /// Charges the request to its tenant, or to the client's address if no tenant is known.
+    pub(crate) async fn charge(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
+        self.charge_as(tenant, false).await
+    }
+
+    /// Charges a request with a valid token or secret to this tenant. It can also spend what is reserved.
+    pub(crate) async fn charge_proved(&mut self, tenant: &Tenant) -> Result<RequestContext<'a>, Problem> {
+        self.charge_as(Some(tenant), true).await
+    }
+
+    /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged: a budget
+    /// of all callers would let a stranger stop them.
+    pub(crate) async fn charge_asset(&mut self) -> Result<RequestContext<'a>, Problem> {
+        if let Some(address) = self.address.clone() {
+            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head()).wait().await?);
+        }
+        Ok(self.charged())
+    }
+
+    /// Returns the value, or charges the client's address for a request that cannot be read.
+    pub(crate) async fn or_charge<T>(&mut self, read: Result<T, Problem>) -> Result<T, Problem> {
+        if read.is_err() {
+            self.charge(None).await?;
+        }
+        read
+    }
+
+    /// Counts a lookup or a signature check that is needed to find out whose budget the request spends. Charging the request
+    /// to a tenant uncounts it.
+    pub(crate) async fn begin_lookup(&mut self) -> Result<&'a Core, Problem> {
+        if let Unverified::None = self.unverified {
+            let work = self.core.limits.unverified.begin(self.address.as_ref()).await?;
+            self.unverified = Unverified::Counted(work);
+        }
+        Ok(self.core)
+    }
+
+    /// Gives back the place of unverified work that is counted only while it lasts.
+    fn release_place(&mut self) {
+        if matches!(self.unverified, Unverified::Counted(CountedWork::AtOnce { .. })) {
+            self.unverified = Unverified::None;
+        }
+    }
+
+    /// The next stage. Call it only after a charge.
+    fn charged(&self) -> RequestContext<'a> {
+        RequestContext {
+            core: self.core,
+            parts: self.parts,
+            address: self.address.clone(),
+            is_read_elsewhere: self.is_read_elsewhere(),
+        }
+    }
+
+    async fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<RequestContext<'a>, Problem> {
+        self.charge_share(tenant).await?;
+        self.charge_payer(tenant.cloned().or(self.address.clone()), tenant.is_some(), is_proved).await
+    }
+
+    /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a session or a refresh token of this
+    /// tenant can spend it. It is looked up only then.
+    pub(super) async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
+        self.charge_share(tenant).await?;
+        let charged = self.charge_payer(tenant.cloned().or(self.address.clone()), tenant.is_some(), false).await;
+        if let (Err(_), Some(tenant)) = (&charged, tenant)
+            && self.core.limits.tenants.has_reserve(tenant)
+            && Box::pin(self.is_of_a_user(tenant)).await
+        {
+            return self.charge_payer(Some(tenant.clone()), true, true).await;
+        }
+        charged
+    }
+
+    /// Returns whether the request comes with a session or a refresh token of this tenant.
+    async fn is_of_a_user(&self, tenant: &Tenant) -> bool {
+        if let (Some(text), Some(tokens)) = (&self.refresh_token, &self.core.tokens)
+            && let Ok(keyed) = self.core.keyed().await
+            && let Ok(Some(presented)) = tokens.service.presented(text, keyed).await
+        {
+            return tokens.service.is_usable(&presented)
+                && presented.grant().who.tenant == *tenant
+                && tokens.service.has_ended(presented.grant()).await.is_ok_and(|has_ended| !has_ended);
+        }
+        let session = self.core.sessions.presented(&self.parts.headers, tenant).await;
+        session.is_ok_and(|session| session.is_some())
+    }
+
+    async fn charge_share(&self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, &self.address) {
+            share.charge(address.clone(), false, self.head()).wait().await?;
+        }
+        Ok(())
+    }
+
+    async fn charge_payer(
+        &mut self,
+        payer: Option<Tenant>,
+        is_tenant: bool,
+        is_proved: bool,
+    ) -> Result<RequestContext<'a>, Problem> {
+        let payer = payer.unwrap_or_else(Tenant::anonymous);
+        // refused requests stay counted, because each of them costs a lookup
+        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head()).wait().await?);
+        if is_tenant && let Unverified::Counted(work) = mem::replace(&mut self.unverified, Unverified::Settled) {
+            self.core.limits.unverified.refund(work);
+        }
+        Ok(self.charged())
+    }
+
+    pub(super) fn head(&self) -> Head<'a> {
+        Head::from(self.parts)
+    }
+
+    /// Refuses scripts of origins that are neither ours nor this client's.
+    pub(super) fn check_origin(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        if Caller::of(&self.parts.headers).may_call(self.core.issuer.origin(), self.reader.is_some()) {
+            return Ok(());
+        }
+        self.reader = None;
+        Err(self.foreign_origin(tenant))
+    }
+
+    /// Records a call of a page that may not call.
+    pub(super) fn foreign_origin(&self, tenant: Option<&Tenant>) -> Problem {
+        self.core.journal.tally(EventKind::ForeignOrigin, tenant, None);
+        foreign_origin()
+    }
+}
+
+fn foreign_origin() -> Problem {
+    Problem::new(Code::OriginNotAllowed, "pages of this origin are not allowed to call")
+}
