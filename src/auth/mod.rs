@@ -373,6 +373,7 @@
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
 
+mod event_kinds;
 mod in_box;
 mod http;
 mod state;
@@ -398,6 +399,7 @@ mod assembly;
 #[cfg(test)]
 mod openapi;
 
+pub(crate) use self::event_kinds::EVENT_KINDS;
 pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,

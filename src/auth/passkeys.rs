@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    http::issuer::Issuer,
     login::PasskeyChallenge,
+    support::issuer::Issuer,
     tenant::Tenant,
     util::error::ConfigError,
     webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},

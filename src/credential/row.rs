@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::strength::Strength;
 use crate::{
     policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
-    store::seal::Sealed,
+    support::seal::Sealed,
     util::{handle::Handle, secret::Digest},
     webauthn::{AssertionVerdict, RegistrationVerdict, StoredCredential},
 };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     session::UserId,
-    store::seal::{Seal, Sealed},
+    support::seal::{Seal, Sealed},
     tenant::Tenant,
     util::{clock::UnixTime, form::encode, handle::Handle},
 };

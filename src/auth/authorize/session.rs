@@ -6,8 +6,9 @@ use crate::{
     auth::{
         authorize::{completed::CompletedLogin, signed_in::SignedIn},
         context::RequestContext,
+        http::user_agent,
     },
-    http::{cookie::SetCookie, user_agent},
+    http::cookie::SetCookie,
     login::Login,
     policy::{Method, MethodSet},
     session::{Authentication, NewSession, Renewal, Session},

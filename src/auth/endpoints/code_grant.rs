@@ -5,19 +5,16 @@ use crate::{
         context::RequestContext,
         endpoints::{form::Posted, proof::check_bound, user_claims},
         http::problem::{Code, Problem},
-        state::codes::AuthorizationCode,
-        state::token_endpoints::TokenEndpoints,
+        state::{codes::AuthorizationCode, token_endpoints::TokenEndpoints},
     },
     client::Client,
     event::EventKind,
     login::Binding,
     pkce::CodeVerifier,
     store::StoreError,
+    support::run_to_completion::RunToCompletion,
     tokens::{Grant, Issued, TokenRequest},
-    util::{
-        run_to_completion::RunToCompletion,
-        secret::{Digest, Secret},
-    },
+    util::secret::{Digest, Secret},
 };
 
 /// The only error for a code that can't be redeemed.

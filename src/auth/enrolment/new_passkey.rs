@@ -10,11 +10,13 @@ use super::pending::PendingEnrolments;
 use crate::{
     auth::{
         core::Core,
-        http::problem::{Code, Problem},
+        http::{
+            problem::{Code, Problem},
+            user_agent,
+        },
         state::accounts::shown_name,
     },
     credential::{Credentials, MOST_PASSKEYS},
-    http::user_agent,
     login::PasskeyChallenge,
     tenant::Tenant,
     user::Account,

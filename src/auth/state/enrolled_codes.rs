@@ -10,7 +10,8 @@ use crate::{
     },
     login::Keyed,
     session::UserId,
-    store::{StoreError, seal::Seal},
+    store::StoreError,
+    support::seal::Seal,
     tenant::Tenant,
     util::{
         clock::{Clock, UnixTime},
