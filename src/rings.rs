@@ -1,6 +1,6 @@
-//! What only the whole crate knows: all kinds of events and, for axum, the tenant of a request.
+//! The list of all kinds of events, and the extractor of a request's tenant for axum.
 //!
-//! Modules declare their part, and know nothing of the modules after them. This one joins the parts.
+//! Both need every module. A module declares its part and knows nothing of the modules after it; this file joins the parts.
 
 #[cfg(feature = "axum")]
 use std::convert::Infallible;

@@ -25,7 +25,7 @@ const INNER_MODULES: &[&str] =
 /// Words that inner modules do not use, neither in code nor in comments.
 const OUTER_WORDS: &[&str] = &["authservice", "bearer", "jwks", "login", "logins", "sso", "tokens"];
 
-/// What inner modules may still say: an application that uses sessions has a login page, and OAuth an error of this name.
+/// Phrases that inner modules may use: applications with sessions have a login page, and OAuth has an error of this name.
 const NOT_OUTER: &[&str] = &["login page", "login_url", "login url", "/login", "login_required"];
 
 /// Names that several public types may still share. Only ever remove entries.

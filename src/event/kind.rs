@@ -11,8 +11,8 @@ pub struct EventKind {
     is_of_users: bool,
 }
 
-/// Declares kinds of events as constants of [`EventKind`], and lists them in `EVENT_KINDS`. `ALL`, at the root of the crate, joins
-/// the lists of all modules.
+/// Declares kinds of events as constants of [`EventKind`], and lists them in `EVENT_KINDS`.
+/// [`EventKind::ALL`] joins the lists of all modules.
 macro_rules! event_kinds {
     ($(
         #[doc = $summary:literal]

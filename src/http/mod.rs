@@ -6,6 +6,7 @@ pub(crate) mod number;
 pub(crate) mod accept;
 pub(crate) mod origin;
 pub(crate) mod cross_site;
+#[cfg(feature = "session")]
 pub(crate) mod return_to;
 pub mod cookie;
 pub mod body;

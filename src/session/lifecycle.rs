@@ -224,8 +224,8 @@ impl Sessions {
         Ok(self.end_sid(sid).await?.unwrap_or(false))
     }
 
-    /// Ends the session with this id, even if it has expired, because what was issued from it can still be valid. Returns whether it
-    /// was live, or `None` if it had already been ended.
+    /// Ends the session with this id, even if it has expired, because what was issued from it can still be valid. Returns
+    /// whether it was live, or `None` if it had already been ended.
     pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };

@@ -103,7 +103,8 @@ impl Session {
         self.row.times.last_use
     }
 
-    /// Returns the browser and the system in which the user signed in, such as `Firefox on Linux`, if that is known. Browsers can name themselves as they like, so only show it.
+    /// Returns the browser and the system in which the user signed in, such as `Firefox on Linux`, if that is known.
+    /// Browsers can name themselves as they like, so only show it.
     pub fn device(&self) -> Option<&str> {
         self.details().device.as_deref()
     }

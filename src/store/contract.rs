@@ -72,8 +72,8 @@ pub trait Store: Send + Sync + 'static {
         one_by_one(self, operations)
     }
 
-    /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. What
-    /// was signed before, such as an access token, is refused, because its revocation may be among what was lost.
+    /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Anything
+    /// signed before, such as an access token, is refused, because its revocation may be among the lost writes.
     ///
     /// Defaults to 1970: the store loses nothing, or everything, including the signing keys.
     fn complete_since(&self) -> UnixTime {
@@ -81,7 +81,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Moves [`complete_since`](Self::complete_since) to now, for all processes that share the store, with the next call of
-    /// each. They then read again what they keep in memory, and refuse what was signed before.
+    /// each. They then read again what they keep in memory, and refuse anything signed before.
     ///
     /// Defaults to doing nothing, which is right for a store of one process.
     fn begin_epoch(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
