@@ -6,10 +6,7 @@ pub(crate) mod compact;
 pub(crate) mod document;
 #[cfg(feature = "login")]
 pub(crate) mod fair_queue;
-#[cfg_attr(
-    not(any(feature = "login", feature = "jwks")),
-    allow(dead_code, reason = "some features use only parts of it")
-)]
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "other features use only parts of it"))]
 pub(crate) mod issuer;
 #[cfg(any(feature = "webhook", feature = "jwks"))]
 #[cfg_attr(
