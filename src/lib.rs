@@ -36,10 +36,12 @@
 //! it with demo data.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(not(feature = "session"), allow(dead_code, unused_imports, reason = "helpers of features that are off"))]
 
-// Each module uses only modules listed above it; tests/architecture.rs checks this.
+// Each module uses only modules listed above it; tests/architecture.rs checks this. The first ones don't know which features the
+// modules below them have, so what those need is always compiled. With `login`, all of it is used.
+#[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
 mod util;
+#[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
 mod http;
 #[cfg(feature = "redis")]
 mod redis;
@@ -49,15 +51,21 @@ mod jose;
 pub mod webauthn;
 pub mod tenant;
 pub mod event;
+#[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
 pub mod reject;
 pub mod gate;
+#[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
 pub mod limit;
 #[cfg(feature = "session")]
+#[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
 pub mod store;
 #[cfg(feature = "session")]
+#[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
 pub mod session;
 #[cfg(feature = "session")]
 pub mod pkce;
+#[cfg(feature = "bearer")]
+mod support;
 #[cfg(feature = "bearer")]
 mod dpop;
 #[cfg(feature = "jwks")]
@@ -82,21 +90,18 @@ mod login;
 pub mod tokens;
 #[cfg(feature = "login")]
 pub mod auth;
-#[cfg(feature = "axum")]
-mod extract;
+mod rings;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 
+#[cfg(all(feature = "axum", feature = "bearer"))]
+pub use crate::bearer::AccessTokenRejection;
 #[cfg(feature = "bearer")]
 pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
-#[cfg(all(feature = "axum", feature = "bearer"))]
-pub use crate::extract::AccessTokenRejection;
-#[cfg(feature = "axum")]
-pub use crate::extract::MissingLayer;
-#[cfg(all(feature = "axum", feature = "session"))]
-pub use crate::extract::SessionRejection;
 #[cfg(feature = "drain")]
 pub use crate::http::drain::{self, DrainLayer};
+#[cfg(feature = "axum")]
+pub use crate::http::missing_layer::MissingLayer;
 pub use crate::http::{body, cookie};
 #[cfg(feature = "bearer")]
 pub use crate::jose::{Algorithm, AlgorithmError};
@@ -108,6 +113,8 @@ pub use crate::limit::{CachedPlans, PlanFailure, PlanSource};
 pub use crate::pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer};
 #[cfg(feature = "redis")]
 pub use crate::redis::RedisConfig;
+#[cfg(all(feature = "axum", feature = "session"))]
+pub use crate::session::SessionRejection;
 #[cfg(feature = "session")]
 pub use crate::session::{NewSession, Session, SessionLayer, Sessions, UserId};
 #[cfg(feature = "login")]

@@ -28,6 +28,16 @@ const SHARED_BY_FACTORS: &[&str] = &["credentials", "enrolment"];
 /// Lists what each factor stores.
 const ROW_OF_ALL_FACTORS: &str = "src/auth/factors/credentials/row.rs";
 
+/// Modules that know nothing of the features built on them.
+const INNER_MODULES: &[&str] =
+    &["util", "http", "gate", "reject", "tenant", "event", "limit", "store", "session", "pkce"];
+
+/// Words that inner modules do not use, neither in code nor in comments.
+const OUTER_WORDS: &[&str] = &["authservice", "bearer", "jwks", "login", "logins", "sso", "tokens"];
+
+/// Phrases that inner modules may use: applications with sessions have a login page, and OAuth has an error of this name.
+const NOT_OUTER: &[&str] = &["login page", "login_url", "login url", "/login", "login_required"];
+
 /// Names that several public types may still share. Only ever remove entries.
 const SHARED_NAMES: &[&str] = &[];
 
@@ -52,6 +62,19 @@ fn modules_use_only_modules_listed_above_them() {
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn inner_modules_do_not_name_outer_features() {
+    let mut wrong = Vec::new();
+    for module in INNER_MODULES {
+        for path in all_files(&format!("src/{module}")) {
+            for (number, line) in read(&path).lines().enumerate().filter(|(_, line)| names_outer_features(line)) {
+                wrong.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} lines:\n{}\n", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -164,7 +187,19 @@ fn read(path: impl AsRef<Path>) -> String {
 
 /// All Rust files below a directory, except files of test modules.
 fn files(directory: &str) -> Vec<PathBuf> {
-    let (mut found, mut only_tests) = (Vec::new(), Vec::new());
+    let mut found = all_files(directory);
+    let tests = |path: &PathBuf| {
+        let folder = path.parent().unwrap().to_owned();
+        test_modules(&read(path)).map(|name| folder.join(format!("{name}.rs"))).collect::<Vec<_>>()
+    };
+    let only_tests: Vec<PathBuf> = found.iter().flat_map(tests).collect();
+    found.retain(|path| !only_tests.contains(path));
+    found
+}
+
+/// All Rust files below a directory.
+fn all_files(directory: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     let mut directories = vec![PathBuf::from(directory)];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(root().join(&directory)).unwrap() {
@@ -172,14 +207,26 @@ fn files(directory: &str) -> Vec<PathBuf> {
             if root().join(&path).is_dir() {
                 directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                only_tests.extend(test_modules(&read(&path)).map(|name| directory.join(format!("{name}.rs"))));
                 found.push(path);
             }
         }
     }
-    found.retain(|path| !only_tests.contains(path));
     assert!(!found.is_empty(), "{directory} has no Rust files");
     found
+}
+
+/// Whether a line has a word of an outer feature, such as `LoginFailed`, `login_limits` or `feature = "login"`.
+fn names_outer_features(line: &str) -> bool {
+    let text = NOT_OUTER.iter().fold(line.to_owned(), |text, known| text.replace(known, ""));
+    let mut words = String::new();
+    for c in text.replace("AuthService", " authservice ").chars() {
+        match c {
+            'A'..='Z' => words.extend([' ', c.to_ascii_lowercase()]),
+            _ if c.is_alphanumeric() => words.push(c),
+            _ => words.push(' '),
+        }
+    }
+    words.split(' ').any(|word| OUTER_WORDS.contains(&word))
 }
 
 /// The modules with files of their own that are compiled only for tests.
@@ -380,6 +427,18 @@ fn all_forms_of_imports_are_found() {
     assert_eq!(found, ["clock", "error", "event", "gate", "head", "limit", "store", "trace"]);
     assert_eq!(used("use super::store::Key;", 1), ["store"]);
     assert_eq!(used("use super::Key;", 2), [""; 0]);
+}
+
+#[test]
+fn names_of_outer_features_are_found() {
+    for line in
+        ["#[cfg(feature = \"login\")]", "EventKind::SsoLinked", "login_limits", "/// Logins end.", "an `AuthService`"]
+    {
+        assert!(names_outer_features(line), "{line}");
+    }
+    for line in ["/// Redirects to the login page.", "layer.login_url(\"/login\")?", "is_token(name)", "catalogins"] {
+        assert!(!names_outer_features(line), "{line}");
+    }
 }
 
 #[test]

@@ -204,6 +204,10 @@ impl AuthServiceBuilder {
     /// Charges requests to their tenant's budget in this limiter, which other APIs can share. Defaults to 600 requests a
     /// minute for this service alone.
     ///
+    /// Requests with a valid access token, introspection secret or session may spend what a quota
+    /// [reserves](crate::Quota::reserve), others may not. A refresh token is only looked at after the charge, so `/token`
+    /// counts as anonymous. The service does not wait for the lookup of a plan: it uses the default until the plan is found.
+    ///
     /// If the limiter is shared by several processes, they also share the limits of addresses, under keys of their own: requests,
     /// failures, messages and unverified work. While its server does not answer, each process counts these on its own.
     /// The fallback of the limiter does not change that.

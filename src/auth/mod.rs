@@ -376,6 +376,7 @@
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
 
+mod event_kinds;
 mod http;
 mod state;
 mod pages;
@@ -399,6 +400,7 @@ mod assembly;
 #[cfg(test)]
 mod openapi;
 
+pub(crate) use self::event_kinds::EVENT_KINDS;
 pub use self::{
     builder::AuthServiceBuilder,
     factors::{passkey::settings::Passkeys, totp::settings::Totp},

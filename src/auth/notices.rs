@@ -124,14 +124,14 @@ fn method_of(channel: Channel) -> Method {
 
 /// Returns the event of a change, and the method that it concerns.
 pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Method) {
-    use EventKind::{CredentialAdded, CredentialRemoved};
+    let (added, removed) = (EventKind::CredentialAdded, EventKind::CredentialRemoved);
     match change {
-        NoticeKind::PasskeyAdded => (CredentialAdded, Method::Passkey),
-        NoticeKind::PasskeyRemoved => (CredentialRemoved, Method::Passkey),
-        NoticeKind::TotpAdded => (CredentialAdded, Method::Totp),
-        NoticeKind::TotpRemoved => (CredentialRemoved, Method::Totp),
-        NoticeKind::RecoveryCodesRenewed => (CredentialAdded, Method::RecoveryCode),
+        NoticeKind::PasskeyAdded => (added, Method::Passkey),
+        NoticeKind::PasskeyRemoved => (removed, Method::Passkey),
+        NoticeKind::TotpAdded => (added, Method::Totp),
+        NoticeKind::TotpRemoved => (removed, Method::Totp),
+        NoticeKind::RecoveryCodesRenewed => (added, Method::RecoveryCode),
         NoticeKind::LinkAdded => (EventKind::SsoLinked, Method::Sso),
-        NoticeKind::LinkRemoved => (CredentialRemoved, Method::Sso),
+        NoticeKind::LinkRemoved => (removed, Method::Sso),
     }
 }

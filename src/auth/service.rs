@@ -36,9 +36,9 @@ use crate::{
     policy::Explanation,
     session::{SessionLayer, Sessions},
     store::StoreError,
+    support::run_to_completion::RunToCompletion,
     tenant::Tenant,
     user::Identifier,
-    util::run_to_completion::RunToCompletion,
 };
 
 /// A login service: its endpoints, and the operations of the operator and of the application that mounts it.

@@ -6,8 +6,7 @@ use super::{
     authorization::{Authorization, Scheme},
     possession::{PresentedProof, ProofError},
     rejections::BearerRejections,
-    tenant::AccessTokenTenant,
-    token::{AccessToken, TokenSlot},
+    token::{AccessToken, AccessTokenTenant, TokenSlot},
     verifier::{TokenError, Verifier},
 };
 use crate::{

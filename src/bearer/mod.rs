@@ -88,6 +88,8 @@
 #[cfg(test)]
 mod attacks;
 mod authorization;
+#[cfg(feature = "axum")]
+mod extractor;
 mod gate;
 mod keys;
 mod layer;
@@ -97,7 +99,6 @@ mod rejections;
 #[cfg(feature = "jwks")]
 mod remote;
 mod rules;
-mod tenant;
 #[cfg(feature = "login")]
 #[cfg(test)]
 mod times;
@@ -106,10 +107,10 @@ mod token_claims;
 mod verified_tokens;
 mod verifier;
 
+#[cfg(feature = "axum")]
+pub use self::extractor::AccessTokenRejection;
 #[cfg(feature = "jwks")]
 pub use self::remote::RemoteKeys;
-#[cfg(feature = "axum")]
-pub(crate) use self::token::TokenSlot;
 #[cfg(feature = "login")]
 pub(crate) use self::token_claims::Audience;
 #[cfg(feature = "login")]
@@ -123,8 +124,7 @@ pub use self::{
     gate::{BearerGate, BearerPass},
     layer::BearerLayer,
     profile::TokenProfile,
-    tenant::AccessTokenTenant,
-    token::AccessToken,
+    token::{AccessToken, AccessTokenTenant},
     verifier::{Verifier, VerifierBuilder},
 };
 #[cfg(any(feature = "login", feature = "test-util", test))]

@@ -8,8 +8,9 @@ use super::token::AccessToken;
 use crate::{
     dpop::{self, DpopError, DpopProof, DpopVerifier, Nonces},
     gate::MaybeReady,
-    http::{head::Head, issuer::Issuer},
+    http::head::Head,
     store::{AnyStore, BoxFuture},
+    support::issuer::Issuer,
     util::{clock::Clock, error::ConfigError, secret::Secret},
 };
 

@@ -10,9 +10,9 @@ use super::{
 use crate::{
     discovery::{DescribedIssuer, Fetch, KeysLocation, RemoteIssuer, Unreachable},
     gate::MaybeReady,
-    http::outgoing::{Outgoing, parse_url},
     jose::KeySet,
     store::BoxFuture,
+    support::outgoing::{Outgoing, parse_url},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,

@@ -4,7 +4,11 @@ use http::{Extensions, HeaderValue};
 use serde::de::DeserializeOwned;
 
 use super::{authorization::Scheme, keys::Revocation, token_claims::AccessTokenClaims};
-use crate::{tenant::Tenant, util::clock::UnixTime};
+use crate::{
+    http::head::Head,
+    tenant::{Tenant, TenantError, TenantName, TenantSource},
+    util::clock::UnixTime,
+};
 
 /// A verified access token: who the caller is, on whose behalf it acts, and what it may do.
 ///
@@ -180,4 +184,32 @@ pub(crate) enum TokenSlot {
     },
     /// No token, and the challenge for a 401.
     Empty(HeaderValue),
+}
+
+/// Uses the tenant of the access token, if an outer [`BearerLayer`](super::BearerLayer) has
+/// verified one.
+///
+/// Callers can't forge it. There is no tenant if the request has no token or the token names no
+/// tenant. Without an outer `BearerLayer`, the answer is a 500.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessTokenTenant;
+
+impl TenantSource for AccessTokenTenant {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        Ok(AccessToken::from_extensions(head.extensions()).and_then(AccessToken::tenant).cloned())
+    }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+    }
+
+    fn missing(&self, head: Head<'_>) -> TenantError {
+        match head.extensions().get() {
+            Some(TokenSlot::Taken { .. }) => TenantError::invalid("the access token names no tenant"),
+            Some(TokenSlot::Empty(challenge)) => {
+                TenantError::missing("the access token is missing").asking(challenge.clone())
+            }
+            None => TenantError::internal("no BearerLayer is outside of the rate limit"),
+        }
+    }
 }

@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::record::Client;
 use crate::{
-    http::document::{self, Object},
     policy,
+    support::document::{self, Object},
     tenant::Tenant,
     util::error::ConfigError,
 };

@@ -12,11 +12,9 @@ use super::{
     missing::Missing,
 };
 use crate::{
-    http::{
-        body::Body,
-        outgoing::{Failure, Outgoing},
-    },
+    http::body::Body,
     jose::KeySet,
+    support::outgoing::{Failure, Outgoing},
 };
 
 /// The maximum length of a document in bytes.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::StatusCode;
 
-use crate::http::outgoing::Failure;
+use crate::support::outgoing::Failure;
 
 /// Why the keys can't be fetched.
 #[derive(Debug)]

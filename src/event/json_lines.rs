@@ -214,7 +214,7 @@ mod tests {
     fn only_the_owner_can_read_new_files() {
         use std::os::unix::fs::PermissionsExt;
 
-        use crate::{event::record::EventKind, util::clock::UnixTime};
+        use crate::{event::kind::EventKind, util::clock::UnixTime};
 
         let path = std::env::temp_dir().join(format!("tollgate-mode-{}", std::process::id()));
         let mut sink = JsonLines::open(&path).unwrap().rotate_at(1).unwrap();

@@ -3,9 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    coalesce, pump,
+    coalesce,
+    kind::EventKind,
+    pump,
     query::{Page, Query},
-    record::{Event, EventKind},
+    record::Event,
     shared::{Shared, Stats},
     sink::Sink,
 };

@@ -6,6 +6,7 @@
 mod access;
 mod coalesce;
 mod json_lines;
+pub(crate) mod kind;
 mod log;
 mod pump;
 mod query;
@@ -15,14 +16,16 @@ mod shared;
 mod sink;
 mod stream;
 
+pub(crate) use self::kind::event_kinds;
 #[cfg(feature = "tracing")]
 pub use self::sink::TracingSink;
 pub use self::{
     access::{Access, TenantsAndOperator, Viewer},
     json_lines::JsonLines,
+    kind::EventKind,
     log::{EventLog, EventLogBuilder},
     query::{Page, Query, QueryError},
-    record::{Event, EventKind, Mode},
+    record::{Event, Mode},
     service::{EventService, EventServiceBuilder},
     shared::Stats,
     sink::{ChannelSink, Sink},

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::record::{Event, EventKind};
+use super::{kind::EventKind, record::Event};
 use crate::{
     tenant::Tenant,
     util::{

@@ -13,10 +13,10 @@ use tower_service::Service;
 
 use super::{
     access::{Access, Viewer},
+    kind::EventKind,
     log::EventLog,
     pump,
     query::{self, Query},
-    record::EventKind,
     stream::{LiveStream, OpenStream},
 };
 use crate::{

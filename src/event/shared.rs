@@ -357,7 +357,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{event::record::EventKind, util::clock::UnixTime};
+    use crate::{event::kind::EventKind, util::clock::UnixTime};
 
     proptest! {
         #[test]

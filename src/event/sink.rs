@@ -148,7 +148,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::event::record::EventKind;
+    use crate::event::kind::EventKind;
 
     #[derive(Clone, Default)]
     struct Fields(Arc<Mutex<Vec<String>>>);

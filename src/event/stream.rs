@@ -115,10 +115,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::{
-            log::EventLog,
-            record::{Event, EventKind},
-        },
+        event::{kind::EventKind, log::EventLog, record::Event},
         util::clock::{SystemClock, UnixTime},
     };
 

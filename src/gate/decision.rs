@@ -1,4 +1,4 @@
-use std::{future::Future, pin::Pin};
+use std::future::Future;
 
 use http::{Extensions, HeaderMap, Request, StatusCode};
 
@@ -80,12 +80,12 @@ impl<F: Future> MaybeReady<F> {
 }
 
 #[cfg(feature = "session")]
-impl<T: 'static> MaybeReady<Pin<Box<dyn Future<Output = T> + Send>>> {
+impl<T: 'static> MaybeReady<std::pin::Pin<Box<dyn Future<Output = T> + Send>>> {
     /// Applies a function to the value.
     pub(crate) fn map<R>(
         self,
         change: impl FnOnce(T) -> R + Send + 'static,
-    ) -> MaybeReady<Pin<Box<dyn Future<Output = R> + Send>>> {
+    ) -> MaybeReady<std::pin::Pin<Box<dyn Future<Output = R> + Send>>> {
         match self {
             Self::Ready(value) => MaybeReady::Ready(change(value)),
             Self::Pending(future) => MaybeReady::Pending(Box::pin(async move { change(future.await) })),

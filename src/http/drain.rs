@@ -81,7 +81,7 @@ pub(crate) fn is_worth_reading(head: Head<'_>) -> bool {
 /// If the body is longer or slower, or the client waits for `100 Continue`, the response announces the end of the connection
 /// with `Connection: close`. HTTP/2 does not need any of this, so its requests and responses pass unchanged.
 ///
-/// Put it around everything else. [`AuthService`](crate::AuthService) needs no such layer for itself.
+/// Put it around everything else.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {

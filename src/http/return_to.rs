@@ -47,7 +47,6 @@ pub fn local_path(text: &str) -> Option<&str> {
 /// Returns the path of a [`local_path`] as browsers and servers may understand it: without dot segments, decoded, and
 /// without the query, the fragment and a slash at the end. Browsers remove dot segments before servers decode the path,
 /// and some servers only after it.
-#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service compares paths"))]
 pub(crate) fn resolved_paths(local: &str) -> [String; 2] {
     let path = local.split(['?', '#']).next().unwrap_or_default();
     let is = |segment: &str, dots| String::from_utf8_lossy(&decode(segment.as_bytes())) == dots;

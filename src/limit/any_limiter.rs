@@ -1,11 +1,11 @@
 //! [`AnyLimiter`]: a limiter in memory, or one whose budgets are shared.
 
-#[cfg(feature = "login")]
-use super::decision::{Decision, Spend};
-use super::limiter::Limiter;
 #[cfg(feature = "redis")]
 use super::shared::SharedLimiter;
-#[cfg(feature = "login")]
+use super::{
+    decision::{Decision, Spend},
+    limiter::Limiter,
+};
 use crate::tenant::{Standing, Tenant};
 
 /// The limiter of a layer: a [`Limiter`], or with the feature `redis` a `SharedLimiter`.
@@ -16,7 +16,6 @@ pub struct AnyLimiter {
     pub(super) shared: Option<SharedLimiter>,
 }
 
-#[cfg(feature = "login")]
 impl AnyLimiter {
     /// Returns a limiter of something else, such as failures of addresses. It is shared if this one is, under keys of its own.
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {

@@ -201,7 +201,6 @@ impl RateLimitGate {
     }
 
     /// Charges a request to this tenant, which it has proved to belong to, or not.
-    #[cfg(feature = "login")]
     pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
         let name = TenantName::from(tenant);
         let name = if is_proved { name } else { name.claimed() };
@@ -211,7 +210,6 @@ impl RateLimitGate {
     }
 
     /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
-    #[cfg(feature = "bearer")]
     pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
         let mut extension = None;
         let mut decision = self.charge_without_plan(&TenantName::from(tenant), 1, outer, &mut extension);
@@ -222,7 +220,6 @@ impl RateLimitGate {
     }
 
     /// Charges a request. With a limiter in memory, it waits for nothing, not even for a plan.
-    #[cfg(feature = "bearer")]
     fn charge_without_plan(
         &self,
         name: &TenantName<'_>,
@@ -243,7 +240,6 @@ impl RateLimitGate {
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.
-    #[cfg(feature = "login")]
     pub(crate) fn has_reserve(&self, tenant: &Tenant) -> bool {
         self.limiter.quotas().plan(tenant).has_reserve()
     }
@@ -371,7 +367,6 @@ enum Unadmitted {
     NeedsPlan,
 }
 
-#[cfg(any(feature = "plans", feature = "redis", feature = "bearer"))]
 impl Unadmitted {
     fn into_rejection(self) -> Rejection {
         match self {

@@ -113,9 +113,7 @@ impl LimiterBuilder {
     /// what is found, and the default applies to tenants without a plan.
     ///
     /// [`RateLimitLayer`](super::RateLimitLayer) waits for the lookup of a new tenant.
-    /// [`Limiter::check`] and the login service don't wait: call [`Limiter::load_plan`] before
-    /// `check`. The login service uses the default until the plan is found. Addresses are not
-    /// looked up.
+    /// [`Limiter::check`] doesn't wait: call [`Limiter::load_plan`] before it. Addresses are not looked up.
     #[cfg(feature = "plans")]
     pub fn plans(mut self, plans: CachedPlans) -> Self {
         self.plans = Some(plans);
@@ -223,7 +221,7 @@ impl Limiter {
     }
 
     /// Looks up the plan of a tenant in the background, unless it is fresh.
-    #[cfg(all(feature = "plans", feature = "login"))]
+    #[cfg(feature = "plans")]
     pub(super) fn load_plan_later(&self, tenant: &Tenant) {
         let Inner { engine, report, .. } = &*self.0;
         let Some(plans) = &engine.plans else { return };

@@ -65,7 +65,7 @@
 //! # Many processes
 //!
 //! With the feature `redis`, a `SharedLimiter` keeps the budgets on Redis or Valkey, and all
-//! processes that use it share them. Layers and the login service take it like a [`Limiter`].
+//! processes that use it share them. Whatever takes a [`Limiter`] takes it, too.
 //! `docs/scale.md` describes how to run it.
 //!
 //! # Metrics
@@ -109,6 +109,7 @@ pub(crate) mod shared;
 
 #[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
+pub(crate) use self::report::EVENT_KINDS;
 #[cfg(feature = "redis")]
 pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 #[cfg(all(feature = "plans", feature = "redis"))]

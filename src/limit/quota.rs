@@ -228,9 +228,7 @@ impl Quota {
     /// A request is anonymous if its source only [claims](crate::tenant::TenantName::claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
     /// `HostTenant`, [`ClientIp`](crate::ClientIp), a fixed tenant and a closure do, except in a
-    /// [`ProvedTenant`](crate::tenant::ProvedTenant). In the login service,
-    /// all requests are anonymous except those with a valid access token, introspection secret
-    /// or session. A refresh token is only looked at after the charge, so `/token` is anonymous.
+    /// [`ProvedTenant`](crate::tenant::ProvedTenant).
     ///
     /// The headers of an anonymous request show the limit of the whole quota, the units that
     /// anonymous requests have left, and the time at which those come back.

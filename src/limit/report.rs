@@ -6,10 +6,34 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::decision::{Decision, RefusalReason};
 use crate::{
-    event::{Event, EventKind, EventLog, Mode},
+    event::{Event, EventKind, EventLog, Mode, event_kinds},
     tenant::{Standing, Tenant},
     util::clock::{Clock, Moment},
 };
+
+event_kinds! {
+    /// a request was rejected because its quota is used up, or would have been (see [`Mode`]).
+    RateLimited = "rate_limited",
+    /// a request was rejected because it costs more than the quota allows.
+    QuotaImpossible = "quota_impossible",
+    /// a request of a denied tenant was rejected.
+    TenantDenied = "tenant_denied",
+    /// a request was rejected because it has no API key or names no usable tenant.
+    TenantMissing = "tenant_missing",
+    /// an operator reset the usage of a tenant.
+    TenantReset = "tenant_reset",
+    /// the limiter is full. New tenants share buckets from now on.
+    OverflowBegan = "overflow_began",
+    /// the limiter has room again. New tenants get their own budget.
+    OverflowEnded = "overflow_ended",
+    /// the plan of a tenant could not be looked up.
+    PlanLookupFailed = "plan_lookup_fail",
+    /// the server of a shared limiter does not answer. Its fallback decides from now on. The reason is `no_answer`,
+    /// `no_connection`, `loading`, `read_only`, `out_of_memory`, `access_denied`, or `error` for any other one.
+    LimiterFallbackBegan = "limiter_fallback_began",
+    /// the server of a shared limiter answers again.
+    LimiterFallbackEnded = "limiter_fallback_ended",
+}
 
 #[derive(Debug)]
 pub(super) struct Report {

@@ -11,11 +11,8 @@ use crate::{
     pkce::CodeChallenge,
     policy::{LoginPlan, Method},
     session::{Authentication, Proof, UserId},
-    store::{
-        StoreError, StoreErrorKind,
-        compact::{Reader, Writer},
-        table::Value,
-    },
+    store::{StoreError, StoreErrorKind, table::Value},
+    support::compact::{Reader, Writer},
     tenant::Tenant,
     user::Identifier,
     util::{handle::Handle, secret::Digest},
@@ -97,7 +94,7 @@ impl Value for Login {
         let login = Reader::whole(LOGIN, bytes, |reader| {
             Some(Self {
                 id: Handle::from_bytes(*reader.bytes()?),
-                tenant: Tenant::restore(reader.text()?)?,
+                tenant: Tenant::parse_reserved(reader.text()?).ok()?,
                 binding: read_binding(reader)?,
                 wanted: read_wanted(reader)?,
                 identifier: reader.optional_text()?.map(Identifier::restore),
@@ -240,7 +237,7 @@ pub(crate) fn write_authentication(writer: &mut Writer, who: &Authentication) ->
 
 pub(crate) fn read_authentication(reader: &mut Reader<'_>) -> Option<Authentication> {
     Some(Authentication {
-        tenant: Tenant::restore(reader.text()?)?,
+        tenant: Tenant::parse_reserved(reader.text()?).ok()?,
         user: UserId::parse(reader.text()?).ok()?,
         generation: reader.number()?,
         proofs: read_proofs(reader)?,

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use super::limits::LoginLimits;
 use crate::{
-    store::{
-        StoreError, StoreErrorKind,
-        compact::{Reader, Writer},
-        table::Value,
-    },
+    store::{StoreError, StoreErrorKind, table::Value},
+    support::compact::{Reader, Writer},
     util::clock::UnixTime,
 };
 

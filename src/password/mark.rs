@@ -24,7 +24,7 @@ use crate::util::secret::{Digest, Secret};
 /// assert_ne!(PasswordMark::of(changed_at), PasswordMark::of("2024-03-01T09:30:00.000002Z"));
 /// ```
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct PasswordMark(#[serde(with = "crate::util::secret::text")] Digest);
+pub struct PasswordMark(#[serde(with = "text")] Digest);
 
 impl PasswordMark {
     /// Creates the mark for a version of the password. Equal bytes give equal marks.
@@ -63,6 +63,27 @@ impl Eq for PasswordMark {}
 impl fmt::Debug for PasswordMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PasswordMark(..)")
+    }
+}
+
+/// For serde's `with`: stores a digest as base64url.
+mod text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use crate::util::{
+        encoding::{base64url_of_32, base64url_to_32},
+        secret::Digest,
+    };
+
+    pub(crate) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+        // the default is never used: base64url is ASCII
+        serializer.serialize_str(std::str::from_utf8(&base64url_of_32(digest.as_bytes())).unwrap_or_default())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| D::Error::custom("invalid digest"))?;
+        Ok(Digest::from_bytes(*bytes))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::{tenant::Tenant, util::fair_queue::FairQueue};
+use crate::{support::fair_queue::FairQueue, tenant::Tenant};
 
 /// The queue in front of the hashing threads.
 ///

@@ -123,6 +123,12 @@ impl std::str::FromStr for CodeChallenge {
     }
 }
 
+#[cfg(feature = "axum")]
+crate::http::missing_layer::extract_from_extensions!(
+    CodeChallenge,
+    "no PkceLayer or PkceBodyLayer protects this route"
+);
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -4,11 +4,16 @@ use http::Extensions;
 
 use super::{challenge::CodeChallenge, scope::Scope};
 use crate::{
-    event::{EventKind, EventLog},
+    event::{EventKind, EventLog, event_kinds},
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
     reject::Rejection,
 };
+
+event_kinds! {
+    /// a request was rejected because of its PKCE challenge.
+    PkceRefused = "pkce_refused",
+}
 
 /// Requires a code challenge in the query. Used by [`PkceLayer`](super::PkceLayer).
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Proof Key for Code Exchange (PKCE, RFC 7636).
 //!
-//! A client starts a login with a [`CodeChallenge`], and redeems the authorization code with the
+//! A client starts an authorization with a [`CodeChallenge`], and redeems the authorization code with the
 //! [`CodeVerifier`] that the challenge was made from. A stolen code is useless without the
 //! verifier.
 //!
@@ -42,6 +42,7 @@ mod layer;
 mod scope;
 mod verifier;
 
+pub(crate) use self::gate::EVENT_KINDS;
 pub use self::{
     body::{PkceBody, PkceBodyFuture, PkceBodyLayer},
     challenge::CodeChallenge,

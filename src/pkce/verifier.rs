@@ -17,7 +17,7 @@ impl CodeVerifier {
     /// The maximum length.
     pub const MAX_LEN: usize = 128;
 
-    /// Generates a verifier with 256 random bits. Clients generate one for each login.
+    /// Generates a verifier with 256 random bits. Clients generate one for each authorization.
     ///
     /// # Panics
     ///

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{demand::Policy, method::Method, method::MethodSet, policies::Policies};
 use crate::{
-    http::document::{self, Named, Object},
+    support::document::{self, Named, Object},
     tenant::Tenant,
     util::error::ConfigError,
 };

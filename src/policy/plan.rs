@@ -8,9 +8,9 @@ use super::{
     demand::Policy,
     method::{Method, MethodSet},
 };
-use crate::store::{
-    StoreError,
-    compact::{Reader, Writer},
+use crate::{
+    store::StoreError,
+    support::compact::{Reader, Writer},
 };
 
 /// The steps of a login, fixed when it starts.

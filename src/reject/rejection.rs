@@ -16,7 +16,7 @@ const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-p
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RejectionKind {
-    /// The caller is sent elsewhere, such as to a login page: 303.
+    /// The caller is sent elsewhere, such as to a page where it signs in: 303.
     Redirect,
     /// The request is malformed, or names no usable tenant: 400.
     InvalidRequest,
@@ -142,7 +142,6 @@ impl Rejection {
     }
 
     /// Sets the OAuth error code, if it is not the one of the kind.
-    #[cfg(feature = "bearer")]
     pub(crate) fn error(mut self, error: &'static str) -> Self {
         self.0.error = Some(error);
         self
@@ -190,7 +189,6 @@ impl Rejection {
     }
 
     /// Returns the detail if it is a fixed text.
-    #[cfg(feature = "login")]
     pub(crate) fn fixed_detail(&self) -> Option<&'static str> {
         match self.0.detail {
             Cow::Borrowed(detail) => Some(detail),

@@ -64,8 +64,7 @@ where
 ///
 /// ```
 /// use http::Response;
-/// use tollgate::BearerLayer;
-/// # use tollgate::testing::TestIssuer;
+/// use tollgate::{ClientIp, Limiter, Quota, Quotas, RateLimitLayer};
 /// use tonic::{
 ///     Request, Status,
 ///     body::Body,
@@ -74,14 +73,15 @@ where
 /// };
 /// use tower::ServiceBuilder;
 ///
-/// # let verifier = TestIssuer::new("https://auth.example", "https://api.example").verifier();
+/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
 /// let stack = ServiceBuilder::new()
-///     .layer(BearerLayer::new(verifier))
+///     .layer(RateLimitLayer::new(ClientIp::peer(), limiter))
 ///     .map_response(|response: Response<ResponseBody<Body>>| response.map(Body::new))
 ///     .layer(InterceptorLayer::new(|request: Request<()>| Ok::<_, Status>(request)));
 /// # let (_, health) = tonic_health::server::health_reporter();
 /// let router = Server::builder().layer(stack).add_service(health);
 /// # drop(router);
+/// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///
 /// An interceptor of a single service, such as one from `with_interceptor`, needs none of this.

@@ -50,7 +50,6 @@ impl CachedClaims {
     }
 
     /// Returns the same source with an empty cache and another lifetime.
-    #[cfg(any(feature = "login", test))]
     pub(super) fn cached_for(&self, time: Duration) -> Self {
         Self::new(Arc::clone(&self.source), Arc::clone(&self.clock), time)
     }

@@ -88,7 +88,6 @@ impl CookieFormat {
     }
 
     /// Creates the cookies that remove those of a request, valid or not: of all tenants, or of this one only.
-    #[cfg(any(feature = "login", test))]
     pub(super) fn presented_removals(&self, headers: &HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
         let only = tenant.map(|tenant| self.name(tenant));
         let is_meant = |name: &&str| only.as_ref().map_or_else(|| self.is_name(name.as_bytes()), |only| only == name);
@@ -120,7 +119,6 @@ impl CookieFormat {
     }
 
     /// Reads the first session cookies of all tenants, however many there are.
-    #[cfg(any(feature = "login", test))]
     pub(super) fn first_of_all_tenants(&self, headers: &HeaderMap) -> Vec<SessionCookie> {
         let own = cookie::raw_pairs(headers).filter(|(name, _)| self.is_name(name));
         own.filter_map(|(_, value)| SessionCookie::parse(value)).take(MOST_OF_ALL_TENANTS).collect()

@@ -1,4 +1,4 @@
-//! Whether a session was ended, for tokens that were issued from it.
+//! Whether a session was ended, for what was issued from it.
 
 use std::sync::Arc;
 
@@ -36,7 +36,6 @@ impl Value for EndMark {
     }
 }
 
-#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
 impl EndedSessions {
     pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self(Table::new(store, SESSIONS, clock))
@@ -63,7 +62,6 @@ pub(crate) struct SessionEndCheck {
     key: Key,
 }
 
-#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
 impl SessionEndCheck {
     /// Returns whether the session was ended; at once if the store answers at once.
     pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use super::identity::UserId;
-#[cfg(feature = "login")]
-use crate::store::{Operation, OperationOutcome};
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
+        AnyStore, BoxFuture, Key, Operation, OperationOutcome, StoreError, StoreErrorKind,
         table::{Change, Stored, Table, Value},
     },
     tenant::Tenant,
@@ -17,7 +15,7 @@ use crate::{
 
 /// The generation of every user. A user whose generation was never raised has 0.
 ///
-/// Logins, sessions, codes and refresh families carry the generation that was current when
+/// Sign-ins, sessions, codes and refresh families carry the generation that was current when
 /// the sign-in began. Raising it ends all of them, including sign-ins that are under way.
 /// These are numbers and not times, so it does not matter whether clocks agree.
 #[derive(Clone, Debug)]
@@ -58,13 +56,11 @@ impl Generations {
     }
 
     /// Returns the operation that reads the generation of a user.
-    #[cfg(feature = "login")]
     pub(crate) fn reading(&self, tenant: &Tenant, user: &UserId) -> Result<Operation, StoreError> {
         self.0.reading(Some(tenant), user.as_str().as_bytes())
     }
 
     /// Returns the generation that an operation read.
-    #[cfg(feature = "login")]
     pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
         Ok(self.0.row(outcome)?.value().map_or(0, |generation| generation.0))
     }

@@ -9,7 +9,7 @@ use crate::{store::inline::InlineBytes, tenant::Tenant, util::clock::UnixTime};
 /// The id of a user, as the application knows it.
 ///
 /// Use a name that never changes, such as the primary key of the account, and not an
-/// e-mail address. Tokens carry it as `sub`, and most clients and APIs know a user by
+/// e-mail address. A token carries it as `sub`, and most clients and APIs know a user by
 /// `sub` alone, so it must be unique across all tenants of one issuer.
 ///
 /// An id has 1 to 255 visible ASCII characters, so that it fits the `sub` of a token. Ids of up to 38 characters, such as
@@ -93,7 +93,7 @@ pub(super) fn is_visible(text: impl AsRef<[u8]>, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.iter().fold(true, |all, byte| all & byte.is_ascii_graphic())
 }
 
-/// The identity of a user and how it was proved. Logins, sessions, authorization codes and
+/// The identity of a user and how it was proved. Sign-ins, sessions, authorization codes and
 /// refresh families all carry this one type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Authentication {
@@ -123,7 +123,6 @@ pub(crate) struct Proof {
     pub(crate) elsewhere: Option<u64>,
 }
 
-#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service reads proofs"))]
 impl Proof {
     /// Returns when the user authenticated. An unknown time is before all others.
     pub(crate) fn authenticated_at(&self) -> UnixTime {
@@ -142,7 +141,6 @@ pub(super) fn auth_time(proofs: &[Proof]) -> Option<UnixTime> {
     latest.filter(|time| *time > UnixTime::default())
 }
 
-#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service reads proofs"))]
 impl Authentication {
     /// Returns when the user last authenticated, if that is known.
     pub(crate) fn auth_time(&self) -> Option<UnixTime> {

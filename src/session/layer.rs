@@ -76,7 +76,7 @@ impl<R> SessionLayer<R> {
     ///
     /// Returns an error if the URL is neither of the two.
     pub fn login_url(mut self, url: &str) -> Result<Self, ConfigError> {
-        self.gate.sign_in.set_login(url)?;
+        self.gate.sign_in.set_page(url)?;
         Ok(self)
     }
 
@@ -157,7 +157,6 @@ impl<R> SessionLayer<R> {
     }
 }
 
-#[cfg(any(feature = "login", test))]
 impl<R> SessionLayer<R> {
     /// Adds the claims of this source to each session, for [`Session::claim`].
     pub(crate) fn claims(mut self, source: Arc<dyn super::cached_claims::ClaimsSource>) -> Self {
@@ -166,8 +165,8 @@ impl<R> SessionLayer<R> {
         self
     }
 
-    /// Sets how long the claims of a user are cached. Defaults to one minute. Only a layer
-    /// that comes from an `AuthService` has claims.
+    /// Sets how long the claims of a user are cached. Defaults to one minute. Has no effect
+    /// on a layer without a source of claims.
     pub fn claims_cached_for(mut self, time: std::time::Duration) -> Self {
         self.gate.claims = self.gate.claims.map(|claims| Arc::new(claims.cached_for(time)));
         self

@@ -12,10 +12,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-#[cfg(any(feature = "login", test))]
-use super::identity::Proof;
 use super::{
-    identity::UserId,
+    identity::{Proof, UserId},
     rows::{KEPT_AFTER_END, ListedSession, LiveSession, SessionList, SessionRow, SessionTimes},
     session::{NewSession, Session},
     sessions::Sessions,
@@ -32,11 +30,9 @@ use crate::{
 const LIST_ROUNDS: usize = 64;
 
 /// The maximum number of tenants at which one browser is signed in.
-#[cfg(any(feature = "login", test))]
 const MOST_TENANTS: usize = 4;
 
 /// A new sign-in of a user who already has a session in this browser.
-#[cfg(any(feature = "login", test))]
 #[derive(Debug)]
 pub(crate) enum Renewal {
     /// The user proved all steps again, so the absolute lifetime restarts.
@@ -53,8 +49,7 @@ impl Sessions {
     /// A user has up to 100 sessions. Beyond that, the oldest is revoked.
     ///
     /// This creates a second session if the browser already has one. End the one it replaces
-    /// with [`revoke`](Self::revoke). `AuthService` does that, and it ends the oldest session
-    /// when a browser signs in at a fifth tenant; this function does neither.
+    /// with [`revoke`](Self::revoke).
     ///
     /// # Errors
     ///
@@ -120,7 +115,6 @@ impl Sessions {
     /// Returns `None` if the session has ended or got another secret in the meantime, if
     /// the user's sessions were ended since the sign-in began, or if `renewal` is about
     /// another user.
-    #[cfg(any(feature = "login", test))]
     pub(crate) async fn renew(
         &self,
         session: &Session,
@@ -170,7 +164,6 @@ impl Sessions {
     /// `amr` returns the new names for the remaining proofs, or `None` if they are not enough.
     ///
     /// Returns `None` if the session ends because they are not enough, or has ended. One that never had proofs stays as it is.
-    #[cfg(any(feature = "login", test))]
     pub(crate) async fn keep_proofs(
         &self,
         session: &Session,
@@ -231,8 +224,8 @@ impl Sessions {
         Ok(self.end_sid(sid).await?.unwrap_or(false))
     }
 
-    /// Ends the session with this id, even if it has expired, because its tokens can still be valid. Returns whether it
-    /// was live, or `None` if it had already been ended.
+    /// Ends the session with this id, even if it has expired, because what was issued from it can still be valid. Returns
+    /// whether it was live, or `None` if it had already been ended.
     pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
@@ -244,7 +237,6 @@ impl Sessions {
     }
 
     /// Ends the session of a user with this id. If it has not begun yet, it never begins.
-    #[cfg(any(feature = "login", test))]
     pub(crate) async fn end_or_prevent(&self, tenant: &Tenant, user: &UserId, sid: &Handle) -> Result<(), StoreError> {
         let listed = ListedSession::new(*sid, self.rows().now() + self.lifetimes().absolute);
         let ended = self.end(tenant, &listed).await?;
@@ -268,7 +260,7 @@ impl Sessions {
     }
 
     /// Ends all sessions of a user and everything else that the user has begun: sign-ins
-    /// in progress, and the tokens that an `AuthService` on the same store has issued.
+    /// in progress, and what was issued from them by services on the same store.
     /// Returns how many sessions there were.
     ///
     /// It does not matter whether the clocks of the nodes agree. The user can sign in again
@@ -295,10 +287,9 @@ impl Sessions {
 
     /// Ends the sessions that `session` replaces in its browser: other sessions at the same
     /// tenant, and the oldest sessions at other tenants beyond four tenants. Sessions that have
-    /// expired are included, because without their cookie no sign-out could end their tokens.
+    /// expired are included, because without their cookie no sign-out could end what was issued from them.
     /// Call this after a sign-in, with the headers of its request. Returns the cookies that
     /// remove those of the ended sessions.
-    #[cfg(any(feature = "login", test))]
     pub(crate) async fn end_replaced(
         &self,
         headers: &http::HeaderMap,
@@ -558,9 +549,9 @@ mod tests {
             block_on(self.sessions.get(&session.sid())).unwrap().is_some()
         }
 
-        /// Signs in as the login service does, and returns the session.
+        /// Signs in, ends what the sign-in replaces, and returns the session.
         fn sign_in(&self, browser: &mut Browser, tenant: &str, user: &str) -> Session {
-            let (cookie, session) = self.create(login(tenant, user));
+            let (cookie, session) = self.create(proved_sign_in(tenant, user));
             let removals = block_on(self.sessions.end_replaced(&browser.headers(), &session)).unwrap();
             for cookie in [cookie].iter().chain(&removals) {
                 browser.take(cookie);
@@ -577,14 +568,14 @@ mod tests {
         }
     }
 
-    fn login(tenant: &str, user: &str) -> NewSession {
+    fn proved_sign_in(tenant: &str, user: &str) -> NewSession {
         NewSession::authenticated(proved(tenant, user, 0, &["password", "email"]))
     }
 
     #[test]
     fn c118_a_right_sid_with_a_wrong_secret_changes_nothing_and_is_counted() {
         let world = World::new();
-        let (cookie, session) = world.create(login("acme", "ada"));
+        let (cookie, session) = world.create(proved_sign_in("acme", "ada"));
         let right = cookie_of(&cookie);
         // so that a use would be recorded
         world.clock.advance(Duration::from_secs(61));
@@ -609,7 +600,7 @@ mod tests {
         assert!(present(&world.sessions, right).unwrap().is_some(), "nothing was ended");
         assert_ne!(row(), before);
         // the secret of another user does not help
-        let (other, _) = world.create(login("acme", "grace"));
+        let (other, _) = world.create(proved_sign_in("acme", "grace"));
         let mixed = SessionCookie { sid: session.sid(), ..cookie_of(&other) };
         assert!(present(&world.sessions, mixed).unwrap().is_none());
     }
@@ -617,7 +608,7 @@ mod tests {
     #[test]
     fn c118_the_secret_from_before_a_rotation_is_not_accepted() {
         let world = World::new();
-        let (old, session) = world.create(login("acme", "ada"));
+        let (old, session) = world.create(proved_sign_in("acme", "ada"));
         let (new, rotated) = block_on(world.sessions.rotate(&session)).unwrap().unwrap();
         assert_eq!((rotated.sid(), rotated.expires()), (session.sid(), session.expires()));
         assert!(present(&world.sessions, cookie_of(&old)).unwrap().is_none());
@@ -635,7 +626,7 @@ mod tests {
             world.create(NewSession::authenticated(proved("acme", "ada", 0, &["password"])).client("web"));
         assert_eq!(session.client(), Some("web"));
         world.clock.advance(Duration::from_secs(1800));
-        let again = || login("acme", "ada").client("shop").amr(["pwd", "otp"]).unwrap();
+        let again = || proved_sign_in("acme", "ada").client("shop").amr(["pwd", "otp"]).unwrap();
         let renew = |session: &Session, renewal| block_on(world.sessions.renew(session, renewal)).unwrap();
         let (cookie, stepped) = renew(&session, Renewal::StepUp(again())).unwrap();
         assert!(!cookie.header_value().to_str().unwrap().contains("Max-Age"));
@@ -666,48 +657,50 @@ mod tests {
         world.clock.advance(Duration::from_secs(1));
         assert!(!world.lives(&rotated));
         // another user, another tenant
-        let (_, other) = world.create(login("acme", "grace"));
+        let (_, other) = world.create(proved_sign_in("acme", "grace"));
         assert!(renew(&other, Renewal::FullSignIn(again())).is_none());
-        assert!(renew(&other, Renewal::StepUp(login("globex", "grace"))).is_none());
+        assert!(renew(&other, Renewal::StepUp(proved_sign_in("globex", "grace"))).is_none());
         assert!(world.lives(&other));
     }
 
     #[test]
     fn c119_a_sign_in_that_began_before_end_user_gets_no_session() {
         let world = World::new();
-        let (_, session) = world.create(login("acme", "ada"));
-        let (_, other) = world.create(login("acme", "grace"));
-        let (_, elsewhere) = world.create(login("globex", "ada"));
+        let (_, session) = world.create(proved_sign_in("acme", "ada"));
+        let (_, other) = world.create(proved_sign_in("acme", "grace"));
+        let (_, elsewhere) = world.create(proved_sign_in("globex", "ada"));
         let (tenant, user) = (session.tenant(), session.user());
         // clocks do not matter
         world.clock.set_wall(UnixTime::from_secs(5));
         assert_eq!(block_on(world.sessions.end_user(tenant, user)).unwrap(), 1);
         assert!(!world.lives(&session) && world.lives(&other) && world.lives(&elsewhere));
-        assert!(block_on(world.sessions.create_unless_ended(login("acme", "ada"))).unwrap().is_none());
-        let busy = block_on(world.sessions.create(login("acme", "ada"))).unwrap_err();
+        assert!(block_on(world.sessions.create_unless_ended(proved_sign_in("acme", "ada"))).unwrap().is_none());
+        let busy = block_on(world.sessions.create(proved_sign_in("acme", "ada"))).unwrap_err();
         assert_eq!(busy.kind(), StoreErrorKind::Busy);
         assert!(block_on(world.sessions.list(tenant, user)).unwrap().is_empty());
-        // a session of an application, and a login that begins now
+        // a session of an application, and a sign-in that begins now
         let new = NewSession::new(tenant.clone(), user.clone());
         let (_, begun) = world.create(new);
         assert_eq!(begun.generation(), 1);
         let (_, session) = world.create(NewSession::authenticated(proved("acme", "ada", 1, &["password"])));
         // a step-up that began before is refused too, and ends the session that it was written to
-        assert!(block_on(world.sessions.renew(&session, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
+        assert!(
+            block_on(world.sessions.renew(&session, Renewal::StepUp(proved_sign_in("acme", "ada")))).unwrap().is_none()
+        );
         assert!(!world.lives(&session) && world.lives(&begun));
     }
 
     #[test]
     fn all_sessions_of_a_user_end_even_if_the_store_is_full_or_a_row_cannot_be_read() {
         let full = World::on(Memory::new().entries(2).unwrap());
-        let (_, session) = full.create(login("acme", "ada"));
+        let (_, session) = full.create(proved_sign_in("acme", "ada"));
         let failed = block_on(full.sessions.end_user(session.tenant(), session.user())).unwrap_err();
         assert_eq!(failed.kind(), StoreErrorKind::Full);
         assert!(!full.lives(&session));
 
         let store = AnyStore::from(Memory::new());
         let world = World::on(store.clone());
-        let [first, second] = [(), ()].map(|()| world.create(login("acme", "ada")).1);
+        let [first, second] = [(), ()].map(|()| world.create(proved_sign_in("acme", "ada")).1);
         let key = world.sessions.rows().key(None, first.sid().as_bytes()).unwrap();
         let now = world.sessions.rows().now();
         let version = block_on(store.get(&key).wait()).unwrap().unwrap().version;
@@ -724,7 +717,7 @@ mod tests {
         let keep = |session: &Session, method: &'static str| {
             block_on(world.sessions.keep_proofs(session, by(method), amr)).unwrap()
         };
-        let (cookie, session) = world.create(login("acme", "ada").amr(["pwd", "otp"]).unwrap());
+        let (cookie, session) = world.create(proved_sign_in("acme", "ada").amr(["pwd", "otp"]).unwrap());
         let kept = keep(&session, "password").unwrap();
         assert!(kept.authentication().methods().eq(["password"]));
         assert!(kept.amr().eq(["password"]) && kept.acr().is_none());
@@ -735,7 +728,7 @@ mod tests {
         let again = keep(&session, "password").unwrap();
         assert!(block_on(world.sessions.rotate(&again)).unwrap().is_none());
         // what was proved since then counts
-        let renewal = Renewal::StepUp(login("acme", "ada"));
+        let renewal = Renewal::StepUp(proved_sign_in("acme", "ada"));
         let (_, renewed) = block_on(world.sessions.renew(&rotated, renewal)).unwrap().unwrap();
         let old = Session::new(rotated.sid(), Arc::clone(rotated.row()));
         assert!(keep(&old, "email").unwrap().authentication().methods().eq(["email"]));
@@ -782,12 +775,12 @@ mod tests {
     }
 
     #[test]
-    fn c106_a_tombstone_outlives_the_tokens_of_its_session() {
+    fn c106_a_tombstone_outlives_what_was_issued_from_its_session() {
         let world = World::new();
-        let sids: Vec<_> = (0..3).map(|_| world.create(login("acme", "ada")).1).collect();
+        let sids: Vec<_> = (0..3).map(|_| world.create(proved_sign_in("acme", "ada")).1).collect();
         let ended = |session: &Session| block_on(world.sessions.ended().contains(&session.sid()).wait()).unwrap();
         block_on(world.sessions.revoke(&sids[0])).unwrap();
-        // a session that expired hours ago can still be ended, because its tokens may live
+        // a session that expired hours ago can still be ended, because what was issued from it may live
         world.clock.advance(Duration::from_secs(23 * 3600));
         assert!(!block_on(world.sessions.revoke_sid(&sids[1].sid())).unwrap());
         world.clock.advance(Duration::from_secs(26 * 3600) - Duration::from_nanos(1));
@@ -800,9 +793,9 @@ mod tests {
     #[test]
     fn c106_a_tombstone_is_final_and_an_older_snapshot_does_not_shorten_it() {
         let world = World::new();
-        let (_, session) = world.create(login("acme", "ada"));
+        let (_, session) = world.create(proved_sign_in("acme", "ada"));
         let month = Duration::from_secs(30 * 86400);
-        let renewal = Renewal::FullSignIn(login("acme", "ada").remember(month).unwrap());
+        let renewal = Renewal::FullSignIn(proved_sign_in("acme", "ada").remember(month).unwrap());
         let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
         block_on(world.sessions.revoke(&renewed)).unwrap();
         let row = || block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
@@ -810,11 +803,13 @@ mod tests {
         assert_eq!(before.expires_at, renewed.expires() + KEPT_AFTER_END);
         block_on(world.sessions.revoke(&session)).unwrap();
         assert!(!block_on(world.sessions.revoke_sid(&session.sid())).unwrap());
-        assert!(block_on(world.sessions.renew(&renewed, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
+        assert!(
+            block_on(world.sessions.renew(&renewed, Renewal::StepUp(proved_sign_in("acme", "ada")))).unwrap().is_none()
+        );
         assert_eq!((row().version, row().expires_at), (before.version, before.expires_at));
         // an older snapshot ends the session for just as long
-        let (_, session) = world.create(login("acme", "grace"));
-        let renewal = Renewal::FullSignIn(login("acme", "grace").remember(month).unwrap());
+        let (_, session) = world.create(proved_sign_in("acme", "grace"));
+        let renewal = Renewal::FullSignIn(proved_sign_in("acme", "grace").remember(month).unwrap());
         let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
         block_on(world.sessions.revoke(&session)).unwrap();
         let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
@@ -823,7 +818,7 @@ mod tests {
 
     #[test]
     fn a_session_is_remembered_for_two_minutes_to_400_days() {
-        let remember = |seconds| login("acme", "ada").remember(Duration::from_secs(seconds));
+        let remember = |seconds| proved_sign_in("acme", "ada").remember(Duration::from_secs(seconds));
         assert!(remember(120).is_ok() && remember(400 * 86400).is_ok());
         for seconds in [0, 119, 400 * 86400 + 1, u64::MAX] {
             assert_eq!(remember(seconds).unwrap_err().setting(), "remembered session lifetime");

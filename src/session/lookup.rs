@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-#[cfg(any(feature = "login", test))]
 use http::HeaderMap;
 
 use super::{
@@ -61,7 +60,6 @@ impl Sessions {
     }
 
     /// Finds the session of a browser at this tenant.
-    #[cfg(any(feature = "login", test))]
     pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: &Tenant) -> LookupResult {
         self.find(&self.cookies().of_tenant(headers, tenant), Some(tenant)).wait().await
     }
@@ -78,9 +76,8 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Finds the sessions whose secret the browser holds, including idle and expired ones that were not revoked: tokens
-    /// issued from those can still be live.
-    #[cfg(any(feature = "login", test))]
+    /// Finds the sessions whose secret the browser holds, including idle and expired ones that were not revoked: what was
+    /// issued from those can still be valid.
     pub(crate) async fn held(&self, headers: &HeaderMap) -> Result<Vec<Session>, StoreError> {
         let mut sessions: Vec<Session> = Vec::new();
         for cookie in self.cookies().first_of_all_tenants(headers) {

@@ -50,8 +50,7 @@
 //!
 //! # Signing in and out
 //!
-//! With the feature `axum`, a handler returns the cookie in front of the response. `AuthService` (feature `login`) does all
-//! of this, with a login page.
+//! With the feature `axum`, a handler returns the cookie in front of the response.
 //!
 //! ```
 //! use axum::{Router, extract::State, http::StatusCode, response, response::{IntoResponse, Redirect}, routing::{get, post}};
@@ -79,12 +78,12 @@
 //! fn app(sessions: Sessions) -> Result<Router, ConfigError> {
 //!     let layer = SessionLayer::new(sessions.clone());
 //!     // here a session is optional: it is the one that a sign-in replaces; with several tenants, add `.tenant(…)`
-//!     let login = Router::new().route("/login", post(sign_in)).layer(layer.clone());
+//!     let sign_in = Router::new().route("/login", post(sign_in)).layer(layer.clone());
 //!     Ok(Router::new()
 //!         .route("/", get(async |session: Session| format!("hello {}", session.user())))
 //!         .route("/sign-out", post(sign_out))
 //!         .layer(layer.required().login_url("/login")?)
-//!         .merge(login)
+//!         .merge(sign_in)
 //!         .with_state(sessions))
 //! }
 //! ```
@@ -121,7 +120,7 @@
 //!
 //! The layer does not check requests without the cookie. So another site can send your sign-in form and sign a visitor in
 //! to an account of its own. To prevent that, refuse sign-ins with a `Sec-Fetch-Site` other than `same-origin`, or with
-//! an `Origin` other than your own. `AuthService` does this itself.
+//! an `Origin` other than your own.
 //!
 //! Forwarding headers are ignored. Behind a proxy that changes `Host`, pass the site's own
 //! origin to [`SessionLayer::trusted_origin`]. Your GET routes must not change anything.
@@ -171,13 +170,13 @@ mod ended;
 mod generations;
 #[expect(clippy::module_inception, reason = "the type that the module is named after")]
 mod session;
+#[cfg(feature = "axum")]
+mod extractor;
 mod cookies;
 mod sessions;
 mod lookup;
 mod lifecycle;
-#[cfg(feature = "login")]
 mod opening;
-#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service has claims"))]
 mod cached_claims;
 mod sign_in_required;
 mod layer;
@@ -187,8 +186,8 @@ mod model;
 mod races;
 
 #[cfg(feature = "axum")]
-pub(crate) use self::session::SessionExtension;
-#[cfg(feature = "login")]
+pub use self::extractor::SessionRejection;
+pub(crate) use self::sessions::EVENT_KINDS;
 pub(crate) use self::{
     cached_claims::{ClaimsResult, ClaimsSource},
     ended::{EndedSessions, SessionEndCheck},

@@ -35,7 +35,7 @@ pub(super) fn present(sessions: &Sessions, cookie: SessionCookie) -> Result<Opti
     block_on(sessions.find(&PresentedCookies::One(cookie), None).wait())
 }
 
-/// The authentication of a login with these methods.
+/// The authentication of a sign-in with these methods.
 pub(super) fn proved(tenant: &str, user: &str, generation: u64, methods: &[&str]) -> Authentication {
     let proof = |method: &&str| Proof { method: Box::from(*method), at: 1, mark: None, elsewhere: None };
     Authentication {

@@ -116,8 +116,8 @@ enum Call {
     FullSignIn(usize),
     DropProofs(usize),
     Create,
-    /// A login that read the generation before all other calls.
-    FinishLogin,
+    /// A sign-in that read the generation before all other calls.
+    FinishSignIn,
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -134,7 +134,7 @@ fn call() -> impl Strategy<Value = Call> {
         2 => session().prop_map(Call::FullSignIn),
         1 => session().prop_map(Call::DropProofs),
         1 => Just(Call::Create),
-        2 => Just(Call::FinishLogin),
+        2 => Just(Call::FinishSignIn),
     ]
 }
 
@@ -147,8 +147,8 @@ fn new_ada() -> NewSession {
     NewSession::new(tenant, user)
 }
 
-/// A login of ada that began in generation 0.
-fn login() -> NewSession {
+/// A sign-in of ada that began in generation 0.
+fn proved_sign_in() -> NewSession {
     NewSession::authenticated(proved("acme", "ada", 0, &["password", "email"]))
 }
 
@@ -214,7 +214,7 @@ fn start(sessions: &Sessions, base: &[(SessionCookie, Session)], call: Call) -> 
     let (cookie, session) = match call {
         Use(at) | Revoke(at) | RevokeSid(at) | RevokeOthers(at) | Rotate(at) | StepUp(at) | FullSignIn(at)
         | DropProofs(at) => base[at].clone(),
-        RevokeUser | EndUser | Create | FinishLogin => base[0].clone(),
+        RevokeUser | EndUser | Create | FinishSignIn => base[0].clone(),
     };
     Box::pin(async move {
         match call {
@@ -227,14 +227,16 @@ fn start(sessions: &Sessions, base: &[(SessionCookie, Session)], call: Call) -> 
             }
             EndUser => sessions.end_user(session.tenant(), session.user()).await.map(|_| Done::EndedUser).unwrap(),
             Rotate(_) => Done::NewSecret(sessions.rotate(&session).await.unwrap().is_some()),
-            StepUp(_) => Done::NewSecret(sessions.renew(&session, Renewal::StepUp(login())).await.unwrap().is_some()),
-            FullSignIn(_) => {
-                Done::NewSecret(sessions.renew(&session, Renewal::FullSignIn(login())).await.unwrap().is_some())
+            StepUp(_) => {
+                Done::NewSecret(sessions.renew(&session, Renewal::StepUp(proved_sign_in())).await.unwrap().is_some())
             }
+            FullSignIn(_) => Done::NewSecret(
+                sessions.renew(&session, Renewal::FullSignIn(proved_sign_in())).await.unwrap().is_some(),
+            ),
             DropProofs(_) => sessions.keep_proofs(&session, |_| None, amr).await.map(|_| Done::Else).unwrap(),
             // refused if all sessions were revoked in the meantime
             Create => sessions.create(new_ada()).await.map_or(Done::Else, |_| Done::Else),
-            FinishLogin => sessions.create_unless_ended(login()).await.map(|_| Done::Else).unwrap(),
+            FinishSignIn => sessions.create_unless_ended(proved_sign_in()).await.map(|_| Done::Else).unwrap(),
         }
     })
 }
@@ -251,7 +253,7 @@ proptest! {
         let build = |store: Slow| Sessions::builder(store).clock(clock.clone()).build().unwrap();
         let (plain, sessions) = (build(Slow { yields: false, ..slow.clone() }), build(slow.clone()));
         let base = |_| {
-            let (cookie, session) = block_on(plain.create(login())).unwrap();
+            let (cookie, session) = block_on(plain.create(proved_sign_in())).unwrap();
             (cookie_of(&cookie), session)
         };
         let base: Vec<(SessionCookie, Session)> = (0..3).map(base).collect();
@@ -259,7 +261,7 @@ proptest! {
         clock.advance(Duration::from_secs(61));
         let mut watch = Watch { plain, seen: Arc::clone(&slow.seen), last: HashMap::new() };
         watch.look();
-        let creates = calls.iter().filter(|call| matches!(call, Call::Create | Call::FinishLogin)).count();
+        let creates = calls.iter().filter(|call| matches!(call, Call::Create | Call::FinishSignIn)).count();
 
         let mut running: Vec<Option<Running>> = calls.iter().map(|_| None).collect();
         let mut begun = vec![false; calls.len()];
@@ -352,12 +354,12 @@ fn c109_beyond_100_sessions_the_oldest_is_revoked() {
     }
     // a new secret and a step-up keep the place in the list, a full sign-in makes a session the newest
     let renewal = |renewal| block_on(sessions.renew(&all[3].1, renewal)).unwrap().unwrap();
-    let _stepped_up = renewal(Renewal::StepUp(login()));
+    let _stepped_up = renewal(Renewal::StepUp(proved_sign_in()));
     assert_eq!(list(), expected);
     let (_, current) =
         block_on(sessions.rotate(&block_on(sessions.get(&all[3].1.sid())).unwrap().unwrap())).unwrap().unwrap();
     assert_eq!(list(), expected);
-    let (_, newest) = block_on(sessions.renew(&current, Renewal::FullSignIn(login()))).unwrap().unwrap();
+    let (_, newest) = block_on(sessions.renew(&current, Renewal::FullSignIn(proved_sign_in()))).unwrap().unwrap();
     assert_eq!(newest.sid(), all[3].1.sid());
     assert_eq!(list(), [&expected[1..], &expected[..1]].concat());
     // what expired is removed and takes no place

@@ -19,9 +19,9 @@ use crate::{
 /// The table of the sessions.
 pub(super) const SESSIONS: &str = "sessions";
 
-/// How long a session is remembered after its end. Tokens issued from a session may live
-/// up to a day after it. They are refused by looking at the row of the session, so the row
-/// must outlive them.
+/// How long a session is remembered after its end. What was issued from a session may live
+/// up to a day after it. It is refused by looking at the row of the session, so the row
+/// must outlive it.
 pub(super) const KEPT_AFTER_END: Duration = Duration::from_secs(25 * 3600);
 
 /// The maximum number of sessions that one user has at the same time.
@@ -333,7 +333,7 @@ impl<'a> RowReader<'a> {
     }
 
     fn tenant(&mut self) -> Option<Tenant> {
-        Tenant::restore(self.short()?)
+        Tenant::parse_reserved(self.short()?).ok()
     }
 }
 
@@ -393,7 +393,6 @@ impl SessionList {
     }
 
     /// Makes a listed session the newest. Returns `None` if it is not listed.
-    #[cfg(any(feature = "login", test))]
     pub(super) fn renewed(mut self, session: ListedSession) -> Option<Self> {
         let place = self.0.iter().position(|listed| listed.sid == session.sid)?;
         let before = self.0.remove(place);
@@ -444,7 +443,7 @@ mod tests {
         let numbers = (any::<[u64; 5]>(), any::<[u8; 32]>(), any::<bool>());
         (any::<bool>(), texts, lists, numbers).prop_map(
             |(live, (tenant, user, (acr, client, device)), (amr, proofs), (numbers, secret, remembered))| {
-                let tenant = Tenant::restore(&tenant).unwrap();
+                let tenant = Tenant::parse_reserved(&tenant).unwrap();
                 if !live {
                     return SessionRow::Ended(tenant.into());
                 }

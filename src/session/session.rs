@@ -6,10 +6,8 @@ use http::{Extensions, HeaderValue};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-#[cfg(any(feature = "login", test))]
-use super::identity::Authentication;
 use super::{
-    identity::{IdentityError, Proof, UserId, auth_time, is_visible},
+    identity::{Authentication, IdentityError, Proof, UserId, auth_time, is_visible},
     rows::{LiveSession, SessionDetails, SessionTimes},
 };
 use crate::{
@@ -54,7 +52,7 @@ impl Session {
     }
 
     /// Returns the id of the session. It stays the same until the session ends, and it is
-    /// not a secret: logs, tokens and pages may show it.
+    /// not a secret: logs and pages may show it.
     pub fn sid(&self) -> Handle {
         self.sid
     }
@@ -105,15 +103,15 @@ impl Session {
         self.row.times.last_use
     }
 
-    /// Returns the browser and the system in which the user signed in through an `AuthService`, such as `Firefox on
-    /// Linux`. Browsers can name themselves as they like, so only show it.
+    /// Returns the browser and the system in which the user signed in, such as `Firefox on Linux`, if that is known.
+    /// Browsers can name themselves as they like, so only show it.
     pub fn device(&self) -> Option<&str> {
         self.details().device.as_deref()
     }
 
     /// Reads an extra claim of the user, such as a role or a locale.
     ///
-    /// Claims come from the login service and are cached for a minute by default, so they can be
+    /// Claims come from the source of the layer and are cached for a minute by default, so they can be
     /// that old. Returns `None` if there is no such claim, if it has another type, or if
     /// the layer has no source of claims.
     pub fn claim<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
@@ -143,7 +141,6 @@ impl Session {
         self.row.generation
     }
 
-    #[cfg(any(feature = "login", test))]
     pub(crate) fn authentication(&self) -> Authentication {
         let (LiveSession { tenant, user, generation, .. }, details) = (&*self.row, self.details().clone());
         let (tenant, user) = (tenant.clone(), user.clone());
@@ -151,7 +148,6 @@ impl Session {
     }
 
     /// Returns the client at which the session began.
-    #[cfg(any(feature = "login", test))]
     pub(crate) fn client(&self) -> Option<&str> {
         self.details().client.as_deref()
     }
@@ -219,9 +215,8 @@ impl NewSession {
         Self { tenant, user, generation: None, auth_time: None, remember: None, details }
     }
 
-    /// Describes the session of a login, with its proofs and the generation that was read
-    /// when the login began.
-    #[cfg(any(feature = "login", test))]
+    /// Describes the session of a sign-in, with its proofs and the generation that was read
+    /// when the sign-in began.
     pub(crate) fn authenticated(authentication: Authentication) -> Self {
         let Authentication { tenant, user, generation, proofs, acr } = authentication;
         let details = SessionDetails { proofs, acr, ..SessionDetails::default() };
@@ -283,14 +278,12 @@ impl NewSession {
     }
 
     /// Sets the browser and the system of the sign-in.
-    #[cfg(any(feature = "login", test))]
     pub(crate) fn device(mut self, device: Option<String>) -> Self {
         self.details.device = device.filter(|device| !device.is_empty()).map(Box::from);
         self
     }
 
     /// Sets the client at which the session begins.
-    #[cfg(any(feature = "login", test))]
     pub(crate) fn client(mut self, id: &str) -> Self {
         self.details.client = Some(id).filter(|id| !id.is_empty()).map(Box::from);
         self

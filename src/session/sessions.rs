@@ -9,7 +9,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    event::{Event, EventKind, EventLog},
+    event::{Event, EventKind, EventLog, event_kinds},
     http::cookie::SetCookie,
     store::{AnyStore, table::Table},
     tenant::Tenant,
@@ -22,6 +22,27 @@ use crate::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_LIFETIMES: SessionLifetimes = SessionLifetimes { idle: HOUR, absolute: Duration::from_secs(24 * 3600) };
+
+event_kinds! {
+    /// a store could not be read or written, or the accounts could not. Requests that need it get a 503 meanwhile.
+    StoreFailed = "store_fail",
+    /// a user signed in and a session was created.
+    SessionCreated = "session_created",
+    /// a session received a new secret, and the old one became invalid.
+    SessionRenewed = "session_renewed",
+    /// a session was ended by its user, by an operator, or because the user had too many.
+    SessionRevoked = "session_revoked",
+    /// a cookie of a session that had already ended was presented. The browser may have been asleep, or the cookie was
+    /// stolen.
+    SessionUseAfterExpire = "session_use_after_expire",
+    /// a cookie named a live session but carried another secret. It may be older than the last rotation, or a guess.
+    SessionWrongSecret = "session_wrong_secret",
+    /// a request was rejected or redirected to the login page, because it has no valid session.
+    SessionRefused = "session_refused",
+    /// a request came from a page of a foreign origin, or would have changed something with a session cookie and did
+    /// not name its origin.
+    ForeignOrigin = "malicious_csrf",
+}
 
 /// Creates, finds, lists and ends signed-in sessions.
 ///
@@ -90,14 +111,12 @@ impl Sessions {
     }
 
     /// Returns the cookies that remove the session cookies of a request: of all tenants, or of this one only.
-    #[cfg(feature = "login")]
     pub(crate) fn presented_removals(&self, headers: &http::HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
         self.0.cookies.presented_removals(headers, tenant)
     }
 
     /// Returns the name of the session cookie of this tenant. The cookies of two tenants can
     /// have the same name.
-    #[cfg(any(feature = "login", test))]
     pub(crate) fn cookie_name(&self, tenant: &Tenant) -> String {
         self.0.cookies.name(tenant)
     }
@@ -123,7 +142,7 @@ impl Sessions {
         &self.0.generations
     }
 
-    /// Returns which sessions were ended, as the token side reads it.
+    /// Returns which sessions were ended, as other modules read it.
     #[cfg(test)]
     pub(super) fn ended(&self) -> super::ended::EndedSessions {
         super::ended::EndedSessions::new(self.0.store.clone(), self.0.clock.clone())
@@ -146,12 +165,10 @@ impl Sessions {
     }
 
     /// Returns how long a session lives that is not remembered.
-    #[cfg(feature = "login")]
     pub(crate) fn absolute_lifetime(&self) -> Duration {
         self.0.lifetimes.absolute
     }
 
-    #[cfg(any(feature = "login", test))]
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
     }

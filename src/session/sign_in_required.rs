@@ -21,13 +21,13 @@ pub(super) type FindUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>
 #[derive(Clone)]
 pub(super) struct SignInRequired {
     challenge: HeaderValue,
-    login: Option<LoginPage>,
+    page: Option<SignInPage>,
     return_parameter: Option<String>,
     original_uri: Option<FindUri>,
 }
 
 #[derive(Clone, Debug)]
-struct LoginPage {
+struct SignInPage {
     url: String,
     location: HeaderValue,
 }
@@ -35,7 +35,7 @@ struct LoginPage {
 impl SignInRequired {
     pub(super) fn new() -> Self {
         let challenge = HeaderValue::from_static(r#"Session realm="app""#);
-        Self { challenge, login: None, return_parameter: None, original_uri: None }
+        Self { challenge, page: None, return_parameter: None, original_uri: None }
     }
 
     pub(super) fn set_realm(&mut self, realm: &str) -> Result<(), ConfigError> {
@@ -48,7 +48,7 @@ impl SignInRequired {
         Ok(())
     }
 
-    pub(super) fn set_login(&mut self, url: &str) -> Result<(), ConfigError> {
+    pub(super) fn set_page(&mut self, url: &str) -> Result<(), ConfigError> {
         let error = |reason| ConfigError::new("login url", url, reason);
         if return_to::local_path(url).is_none() && !url.starts_with("https://") {
             return Err(error("must be a path of this site, or begin with https://"));
@@ -57,7 +57,7 @@ impl SignInRequired {
             return Err(error("must be visible ASCII without a fragment"));
         }
         let location = HeaderValue::from_str(url).map_err(|_| error("must be a header value"))?;
-        self.login = Some(LoginPage { url: url.to_owned(), location });
+        self.page = Some(SignInPage { url: url.to_owned(), location });
         Ok(())
     }
 
@@ -79,13 +79,13 @@ impl SignInRequired {
 
     /// Returns a redirect for a person who opens a page and a 401 for a program.
     pub(super) fn answer(&self, head: Head<'_>) -> Rejection {
-        let rejection = match &self.login {
-            Some(login) if !head.is_grpc() && is_navigation(head) => {
+        let rejection = match &self.page {
+            Some(page) if !head.is_grpc() && is_navigation(head) => {
                 let uri = self.requested_uri(head);
-                match login.is_at(head, uri) {
+                match page.is_at(head, uri) {
                     // a redirect would never end
                     true => self.unauthenticated(),
-                    false => Rejection::redirect(self.location(login, head.method(), uri)),
+                    false => Rejection::redirect(self.location(page, head.method(), uri)),
                 }
             }
             _ => self.unauthenticated(),
@@ -101,42 +101,35 @@ impl SignInRequired {
     fn requested_uri<'a>(&self, head: Head<'a>) -> &'a Uri {
         let found = match &self.original_uri {
             Some(find) => find(head.extensions()),
-            None => before_routing(head.extensions()),
+            // the URI before a router has stripped a prefix from it
+            #[cfg(feature = "axum")]
+            None => head.extensions().get::<axum::extract::OriginalUri>().map(|uri| &uri.0),
+            #[cfg(not(feature = "axum"))]
+            None => None,
         };
         found.unwrap_or(head.uri())
     }
 
-    fn location(&self, login: &LoginPage, method: &Method, uri: &Uri) -> HeaderValue {
+    fn location(&self, page: &SignInPage, method: &Method, uri: &Uri) -> HeaderValue {
         let (Some(parameter), Some(target)) = (&self.return_parameter, page_to_return_to(method, uri)) else {
-            return login.location.clone();
+            return page.location.clone();
         };
-        let separator = if login.url.contains('?') { '&' } else { '?' };
-        let location = format!("{}{separator}{parameter}={}", login.url, form::encode(target));
-        HeaderValue::from_str(&location).unwrap_or_else(|_| login.location.clone())
+        let separator = if page.url.contains('?') { '&' } else { '?' };
+        let location = format!("{}{separator}{parameter}={}", page.url, form::encode(target));
+        HeaderValue::from_str(&location).unwrap_or_else(|_| page.location.clone())
     }
-}
-
-/// Returns the URI before an axum router has stripped a prefix from it.
-#[cfg(feature = "axum")]
-fn before_routing(extensions: &Extensions) -> Option<&Uri> {
-    extensions.get::<axum::extract::OriginalUri>().map(|uri| &uri.0)
-}
-
-#[cfg(not(feature = "axum"))]
-fn before_routing(_: &Extensions) -> Option<&Uri> {
-    None
 }
 
 impl fmt::Debug for SignInRequired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SignInRequired")
-            .field("login", &self.login)
+            .field("page", &self.page)
             .field("return_parameter", &self.return_parameter)
             .finish_non_exhaustive()
     }
 }
 
-impl LoginPage {
+impl SignInPage {
     /// Returns whether the request is for the login page itself, which then is behind the
     /// layer by mistake.
     fn is_at(&self, head: Head<'_>, uri: &Uri) -> bool {
@@ -183,7 +176,7 @@ mod tests {
 
     fn sign_in() -> SignInRequired {
         let mut sign_in = SignInRequired::new();
-        sign_in.set_login("/login?from=app").unwrap();
+        sign_in.set_page("/login?from=app").unwrap();
         sign_in
     }
 
@@ -257,12 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn a_login_page_behind_its_own_layer_is_no_redirect_to_itself() {
+    fn a_sign_in_page_behind_its_own_layer_is_no_redirect_to_itself() {
         for (url, here, elsewhere) in
             [("https://app.example/login?a", "/login?b", "/other"), ("https://app.example", "/", "/login")]
         {
             let mut sign_in = SignInRequired::new();
-            sign_in.set_login(url).unwrap();
+            sign_in.set_page(url).unwrap();
             let location = |host: &str, path: &str| {
                 answer(&sign_in, Request::get(path).header("sec-fetch-mode", "navigate").header("host", host)).1
             };
@@ -277,7 +270,7 @@ mod tests {
         let mut sign_in = SignInRequired::new();
         for url in [
             "",
-            "login",
+            "sign-in",
             "//evil.example",
             "/\\evil",
             "http://a.example",
@@ -287,9 +280,9 @@ mod tests {
             "/é",
             "/\r\nx",
         ] {
-            assert!(sign_in.set_login(url).is_err(), "{url:?}");
+            assert!(sign_in.set_page(url).is_err(), "{url:?}");
         }
-        assert!(sign_in.set_login("https://login.example/start").is_ok());
+        assert!(sign_in.set_page("https://accounts.example/start").is_ok());
         for name in ["", "a b", "a=b", "a&b", "é"] {
             assert!(sign_in.set_parameter(name).is_err(), "{name:?}");
         }

@@ -8,11 +8,9 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::{
-    http::{
-        body::Body,
-        outgoing::{Failure, Outgoing},
-    },
+    http::body::Body,
     sso::provider::SsoError,
+    support::outgoing::{Failure, Outgoing},
     util::{error::ConfigError, form, json},
 };
 

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::{
-    http::outgoing::{Outgoing, parse_url},
     sso::{
         exchange::Exchange,
         provider::{SsoCallback, SsoError, SsoProvider, SsoRequest},
         secret::ClientSecret,
         user::ProviderUser,
     },
+    support::outgoing::{Outgoing, parse_url},
     util::{error::ConfigError, form},
 };
 

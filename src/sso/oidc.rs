@@ -11,7 +11,6 @@ use zeroize::Zeroizing;
 
 use crate::{
     discovery::{DescribedIssuer, Endpoints, Fetch, KeysLocation, RemoteIssuer, Unreachable},
-    http::outgoing::Outgoing,
     jose::KeySet,
     sso::{
         client_auth::ClientAuth,
@@ -21,6 +20,7 @@ use crate::{
         secret::ClientSecret,
         user::ProviderUser,
     },
+    support::outgoing::Outgoing,
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,

@@ -107,7 +107,7 @@ impl AnyStore {
         self.0.store.run(operations).await
     }
 
-    /// Calls [`Store::complete_since`]. After a call of `AuthService::end_everything`, returns that time if it is later.
+    /// Calls [`Store::complete_since`]. If everything was ended since then, returns the time of that.
     pub fn complete_since(&self) -> UnixTime {
         self.own_complete_since().max(self.0.cutoff.time())
     }

@@ -63,8 +63,8 @@ pub trait Store: Send + Sync + 'static {
     /// never one without all those before it.
     ///
     /// Defaults to one call after the other. Override it if your store can execute all with one round trip or with one
-    /// commit: a login makes about 30 operations in 18 calls. If it executes all or none, also when it is full, no login is
-    /// used up without a session.
+    /// commit: a sign-in makes about 30 operations in 18 calls. If it executes all or none, even when it is full, no
+    /// sign-in is used up without a session.
     fn run(
         &self,
         operations: Vec<Operation>,
@@ -72,16 +72,16 @@ pub trait Store: Send + Sync + 'static {
         one_by_one(self, operations)
     }
 
-    /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Access tokens
-    /// that were issued before are refused, because their revocation may be among what was lost.
+    /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Anything
+    /// signed before, such as an access token, is refused, because its revocation may be among the lost writes.
     ///
-    /// Defaults to 1970: the store loses nothing, or everything, including the keys that signed the tokens.
+    /// Defaults to 1970: the store loses nothing, or everything, including the signing keys.
     fn complete_since(&self) -> UnixTime {
         UnixTime::from_nanos(0)
     }
 
     /// Moves [`complete_since`](Self::complete_since) to now, for all processes that share the store, with the next call of
-    /// each. They then read again what they keep in memory, and refuse the access tokens that were issued before.
+    /// each. They then read again what they keep in memory, and refuse anything signed before.
     ///
     /// Defaults to doing nothing, which is right for a store of one process.
     fn begin_epoch(&self) -> impl Future<Output = Result<(), StoreError>> + Send {

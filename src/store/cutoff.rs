@@ -1,31 +1,27 @@
-//! The time before which everything that was begun has ended: sessions, logins, codes and tokens.
+//! The time before which everything that was begun has ended, such as all sessions.
 //!
 //! It is one row. A process keeps it in memory and reads it again when [`Store::complete_since`](super::Store::complete_since)
 //! has moved, so that it costs no call of the store otherwise. Whoever writes it makes all processes notice.
 
-#[cfg(feature = "login")]
 use std::{sync::Arc, time::Duration};
 
-#[cfg(feature = "login")]
-use super::table::{Change, Table};
 use super::{
     any::AnyStore,
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
     record::Entry,
-    table::Value,
+    table::{Change, Table, Value},
 };
-#[cfg(feature = "login")]
-use crate::util::clock::Clock;
-use crate::{gate::MaybeReady, util::clock::UnixTime};
+use crate::{
+    gate::MaybeReady,
+    util::clock::{Clock, UnixTime},
+};
 
 /// How much the clocks of the processes may differ.
-#[cfg(feature = "login")]
 const SKEW: Duration = Duration::from_secs(1);
 const TABLE: &str = "cutoffs";
 const ID: &[u8] = b"everything";
-#[cfg(feature = "login")]
 const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
 struct Cutoff(UnixTime);
@@ -79,7 +75,6 @@ impl AnyStore {
     }
 
     /// Ends everything that was begun until now, in all processes that share the store.
-    #[cfg(feature = "login")]
     pub(crate) async fn end_everything(&self, clock: Arc<dyn Clock>) -> Result<(), StoreError> {
         let table: Table<Cutoff> = Table::new(self.clone(), TABLE, clock);
         // a process whose clock is ahead may have begun something that looks newer than now

@@ -60,7 +60,6 @@ impl StoreError {
     }
 }
 
-#[cfg(feature = "login")]
 impl StoreError {
     /// Creates the error of a hook of the application that failed. Its source is the error of the hook.
     pub(crate) fn of_hook(hook: &'static str, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -70,7 +69,6 @@ impl StoreError {
 
 /// A hook of the application that failed: its name, and its error.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only a login calls hooks"))]
 struct HookFailed {
     hook: &'static str,
     error: Box<dyn Error + Send + Sync>,
@@ -120,6 +118,14 @@ impl Error for HookFailed {}
 impl fmt::Display for HookFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.hook)
+    }
+}
+
+/// A store that fails is a 503 without details, so that handlers can use `?` on the methods of `Sessions`.
+#[cfg(feature = "axum")]
+impl axum_core::response::IntoResponse for StoreError {
+    fn into_response(self) -> axum_core::response::Response {
+        http::StatusCode::SERVICE_UNAVAILABLE.into_response()
     }
 }
 

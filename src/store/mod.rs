@@ -1,4 +1,4 @@
-//! Storage for users, sessions, logins, codes, refresh token families and throttles.
+//! Storage for users, sessions, and everything else that must be remembered.
 //!
 //! State lives behind the small [`Store`] trait. A store keeps bytes under a [`Key`] (table,
 //! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take; and
@@ -94,8 +94,6 @@
 //! ```
 
 mod any;
-#[cfg(feature = "login")]
-pub(crate) mod compact;
 mod contract;
 mod cutoff;
 #[cfg(feature = "store-disk")]
@@ -106,13 +104,10 @@ mod key;
 mod memory;
 #[cfg(test)]
 mod model;
-#[cfg(feature = "login")]
 mod probe;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "login")]
-pub(crate) mod seal;
 pub(crate) mod table;
 
 #[cfg(feature = "store-disk")]

@@ -175,7 +175,6 @@ pub enum OperationOutcome {
 
 impl OperationOutcome {
     /// Returns the version of a write that was done.
-    #[cfg(feature = "login")]
     pub(crate) fn version(&self) -> Option<Version> {
         match self {
             Self::Write(WriteOutcome::Done(version)) => Some(*version),

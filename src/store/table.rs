@@ -5,14 +5,12 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-#[cfg(feature = "login")]
-use super::record::{Expected, Operation, OperationOutcome};
 use super::{
     any::AnyStore,
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, EntryView, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
 };
 use crate::{
     gate::MaybeReady,
@@ -62,14 +60,12 @@ pub(crate) struct Stored<T> {
 }
 
 /// A row as it was read: the state that it must still have to be replaced, and the value if it lives.
-#[cfg(feature = "login")]
 #[derive(Debug)]
 pub(crate) struct ReadRow<T> {
     expected: Expected,
     pub(crate) live: Option<Stored<T>>,
 }
 
-#[cfg(feature = "login")]
 impl<T> ReadRow<T> {
     /// A row that does not exist, as far as is known.
     pub(crate) const ABSENT: Self = Self { expected: Expected::Absent, live: None };
@@ -146,13 +142,11 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns since when the store has lost nothing, as far as the calls that have returned show.
-    #[cfg(feature = "login")]
     pub(crate) fn complete_since(&self) -> UnixTime {
         self.store.complete_since()
     }
 
     /// Returns the time before which everything that was begun has ended; at once if it is known.
-    #[cfg(feature = "login")]
     pub(crate) fn cutoff(&self) -> MaybeReady<BoxFuture<'static, Result<UnixTime, StoreError>>> {
         self.store.cutoff()
     }
@@ -232,7 +226,6 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes a value and returns it to exactly one caller.
-    #[cfg(any(feature = "login", test, feature = "test-util"))]
     pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let found = self.store.take(&key).await?;
@@ -240,20 +233,17 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes an entry without parsing it.
-    #[cfg(any(feature = "login", test, feature = "test-util"))]
     pub(crate) async fn remove(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<(), StoreError> {
         let key = self.key(tenant, id)?;
         self.store.take(&key).await.map(|_| ())
     }
 
     /// Returns the operation that reads a row, for [`AnyStore::run`].
-    #[cfg(feature = "login")]
     pub(crate) fn reading(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Operation, StoreError> {
         self.key(tenant, id).map(Operation::Read)
     }
 
     /// Returns the operation that writes a row if it is still as it was read, for [`AnyStore::run`].
-    #[cfg(feature = "login")]
     pub(crate) fn writing<R>(
         &self,
         tenant: Option<&Tenant>,
@@ -266,7 +256,6 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns the row that an operation read, or that it found instead of the one to replace.
-    #[cfg(feature = "login")]
     pub(crate) fn row(&self, outcome: Option<OperationOutcome>) -> Result<ReadRow<T>, StoreError> {
         match outcome {
             Some(OperationOutcome::Read(entry) | OperationOutcome::Write(WriteOutcome::Lost(entry))) => {
@@ -349,7 +338,6 @@ fn not_json(error: &serde_json::Error) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, format!("invalid JSON: {category:?} error at byte {column}"))
 }
 
-#[cfg(feature = "login")]
 impl<T> Stored<T> {
     pub(crate) fn map<R>(self, change: impl FnOnce(T) -> R) -> Stored<R> {
         let Self { value, version, expires_at } = self;

@@ -174,17 +174,9 @@ impl fmt::Debug for ClientIp {
 
 fn peer_of(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = extensions.get::<PeerAddr>().map(|peer| peer.0);
-    peer.or_else(|| peer_of_axum(extensions))
-}
-
-#[cfg(feature = "axum")]
-fn peer_of_axum(extensions: &Extensions) -> Option<SocketAddr> {
-    extensions.get::<axum::extract::ConnectInfo<SocketAddr>>().map(|info| info.0)
-}
-
-#[cfg(not(feature = "axum"))]
-fn peer_of_axum(_: &Extensions) -> Option<SocketAddr> {
-    None
+    #[cfg(feature = "axum")]
+    let peer = peer.or_else(|| extensions.get::<axum::extract::ConnectInfo<SocketAddr>>().map(|info| info.0));
+    peer
 }
 
 impl TenantSource for ClientIp {

@@ -52,7 +52,7 @@ impl TenantError {
     }
 
     /// Sets the `WWW-Authenticate` header of the 401, such as
-    /// `Bearer error="invalid_token"`. Defaults to `ApiKey`.
+    /// `Basic realm="api"`. Defaults to `ApiKey`.
     ///
     /// # Errors
     ///

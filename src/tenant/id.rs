@@ -76,7 +76,8 @@ impl Tenant {
         matches!(name, [b'~', ..] | [b'i', b'p', b':', ..])
     }
 
-    /// Like [`parse`](Self::parse), but accepts reserved names. For readers of logs.
+    /// Like [`parse`](Self::parse), but accepts reserved names. For readers of logs and of stored rows.
+    #[inline]
     pub(crate) fn parse_reserved(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
         let name = name.as_ref();
         if name.is_empty() || name.len() > Self::MAX_LEN {
@@ -86,15 +87,6 @@ impl Tenant {
             return Err(TenantError::invalid("the tenant name has a character that is not allowed"));
         }
         Ok(Self::trusted(name))
-    }
-
-    /// Reads a stored name, which may be reserved.
-    #[inline]
-    pub(crate) fn restore(name: impl AsRef<[u8]>) -> Option<Self> {
-        let name = name.as_ref();
-        let allowed = |byte: &u8| ALLOWED.get(usize::from(*byte)) == Some(&true);
-        let valid = (1..=Self::MAX_LEN).contains(&name.len()) && name.iter().all(allowed);
-        valid.then(|| Self::trusted(name))
     }
 
     /// Returns the tenant that all requests without one can share.

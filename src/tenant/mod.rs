@@ -3,9 +3,9 @@
 //! | source | identifies the tenant by | callers can choose it | the tenant is |
 //! |---|---|---|---|
 //! | [`ApiKeys`] | a secret that the caller knows | no | proved |
-//! | `AccessTokenTenant`, `SessionTenant` | a token or a session that was verified | no | proved |
+//! | `SessionTenant`, `AccessTokenTenant` | a session or a token that was verified | no | proved |
 //! | [`ClientIp`] | the address that the request comes from | no | claimed |
-//! | [`ExtensionTenant`] | an outer layer, such as a check of tokens | depends on that layer | what that layer found |
+//! | [`ExtensionTenant`] | an outer layer, such as a check of a signature | depends on that layer | what that layer found |
 //! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | a text in the request | yes | claimed |
 //! | a closure, or a source of your own | your code | depends on your code | claimed, unless it is a [`ProvedTenant`] |
 //!

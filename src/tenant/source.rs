@@ -314,16 +314,16 @@ mod tests {
     #[test]
     fn every_401_has_a_challenge_and_a_400_has_none() {
         let asks_for = |challenge| TenantError::unknown("no").challenge(challenge).unwrap().asks_for().unwrap();
-        assert_eq!(asks_for("Bearer error=\"invalid_token\""), "Bearer error=\"invalid_token\"");
+        assert_eq!(asks_for("Basic realm=\"api\""), "Basic realm=\"api\"");
         assert_eq!(TenantError::unknown("no").asks_for().unwrap(), "ApiKey");
         assert_eq!(TenantError::missing("no").asks_for().unwrap(), "ApiKey");
-        assert_eq!(TenantError::invalid("no").challenge("Bearer").unwrap().asks_for(), None);
-        assert_eq!(TenantError::internal("no").challenge("Bearer").unwrap().asks_for(), None);
+        assert_eq!(TenantError::invalid("no").challenge("Basic").unwrap().asks_for(), None);
+        assert_eq!(TenantError::internal("no").challenge("Basic").unwrap().asks_for(), None);
     }
 
     #[test]
     fn b30_an_invalid_challenge_is_an_error_of_the_setter() {
-        for bad in ["", " ", " Bearer", "\"Bearer\"", "Bearer\nx: y", "Bearer\rx", "\0", "\t", "Bearer r\u{e9}alm"] {
+        for bad in ["", " ", " Basic", "\"Basic\"", "Basic\nx: y", "Basic\rx", "\0", "\t", "Basic r\u{e9}alm"] {
             let error = TenantError::missing("no").challenge(bad).unwrap_err();
             assert_eq!(error.setting(), "challenge", "{bad:?}");
         }

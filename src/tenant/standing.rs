@@ -139,9 +139,9 @@ impl Tenant {
     ///
     /// # Security
     ///
-    /// A rate limit may have charged an address, or a tenant that the caller only claims to be. `BearerLayer` and
-    /// `SessionLayer` put no tenant into the request: without axum, use `AccessToken::tenant` or `Session::tenant` behind
-    /// them. Behind a limit per address, this method returns that address, such as `ip:192.0.2.1`.
+    /// A rate limit may have charged an address, or a tenant that the caller only claims to be. Layers that
+    /// check a credential, such as `SessionLayer`, put no tenant into the request: without axum, use theirs, such as
+    /// `Session::tenant`. Behind a limit per address, this method returns that address, such as `ip:192.0.2.1`.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         extensions.get().or_else(|| extensions.get().map(RateLimit::tenant))
     }
@@ -251,3 +251,9 @@ impl RateLimit {
         }
     }
 }
+
+#[cfg(feature = "axum")]
+crate::http::missing_layer::extract_from_extensions!(
+    RateLimit,
+    "no RateLimitLayer covers this route, or its extensions are disabled"
+);

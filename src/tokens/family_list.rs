@@ -3,11 +3,8 @@
 
 use super::grant::Grant;
 use crate::{
-    store::{
-        StoreError, StoreErrorKind,
-        compact::{Reader, Writer},
-        table::Value,
-    },
+    store::{StoreError, StoreErrorKind, table::Value},
+    support::compact::{Reader, Writer},
     util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 

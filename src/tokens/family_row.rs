@@ -8,11 +8,8 @@ use super::{
 };
 use crate::{
     login::rows::{read_authentication, read_binding, write_authentication, write_binding},
-    store::{
-        StoreError, StoreErrorKind,
-        compact::{Reader, Writer},
-        table::Value,
-    },
+    store::{StoreError, StoreErrorKind, table::Value},
+    support::compact::{Reader, Writer},
     util::{handle::Handle, secret::Digest},
 };
 

@@ -13,9 +13,9 @@ use crate::{
     jose::{Algorithm, KeySet, Signer},
     store::{
         AnyStore, StoreError, StoreErrorKind,
-        seal::{Seal, Sealed},
         table::{Change, Table},
     },
+    support::seal::{Seal, Sealed},
     util::clock::{Clock, Moment, UnixTime},
 };
 

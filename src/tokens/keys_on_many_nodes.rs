@@ -20,9 +20,9 @@ use crate::{
     gate::MaybeReady,
     jose::Algorithm::{self, EdDsa, Es256},
     store::{
-        AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome, seal::Seal,
-        table::Table,
+        AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome, table::Table,
     },
+    support::seal::Seal,
     testing::ManualClock,
     util::{
         clock::{Clock, UnixTime},

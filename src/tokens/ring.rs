@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{jose::Algorithm, store::seal::Sealed, util::clock::UnixTime};
+use crate::{jose::Algorithm, support::seal::Sealed, util::clock::UnixTime};
 
 /// How long a key is kept for hints after it was published: as long as any session can live.
 const KEPT_FOR_HINTS: Duration = Duration::from_secs(400 * 24 * 3600);

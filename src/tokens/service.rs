@@ -26,14 +26,13 @@ use crate::{
     session::Authentication,
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        seal::Seal,
         table::{Change, Stored, Table},
     },
+    support::{run_to_completion::RunToCompletion, seal::Seal},
     user::{self, ClaimTarget},
     util::{
         clock::{Clock, UnixTime},
         handle::Handle,
-        run_to_completion::RunToCompletion,
         secret::Digest,
     },
 };

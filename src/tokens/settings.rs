@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     bearer::{Verifier, check_name},
-    http::issuer::Issuer,
     jose::Algorithm,
-    store::{AnyStore, seal::Seal},
+    store::AnyStore,
+    support::{issuer::Issuer, seal::Seal},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,

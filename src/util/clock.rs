@@ -2,7 +2,7 @@
 //!
 //! Two kinds of time have types of their own. A [`Moment`] only moves forward, and limits
 //! compare moments. A [`UnixTime`] is wall-clock time. Headers, logs and cookies show it, and
-//! the lifetime of tokens and stored records depends on it, so these end early or late if the
+//! the lifetime of credentials and stored records depends on it, so these end early or late if the
 //! wall clock jumps.
 
 use std::{

@@ -28,7 +28,6 @@ impl ConfigError {
     }
 
     /// Adds the place in the document where the value was found.
-    #[cfg(feature = "login")]
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { value: format!("{place}: {}", self.value), ..self }
     }
@@ -61,16 +60,13 @@ impl fmt::Display for ConfigError {
 impl Error for ConfigError {}
 
 /// The maximum number of errors of a chain that are logged, and of characters of each of them.
-#[cfg(feature = "session")]
 const MOST_SOURCES: usize = 8;
-#[cfg(feature = "session")]
 const LONGEST_TEXT: usize = 500;
 
 /// Returns an error with its sources, in one line for the log: `the store is not available: connection refused`.
 ///
 /// The texts come from applications and from other servers, so control characters are left out and long texts are cut. A
 /// source whose text the error before it ends with already is left out too.
-#[cfg(feature = "session")]
 pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
     let (mut line, mut next) = (String::new(), Some(error));
     for _ in 0..MOST_SOURCES {
@@ -89,7 +85,7 @@ pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
     line
 }
 
-#[cfg(all(test, feature = "session"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

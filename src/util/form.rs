@@ -34,14 +34,12 @@ impl<'a> Form<'a> {
     }
 
     /// Copies the form, so that it no longer borrows the text.
-    #[cfg(feature = "login")]
     pub(crate) fn into_owned(self) -> Form<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Form(self.0.into_iter().map(|(name, value)| (owned(name), owned(value))).collect())
     }
 
     /// Returns all names and values.
-    #[cfg(feature = "login")]
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
@@ -121,7 +119,6 @@ pub(crate) fn encode(value: &str) -> String {
 }
 
 /// Encodes pairs for [`Form::parse`].
-#[cfg(feature = "login")]
 pub(crate) fn written<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
     pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&")
 }

@@ -1,4 +1,4 @@
-//! [`Handle`]: a short name that may be shown, logged and put into tokens.
+//! [`Handle`]: a short name that may be shown, logged and sent to others.
 
 use std::{fmt, str::FromStr};
 
@@ -35,7 +35,6 @@ impl Handle {
         Self(bytes)
     }
 
-    #[cfg(any(test, feature = "login"))]
     pub(crate) const fn from_bytes(bytes: [u8; LEN]) -> Self {
         Self(bytes)
     }

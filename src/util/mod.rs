@@ -9,13 +9,9 @@ pub(crate) mod encoding;
 #[cfg(feature = "session")]
 pub(crate) mod text;
 pub(crate) mod scan;
-#[cfg(feature = "login")]
-pub(crate) mod run_to_completion;
 pub(crate) mod secret;
 pub(crate) mod handle;
 pub(crate) mod form;
 #[cfg(feature = "session")]
 pub(crate) mod json;
 pub(crate) mod json_object;
-#[cfg(feature = "login")]
-pub(crate) mod fair_queue;

@@ -8,7 +8,6 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
 /// Returns whether a character is invisible: control characters, line separators, zero-width
 /// spaces, and characters that change how others are displayed. They can make one name look like
 /// another.
-#[cfg(feature = "login")]
 pub(crate) fn is_unseen(character: char) -> bool {
     character.is_control()
         || matches!(character,

@@ -110,28 +110,6 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// For serde's `with`: stores a digest as base64url.
-#[cfg(feature = "login")]
-pub(crate) mod text {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::util::{
-        encoding::{base64url_of_32, base64url_to_32},
-        secret::Digest,
-    };
-
-    pub(crate) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
-        // the default is never used: base64url is ASCII
-        serializer.serialize_str(std::str::from_utf8(&base64url_of_32(digest.as_bytes())).unwrap_or_default())
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| D::Error::custom("invalid digest"))?;
-        Ok(Digest::from_bytes(*bytes))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

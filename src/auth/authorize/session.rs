@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::completed::CompletedLogin;
 use crate::{
-    auth::{context::RequestContext, factors::signed_in::SignedIn},
-    http::{cookie::SetCookie, user_agent},
+    auth::{context::RequestContext, factors::signed_in::SignedIn, http::user_agent},
+    http::cookie::SetCookie,
     login::Login,
     policy::{Method, MethodSet},
     session::{Authentication, NewSession, Renewal, Session},

@@ -4,9 +4,9 @@
 use crate::sso::SsoConnections;
 use crate::{
     delivery::{Channel, Queue},
-    http::issuer::Issuer,
     policy::{Method, MethodSet},
-    store::seal::Seal,
+    support::issuer::Issuer,
+    support::seal::Seal,
     util::error::ConfigError,
 };
 

@@ -8,7 +8,8 @@ use crate::{
         route::{FINISH_SIGN_IN, SIGN_IN, SIGN_OUT},
     },
     client::Client,
-    http::{head::Head, issuer::Issuer, return_to},
+    http::{head::Head, return_to},
+    support::issuer::Issuer,
     tenant::{Tenant, TenantSource},
 };
 

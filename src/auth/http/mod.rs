@@ -8,3 +8,4 @@ pub(crate) mod credentials;
 pub(crate) mod fields;
 pub(crate) mod problem;
 pub(crate) mod route;
+pub(crate) mod user_agent;

@@ -12,11 +12,9 @@ use crate::{
     login::Binding,
     pkce::CodeVerifier,
     store::StoreError,
+    support::run_to_completion::RunToCompletion,
     tokens::{Grant, Issued, TokenRequest},
-    util::{
-        run_to_completion::RunToCompletion,
-        secret::{Digest, Secret},
-    },
+    util::secret::{Digest, Secret},
 };
 
 /// The only error for a code that can't be redeemed.

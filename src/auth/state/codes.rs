@@ -7,9 +7,9 @@ use crate::{
     session::Authentication,
     store::{
         AnyStore, Operation, StoreError, StoreErrorKind, WriteOutcome,
-        compact::{Reader, Writer},
         table::{ReadRow, Table, Value},
     },
+    support::compact::{Reader, Writer},
     util::{clock::Clock, handle::Handle, secret::Digest},
 };
 

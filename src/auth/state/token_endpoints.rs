@@ -6,9 +6,9 @@ use crate::{
     auth::http::problem::Problem,
     client::Client,
     dpop::{DpopVerifier, Nonces},
-    http::issuer::Issuer,
     jose::Algorithm,
     store::{AnyStore, table::Table},
+    support::issuer::Issuer,
     tokens::{TokenService, Tokens},
     util::{clock::Clock, error::ConfigError, secret::Digest},
 };

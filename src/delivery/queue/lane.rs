@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     delivery::{message::Message, sender::AnySender},
+    support::fair_queue::FairQueue,
     tenant::Tenant,
-    util::fair_queue::FairQueue,
 };
 
 /// The jobs of one channel. Workers exist only while there are jobs.

@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 
 use crate::{
     delivery::error::{SendError, SendErrorKind},
-    http::roots::certificates,
+    support::roots::certificates,
     util::error::ConfigError,
 };
 

@@ -11,7 +11,7 @@ use http::Uri;
 use self::sign::WebhookSigner;
 use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
 use crate::{
-    http::outgoing::{Outgoing, parse_url},
+    support::outgoing::{Outgoing, parse_url},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,

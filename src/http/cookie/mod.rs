@@ -6,7 +6,6 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-#[cfg_attr(not(feature = "session"), allow(unused_imports, reason = "only sessions read all cookies"))]
 pub(crate) use self::read::{pairs, raw_pairs};
 pub use self::{
     read::{MAX_COOKIES, MAX_HEADER_BYTES, read},

@@ -233,3 +233,17 @@ fn has_prefix(name: &str, prefix: &str) -> bool {
 fn is_attribute(value: &str) -> bool {
     value.len() <= MAX_ATTRIBUTE_BYTES && value.bytes().all(|byte| matches!(byte, 0x20..=0x7e) && byte != b';')
 }
+
+/// Adds the cookie to the response: `(cookie, Redirect::to("/"))`.
+#[cfg(feature = "axum")]
+impl axum_core::response::IntoResponseParts for SetCookie {
+    type Error = std::convert::Infallible;
+
+    fn into_response_parts(
+        self,
+        mut response: axum_core::response::ResponseParts,
+    ) -> Result<axum_core::response::ResponseParts, Self::Error> {
+        self.append_to(response.headers_mut());
+        Ok(response)
+    }
+}

@@ -305,14 +305,12 @@ impl Engine {
     }
 
     /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
-    #[cfg(feature = "plans")]
+    #[cfg_attr(not(feature = "plans"), expect(unused_variables, reason = "no plan is looked up"))]
     fn has_stale_plan(&self, tenant: &Tenant, context: Context<'_>) -> bool {
-        let state = |plans: &PlanCache| plans.state(&self.quotas, tenant, context.now);
-        self.plans.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
-    }
-
-    #[cfg(not(feature = "plans"))]
-    fn has_stale_plan(&self, _tenant: &Tenant, _context: Context<'_>) -> bool {
+        #[cfg(feature = "plans")]
+        if let Some(plans) = &self.plans {
+            return plans.state(&self.quotas, tenant, context.now) != PlanState::Fresh;
+        }
         false
     }
 

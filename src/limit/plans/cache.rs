@@ -130,7 +130,6 @@ impl PlanCache {
     }
 
     /// Returns whether the plan should be looked up and no lookup is running.
-    #[cfg(feature = "login")]
     pub(in crate::limit) fn is_due(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
         matches!(self.state(quotas, tenant, now), PlanState::Stale | PlanState::Unknown)
             && !self.running().contains_key(tenant)

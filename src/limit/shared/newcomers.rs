@@ -29,7 +29,6 @@ impl Newcomers {
         Self { most, minute: Mutex::default() }
     }
 
-    #[cfg(feature = "login")]
     pub(super) fn most(&self) -> u32 {
         self.most
     }

@@ -67,7 +67,6 @@ impl Server {
     }
 
     /// Creates the server of something else, with keys and a breaker of its own, and the connection of this one.
-    #[cfg(feature = "login")]
     pub(super) fn beside(&self, space: &'static str, local: Limiter) -> Self {
         Self {
             space,

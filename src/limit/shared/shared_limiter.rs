@@ -165,8 +165,8 @@ impl SharedLimiterBuilder {
     /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
     ///
     /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
-    /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of addresses
-    /// of the login service. Tenants that a request has proved, that [`Quotas`] names, or whose plan is not the default, for
+    /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of
+    /// addresses. Tenants that a request has proved, that [`Quotas`] names, or whose plan is not the default, for
     /// example by [`Quotas::by`], always have their own key. A name that spends with its own key and a shared one can get its
     /// limit twice in a window.
     pub fn max_new_names_per_minute(mut self, most: u32) -> Self {
@@ -192,7 +192,6 @@ impl SharedLimiterBuilder {
 impl SharedLimiter {
     /// Creates a limiter of something else, such as failures of addresses, with the connection of this one and keys of its own.
     /// Each check is a call. `local` has the quotas, and decides while the server does not answer.
-    #[cfg(feature = "login")]
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
         let server = Arc::new(self.0.server.beside(space, local));
         Self(Arc::new(Inner { server, leasing: None, fallback: Fallback::Local }))
@@ -492,7 +491,6 @@ mod tests {
         assert!(shared.local().tenants() <= 1, "{} rows", shared.local().tenants());
     }
 
-    #[cfg(feature = "login")]
     #[tokio::test]
     async fn b06_each_space_has_a_breaker_of_its_own() {
         let Some(server) = RedisServer::start(&[]) else { return };

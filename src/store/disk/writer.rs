@@ -23,8 +23,8 @@ use crate::{
     util::clock::UnixTime,
 };
 
-/// The maximum number of waiting calls. A single write takes at most 64 KiB. A call of several takes more if they are large;
-/// those of the login service take a few KiB.
+/// The maximum number of waiting calls. A single write takes at most 64 KiB. A call of several takes more if they are large,
+/// but most take a few KiB.
 const WAITING: usize = 1024;
 /// The maximum number of writes in a commit.
 const BATCH: usize = 256;

@@ -9,8 +9,9 @@
 //! no replacement goes unnoticed.
 //!
 //! All partitions of a server begin their epochs together, with the first call that finds one of them changed. Otherwise
-//! each of them would refuse all tokens once more when it is first used. Each epoch has a later second than those that the
-//! process knew before, also if two begin within one second: a token may have the second of an epoch in which it was issued.
+//! each of them would refuse everything that was signed once more when it is first used. Each epoch has a later second
+//! than those that the process knew before, even if two begin within one second: a signature may carry the second in
+//! which an epoch began.
 
 use std::{
     ops::Range,

@@ -30,8 +30,8 @@ use crate::{
 ///   and reading and removing go on.
 /// - No call waits longer than the [deadline](RedisConfig::deadline). A server that is down makes calls fail at once
 ///   with [`StoreErrorKind::Unavailable`]. The connection is restored in the background.
-/// - After a restart, a failover or a flush, revocations may be missing. The store notices it and refuses access tokens
-///   that were issued before ([`Store::complete_since`]); clients get new ones with their refresh tokens.
+/// - After a restart, a failover or a flush, revocations may be missing. The store notices it, and anything
+///   signed before, such as an access token, is refused ([`Store::complete_since`]). Clients get a new one.
 ///
 /// `docs/scale.md` describes how to run it, and what can be lost.
 ///

@@ -6,11 +6,8 @@ use super::error::UserError;
 use crate::{
     password::{PasswordHash, PasswordMark, StoredPassword},
     session::UserId,
-    store::{
-        StoreError, StoreErrorKind,
-        compact::{Reader, Writer},
-        table::Value,
-    },
+    store::{StoreError, StoreErrorKind, table::Value},
+    support::compact::{Reader, Writer},
     user::{
         account::{Account, NewUser, OwnContact},
         contact::{Contact, EmailAddress, PhoneNumber},

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    http::issuer::Issuer,
     login::OpenChallenge,
+    support::issuer::Issuer,
     tenant::Tenant,
     util::{clock::UnixTime, error::ConfigError, secret::Digest},
     webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},

@@ -32,13 +32,14 @@ use crate::{
     },
     delivery::NoticeKind,
     event::EventKind,
-    http::{body::Body, outgoing::parse_url},
+    http::body::Body,
     limit::{Decision, Spend},
     login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenChallenge, OpenRedirect, Proved, Subject},
     pkce::{CodeChallenge, CodeVerifier},
     policy::{FactorClass, Method, MethodSet},
     session::{Proof, UserId},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
+    support::outgoing::parse_url,
     tenant::Tenant,
     user::{Account, Contact},
     util::{
@@ -260,7 +261,10 @@ pub(crate) async fn returned_user(
     counted.settle(user.as_ref().err());
     match &user {
         Ok(_) => {}
-        Err(SsoError::Denied) => crate::util::trace::debug!("the sign-in at the provider {name} was cancelled"),
+        Err(SsoError::Denied) => {
+            #[cfg(feature = "tracing")]
+            ::tracing::debug!("the sign-in at the provider {name} was cancelled");
+        }
         Err(error) => crate::util::trace::warning!("the provider {name} has not signed in a user: {error}"),
     }
     user

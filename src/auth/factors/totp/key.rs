@@ -11,7 +11,7 @@ use crate::{
     login::Keyed,
     policy::Method,
     session::UserId,
-    store::seal::{Seal, Sealed},
+    support::seal::{Seal, Sealed},
     tenant::Tenant,
     util::{clock::UnixTime, form::encode, handle::Handle},
 };

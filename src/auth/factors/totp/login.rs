@@ -66,7 +66,8 @@ mod tests {
             credentials::table::{Added, Removed},
             totp::{key::PendingTotp, settings::Totp},
         },
-        store::{AnyStore, Memory, seal::Seal},
+        store::{AnyStore, Memory},
+        support::seal::Seal,
         testing::{ManualClock, block_on},
         util::{clock::Clock, secret::Secret},
     };

@@ -3,7 +3,7 @@
 use super::key::{NewTotp, PendingTotp, TotpAlgorithm, TotpKind};
 use crate::{
     session::UserId,
-    store::seal::Seal,
+    support::seal::Seal,
     tenant::Tenant,
     util::{error::ConfigError, secret::Secret},
 };

@@ -1,4 +1,4 @@
-//! The issuer URL of a login service.
+//! The URL of an issuer.
 
 use crate::{http::origin, util::error::ConfigError};
 
@@ -50,7 +50,6 @@ impl Issuer {
     }
 
     /// Returns the host name without a port.
-    #[cfg(feature = "login")]
     pub(crate) fn host(&self) -> &str {
         let host = self.origin().split_once("://").map(|(_, host)| host).unwrap_or_default();
         origin::host_and_port(host).map(|(name, _)| name).unwrap_or_default()

@@ -3,7 +3,7 @@
 //! Numbers are little-endian. A text or a list follows its length in two bytes. An empty text means that there is no
 //! value.
 
-use super::error::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// Writes the bytes of a value.
 pub(crate) struct Writer(Vec<u8>);

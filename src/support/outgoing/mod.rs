@@ -17,7 +17,8 @@ use tokio::time::timeout;
 
 pub(crate) use self::url::parse as parse_url;
 use crate::{
-    http::{body::Body, replay::Reader, roots::certificates},
+    http::{body::Body, replay::Reader},
+    support::roots::certificates,
     util::error::ConfigError,
 };
 

@@ -1,0 +1,64 @@
+//! The kinds of events that the login service records. Names follow the OWASP logging vocabulary.
+
+use crate::event::event_kinds;
+
+event_kinds! {
+    /// the login service does not know the addresses of clients any more. Until it does again, nothing limits a single
+    /// address.
+    ClientAddressUnknown = "client_address_unknown",
+    /// the login service knows the addresses of clients again.
+    ClientAddressKnown = "client_address_known",
+    /// an account was linked to a user of another identity provider.
+    SsoLinked = "authn_sso_linked" (of_users: true),
+    /// a login started.
+    LoginStarted = "authn_login_start",
+    /// a login step was completed successfully.
+    LoginStepProved = "authn_login_step",
+    /// all steps of a login were completed, and an authorization code was issued.
+    LoginSucceeded = "authn_login_success",
+    /// a login step failed. The reason of a sign-in at another identity provider is `no_address`,
+    /// `address_not_verified`, `account_exists`, `no_account`, `not_linked`, `other_account`, `too_weak`, `not_fresh`
+    /// or `wrong_answer`.
+    LoginFailed = "authn_login_fail",
+    /// a login was ended after too many failures.
+    LoginFailedMost = "authn_login_fail_max",
+    /// an attempt was rejected because of too many earlier failures.
+    LoginLocked = "authn_login_lock",
+    /// a correct attempt was rejected, or a message was not sent, because an account or address exceeded its limit. The
+    /// caller cannot see this.
+    LoginCeiling = "authn_login_ceiling",
+    /// a valid signature of a passkey was refused, or reported, because its counter had not increased. The
+    /// authenticator may have been cloned.
+    PasskeyCloned = "authn_passkey_cloned" (of_users: true),
+    /// an authorization code was issued.
+    CodeIssued = "authn_code_created" (of_users: true),
+    /// a one-time code was queued for delivery.
+    OtpSent = "authn_otp_sent",
+    /// a one-time code could not be delivered.
+    OtpUndelivered = "authn_otp_undelivered",
+    /// a user was told about a change of their sign-in methods.
+    NoticeSent = "authn_notice_sent",
+    /// a user could not be told about a change of their sign-in methods.
+    NoticeUndelivered = "authn_notice_undelivered",
+    /// a user added a passkey, an authenticator app, recovery codes or a linked account, or replaced one.
+    CredentialAdded = "authn_credential_added" (of_users: true),
+    /// a user removed one of these.
+    CredentialRemoved = "authn_credential_removed" (of_users: true),
+    /// a user renamed a passkey.
+    CredentialRenamed = "authn_credential_renamed" (of_users: true),
+    /// an operator ended all sessions, logins and tokens.
+    EverythingEnded = "everything_ended",
+    /// the application vouched for a credential of a user.
+    CredentialVouched = "authn_credential_vouched",
+    /// the application deleted all credentials of a user, and ended everything that the user had begun.
+    UserForgotten = "authn_user_forgotten",
+    /// a request came out of order, or with other parameters than the login started with.
+    SequenceFailed = "sequence_fail",
+    /// an authorization code or a refresh token was exchanged for tokens.
+    TokenIssued = "authn_token_created",
+    /// an authorization code or a refresh token was used a second time, so two parties have it. Everything issued from
+    /// it was revoked.
+    TokenReused = "authn_token_reuse",
+    /// tokens were revoked by their client or by a logout.
+    TokenRevoked = "authn_token_revoked",
+}

@@ -1,0 +1,119 @@
+//! The list of all kinds of events, and the extractor of a request's tenant for axum.
+//!
+//! Both need every module. A module declares its part and knows nothing of the modules after it; this file joins the parts.
+
+#[cfg(feature = "axum")]
+use std::convert::Infallible;
+
+#[cfg(feature = "axum")]
+use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
+#[cfg(feature = "axum")]
+use http::{Extensions, request::Parts};
+
+use crate::event::EventKind;
+#[cfg(feature = "axum")]
+use crate::{http::missing_layer::MissingLayer, tenant::Tenant};
+
+const EVENT_KINDS: &[&[EventKind]] = &[
+    crate::event::kind::EVENT_KINDS,
+    crate::limit::EVENT_KINDS,
+    #[cfg(feature = "session")]
+    crate::session::EVENT_KINDS,
+    #[cfg(feature = "session")]
+    crate::pkce::EVENT_KINDS,
+    #[cfg(feature = "login")]
+    crate::auth::EVENT_KINDS,
+];
+
+impl EventKind {
+    /// Every kind that this build of the crate records.
+    pub const ALL: &'static [Self] = &joined::<{ count(EVENT_KINDS) }>(EVENT_KINDS);
+}
+
+const fn count(mut lists: &[&[EventKind]]) -> usize {
+    let mut count = 0;
+    while let [first, rest @ ..] = lists {
+        count += first.len();
+        lists = rest;
+    }
+    count
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which reports a wrong index")]
+const fn joined<const N: usize>(mut lists: &[&[EventKind]]) -> [EventKind; N] {
+    let mut all = [EventKind::CredentialUnknown; N];
+    let mut place = 0;
+    while let [first, rest @ ..] = lists {
+        let mut kinds = *first;
+        while let [kind, others @ ..] = kinds {
+            all[place] = *kind;
+            place += 1;
+            kinds = others;
+        }
+        lists = rest;
+    }
+    all
+}
+
+/// Returns the tenant that the application has put into a request, or the tenant of its access token or session. The tenant
+/// of a rate limit counts only without a token and a session, because callers may choose it.
+#[cfg(feature = "axum")]
+fn tenant_of(extensions: &Extensions) -> Option<&Tenant> {
+    if let Some(own) = extensions.get() {
+        return Some(own);
+    }
+    #[cfg(feature = "session")]
+    if let Some(proved) = proved_tenant(extensions) {
+        return proved;
+    }
+    Tenant::from_extensions(extensions)
+}
+
+/// Returns the tenant of a token, a session or both, if the request has one of them.
+#[cfg(all(feature = "axum", feature = "session"))]
+fn proved_tenant(extensions: &Extensions) -> Option<Option<&Tenant>> {
+    use crate::session::Session;
+    let session = Session::from_extensions(extensions).map(Session::tenant);
+    #[cfg(feature = "bearer")]
+    if let Some(token) = crate::bearer::AccessToken::from_extensions(extensions) {
+        return Some(token.tenant().filter(|own| session.is_none_or(|session| session == *own)));
+    }
+    session.map(Some)
+}
+
+/// Extracts the tenant that the application has put into the request, or the tenant of the access token or session. Without
+/// a token and a session, it is the tenant of the rate limit.
+///
+/// There is no tenant if the token names none, or if the token and the session are of different tenants. Then `Tenant`
+/// answers 500, and `Option<Tenant>` is `None`.
+#[cfg(feature = "axum")]
+impl<S: Sync> FromRequestParts<S> for Tenant {
+    type Rejection = MissingLayer;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingLayer> {
+        let missing = MissingLayer::new("no layer of this route knows the tenant, or its extensions are disabled");
+        tenant_of(&parts.extensions).cloned().ok_or(missing)
+    }
+}
+
+#[cfg(feature = "axum")]
+impl<S: Sync> OptionalFromRequestParts<S> for Tenant {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(tenant_of(&parts.extensions).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn kinds_of_events_have_different_names() {
+        let names: BTreeSet<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(names.len(), EVENT_KINDS.iter().map(|kinds| kinds.len()).sum::<usize>());
+    }
+}

@@ -1,0 +1,22 @@
+//! Helpers of the modules below: for configuration, for stored rows, and for requests to other services.
+
+#[cfg(feature = "login")]
+pub(crate) mod compact;
+#[cfg(feature = "login")]
+pub(crate) mod document;
+#[cfg(feature = "login")]
+pub(crate) mod fair_queue;
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "other features use only parts of it"))]
+pub(crate) mod issuer;
+#[cfg(any(feature = "webhook", feature = "jwks"))]
+#[cfg_attr(
+    not(all(feature = "webhook", feature = "jwks")),
+    allow(dead_code, reason = "one feature reads only the head of a response, the other all of it")
+)]
+pub(crate) mod outgoing;
+#[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
+pub(crate) mod roots;
+#[cfg(feature = "login")]
+pub(crate) mod run_to_completion;
+#[cfg(feature = "login")]
+pub(crate) mod seal;
