@@ -25,7 +25,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{net::TcpListener, signal::ctrl_c, time::sleep};
-use tollgate::{ClientIp, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, Tenant};
+use tollgate::{ClientIp, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 #[tokio::main]
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("listening on http://{}", listener.local_addr()?);
 
     let source = ClientIp::behind(["127.0.0.0/8", "::1"])?;
-    let limiter = Limiter::memory(Quotas::new(Quota::new(5, Duration::from_secs(10))?));
+    let limiter = Limiter::memory(Plans::new(Quota::new(5, Duration::from_secs(10))?));
     let service = ServiceBuilder::new().layer(RateLimitLayer::new(source, limiter)).service(service_fn(hello));
 
     let server = auto::Builder::new(TokioExecutor::new());

@@ -18,7 +18,7 @@ use axum::{Router, routing::get};
 use http::header::AUTHORIZATION;
 use tokio::net::TcpListener;
 use tollgate::{
-    ConfigError, Head, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer, Tenant, TenantError,
+    ConfigError, Head, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Tenant, TenantError,
     TenantSource, tenant::TenantName,
 };
 
@@ -96,14 +96,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let free = Plan::from(Quota::per_minute(5)?.with_name("free")?);
     let gold = Plan::from(Quota::per_minute(50)?.with_name("gold")?);
     let booked = customers.clone();
-    let quotas = Quotas::by(free.clone(), move |tenant| {
+    let plans = Plans::by(free.clone(), move |tenant| {
         Some(match booked.tier(tenant)? {
             Tier::Free => free.clone(),
             Tier::Gold => gold.clone(),
         })
     });
 
-    let limit = RateLimitLayer::new(customers, Limiter::memory(quotas)).respond_with(ProblemJson);
+    let limit = RateLimitLayer::new(customers, Limiter::memory(plans)).respond_with(ProblemJson);
     let app = Router::new().route("/", get(hello)).layer(limit);
 
     let listener = TcpListener::bind(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".into())).await?;

@@ -23,7 +23,7 @@ use axum::{
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    ApiKeys, CachedPlans, ConfigError, Limiter, Plan, PlanFailure, PlanSource, ProblemJson, Quota, Quotas, RateLimit,
+    ApiKeys, CachedPlans, ConfigError, Limiter, Plan, PlanFailure, PlanSource, Plans, ProblemJson, Quota, RateLimit,
     RateLimitLayer, Tenant,
 };
 
@@ -58,7 +58,7 @@ fn app(customers: &Customers) -> Result<Router, ConfigError> {
         .deadline(Duration::from_millis(500))
         // while the database is down, customers keep the plans that they have
         .on_failure(PlanFailure::Keep);
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(60)?)).plans(plans).build()?;
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(60)?)).plan_source(plans).build()?;
 
     let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.key("demo-initech-key", "initech")?;
     let limit = RateLimitLayer::new(keys, limiter).respond_with(ProblemJson);

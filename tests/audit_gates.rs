@@ -8,8 +8,8 @@ use axum::extract::ConnectInfo;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{Empty, Full};
 use tollgate::{
-    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, ProblemJson,
-    Quota, Quotas, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
+    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, Plans,
+    ProblemJson, Quota, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
     UnixTime,
     bearer::AccessTokenTenant,
     event::{Event, EventKind, Query, TenantsAndOperator},
@@ -46,7 +46,7 @@ fn get(path: &str, headers: &[(&'static str, &str)]) -> Request<Bytes> {
 }
 
 fn limiter(log: &EventLog) -> Limiter {
-    Limiter::builder(Quotas::new(Quota::per_minute(600).unwrap())).events(log.clone()).build().unwrap()
+    Limiter::builder(Plans::new(Quota::per_minute(600).unwrap())).events(log.clone()).build().unwrap()
 }
 
 fn keys() -> ApiKeys {
@@ -174,8 +174,8 @@ async fn a09_a_guessed_key_at_the_event_log_is_an_event() {
 #[tokio::test]
 async fn a18_the_address_of_axum_is_found_without_a_closure() {
     let log = EventLog::new();
-    let quotas = Quotas::new(Quota::per_hour(1).unwrap());
-    let layer = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(quotas)).respond_with(ProblemJson);
+    let plans = Plans::new(Quota::per_hour(1).unwrap());
+    let layer = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(plans)).respond_with(ProblemJson);
     let from = |last: u8| {
         let mut request = get("/", &[]);
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, last], 1))));

@@ -7,7 +7,7 @@ use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ApiKeys, ClientIp, EventLog, Head, HeaderStyle, Limiter, PeerAddr, Plan, ProblemJson, Quota, Quotas, RateLimit,
+    ApiKeys, ClientIp, EventLog, Head, HeaderStyle, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota, RateLimit,
     RateLimitLayer, Rejection, Tenant, TenantError, TenantSource,
     event::{EventKind, Query},
     limit::MissingTenant,
@@ -17,7 +17,7 @@ use tollgate::{
 use tower::{Layer, ServiceExt, service_fn};
 
 fn limiter(plan: impl Into<Plan>) -> Limiter {
-    Limiter::memory(Quotas::new(plan))
+    Limiter::memory(Plans::new(plan))
 }
 
 fn by_header(limiter: Limiter) -> RateLimitLayer {
@@ -65,7 +65,7 @@ async fn requests_without_a_tenant_share_a_budget_or_count_by_address_or_are_ref
 #[tokio::test]
 async fn the_end_of_an_overflow_is_an_event() {
     let (log, clock) = (EventLog::new(), ManualClock::new());
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(1).unwrap())).max_tenants(1);
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(1).unwrap())).max_tenants(1);
     let layer = by_header(limiter.events(log.clone()).clock(clock.clone()).build().unwrap());
     for name in ["first", "second"] {
         assert_eq!(call(&layer, request(Some(name))).await.status(), StatusCode::OK);
@@ -102,7 +102,7 @@ async fn the_style_without_headers_sends_no_headers() {
 /// Sends a request of each kind of refusal, and returns the status and the names of the headers.
 async fn refusals(style: HeaderStyle) -> Vec<(u16, Vec<String>)> {
     let limiter = limiter(Quota::per_hour(2).unwrap());
-    limiter.quotas().set(Tenant::parse("denied").unwrap(), Plan::denied());
+    limiter.plans().set(Tenant::parse("denied").unwrap(), Plan::denied());
     assert!(limiter.check(&Tenant::parse("spent").unwrap(), 2).is_admitted());
     let cost = |head: Head<'_>| if head.headers()["x-tenant"] == "greedy" { 3 } else { 1 };
     let mut answers = Vec::new();
@@ -227,7 +227,7 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
 #[tokio::test]
 async fn handlers_read_the_tenant_and_the_remaining_budget_even_if_it_is_unlimited() {
     let limiter = limiter(Quota::per_minute(5).unwrap());
-    limiter.quotas().set(Tenant::parse("vip").unwrap(), Plan::unlimited());
+    limiter.plans().set(Tenant::parse("vip").unwrap(), Plan::unlimited());
     let handler = async |tenant: Tenant, left: RateLimit, same: Option<RateLimit>| {
         assert_eq!(Some(&left), same.as_ref());
         format!("{tenant} {} {}", left.policy(), left.remaining())
@@ -407,7 +407,7 @@ async fn b04_a_closure_claims_its_tenant_and_cannot_spend_the_reserve() {
 /// Sends a request through a limit of a hundred an hour to an upstream that answers with these headers.
 async fn behind(style: HeaderStyle, status: u16, upstream: &[(&'static str, &'static str)]) -> Vec<String> {
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(Quotas::new(Quota::per_hour(100).unwrap())).clock(clock).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_hour(100).unwrap())).clock(clock).build().unwrap();
     let answer = || {
         let mut response = Response::builder().status(status);
         for (name, value) in upstream {

@@ -21,7 +21,7 @@ use hyper_util::{
 use support::wire::{Wire, body, header, sorted, status};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
-    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer,
+    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer,
     StatusOnly, Tenant, tenant::HeaderTenant, testing::ManualClock,
 };
 use tonic::{
@@ -89,7 +89,7 @@ fn router() -> Router {
 
 fn limiter(plan: impl Into<Plan>) -> (Limiter, ManualClock) {
     let clock = ManualClock::new();
-    (Limiter::builder(Quotas::new(plan)).clock(clock.clone()).build().unwrap(), clock)
+    (Limiter::builder(Plans::new(plan)).clock(clock.clone()).build().unwrap(), clock)
 }
 
 fn per_minute(limit: u32) -> Quota {
@@ -433,7 +433,7 @@ async fn handlers_without_a_layer_get_a_500_or_none() {
 
 #[tokio::test]
 async fn a_denied_tenant_gets_a_403() {
-    let quotas = Quotas::new(per_minute(600));
+    let quotas = Plans::new(per_minute(600));
     quotas.set(Tenant::parse("acme").unwrap(), Plan::denied());
     let layer = by_header(&Limiter::memory(quotas));
     let server = axum(router().layer(layer)).await;

@@ -27,7 +27,7 @@ use crate::{
     credential::CredentialTable,
     event::EventKind,
     http::{head::Head, issuer::Issuer},
-    limit::{AnyLimiter, Limiter, Quota, Quotas, RateLimitGate},
+    limit::{AnyLimiter, Limiter, Plans, Quota, RateLimitGate},
     policy::MethodSet,
     session::{SessionLayer, Sessions},
     tenant::{Tenant, TenantError},
@@ -204,7 +204,7 @@ impl AuthServiceBuilder {
     }
 
     fn limits(&self) -> Result<Limits, ConfigError> {
-        let builder = |quota| Limiter::builder(Quotas::new(quota)).clock(Arc::clone(&self.clock));
+        let builder = |quota| Limiter::builder(Plans::new(quota)).clock(Arc::clone(&self.clock));
         let logged = |quota| {
             let builder = builder(quota);
             match &self.log {

@@ -51,9 +51,9 @@ impl<R> BearerLayer<R> {
     /// limit them by address in an outer layer.
     ///
     /// ```
-    /// # use tollgate::{BearerLayer, Limiter, Quota, Quotas, testing::TestIssuer};
+    /// # use tollgate::{BearerLayer, Limiter, Quota, Plans, testing::TestIssuer};
     /// # let issuer = TestIssuer::new("https://auth.example", "https://api.example");
-    /// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
+    /// let limiter = Limiter::memory(Plans::new(Quota::per_minute(600)?));
     /// let layer = BearerLayer::new(issuer.verifier()).limit(limiter);
     /// # Ok::<_, tollgate::ConfigError>(())
     /// ```

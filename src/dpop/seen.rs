@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    limit::{Limiter, Quota, Quotas},
+    limit::{Limiter, Plans, Quota},
     store::{AnyStore, BoxFuture, WriteOutcome, table::Table},
     tenant::Tenant,
     util::clock::{Clock, Moment},
@@ -84,5 +84,5 @@ impl SeenProofs {
 #[expect(clippy::expect_used, reason = "the settings are constants")]
 fn rows_limiter(clock: &Arc<dyn Clock>, most: u32) -> Limiter {
     let quota = Quota::new(most, KEPT).expect("the quota is valid");
-    Limiter::builder(Quotas::new(quota)).clock(Arc::clone(clock)).max_tenants(100_000).build().expect("there is room")
+    Limiter::builder(Plans::new(quota)).clock(Arc::clone(clock)).max_tenants(100_000).build().expect("there is room")
 }

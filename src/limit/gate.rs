@@ -245,7 +245,7 @@ impl RateLimitGate {
     /// Returns whether proved requests of this tenant may spend more than others.
     #[cfg(feature = "login")]
     pub(crate) fn has_reserve(&self, tenant: &Tenant) -> bool {
-        self.limiter.quotas().plan(tenant).has_reserve()
+        self.limiter.plans().plan(tenant).has_reserve()
     }
 
     /// Returns what is left to charge for a request that costs this much, or `None` if an outer layer of the same limiter has
@@ -334,7 +334,7 @@ impl RateLimitGate {
         if !self.style.wants_policy() {
             return None;
         }
-        self.limiter.quotas().plan(tenant).policy_header().cloned()
+        self.limiter.plans().plan(tenant).policy_header().cloned()
     }
 
     #[cold]
@@ -416,7 +416,7 @@ mod tests {
     use tracing::{Metadata, Subscriber, span};
 
     use super::*;
-    use crate::limit::{plans::quotas::Quotas, quota::Quota};
+    use crate::limit::{plans::table::Plans, quota::Quota};
 
     /// Counts the warnings of this crate.
     #[derive(Clone, Default)]
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn a18_a_missing_peer_address_is_logged_once() {
-        let gate = RateLimitGate::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::per_minute(600).unwrap())));
+        let gate = RateLimitGate::new(ClientIp::peer(), Limiter::memory(Plans::new(Quota::per_minute(600).unwrap())));
         let (warnings, request) = (Warnings::default(), Request::new(()));
         tracing::subscriber::with_default(warnings.clone(), || {
             for gate in [&gate, &gate.clone()] {

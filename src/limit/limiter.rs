@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::{
     decision::{Ask, Decision, Spend},
     engine::{Engine, TenantKey, Undecided, meter::Context},
-    plans::quotas::Quotas,
+    plans::table::Plans,
     report::Report,
 };
 #[cfg(feature = "plans")]
@@ -35,9 +35,9 @@ use crate::{
 /// State lives in memory and is lost when the process ends.
 ///
 /// ```
-/// use tollgate::{Limiter, Quota, Quotas, Tenant};
+/// use tollgate::{Limiter, Quota, Plans, Tenant};
 ///
-/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(2)?));
+/// let limiter = Limiter::memory(Plans::new(Quota::per_minute(2)?));
 /// let acme = Tenant::parse("acme")?;
 /// assert!(limiter.check(&acme, 1).is_admitted());
 /// assert!(limiter.check(&acme, 1).is_admitted());
@@ -55,9 +55,9 @@ struct Inner {
 /// Builds a [`Limiter`].
 ///
 /// ```
-/// use tollgate::{EventLog, Limiter, Quota, Quotas};
+/// use tollgate::{EventLog, Limiter, Quota, Plans};
 ///
-/// let limiter = Limiter::builder(Quotas::new(Quota::per_minute(600)?))
+/// let limiter = Limiter::builder(Plans::new(Quota::per_minute(600)?))
 ///     .events(EventLog::new())
 ///     .max_tenants(100_000)
 ///     .build()?;
@@ -66,13 +66,13 @@ struct Inner {
 #[derive(Debug)]
 #[must_use]
 pub struct LimiterBuilder {
-    quotas: Quotas,
+    plans: Plans,
     clock: Option<Arc<dyn Clock>>,
     log: Option<EventLog>,
     max_tenants: usize,
     max_bytes: usize,
     #[cfg(feature = "plans")]
-    plans: Option<CachedPlans>,
+    plan_source: Option<CachedPlans>,
 }
 
 impl LimiterBuilder {
@@ -91,7 +91,7 @@ impl LimiterBuilder {
     /// Sets the maximum number of tenants with their own budget. Defaults to
     /// 1,000,000.
     ///
-    /// Beyond it, tenants that [`Quotas`] names still get one, and others share 4096
+    /// Beyond it, tenants that [`Plans`] names still get one, and others share 4096
     /// buckets. When there is room again, a tenant leaves its bucket and is charged for what
     /// was spent there.
     pub fn max_tenants(mut self, most: usize) -> Self {
@@ -109,7 +109,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Looks up the plans of tenants, for example in a database. [`Quotas::set`] overrides
+    /// Looks up the plans of tenants, for example in a database. [`Plans::set`] overrides
     /// what is found, and the default applies to tenants without a plan.
     ///
     /// [`RateLimitLayer`](super::RateLimitLayer) waits for the lookup of a new tenant.
@@ -117,8 +117,8 @@ impl LimiterBuilder {
     /// `check`. The login service uses the default until the plan is found. Addresses are not
     /// looked up.
     #[cfg(feature = "plans")]
-    pub fn plans(mut self, plans: CachedPlans) -> Self {
-        self.plans = Some(plans);
+    pub fn plan_source(mut self, plans: CachedPlans) -> Self {
+        self.plan_source = Some(plans);
         self
     }
 
@@ -134,7 +134,7 @@ impl LimiterBuilder {
             }
         }
         #[cfg(feature = "plans")]
-        if let Some(plans) = &self.plans {
+        if let Some(plans) = &self.plan_source {
             plans.validate()?;
         }
         Ok(self.assemble())
@@ -143,10 +143,10 @@ impl LimiterBuilder {
     fn assemble(self) -> Limiter {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         #[cfg_attr(not(feature = "plans"), allow(unused_mut, reason = "set below"))]
-        let mut engine = Engine::new(self.quotas, self.max_tenants, self.max_bytes);
+        let mut engine = Engine::new(self.plans, self.max_tenants, self.max_bytes);
         #[cfg(feature = "plans")]
         {
-            engine.plans = self.plans.map(PlanCache::new);
+            engine.plan_cache = self.plan_source.map(PlanCache::new);
         }
         Limiter(Arc::new(Inner { engine, report: Report::new(clock, self.log) }))
     }
@@ -154,20 +154,20 @@ impl LimiterBuilder {
 
 impl Limiter {
     /// Creates a limiter with default settings that keeps its state in memory.
-    pub fn memory(quotas: Quotas) -> Self {
-        Self::builder(quotas).assemble()
+    pub fn memory(plans: Plans) -> Self {
+        Self::builder(plans).assemble()
     }
 
     /// Starts a limiter that keeps its state in memory.
-    pub fn builder(quotas: Quotas) -> LimiterBuilder {
+    pub fn builder(plans: Plans) -> LimiterBuilder {
         LimiterBuilder {
-            quotas,
+            plans,
             clock: None,
             log: None,
             max_tenants: 1_000_000,
             max_bytes: 512 << 20,
             #[cfg(feature = "plans")]
-            plans: None,
+            plan_source: None,
         }
     }
 
@@ -209,7 +209,7 @@ impl Limiter {
 
     /// Looks up the plan of a tenant, unless it is fresh.
     ///
-    /// Layers do this themselves. Does nothing without [`LimiterBuilder::plans`].
+    /// Layers do this themselves. Does nothing without [`LimiterBuilder::plan_source`].
     ///
     /// # Errors
     ///
@@ -217,17 +217,17 @@ impl Limiter {
     #[cfg(feature = "plans")]
     pub async fn load_plan(&self, tenant: &Tenant) -> Result<(), PlanUnavailable> {
         let Inner { engine, report, .. } = &*self.0;
-        let Some(plans) = &engine.plans else { return Ok(()) };
+        let Some(plans) = &engine.plan_cache else { return Ok(()) };
         let failed = |reason: &str| report.plan_lookup_failed(tenant, reason);
-        plans.load(&engine.quotas, tenant, &*report.clock, failed).await
+        plans.load(&engine.plans, tenant, &*report.clock, failed).await
     }
 
     /// Looks up the plan of a tenant in the background, unless it is fresh.
     #[cfg(all(feature = "plans", feature = "login"))]
     pub(super) fn load_plan_later(&self, tenant: &Tenant) {
         let Inner { engine, report, .. } = &*self.0;
-        let Some(plans) = &engine.plans else { return };
-        if plans.is_due(&engine.quotas, tenant, report.clock.now())
+        let Some(plans) = &engine.plan_cache else { return };
+        if plans.is_due(&engine.plans, tenant, report.clock.now())
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (limiter, tenant) = (self.clone(), tenant.clone());
@@ -262,8 +262,8 @@ impl Limiter {
             report.overflow_ended(context.now);
         }
         #[cfg(feature = "plans")]
-        if let Some(plans) = &engine.plans {
-            plans.tick(&engine.quotas, context.now);
+        if let Some(plans) = &engine.plan_cache {
+            plans.tick(&engine.plans, context.now);
         }
         let began = Cell::new(false);
         engine.spend(key, context, ask, &began, decision)?;
@@ -342,8 +342,8 @@ impl Limiter {
     }
 
     /// Returns the plans of the tenants, which can be changed live.
-    pub fn quotas(&self) -> &Quotas {
-        &self.0.engine.quotas
+    pub fn plans(&self) -> &Plans {
+        &self.0.engine.plans
     }
 
     /// Returns how many tenants the limiter remembers, shared buckets included.
@@ -384,7 +384,7 @@ impl Limiter {
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // no number of tenants: to count them takes the lock of every shard
-        f.debug_struct("Limiter").field("quotas", self.quotas()).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("plans", self.plans()).finish_non_exhaustive()
     }
 }
 
@@ -395,10 +395,10 @@ mod tests {
 
     #[test]
     fn b30_debug_of_a_limiter_takes_no_lock() {
-        let limiter = Limiter::memory(Quotas::new(Quota::per_hour(9).unwrap()));
+        let limiter = Limiter::memory(Plans::new(Quota::per_hour(9).unwrap()));
         assert!(limiter.check(&Tenant::parse("acme").unwrap(), 1).is_admitted());
         let shown = format!("{limiter:?}");
-        assert!(shown.starts_with("Limiter { quotas: Quotas {"), "{shown}");
+        assert!(shown.starts_with("Limiter { plans: Plans {"), "{shown}");
         let own = limiter.clone();
         let again =
             while_all_is_locked(&limiter.0.engine, std::time::Duration::from_secs(20), move || format!("{own:?}"));

@@ -236,9 +236,9 @@ impl Quota {
     /// anonymous requests have left, and the time at which those come back.
     ///
     /// ```
-    /// use tollgate::{Limiter, Quota, Quotas, Tenant};
+    /// use tollgate::{Limiter, Quota, Plans, Tenant};
     ///
-    /// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?.reserve(0.5)?));
+    /// let limiter = Limiter::memory(Plans::new(Quota::per_minute(600)?.reserve(0.5)?));
     /// let acme = Tenant::parse("acme")?;
     /// assert!(limiter.check_anonymous(&acme, 300).is_admitted());
     /// assert!(!limiter.check_anonymous(&acme, 1).is_admitted());

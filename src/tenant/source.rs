@@ -37,12 +37,12 @@ use crate::http::head::Head;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tollgate::{ApiKeys, ClientIp, Limiter, Quota, Quotas, RateLimitLayer, TenantSource};
+/// use tollgate::{ApiKeys, ClientIp, Limiter, Quota, Plans, RateLimitLayer, TenantSource};
 ///
 /// # let by_address = true;
 /// let chosen: Arc<dyn TenantSource> =
 ///     if by_address { Arc::new(ClientIp::peer()) } else { Arc::new(ApiKeys::new("x-api-key")?) };
-/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
+/// let limiter = Limiter::memory(Plans::new(Quota::per_minute(600)?));
 /// let layer: RateLimitLayer = RateLimitLayer::new(chosen, limiter);
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```

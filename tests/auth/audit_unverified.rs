@@ -14,7 +14,7 @@ use std::{
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::{
-    BearerLayer, Client, ClientIp, ClientTable, Clients, Limiter, Quota, Quotas, RateLimit, RateLimitLayer,
+    BearerLayer, Client, ClientIp, ClientTable, Clients, Limiter, Plans, Quota, RateLimit, RateLimitLayer,
     bearer::AccessTokenTenant,
     body::Body,
     store::{Memory, StoreError},
@@ -63,7 +63,7 @@ impl Clients for Database {
 
 fn limiter(clock: &ManualClock, units: u32, seconds: u64) -> Limiter {
     let quota = Quota::new(units, Duration::from_secs(seconds)).unwrap();
-    Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().unwrap()
+    Limiter::builder(Plans::new(quota)).clock(clock.clone()).build().unwrap()
 }
 
 /// A world in which each address may send five bad requests a minute.

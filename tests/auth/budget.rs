@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tollgate::{
-    Head, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
+    Head, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt};
@@ -19,8 +19,7 @@ fn acme() -> Tenant {
 /// Creates a world in which each tenant may send this many requests a minute.
 async fn world(limit: u32) -> (World, Limiter) {
     let clock = ManualClock::new();
-    let limiter =
-        Limiter::builder(Quotas::new(Quota::per_minute(limit).unwrap())).clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(limit).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     (World::on(Memory::new().into(), clock, |service| service.limiter(own)).await, limiter)
 }
@@ -181,7 +180,7 @@ async fn requests_without_a_tenant_are_charged_to_the_address() {
 #[tokio::test]
 async fn one_address_can_spend_only_its_share_of_the_budget() {
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| {
         service.limiter(own).per_address(Quota::per_minute(4).unwrap())

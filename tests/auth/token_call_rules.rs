@@ -2,7 +2,7 @@
 
 use http::Request;
 use tollgate::{
-    Limiter, Quota, Quotas, Tenant,
+    Limiter, Plans, Quota, Tenant,
     event::{EventKind, Query},
     store::Memory,
     testing::ManualClock,
@@ -141,7 +141,7 @@ async fn pages_of_other_sites_cannot_call_logout_and_read_the_response() {
 #[tokio::test]
 async fn c112_token_calls_are_charged_to_the_tenant_of_the_token() {
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
     let acme: Tenant = "acme".parse().unwrap();

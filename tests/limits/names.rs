@@ -5,7 +5,7 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate::{
-    ApiKeys, ClientIp, Head, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, Tenant, TenantError, TenantSource,
+    ApiKeys, ClientIp, Head, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError, TenantSource,
     limit::MissingTenant,
     tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantName},
 };
@@ -134,7 +134,7 @@ async fn no_name_reaches_a_reserved_budget_through_any_source() {
     let served = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
     let mut refused = 0;
     for (source_name, source) in sources() {
-        let limiter = Limiter::memory(Quotas::new(Quota::per_hour(1_000).unwrap()));
+        let limiter = Limiter::memory(Plans::new(Quota::per_hour(1_000).unwrap()));
         assert!(reserved.iter().all(|tenant| limiter.check(tenant, 1).is_admitted()));
         let layer = RateLimitLayer::new(Arc::clone(&source), limiter.clone());
         for (name, is_reserved) in names() {
@@ -172,7 +172,7 @@ async fn no_name_reaches_a_reserved_budget_through_any_source() {
 async fn a_reserved_name_is_refused_and_not_treated_as_missing() {
     let served = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
     for missing in [MissingTenant::Shared, MissingTenant::ByIp(ClientIp::peer())] {
-        let limiter = Limiter::memory(Quotas::new(Quota::per_hour(1_000).unwrap()));
+        let limiter = Limiter::memory(Plans::new(Quota::per_hour(1_000).unwrap()));
         let layer =
             RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone()).missing_tenant(missing);
         for (name, _) in names().into_iter().filter(|(_, is_reserved)| *is_reserved) {

@@ -42,7 +42,7 @@ use super::plans::cache::{PlanCache, PlanState};
 use super::{
     decision::{Ask, Charge, Decision, Payer},
     plan::PlanKind,
-    plans::quotas::{PlanFound, Quotas},
+    plans::table::{PlanFound, Plans},
 };
 #[cfg(feature = "redis")]
 use crate::util::clock::UnixTime;
@@ -57,9 +57,9 @@ const SHARDS: usize = 1024;
 pub(super) struct Engine {
     /// A number that no other limiter of the process has.
     pub(super) id: u64,
-    pub(super) quotas: Quotas,
+    pub(super) plans: Plans,
     #[cfg(feature = "plans")]
-    pub(super) plans: Option<PlanCache>,
+    pub(super) plan_cache: Option<PlanCache>,
     pub(super) bytes: ByteBudget,
     max_tenants: usize,
     shards: Box<[Shard]>,
@@ -122,13 +122,13 @@ impl From<TenantError> for Undecided {
 }
 
 impl Engine {
-    pub(super) fn new(quotas: Quotas, max_tenants: usize, max_bytes: usize) -> Self {
+    pub(super) fn new(plans: Plans, max_tenants: usize, max_bytes: usize) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         Self {
             id: NEXT_ID.fetch_add(1, Relaxed),
-            quotas,
+            plans,
             #[cfg(feature = "plans")]
-            plans: None,
+            plan_cache: None,
             bytes: ByteBudget::new(max_bytes),
             max_tenants,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -221,11 +221,11 @@ impl Engine {
             if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
                 return standing;
             }
-            let (found, named_since) = self.quotas.find(tenant);
+            let (found, named_since) = self.plans.find(tenant);
             if !matches!(found.plan.kind(), PlanKind::Limited { .. }) {
                 return None;
             }
-            let unnamed = named_since.map(|_| self.quotas.unnamed(tenant, found.epoch));
+            let unnamed = named_since.map(|_| self.plans.unnamed(tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
                 continue;
@@ -249,8 +249,8 @@ impl Engine {
     /// Uses the row of a tenant, if there is one. The row has the current plan.
     #[inline]
     fn on_row<T>(&self, key: TenantKey<'_>, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
-        let epoch = self.quotas.epoch();
-        let has_function = self.quotas.has_function();
+        let epoch = self.plans.epoch();
+        let has_function = self.plans.has_function();
         let used = self.with_row(key, |row| match row.epoch() == epoch && !has_function {
             true => Ok(use_row(row)),
             false => Err(use_row),
@@ -262,7 +262,7 @@ impl Engine {
                 if self.has_stale_plan(&tenant, context) {
                     return self.with_row(key, use_row);
                 }
-                let found = self.quotas.find(&tenant);
+                let found = self.plans.find(&tenant);
                 self.on_row_with_plan(key, found, context, use_row)
             }
         }
@@ -300,15 +300,15 @@ impl Engine {
                 Ok(value) => return Some(value),
                 Err(not_used) => use_row = not_used,
             }
-            found = self.quotas.find(&Tenant::trusted(key.name));
+            found = self.plans.find(&Tenant::trusted(key.name));
         }
     }
 
     /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
     #[cfg(feature = "plans")]
     fn has_stale_plan(&self, tenant: &Tenant, context: Context<'_>) -> bool {
-        let state = |plans: &PlanCache| plans.state(&self.quotas, tenant, context.now);
-        self.plans.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
+        let state = |plans: &PlanCache| plans.state(&self.plans, tenant, context.now);
+        self.plan_cache.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
     }
 
     #[cfg(not(feature = "plans"))]
@@ -377,7 +377,7 @@ impl Engine {
     }
 
     fn room(&self) -> usize {
-        self.max_tenants.saturating_sub(self.quotas.named_count())
+        self.max_tenants.saturating_sub(self.plans.named_count())
     }
 
     fn one_stranger_less(&self) {

@@ -16,7 +16,7 @@ use crate::{
     limit::{
         decision::{Ask, Charge, Decision, Marks, NO_MARKS, Past, Payer},
         plan::{Plan, PlanKind},
-        plans::quotas::PlanFound,
+        plans::table::PlanFound,
     },
     tenant::{Tenant, TenantError},
     util::lock::lock,
@@ -40,7 +40,7 @@ impl Engine {
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
-        if self.quotas.has_function() {
+        if self.plans.has_function() {
             return self.spend_by_function(key, context, ask, began, decision);
         }
         if ask.is_admitted {
@@ -48,7 +48,7 @@ impl Engine {
         }
         let terms = BoardTerms {
             units: ask.units,
-            epoch: self.quotas.epoch(),
+            epoch: self.plans.epoch(),
             plan: None,
             is_anonymous: Some(ask.is_anonymous),
         };
@@ -81,7 +81,7 @@ impl Engine {
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
-        if let Some(plans) = &self.plans {
+        if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, key, context, ask)?;
         }
         match self.on_row(key, context, |row| self.decide_in_row(key, row, context, ask, decision)) {
@@ -102,8 +102,8 @@ impl Engine {
     ) -> Result<(), Undecided> {
         let tenant = key.tenant()?;
         let needs_plan = match ask.can_wait {
-            true => plans.must_wait(&self.quotas, &tenant, context.now),
-            false => plans.state(&self.quotas, &tenant, context.now) == PlanState::Refused,
+            true => plans.must_wait(&self.plans, &tenant, context.now),
+            false => plans.state(&self.plans, &tenant, context.now) == PlanState::Refused,
         };
         if needs_plan { Err(Undecided::NeedsPlan) } else { Ok(()) }
     }
@@ -118,11 +118,11 @@ impl Engine {
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
-        if let Some(plans) = &self.plans {
+        if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, key, context, ask)?;
         }
         let tenant = key.tenant()?;
-        let (found, named_since) = self.quotas.find(&tenant);
+        let (found, named_since) = self.plans.find(&tenant);
         let terms = BoardTerms {
             units: ask.units,
             epoch: found.epoch,
@@ -193,7 +193,7 @@ impl Engine {
     ) -> Result<(), TenantError> {
         let tenant = key.tenant()?;
         loop {
-            let (found, named_since) = self.quotas.find(&tenant);
+            let (found, named_since) = self.plans.find(&tenant);
             match found.plan.kind() {
                 PlanKind::Limited { .. } => {}
                 // needs no row
@@ -203,7 +203,7 @@ impl Engine {
                     return Ok(());
                 }
             }
-            let unnamed = named_since.map(|_| self.quotas.unnamed(&tenant, found.epoch));
+            let unnamed = named_since.map(|_| self.plans.unnamed(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
                 // another thread has created it

@@ -69,7 +69,7 @@ impl Engine {
             false
         });
         drop(rows);
-        for tenant in kept.iter().filter(|tenant| !self.quotas.is_named(tenant)) {
+        for tenant in kept.iter().filter(|tenant| !self.plans.is_named(tenant)) {
             self.remove_unnamed(shard, tenant, context);
         }
         rows_seen

@@ -11,12 +11,12 @@ use crate::{
 /// Looks up the plans of tenants, for example in a database.
 ///
 /// Wrap it in [`CachedPlans`] and pass it to
-/// [`LimiterBuilder::plans`](crate::limit::LimiterBuilder::plans).
+/// [`LimiterBuilder::plan_source`](crate::limit::LimiterBuilder::plan_source).
 /// `examples/plans_from_database.rs` is a whole service.
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use tollgate::{CachedPlans, Limiter, Plan, PlanSource, Quota, Quotas, Tenant};
+/// use tollgate::{CachedPlans, Limiter, Plan, PlanSource, Quota, Plans, Tenant};
 ///
 /// struct Customers;
 ///
@@ -29,7 +29,7 @@ use crate::{
 ///     }
 /// }
 ///
-/// let limiter = Limiter::builder(Quotas::new(Quota::per_minute(600)?)).plans(CachedPlans::new(Customers)).build()?;
+/// let limiter = Limiter::builder(Plans::new(Quota::per_minute(600)?)).plan_source(CachedPlans::new(Customers)).build()?;
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 pub trait PlanSource: Send + Sync + 'static {

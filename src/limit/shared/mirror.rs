@@ -234,7 +234,7 @@ impl Mirror {
             Some(true) => _ = self.debtors.fetch_add(1, SeqCst),
             Some(false) => {}
             None => {
-                let plan = self.local.quotas().plan(tenant);
+                let plan = self.local.plans().plan(tenant);
                 let longest = plan.limits().iter().map(|limited| limited.quota.window()).max().unwrap_or_default();
                 // the units are charged a moment later
                 let until = self.local.reports().clock.now() + longest + Duration::from_secs(1);
@@ -316,7 +316,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        limit::{plans::quotas::Quotas, quota::Quota},
+        limit::{plans::table::Plans, quota::Quota},
         testing::ManualClock,
         util::clock::{Clock, Moment, UnixTime},
     };
@@ -430,7 +430,7 @@ mod tests {
         fn new(plan: &Plan) -> Self {
             let clock = ManualClock::new();
             clock.set_wall(UnixTime::from_secs(1_800_000_000));
-            let limiter = || Limiter::builder(Quotas::new(plan.clone())).clock(clock.clone()).build().unwrap();
+            let limiter = || Limiter::builder(Plans::new(plan.clone())).clock(clock.clone()).build().unwrap();
             // calls borrow them
             let mirrors = (0..NODES).map(|_| &*Box::leak(Box::new(Mirror::new(limiter())))).collect();
             let tenant = Box::leak(Box::new(Tenant::parse("acme").unwrap()));

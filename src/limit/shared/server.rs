@@ -82,11 +82,11 @@ impl Server {
         let Self { local, newcomers, space, .. } = self;
         // addresses prove nothing
         let is_proved = *space == TENANTS && !ask.is_anonymous;
-        if is_proved || local.knows(tenant) || local.quotas().is_named(tenant) {
+        if is_proved || local.knows(tenant) || local.plans().is_named(tenant) {
             return Cow::Borrowed(tenant);
         }
         let shared = shared_name(tenant);
-        if local.quotas().plan(&shared) != *plan {
+        if local.plans().plan(&shared) != *plan {
             return Cow::Borrowed(tenant);
         }
         match newcomers.has_room(ask.units > 0, local.reports().clock.now()) {

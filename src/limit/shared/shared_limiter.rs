@@ -15,7 +15,7 @@ use crate::{
         decision::{Ask, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, PlanKind},
-        plans::quotas::Quotas,
+        plans::table::Plans,
     },
     redis::{Link, RedisConfig, RedisFailure},
     tenant::{Standing, Tenant},
@@ -79,11 +79,11 @@ use crate::{
 /// `tollgate_limiter_fallback_changes_total`.
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Quota, Quotas, RateLimitLayer, RedisConfig, tenant::HeaderTenant};
+/// use tollgate::{Limiter, Quota, Plans, RateLimitLayer, RedisConfig, tenant::HeaderTenant};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
-/// let quotas = Quotas::new(Quota::per_minute(600)?);
-/// let limiter = Limiter::redis(RedisConfig::new("redis://localhost:6379")?, quotas).connect().await?;
+/// let plans = Plans::new(Quota::per_minute(600)?);
+/// let limiter = Limiter::redis(RedisConfig::new("redis://localhost:6379")?, plans).connect().await?;
 /// let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant")?, limiter);
 /// # drop(layer);
 /// # Ok(())
@@ -129,14 +129,14 @@ const NEW_NAMES: u32 = 10_000;
 
 impl Limiter {
     /// Starts a limiter whose budgets are shared by all processes that use this server.
-    pub fn redis(config: RedisConfig, quotas: Quotas) -> SharedLimiterBuilder {
-        Self::builder(quotas).redis(config)
+    pub fn redis(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
+        Self::builder(plans).redis(config)
     }
 
     /// Starts a limiter like [`redis`](Self::redis) that takes several units with one call and admits the next requests
     /// without one. See [Leases](SharedLimiter#leases).
-    pub fn leased(config: RedisConfig, quotas: Quotas) -> SharedLimiterBuilder {
-        Self::redis(config, quotas).leases(Leases::new())
+    pub fn leased(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
+        Self::redis(config, plans).leases(Leases::new())
     }
 }
 
@@ -166,8 +166,8 @@ impl SharedLimiterBuilder {
     ///
     /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
     /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of addresses
-    /// of the login service. Tenants that a request has proved, that [`Quotas`] names, or whose plan is not the default, for
-    /// example by [`Quotas::by`], always have their own key. A name that spends with its own key and a shared one can get its
+    /// of the login service. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the default, for
+    /// example by [`Plans::by`], always have their own key. A name that spends with its own key and a shared one can get its
     /// limit twice in a window.
     pub fn max_new_names_per_minute(mut self, most: u32) -> Self {
         self.new_names = most;
@@ -221,7 +221,7 @@ impl SharedLimiter {
 
     /// Decides on a request of a tenant whose plan is looked up.
     pub(in crate::limit) async fn check_in_plan(&self, tenant: &Tenant, ask: Ask) -> Decision {
-        let plan = self.quotas().plan(tenant);
+        let plan = self.plans().plan(tenant);
         let decision = match plan.kind() {
             PlanKind::Limited { .. } => {
                 let payer = self.0.server.payer(tenant, &plan, ask);
@@ -294,7 +294,7 @@ impl SharedLimiter {
     /// Returns the standing of the tenant without spending, or `None` if no enforced quota
     /// applies. Includes what is reserved for authenticated requests.
     pub async fn peek(&self, tenant: &Tenant) -> Option<Standing> {
-        let plan = self.quotas().plan(tenant);
+        let plan = self.plans().plan(tenant);
         if !matches!(plan.kind(), PlanKind::Limited { .. }) {
             return None;
         }
@@ -330,7 +330,7 @@ impl SharedLimiter {
         {
             return standing;
         }
-        let plan = self.quotas().plan(&past.tenant);
+        let plan = self.plans().plan(&past.tenant);
         if !matches!(plan.kind(), PlanKind::Limited { .. }) {
             return None;
         }
@@ -380,8 +380,8 @@ impl SharedLimiter {
 
     /// Returns the plans of the tenants, which can be changed live. A change applies to this process: make it in all of
     /// them.
-    pub fn quotas(&self) -> &Quotas {
-        self.local().quotas()
+    pub fn plans(&self) -> &Plans {
+        self.local().plans()
     }
 
     /// Returns the limiter of the fallback, which has the same quotas.
@@ -440,7 +440,7 @@ impl SharedLimiter {
 impl fmt::Debug for SharedLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedLimiter")
-            .field("quotas", self.quotas())
+            .field("plans", self.plans())
             .field("fallback", &self.0.fallback)
             .finish_non_exhaustive()
     }
@@ -476,7 +476,7 @@ mod tests {
     async fn b25_rows_of_the_fallback_are_removed_while_the_server_answers() {
         let Some(server) = RedisServer::start(&[]) else { return };
         let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-        let (clock, quotas) = (ManualClock::new(), Quotas::new(Quota::per_minute(5).unwrap()));
+        let (clock, quotas) = (ManualClock::new(), Plans::new(Quota::per_minute(5).unwrap()));
         let shared = Limiter::builder(quotas).clock(clock.clone()).redis(config).connect().await.unwrap();
         for number in 0..100 {
             let tenant = Tenant::parse(format!("t{number}")).unwrap();
@@ -498,7 +498,7 @@ mod tests {
         let Some(server) = RedisServer::start(&[]) else { return };
         server.cli(&["acl", "setuser", "app", "on", "nopass", "~tollgate:limit:*", "+@all"]);
         let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-        let (quotas, log) = (|| Quotas::new(Quota::per_minute(5).unwrap()), crate::event::EventLog::new());
+        let (quotas, log) = (|| Plans::new(Quota::per_minute(5).unwrap()), crate::event::EventLog::new());
         let builder = Limiter::builder(quotas()).events(log.clone()).redis(config.user("app").password("any"));
         let shared = builder.fallback(Fallback::Closed).connect().await.unwrap();
         let addresses = shared.beside("address-failures", Limiter::memory(quotas()));
@@ -525,7 +525,7 @@ mod tests {
         for server in RedisServer::each(&[]) {
             let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
             let plan = Plan::from(Quota::new(50, Duration::from_micros(WINDOW)).unwrap());
-            let shared = Limiter::redis(config, Quotas::new(plan.clone())).connect().await.unwrap();
+            let shared = Limiter::redis(config, Plans::new(plan.clone())).connect().await.unwrap();
             let (ask, acme) = (Ask::new(1, false), Tenant::parse("acme").unwrap());
             let admitted = async |micros: u64| {
                 let (time, mut admitted) = (micros.to_string(), 0);

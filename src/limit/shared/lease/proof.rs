@@ -13,7 +13,7 @@ use crate::{
         decision::Ask,
         limiter::Limiter,
         plan::Plan,
-        plans::quotas::Quotas,
+        plans::table::Plans,
         quota::{Quota, Rule},
         shared::{
             leasing::identity,
@@ -441,7 +441,7 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: &impl AsyncFn(&mu
     let numbers = std::cell::Cell::new(0);
     let server = runtime.block_on(async {
         let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-        let quotas = Quotas::new(Quota::per_minute(1).unwrap());
+        let quotas = Plans::new(Quota::per_minute(1).unwrap());
         let shared = Limiter::redis(config, quotas).connect().await.unwrap();
         (std::sync::Arc::clone(&shared.0.server), server)
     });

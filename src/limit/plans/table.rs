@@ -22,16 +22,16 @@ type PlanOf = dyn Fn(&Tenant) -> Option<Plan> + Send + Sync;
 /// Tenants with a plan in this table keep their own budget when the limiter is full.
 ///
 /// ```
-/// use tollgate::{Plan, Quota, Quotas, Tenant};
+/// use tollgate::{Plan, Quota, Plans, Tenant};
 ///
-/// let quotas = Quotas::new(Quota::per_minute(600)?);
-/// quotas.set(Tenant::parse("acme")?, Quota::per_minute(1200)?);
-/// quotas.set(Tenant::parse("monitoring")?, Plan::unlimited());
-/// quotas.set(Tenant::parse("crawler")?, Plan::denied());
+/// let plans = Plans::new(Quota::per_minute(600)?);
+/// plans.set(Tenant::parse("acme")?, Quota::per_minute(1200)?);
+/// plans.set(Tenant::parse("monitoring")?, Plan::unlimited());
+/// plans.set(Tenant::parse("crawler")?, Plan::denied());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Quotas(Arc<Inner>);
+pub struct Plans(Arc<Inner>);
 
 struct Inner {
     default: RwLock<Plan>,
@@ -75,7 +75,7 @@ impl NamedPlan {
     }
 }
 
-impl Quotas {
+impl Plans {
     /// Creates plans that are the same for every tenant.
     pub fn new(default: impl Into<Plan>) -> Self {
         Self::with(default.into(), None)
@@ -247,9 +247,9 @@ impl Quotas {
     }
 }
 
-impl fmt::Debug for Quotas {
+impl fmt::Debug for Plans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quotas")
+        f.debug_struct("Plans")
             .field("default", &self.default())
             .field("named", &self.named_count())
             .finish_non_exhaustive()
