@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .tokens(Tokens::new())
         .insecure_loopback() // plain HTTP; leave it out behind TLS
         .build()?;
-    let by_tenant = Limiter::memory(Plans::new(Quota::each_minute::<600>()));
+    let by_tenant = Limiter::memory(Plans::new(Quota::const_per_minute::<600>()));
     let api = Router::new()
         .route("/me", get(me))
         .layer(RateLimitLayer::new(AccessTokenTenant, by_tenant)) // a budget for each tenant

@@ -32,7 +32,7 @@ impl State {
         let limiter = if facts.redis_plans {
             let redis = RedisPlans::connect(config.clone()).await?;
             // they come before those of the file
-            let plans = Plans::by(Quota::each_minute::<600>(), move |tenant| Some(plans.plan(tenant)));
+            let plans = Plans::by(Quota::const_per_minute::<600>(), move |tenant| Some(plans.plan(tenant)));
             Limiter::builder(plans).plan_source(redis.cached())
         } else {
             Limiter::builder(plans)
