@@ -23,8 +23,8 @@ use axum::{
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    ApiKeys, CachedPlans, ConfigError, Limiter, Plan, PlanFailure, PlanSource, Plans, ProblemJson, Quota, RateLimit,
-    RateLimitLayer, Tenant,
+    ApiKeys, CachedPlans, ConfigError, LimitKey, Limiter, Plan, PlanFailure, PlanSource, Plans, ProblemJson, Quota,
+    RateLimit, RateLimitLayer,
 };
 
 /// A table of your database: requests per minute and a daily maximum by customer.
@@ -46,7 +46,7 @@ impl Customers {
 impl PlanSource for Customers {
     type Error = ConfigError;
 
-    async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, ConfigError> {
+    async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, ConfigError> {
         let Some((per_minute, per_day)) = self.limits(tenant.as_str()).await else { return Ok(None) };
         Plan::new([Quota::per_minute(per_minute)?, Quota::per_day(per_day)?.with_name("daily")?]).map(Some)
     }
@@ -67,7 +67,7 @@ fn app(customers: &Customers) -> Result<Router, ConfigError> {
 }
 
 async fn hello(limit: RateLimit) -> String {
-    format!("hello {}, {} of {} left\n", limit.tenant(), limit.remaining(), limit.limit())
+    format!("hello {}, {} of {} left\n", limit.key(), limit.remaining(), limit.limit())
 }
 
 /// Your billing would do this.

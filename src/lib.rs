@@ -129,7 +129,7 @@ pub use crate::{
     http::{head::Head, replay::Replay},
     limit::{HeaderStyle, Limiter, Plan, Plans, Quota, RateLimit, RateLimitLayer},
     reject::{OAuthJson, ProblemJson, Rejection, RejectionKind, Respond, StatusOnly},
-    tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
+    tenant::{ApiKeys, ClientIp, LimitKey, PeerAddr, Tenant, TenantError, TenantSource},
     util::{
         clock::{Clock, Moment, SystemClock, UnixTime},
         error::ConfigError,

@@ -16,7 +16,7 @@ use tollgate::{
     limit::MissingTenant,
     session::SessionTenant,
     store::Memory,
-    tenant::{HeaderTenant, ProvedTenant},
+    tenant::{HeaderTenant, ProvedTenant, TenantName},
     testing::{ManualClock, TestIssuer},
 };
 use tower::layer::util::Stack;
@@ -229,7 +229,7 @@ async fn a19_preflights_pass_the_pkce_layers() {
 async fn a07_a_source_of_your_own_can_ask_for_its_credential() {
     struct Tokens;
     impl TenantSource for Tokens {
-        fn find(&self, _: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        fn find<'a>(&self, _: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
             Ok(None)
         }
         fn missing(&self, _: Head<'_>) -> TenantError {

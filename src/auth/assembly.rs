@@ -163,7 +163,7 @@ impl AuthServiceBuilder {
                 None => enabled,
             };
             self.policies
-                .check_demands(client.tenant(), client.demands(), enabled)
+                .check_demands(Some(client.tenant()), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;
         }
         Ok(())

@@ -28,7 +28,7 @@ use crate::{
     limit::RateLimitPass,
     login::LoginId,
     store::StoreError,
-    tenant::{Tenant, TenantSource},
+    tenant::{LimitKey, Tenant, TenantName},
     util::secret::Digest,
 };
 
@@ -53,7 +53,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
     /// The client's address, if it is known.
-    address: Option<Tenant>,
+    address: Option<LimitKey>,
     pass: Option<RateLimitPass>,
     unverified: Unverified,
     /// The refresh token of a call.
@@ -72,7 +72,7 @@ enum Unverified {
 
 impl<'a> RequestContext<'a> {
     pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
-        let address = core.client_ip.find(Head::from(parts)).ok().flatten();
+        let address = core.client_ip.limit_key(Head::from(parts));
         core.limits.addresses.saw(address.is_some(), &core.journal);
         Self { core, parts, address, pass: None, unverified: Unverified::None, refresh_token: None, reader: None }
     }
@@ -105,7 +105,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the client's address as the key of a limit. Where addresses are unknown, per-address limits are off: a
     /// limit that all clients share would let anyone lock out everyone.
-    pub(crate) fn known_address(&self) -> Option<Tenant> {
+    pub(crate) fn known_address(&self) -> Option<LimitKey> {
         self.address.clone()
     }
 
@@ -176,9 +176,9 @@ impl<'a> RequestContext<'a> {
         session.is_ok_and(|session| session.is_some())
     }
 
-    async fn charge_share(&self, tenant: Option<&Tenant>, address: Option<&Tenant>) -> Result<(), Problem> {
+    async fn charge_share(&self, tenant: Option<&Tenant>, address: Option<&LimitKey>) -> Result<(), Problem> {
         if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, address) {
-            share.charge(address.clone(), false, self.head()).wait().await?;
+            share.charge(&address.clone().into(), self.head()).wait().await?;
         }
         Ok(())
     }
@@ -186,12 +186,16 @@ impl<'a> RequestContext<'a> {
     async fn charge_payer(
         &mut self,
         tenant: Option<&Tenant>,
-        address: Option<&Tenant>,
+        address: Option<&LimitKey>,
         is_proved: bool,
     ) -> Result<(), Problem> {
-        let payer = tenant.or(address).cloned().unwrap_or_else(Tenant::anonymous);
+        let payer = match (tenant, is_proved) {
+            (Some(tenant), true) => TenantName::from(tenant.clone()),
+            (Some(tenant), false) => TenantName::from(LimitKey::from(tenant.clone())),
+            (None, _) => TenantName::from(address.cloned().unwrap_or_else(LimitKey::anonymous)),
+        };
         // refused requests stay counted, because each of them costs a lookup
-        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head()).wait().await?);
+        self.pass = Some(self.core.limits.tenants.charge(&payer, self.head()).wait().await?);
         if tenant.is_some()
             && let Unverified::Counted(work) = std::mem::replace(&mut self.unverified, Unverified::Settled)
         {
@@ -221,7 +225,7 @@ impl<'a> RequestContext<'a> {
     /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged.
     pub(crate) async fn charge_asset(&mut self) -> Result<(), Problem> {
         if let Some(address) = self.known_address() {
-            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head()).wait().await?);
+            self.pass = Some(self.core.limits.tenants.charge(&address.into(), self.head()).wait().await?);
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ use crate::{
     policy::Explanation,
     session::{SessionLayer, Sessions},
     store::StoreError,
-    tenant::Tenant,
+    tenant::{LimitKey, Tenant},
     user::Identifier,
 };
 
@@ -130,7 +130,7 @@ async fn answer(core: Arc<Core>, parts: Parts, mut body: RequestBody) -> Respons
 
 /// Reads what an endpoint has left of a small body, because the connection can't be used again before it was read. Returns
 /// whether the body has ended.
-async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<Tenant>) -> bool {
+async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<LimitKey>) -> bool {
     if parts.method != Method::POST {
         // without a place it is not read
         let _full = body.enter(&core.bodies, address);

@@ -47,7 +47,7 @@ impl<R> BearerLayer<R> {
     ///
     /// Callers can't forge this tenant. The charge comes before a DPoP proof is remembered, so the budget also bounds the
     /// memory for proofs, which an inner [`RateLimitLayer`](crate::RateLimitLayer) can't. Tokens without a tenant share
-    /// the budget of [`Tenant::anonymous`](crate::Tenant::anonymous). Requests without a valid token are not charged:
+    /// the budget of [`LimitKey::anonymous`](crate::LimitKey::anonymous). Requests without a valid token are not charged:
     /// limit them by address in an outer layer.
     ///
     /// ```

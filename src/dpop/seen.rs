@@ -10,7 +10,7 @@ use crate::{
     gate::MaybeReady,
     limit::{Limiter, Plans, Quota},
     store::{AnyStore, BoxFuture, WriteOutcome, table::Table},
-    tenant::Tenant,
+    tenant::LimitKey,
     util::clock::{Clock, Moment},
 };
 
@@ -53,7 +53,7 @@ impl SeenProofs {
             Self::Memory(memory) => MaybeReady::Ready(memory.mark(proof.thumbprint(), &digest, now)),
             Self::Store { table, rows } => {
                 // a prefix of 192 bits needs no allocation
-                let key = Tenant::trusted(proof.thumbprint().as_bytes().get(..32).unwrap_or_default());
+                let key = LimitKey::trusted(proof.thumbprint().as_bytes().get(..32).unwrap_or_default());
                 let row = rows.check(&key, 1);
                 if !row.is_admitted() {
                     return MaybeReady::Ready(Sighting::Unknown);

@@ -20,7 +20,7 @@ use foldhash::quality::RandomState;
 
 use super::record::{Event, EventKind, Mode};
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{clock::UnixTime, handle::Handle, lock::lock},
 };
 
@@ -60,7 +60,8 @@ struct Counter {
     subjects: Vec<Event>,
 }
 
-type CounterKey = (Option<Tenant>, EventKind, Option<&'static str>, Mode, Option<(Handle, Option<&'static str>)>, u64);
+type CounterKey =
+    (Option<LimitKey>, EventKind, Option<&'static str>, Mode, Option<(Handle, Option<&'static str>)>, u64);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -327,7 +328,7 @@ mod tests {
     use crate::util::secret::Digest;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
-        Event::new(EventKind::RateLimited, at).tenant(Tenant::parse(tenant).unwrap())
+        Event::new(EventKind::RateLimited, at).tenant(LimitKey::parse(tenant).unwrap())
     }
 
     fn drained(stripes: &Stripes) -> Vec<Event> {

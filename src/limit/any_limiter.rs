@@ -6,12 +6,13 @@ use super::limiter::Limiter;
 #[cfg(feature = "redis")]
 use super::shared::SharedLimiter;
 #[cfg(feature = "login")]
-use crate::tenant::{Standing, Tenant};
+use crate::tenant::{LimitKey, Standing};
 
 /// The limiter of a layer: a [`Limiter`], or with the feature `redis` a `SharedLimiter`.
 #[derive(Clone, Debug)]
 pub struct AnyLimiter {
     pub(super) local: Limiter,
+    /// Decides instead of `local`, which then is its fallback.
     #[cfg(feature = "redis")]
     pub(super) shared: Option<SharedLimiter>,
 }
@@ -29,7 +30,7 @@ impl AnyLimiter {
     }
 
     /// Decides whether this name may spend the units now, and charges them if so.
-    pub(crate) async fn check(&self, name: &Tenant, units: u32) -> Decision {
+    pub(crate) async fn check(&self, name: &LimitKey, units: u32) -> Decision {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {
             // boxed, so that the futures of other limiters have no room for it
@@ -39,7 +40,7 @@ impl AnyLimiter {
     }
 
     /// Returns the standing of this name without spending.
-    pub(crate) async fn peek(&self, name: &Tenant) -> Option<Standing> {
+    pub(crate) async fn peek(&self, name: &LimitKey) -> Option<Standing> {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {
             return shared.peek(name).await;

@@ -43,7 +43,7 @@ impl<R> RateLimitLayer<R> {
     ///
     /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
     /// let limit = RateLimitLayer::new(ClientIp::peer(), limiter).respond_with(|rejection: &Rejection, _: Head<'_>| {
-    ///     let who = rejection.tenant().map_or("unknown", Tenant::as_str);
+    ///     let who = rejection.limit_key().map_or("unknown", LimitKey::as_str);
     ///     // a request without a tenant has no standing
     ///     let left = rejection.standing().map(|standing| standing.remaining());
     ///     let mut response = Response::new(format!("{}: {who} has {left:?} left", rejection.detail()));
@@ -146,7 +146,7 @@ impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
 impl<R> fmt::Debug for RateLimitLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
-            .field("limiter", &self.gate.limiter)
+            .field("limiter", &self.gate.limiter.local)
             .field("respond", &type_name::<R>())
             .finish_non_exhaustive()
     }

@@ -23,7 +23,7 @@ use super::{
 use crate::util::clock::UnixTime;
 use crate::{
     event::{EventKind, EventLog},
-    tenant::{Standing, Tenant, TenantName},
+    tenant::{LimitKey, Standing, TenantName},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
@@ -171,25 +171,24 @@ impl Limiter {
         }
     }
 
-    /// Decides whether the tenant may spend these units now, and charges them if so.
+    /// Decides whether this key, often a [`Tenant`](crate::Tenant), may spend these units now, and charges them if so.
     ///
-    /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
-    pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, false)
+    /// All units are charged or none. Zero units are admitted, unless the plan is [`Plan::denied`](super::Plan::denied).
+    pub fn check(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, false)
     }
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
     /// what a quota [reserves](crate::Quota::reserve).
-    pub fn check_anonymous(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, true)
+    pub fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, true)
     }
 
-    pub(super) fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
+    pub(super) fn check_as(&self, key: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
         let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
-        let key = self.0.engine.key(tenant);
-        // the tenant is valid, so this fails only if its plan can't be looked up
+        // the key is valid, so this fails only if its plan can't be looked up
         let mut decision = Decision::UNLIMITED;
-        match self.check_key(key, ask, || Some(tenant.clone()), &mut decision) {
+        match self.check_key(self.0.engine.key(key), ask, &mut decision) {
             Ok(()) => decision,
             Err(_) => Decision::UNAVAILABLE,
         }
@@ -200,14 +199,7 @@ impl Limiter {
         self.0.engine.key_of_name(name)
     }
 
-    /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept. The
-    /// decision is written to its place, which is [`Decision::UNLIMITED`] before.
-    #[inline]
-    pub(super) fn check_name(&self, key: TenantKey<'_>, ask: Ask, decision: &mut Decision) -> Result<(), Undecided> {
-        self.check_key(key, ask, || key.tenant().ok(), decision)
-    }
-
-    /// Looks up the plan of a tenant, unless it is fresh.
+    /// Looks up the plan of a key, unless it is fresh.
     ///
     /// Layers do this themselves. Does nothing without [`LimiterBuilder::plan_source`].
     ///
@@ -215,7 +207,7 @@ impl Limiter {
     ///
     /// Returns an error if the lookup fails and [`PlanFailure::Refuse`](super::PlanFailure::Refuse) is set.
     #[cfg(feature = "plans")]
-    pub async fn load_plan(&self, tenant: &Tenant) -> Result<(), PlanUnavailable> {
+    pub async fn load_plan(&self, tenant: &LimitKey) -> Result<(), PlanUnavailable> {
         let Inner { engine, report, .. } = &*self.0;
         let Some(plans) = &engine.plan_cache else { return Ok(()) };
         let failed = |reason: &str| report.plan_lookup_failed(tenant, reason);
@@ -224,7 +216,7 @@ impl Limiter {
 
     /// Looks up the plan of a tenant in the background, unless it is fresh.
     #[cfg(all(feature = "plans", feature = "login"))]
-    pub(super) fn load_plan_later(&self, tenant: &Tenant) {
+    pub(super) fn load_plan_later(&self, tenant: &LimitKey) {
         let Inner { engine, report, .. } = &*self.0;
         let Some(plans) = &engine.plan_cache else { return };
         if plans.is_due(&engine.plans, tenant, report.clock.now())
@@ -235,17 +227,13 @@ impl Limiter {
         }
     }
 
+    /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept. The
+    /// decision is written to its place, which is [`Decision::UNLIMITED`] before.
     #[inline]
-    fn check_key(
-        &self,
-        key: TenantKey<'_>,
-        ask: Ask,
-        tenant: impl Fn() -> Option<Tenant>,
-        decision: &mut Decision,
-    ) -> Result<(), Undecided> {
+    pub(super) fn check_key(&self, key: TenantKey<'_>, ask: Ask, decision: &mut Decision) -> Result<(), Undecided> {
         let context = self.context();
         self.decide(key, ask, context, decision)?;
-        self.0.report.decision(decision, ask.units, tenant, context.now);
+        self.0.report.decision(decision, ask.units, || key.limit_key().ok(), context.now);
         Ok(())
     }
 
@@ -284,7 +272,7 @@ impl Limiter {
 
     /// Decides like [`check`](Self::check), and reports nothing.
     #[cfg(feature = "redis")]
-    pub(super) fn check_unreported(&self, tenant: &Tenant, ask: Ask) -> Decision {
+    pub(super) fn check_unreported(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let mut decision = Decision::UNLIMITED;
         match self.decide(self.0.engine.key(tenant), ask, self.context(), &mut decision) {
             Ok(()) => decision,
@@ -294,7 +282,7 @@ impl Limiter {
 
     /// Makes the quotas of this plan count at least as many units of the tenant as a shared server counted at a time.
     #[cfg(feature = "redis")]
-    pub(super) fn raise(&self, tenant: &Tenant, plan: &Plan, used: &[u32], at: UnixTime) {
+    pub(super) fn raise(&self, tenant: &LimitKey, plan: &Plan, used: &[u32], at: UnixTime) {
         let Inner { engine, .. } = &*self.0;
         if !engine.knows(tenant) {
             _ = self.check_unreported(tenant, Ask { is_admitted: true, ..Ask::new(0, false) });
@@ -304,13 +292,13 @@ impl Limiter {
 
     /// Returns the units that count of each quota of this plan, or `None` if they are not known.
     #[cfg(feature = "redis")]
-    pub(super) fn counts(&self, tenant: &Tenant, plan: &Plan) -> Option<Vec<u32>> {
+    pub(super) fn counts(&self, tenant: &LimitKey, plan: &Plan) -> Option<Vec<u32>> {
         self.0.engine.counts(tenant, self.context(), plan)
     }
 
     /// Returns whether units of the tenant have counted a moment ago, or still do.
     #[cfg(feature = "redis")]
-    pub(super) fn knows(&self, tenant: &Tenant) -> bool {
+    pub(super) fn knows(&self, tenant: &LimitKey) -> bool {
         self.0.engine.knows(tenant)
     }
 
@@ -319,10 +307,10 @@ impl Limiter {
         self.0.report.rejected(kind);
     }
 
-    /// Returns the standing of the tenant without spending, or `None` if no enforced quota
+    /// Returns the standing of the key without spending, or `None` if no enforced quota
     /// applies. Includes what is reserved for authenticated requests.
-    pub fn peek(&self, tenant: &Tenant) -> Option<Standing> {
-        self.0.engine.peek(tenant, self.context())
+    pub fn peek(&self, key: &LimitKey) -> Option<Standing> {
+        self.0.engine.peek(key, self.context())
     }
 
     /// Refunds the part of a charge that still counts. Returns the new standing of the tenant.
@@ -334,11 +322,11 @@ impl Limiter {
         self.0.engine.refund(&charge, self.context())
     }
 
-    /// Clears all spends of the tenant and logs it. Spends in a shared bucket stay.
-    pub fn reset(&self, tenant: &Tenant) {
+    /// Clears all spends of the key and logs it. Spends in a shared bucket stay.
+    pub fn reset(&self, key: &LimitKey) {
         let context = self.context();
-        self.0.engine.reset(self.0.engine.key(tenant), context);
-        self.0.report.reset(tenant, context.now);
+        self.0.engine.reset(self.0.engine.key(key), context);
+        self.0.report.reset(key, context.now);
     }
 
     /// Returns the plans of the tenants, which can be changed live.
@@ -396,7 +384,7 @@ mod tests {
     #[test]
     fn b30_debug_of_a_limiter_takes_no_lock() {
         let limiter = Limiter::memory(Plans::new(Quota::per_hour(9).unwrap()));
-        assert!(limiter.check(&Tenant::parse("acme").unwrap(), 1).is_admitted());
+        assert!(limiter.check(&LimitKey::parse("acme").unwrap(), 1).is_admitted());
         let shown = format!("{limiter:?}");
         assert!(shown.starts_with("Limiter { plans: Plans {"), "{shown}");
         let own = limiter.clone();

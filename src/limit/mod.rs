@@ -109,10 +109,10 @@ pub(crate) mod shared;
 
 #[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
-#[cfg(feature = "redis")]
-pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 #[cfg(all(feature = "plans", feature = "redis"))]
 pub use self::shared::{RedisPlans, RedisPlansError};
+#[cfg(feature = "redis")]
+pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},

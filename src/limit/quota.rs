@@ -225,7 +225,7 @@ impl Quota {
     /// rounded up to whole units, and a smooth quota gives the rest back more slowly in
     /// proportion.
     ///
-    /// A request is anonymous if its source only [claims](crate::tenant::TenantName::claimed)
+    /// A request is anonymous if its source only [claims](crate::tenant::TenantName::is_claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
     /// `HostTenant`, [`ClientIp`](crate::ClientIp), a fixed tenant and a closure do, except in a
     /// [`ProvedTenant`](crate::tenant::ProvedTenant). In the login service,

@@ -250,7 +250,7 @@ where
     let inner = service_fn(async |request: Request<Body>| {
         let mut response = Response::new(Body::empty());
         if let Some(limit) = RateLimit::from_extensions(request.extensions()) {
-            response.headers_mut().insert("charged", limit.tenant().as_str().parse().unwrap());
+            response.headers_mut().insert("charged", limit.key().as_str().parse().unwrap());
         }
         Ok::<_, Infallible>(response)
     });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tollgate::{
-    Head, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
+    Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt};
@@ -24,7 +24,7 @@ async fn world(limit: u32) -> (World, Limiter) {
     (World::on(Memory::new().into(), clock, |service| service.limiter(own)).await, limiter)
 }
 
-fn left(limiter: &Limiter, tenant: &Tenant) -> Option<u32> {
+fn left(limiter: &Limiter, tenant: &LimitKey) -> Option<u32> {
     limiter.peek(tenant).map(|standing| standing.remaining())
 }
 
@@ -172,7 +172,7 @@ async fn requests_without_a_tenant_are_charged_to_the_address() {
         let shown = format!("{request:?}");
         let answer = browser.send(request, body).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (429, "rate_limit_exceeded"), "{shown} {answer:?}");
-        assert_eq!(left(&limiter, &Tenant::address(browser.address)), Some(0));
+        assert_eq!(left(&limiter, &LimitKey::address(browser.address)), Some(0));
     }
     assert_eq!(left(&limiter, &acme()), Some(3));
 }

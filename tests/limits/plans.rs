@@ -14,7 +14,7 @@ use std::{
 use http::{Request, Response};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tollgate::{
-    CachedPlans, EventLog, Limiter, Plan, PlanFailure, PlanSource, Plans, Quota, RateLimit, RateLimitLayer, Tenant,
+    CachedPlans, EventLog, LimitKey, Limiter, Plan, PlanFailure, PlanSource, Plans, Quota, RateLimit, RateLimitLayer,
     event::{EventKind, Query},
     limit::RefusalReason,
     tenant::HeaderTenant,
@@ -87,7 +87,7 @@ impl Database {
 impl PlanSource for Database {
     type Error = &'static str;
 
-    async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, &'static str> {
+    async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, &'static str> {
         self.0.begun.fetch_add(1, SeqCst);
         let running = self.0.running.fetch_add(1, SeqCst) + 1;
         let _running = Running(&self.0.running);
@@ -131,7 +131,7 @@ impl World {
             .layer(RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), self.limiter.clone()))
             .service(service_fn(async |request: Request<String>| {
                 let limit = RateLimit::from_extensions(request.extensions()).unwrap();
-                let known = format!("{} {} {}", limit.tenant(), limit.limit(), limit.remaining());
+                let known = format!("{} {} {}", limit.key(), limit.limit(), limit.remaining());
                 Ok::<_, Infallible>(Response::new(known))
             }));
         let request = Request::get("/").header("x-tenant", name).body(String::new()).unwrap();

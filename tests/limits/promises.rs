@@ -250,7 +250,7 @@ fn a_reset_by_an_operator_clears_the_past_and_is_logged() {
     engine.reset(&tenant("acme"));
     assert!(spend(&engine, "acme", 2).is_some());
     let logged = events(&log, EventKind::TenantReset);
-    assert_eq!(logged.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(), [Some(tenant("acme"))]);
+    assert_eq!(logged.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(), [Some(tenant("acme").into())]);
 }
 
 #[tokio::test]

@@ -116,7 +116,7 @@ fn run(caller: &Caller) {
     let sink = move |_: &[Event]| _ = writes.next().map(|_| for_sink.call_from("sink"));
     let log = EventLog::builder().sink(sink).build();
     let gold = Plan::from(Quota::per_hour(2).unwrap());
-    let quotas = Plans::by(Quota::per_hour(3).unwrap(), move |name: &Tenant| {
+    let quotas = Plans::by(Quota::per_hour(3).unwrap(), move |name: &tollgate::LimitKey| {
         for_plans.call_from("plan function");
         (name.as_str() == "globex").then(|| gold.clone())
     });

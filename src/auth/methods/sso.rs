@@ -34,7 +34,7 @@ use crate::{
     policy::{FactorClass, Method, MethodSet},
     session::{Proof, UserId},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
-    tenant::Tenant,
+    tenant::LimitKey,
     user::{Account, Contact},
     util::{
         clock::{UnixTime, saturating_nanos},
@@ -308,7 +308,7 @@ impl<'a> CountedCall<'a> {
         let mut counted = Self { limits, failure: None, outage: None };
         if let Some(address) = cx.known_address() {
             counted.failure = Some(admitted(limits.failures.check(&address, 1).await)?);
-            let of_provider = Tenant::parse_reserved(format!("{}/{provider}", address.as_str())).unwrap_or(address);
+            let of_provider = LimitKey::parse_reserved(format!("{}/{provider}", address.as_str())).unwrap_or(address);
             counted.outage = Some(admitted(limits.provider_outages.check(&of_provider, 1).await)?);
         }
         Some(counted)

@@ -16,7 +16,7 @@ use crate::{
         plans::table::Plans,
         quota::Quota,
     },
-    tenant::Tenant,
+    tenant::LimitKey,
     util::clock::{Moment, UnixTime},
 };
 
@@ -56,7 +56,7 @@ fn hourly(limit: u32) -> Quota {
 
 /// All that a tenant has spent: when, how many units, and by which charge.
 struct Subject {
-    tenant: Tenant,
+    tenant: LimitKey,
     limit: u32,
     spent: Vec<(u64, u32, Option<usize>)>,
 }
@@ -95,10 +95,10 @@ struct World {
 impl World {
     fn new() -> Self {
         let engine = Engine::new(Plans::new(hourly(9)), 1_000, usize::MAX);
-        let group = |tenant: &Tenant| home_of(engine.key(tenant).hash) / 4;
-        let all = || (0..).map(|number| Tenant::parse(format!("tenant-{number}")).unwrap());
+        let group = |tenant: &LimitKey| home_of(engine.key(tenant).hash) / 4;
+        let all = || (0..).map(|number| LimitKey::parse(format!("tenant-{number}")).unwrap());
         let first = all().next().unwrap();
-        let shares_slots = |tenant: &Tenant| group(tenant) == group(&first);
+        let shares_slots = |tenant: &LimitKey| group(tenant) == group(&first);
         let subject = |tenant| Subject { tenant, limit: 9, spent: Vec::new() };
         let subjects = all().filter(shares_slots).take(TENANTS).map(subject).collect();
         Self { engine, now: HOUR, subjects, charges: Vec::new(), charged: 0, repeated: 0 }

@@ -15,7 +15,7 @@ use crate::{
         plans::table::Plans,
         quota::Quota,
     },
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{
         clock::{Moment, UnixTime},
         lock::lock,
@@ -26,12 +26,12 @@ fn engine(quotas: Plans) -> Arc<Engine> {
     Arc::new(Engine::new(quotas, 1_000, usize::MAX))
 }
 
-fn tenant(number: u32) -> Tenant {
-    Tenant::parse(format!("tenant-{number}")).unwrap()
+fn tenant(number: u32) -> LimitKey {
+    LimitKey::parse(format!("tenant-{number}")).unwrap()
 }
 
 /// Returns whether a request of this tenant is admitted.
-fn spend(engine: &Engine, tenant: &Tenant, units: u32, is_anonymous: bool) -> bool {
+fn spend(engine: &Engine, tenant: &LimitKey, units: u32, is_anonymous: bool) -> bool {
     let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
     let context = Context { now, unix_now, swept_at: 0, bytes: &engine.bytes };
     let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };

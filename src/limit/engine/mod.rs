@@ -47,7 +47,7 @@ use super::{
 #[cfg(feature = "redis")]
 use crate::util::clock::UnixTime;
 use crate::{
-    tenant::{Standing, Tenant, TenantError, TenantName},
+    tenant::{LimitKey, Standing, TenantError, TenantName},
     util::lock::lock,
 };
 
@@ -79,28 +79,22 @@ pub(super) struct Engine {
 /// A part of the rows, behind a lock of its own. It has a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard(Mutex<HashTable<(Tenant, Row)>>);
+struct Shard(Mutex<HashTable<(LimitKey, Row)>>);
 
 /// A tenant to look up. Hashed once in a request.
 #[derive(Clone, Copy)]
 pub(super) struct TenantKey<'a> {
     pub(super) hash: u64,
     name: &'a [u8],
-    source: Source<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    Tenant(&'a Tenant),
-    Name(&'a TenantName<'a>),
+    is_checked: bool,
 }
 
 impl TenantKey<'_> {
-    /// Returns the tenant, if its name is valid. The name of a row always is.
-    pub(super) fn tenant(&self) -> Result<Tenant, TenantError> {
-        match self.source {
-            Source::Tenant(tenant) => Ok(tenant.clone()),
-            Source::Name(name) => name.to_tenant(),
+    /// Returns the key, if the name is valid. The name of a row always is.
+    pub(super) fn limit_key(&self) -> Result<LimitKey, TenantError> {
+        match self.is_checked {
+            true => Ok(LimitKey::trusted(self.name)),
+            false => LimitKey::parse(self.name),
         }
     }
 }
@@ -149,15 +143,15 @@ impl Engine {
         self.shards.iter().map(|shard| lock(&shard.0).len()).sum::<usize>() + self.overflow.len()
     }
 
-    pub(super) fn key<'a>(&self, tenant: &'a Tenant) -> TenantKey<'a> {
+    pub(super) fn key<'a>(&self, tenant: &'a LimitKey) -> TenantKey<'a> {
         let name = tenant.as_bytes();
-        TenantKey { hash: self.hasher.hash_one(name), name, source: Source::Tenant(tenant) }
+        TenantKey { hash: self.hasher.hash_one(name), name, is_checked: true }
     }
 
     #[inline]
     pub(super) fn key_of_name<'a>(&self, name: &'a TenantName<'a>) -> TenantKey<'a> {
         let text = name.as_bytes();
-        TenantKey { hash: self.hasher.hash_one(text), name: text, source: Source::Name(name) }
+        TenantKey { hash: self.hasher.hash_one(text), name: text, is_checked: name.is_checked() }
     }
 
     /// Refunds a charge as far as it still counts, and returns the standing of the tenant after it.
@@ -170,14 +164,14 @@ impl Engine {
 
     /// Makes the quotas of the tenant count at least this much, as a shared server did at a time. Spends from buckets don't change.
     #[cfg(feature = "redis")]
-    pub(super) fn raise(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan, used: &[u32], at: UnixTime) {
+    pub(super) fn raise(&self, tenant: &LimitKey, context: Context<'_>, plan: &Plan, used: &[u32], at: UnixTime) {
         self.on_row(self.key(tenant), context, |row| row.raise(context, plan, used, at));
     }
 
     /// Returns the units that count of each quota of this plan, or `None` if the tenant shares a bucket, or has another plan
     /// now.
     #[cfg(feature = "redis")]
-    pub(super) fn counts(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
+    pub(super) fn counts(&self, tenant: &LimitKey, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
         match self.on_row(self.key(tenant), context, |row| row.counts(context, plan)) {
             Some(counts) => counts,
             None => self.overflow.began().is_none().then(|| vec![0; plan.limits().len()]),
@@ -186,7 +180,7 @@ impl Engine {
 
     /// Returns whether the tenant has a row of its own.
     #[cfg(feature = "redis")]
-    pub(super) fn knows(&self, tenant: &Tenant) -> bool {
+    pub(super) fn knows(&self, tenant: &LimitKey) -> bool {
         self.has_row(self.key(tenant))
     }
 
@@ -215,7 +209,7 @@ impl Engine {
     }
 
     /// Returns the standing of the tenant, for authenticated requests, in the row that it would spend from next. Creates no row.
-    pub(super) fn peek(&self, tenant: &Tenant, context: Context<'_>) -> Option<Standing> {
+    pub(super) fn peek(&self, tenant: &LimitKey, context: Context<'_>) -> Option<Standing> {
         let key = self.key(tenant);
         loop {
             if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
@@ -258,7 +252,7 @@ impl Engine {
         match used? {
             Ok(value) => Some(value),
             Err(use_row) => {
-                let tenant = Tenant::trusted(key.name);
+                let tenant = LimitKey::trusted(key.name);
                 if self.has_stale_plan(&tenant, context) {
                     return self.with_row(key, use_row);
                 }
@@ -300,19 +294,19 @@ impl Engine {
                 Ok(value) => return Some(value),
                 Err(not_used) => use_row = not_used,
             }
-            found = self.plans.find(&Tenant::trusted(key.name));
+            found = self.plans.find(&LimitKey::trusted(key.name));
         }
     }
 
     /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
     #[cfg(feature = "plans")]
-    fn has_stale_plan(&self, tenant: &Tenant, context: Context<'_>) -> bool {
+    fn has_stale_plan(&self, tenant: &LimitKey, context: Context<'_>) -> bool {
         let state = |plans: &PlanCache| plans.state(&self.plans, tenant, context.now);
         self.plan_cache.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
     }
 
     #[cfg(not(feature = "plans"))]
-    fn has_stale_plan(&self, _tenant: &Tenant, _context: Context<'_>) -> bool {
+    fn has_stale_plan(&self, _tenant: &LimitKey, _context: Context<'_>) -> bool {
         false
     }
 
@@ -402,6 +396,6 @@ fn place_of(hash: u64) -> usize {
 }
 
 /// Returns the bytes of a row and its name.
-fn row_bytes(tenant: &Tenant, row: &Row) -> usize {
-    row.bytes_in_map::<Tenant>() + tenant.heap_bytes()
+fn row_bytes(tenant: &LimitKey, row: &Row) -> usize {
+    row.bytes_in_map::<LimitKey>() + tenant.heap_bytes()
 }

@@ -18,7 +18,7 @@ use crate::{
         plan::{Plan, PlanKind},
         plans::table::PlanFound,
     },
-    tenant::{Tenant, TenantError},
+    tenant::{LimitKey, TenantError},
     util::lock::lock,
 };
 
@@ -100,7 +100,7 @@ impl Engine {
         context: Context<'_>,
         ask: Ask,
     ) -> Result<(), Undecided> {
-        let tenant = key.tenant()?;
+        let tenant = key.limit_key()?;
         let needs_plan = match ask.can_wait {
             true => plans.must_wait(&self.plans, &tenant, context.now),
             false => plans.state(&self.plans, &tenant, context.now) == PlanState::Refused,
@@ -121,7 +121,7 @@ impl Engine {
         if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, key, context, ask)?;
         }
-        let tenant = key.tenant()?;
+        let tenant = key.limit_key()?;
         let (found, named_since) = self.plans.find(&tenant);
         let terms = BoardTerms {
             units: ask.units,
@@ -160,7 +160,7 @@ impl Engine {
             if row.is_on_board() && ask.units > 0 {
                 self.clear_board(key, row);
             }
-            self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(Tenant::trusted(key.name)));
+            self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(LimitKey::trusted(key.name)));
         } else {
             self.post(key, row, context, ask, decision);
         }
@@ -191,7 +191,7 @@ impl Engine {
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), TenantError> {
-        let tenant = key.tenant()?;
+        let tenant = key.limit_key()?;
         loop {
             let (found, named_since) = self.plans.find(&tenant);
             match found.plan.kind() {
@@ -264,7 +264,7 @@ impl Engine {
     fn insert(
         &self,
         key: TenantKey<'_>,
-        tenant: Tenant,
+        tenant: LimitKey,
         mut row: Row,
         context: Context<'_>,
         ask: Ask,
@@ -276,7 +276,7 @@ impl Engine {
         self.decide_in_row(key, &mut row, context, ask, decision);
         self.bytes.force(row_bytes(&tenant, &row));
         if let Some(shard) = self.shard(key.hash) {
-            let hash = |(tenant, _): &(Tenant, Row)| self.hasher.hash_one(tenant.as_bytes());
+            let hash = |(tenant, _): &(LimitKey, Row)| self.hasher.hash_one(tenant.as_bytes());
             lock(&shard.0).insert_unique(key.hash, (tenant, row), hash);
         }
     }

@@ -30,7 +30,7 @@ use super::{
     table::Plans,
 };
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::clock::{Clock, Moment},
 };
 
@@ -41,11 +41,11 @@ type Outcome = Result<(), PlanUnavailable>;
 
 pub(in crate::limit) struct PlanCache {
     settings: CachedPlans,
-    answers: DashMap<Tenant, Answer, foldhash::fast::RandomState>,
+    answers: DashMap<LimitKey, Answer, foldhash::fast::RandomState>,
     /// How many answers say that a tenant has no plan.
     without_plan: AtomicUsize,
     /// The lookups that are running. Each has a receiver for those who wait.
-    running: Mutex<HashMap<Tenant, watch::Receiver<Option<Outcome>>>>,
+    running: Mutex<HashMap<LimitKey, watch::Receiver<Option<Outcome>>>>,
     tick_at: AtomicU64,
     purge_at: AtomicU64,
 }
@@ -103,9 +103,9 @@ impl PlanCache {
         }
     }
 
-    pub(in crate::limit) fn state(&self, plans: &Plans, tenant: &Tenant, now: Moment) -> PlanState {
+    pub(in crate::limit) fn state(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> PlanState {
         // addresses are no customers, and what an operator sets counts
-        if Tenant::is_reserved(tenant.as_bytes()) || plans.is_set(tenant) {
+        if tenant.is_reserved() || plans.is_set(tenant) {
             return PlanState::Fresh;
         }
         match self.answers.get(tenant).map(|answer| *answer) {
@@ -121,7 +121,7 @@ impl PlanCache {
     }
 
     /// Returns whether a request must wait for the plan, or is refused. A stale plan is used while it is looked up.
-    pub(in crate::limit) fn must_wait(&self, plans: &Plans, tenant: &Tenant, now: Moment) -> bool {
+    pub(in crate::limit) fn must_wait(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
         match self.state(plans, tenant, now) {
             PlanState::Fresh => false,
             PlanState::Stale => !self.running().contains_key(tenant),
@@ -131,7 +131,7 @@ impl PlanCache {
 
     /// Returns whether the plan should be looked up and no lookup is running.
     #[cfg(feature = "login")]
-    pub(in crate::limit) fn is_due(&self, plans: &Plans, tenant: &Tenant, now: Moment) -> bool {
+    pub(in crate::limit) fn is_due(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
         matches!(self.state(plans, tenant, now), PlanState::Stale | PlanState::Unknown)
             && !self.running().contains_key(tenant)
     }
@@ -140,7 +140,7 @@ impl PlanCache {
     pub(in crate::limit) async fn load(
         &self,
         plans: &Plans,
-        tenant: &Tenant,
+        tenant: &LimitKey,
         clock: &dyn Clock,
         failed: impl Fn(&str),
     ) -> Outcome {
@@ -171,7 +171,7 @@ impl PlanCache {
     async fn look_up(
         &self,
         plans: &Plans,
-        tenant: &Tenant,
+        tenant: &LimitKey,
         clock: &dyn Clock,
         lookup: Lookup<'_>,
         failed: impl Fn(&str),
@@ -183,7 +183,7 @@ impl PlanCache {
         outcome
     }
 
-    fn keep(&self, plans: &Plans, tenant: &Tenant, now: Moment, answer: LookedUp, failed: impl Fn(&str)) -> Outcome {
+    fn keep(&self, plans: &Plans, tenant: &LimitKey, now: Moment, answer: LookedUp, failed: impl Fn(&str)) -> Outcome {
         let until = now + self.settings.time_to_live;
         let reason = match answer {
             Ok(Some(plan)) if self.insert(plans, tenant, Answer { until, found: Found::Plan }, now) => {
@@ -221,7 +221,7 @@ impl PlanCache {
     }
 
     /// Keeps an answer, if there is room. Returns whether there was.
-    fn insert(&self, plans: &Plans, tenant: &Tenant, answer: Answer, now: Moment) -> bool {
+    fn insert(&self, plans: &Plans, tenant: &LimitKey, answer: Answer, now: Moment) -> bool {
         // lookups that end at once may all find room: there are few
         if !self.answers.contains_key(tenant) && !self.has_room(answer.found) {
             self.purge(plans, now, answer.found);
@@ -283,7 +283,7 @@ impl PlanCache {
     }
 
     /// Begins a lookup, or finds the one that is running.
-    fn join(&self, tenant: &Tenant) -> Turn<'_> {
+    fn join(&self, tenant: &LimitKey) -> Turn<'_> {
         let mut running = self.running();
         if let Some(result) = running.get(tenant) {
             return Turn::Follows(result.clone());
@@ -296,7 +296,7 @@ impl PlanCache {
         Turn::Leads(Lookup { cache: self, tenant: tenant.clone(), result })
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<Tenant, watch::Receiver<Option<Outcome>>>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<LimitKey, watch::Receiver<Option<Outcome>>>> {
         // no code under the lock panics
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -335,7 +335,7 @@ enum Turn<'a> {
 /// A running lookup. It ends when this is dropped, also if the request that waits for it is.
 struct Lookup<'a> {
     cache: &'a PlanCache,
-    tenant: Tenant,
+    tenant: LimitKey,
     result: watch::Sender<Option<Outcome>>,
 }
 

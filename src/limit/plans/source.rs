@@ -4,7 +4,7 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use crate::{
     limit::plan::Plan,
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{clock::saturating_nanos, error::ConfigError},
 };
 
@@ -23,7 +23,7 @@ use crate::{
 /// impl PlanSource for Customers {
 ///     type Error = Infallible;
 ///
-///     async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, Infallible> {
+///     async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, Infallible> {
 ///         // SELECT per_minute FROM customers WHERE name = $1
 ///         Ok((tenant.as_str() == "acme").then(Plan::unlimited))
 ///     }
@@ -40,7 +40,7 @@ pub trait PlanSource: Send + Sync + 'static {
     ///
     /// Callers may have invented the name. A lookup is dropped at the
     /// [deadline](CachedPlans::deadline), or if the request that waits for it is.
-    fn plan(&self, tenant: &Tenant) -> impl Future<Output = Result<Option<Plan>, Self::Error>> + Send;
+    fn plan(&self, tenant: &LimitKey) -> impl Future<Output = Result<Option<Plan>, Self::Error>> + Send;
 }
 
 /// The treatment of a tenant whose plan can't be looked up.
@@ -181,11 +181,11 @@ pub(super) type LookedUp = Result<Option<Plan>, String>;
 
 /// A [`PlanSource`] of any type.
 pub(super) trait AnyPlanSource: Send + Sync + 'static {
-    fn look_up<'a>(&'a self, tenant: &'a Tenant) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>>;
+    fn look_up<'a>(&'a self, tenant: &'a LimitKey) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>>;
 }
 
 impl<S: PlanSource> AnyPlanSource for S {
-    fn look_up<'a>(&'a self, tenant: &'a Tenant) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>> {
+    fn look_up<'a>(&'a self, tenant: &'a LimitKey) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>> {
         let found = self.plan(tenant);
         Box::pin(async move { found.await.map_err(|error| error.to_string()) })
     }

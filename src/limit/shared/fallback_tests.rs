@@ -12,7 +12,7 @@ use crate::{
         quota::Quota,
     },
     redis::RedisConfig,
-    tenant::Tenant,
+    tenant::LimitKey,
     testing::ManualClock,
 };
 
@@ -32,11 +32,11 @@ fn unit() -> Ask {
     Ask { refundable: true, ..Ask::new(1, false) }
 }
 
-fn named(name: &str) -> Tenant {
-    Tenant::parse(name).unwrap()
+fn named(name: &str) -> LimitKey {
+    LimitKey::parse(name).unwrap()
 }
 
-async fn left(node: &SharedLimiter, tenant: &Tenant) -> u32 {
+async fn left(node: &SharedLimiter, tenant: &LimitKey) -> u32 {
     node.peek(tenant).await.unwrap().remaining()
 }
 

@@ -22,7 +22,7 @@ use crate::{
         quota::Quota,
     },
     redis::RedisConfig,
-    tenant::{Standing, Tenant},
+    tenant::{LimitKey, Standing},
     testing::ManualClock,
     util::clock::{Clock, UnixTime},
 };
@@ -111,7 +111,7 @@ struct Both {
     memory: Limiter,
     shared: SharedLimiter,
     clock: ManualClock,
-    tenant: Tenant,
+    tenant: LimitKey,
 }
 
 impl Both {
@@ -200,7 +200,7 @@ fn compare(server: &redis_server::RedisServer, cases: u32) {
         clock.set_wall(UnixTime::from_secs(1_800_000_000));
         let quotas = Plans::new(plans[first].clone());
         tenants.set(tenants.get() + 1);
-        let tenant = Tenant::parse(format!("t{}", tenants.get())).unwrap();
+        let tenant = LimitKey::parse(format!("t{}", tenants.get())).unwrap();
         quotas.set(tenant.clone(), plans[first].clone());
         runtime.block_on(async {
             let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();

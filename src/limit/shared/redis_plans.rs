@@ -15,7 +15,7 @@ use crate::{
         plans::source::{CachedPlans, PlanSource},
     },
     redis::{FailureKind, Link, RedisConfig, RedisFailure},
-    tenant::Tenant,
+    tenant::{LimitKey, Tenant},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
@@ -123,12 +123,8 @@ impl RedisPlans {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server does not answer, and then may have set the plan, or if the tenant is an address, because
-    /// addresses have no plans of their own.
+    /// Returns an error if the server does not answer. It may have set the plan.
     pub async fn set(&self, tenant: &Tenant, plan: impl Into<Plan>) -> Result<(), RedisPlansError> {
-        if Tenant::is_reserved(tenant.as_bytes()) {
-            return Err(RedisPlansError(format!("{tenant} can't have a plan of its own")));
-        }
         Ok(self.0.link.set(&self.key(tenant), plan.into().to_string().as_bytes()).await?)
     }
 
@@ -141,7 +137,7 @@ impl RedisPlans {
         Ok(self.0.link.remove(&self.key(tenant)).await?)
     }
 
-    async fn read(&self, tenant: &Tenant) -> Result<Option<Plan>, RedisPlansError> {
+    async fn read(&self, tenant: &LimitKey) -> Result<Option<Plan>, RedisPlansError> {
         let Inner { link, breaker, clock, .. } = &*self.0;
         let began = clock.now();
         if !breaker.allows(began) {
@@ -177,7 +173,7 @@ impl RedisPlans {
     }
 
     /// Returns the key of a tenant. Prefixes have no braces, so no two applications share a key.
-    fn key(&self, tenant: &Tenant) -> Vec<u8> {
+    fn key(&self, tenant: &LimitKey) -> Vec<u8> {
         [self.0.prefix.as_bytes(), b":plan:{", tenant.as_bytes(), b"}"].concat()
     }
 }
@@ -185,7 +181,7 @@ impl RedisPlans {
 impl PlanSource for RedisPlans {
     type Error = RedisPlansError;
 
-    async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, RedisPlansError> {
+    async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, RedisPlansError> {
         self.read(tenant).await
     }
 }

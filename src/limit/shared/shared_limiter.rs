@@ -18,7 +18,7 @@ use crate::{
         plans::table::Plans,
     },
     redis::{Link, RedisConfig, RedisFailure},
-    tenant::{Standing, Tenant},
+    tenant::{LimitKey, Standing},
 };
 
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
@@ -198,20 +198,20 @@ impl SharedLimiter {
         Self(Arc::new(Inner { server, leasing: None, fallback: Fallback::Local }))
     }
 
-    /// Decides whether the tenant may spend these units now, and charges them if so.
+    /// Decides whether this key, often a [`Tenant`](crate::Tenant), may spend these units now, and charges them if so.
     ///
-    /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
-    pub async fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, false).await
+    /// All units are charged or none. Zero units are admitted, unless the plan is [`Plan::denied`].
+    pub async fn check(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, false).await
     }
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
     /// what a quota [reserves](crate::Quota::reserve).
-    pub async fn check_anonymous(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, true).await
+    pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, true).await
     }
 
-    async fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
+    async fn check_as(&self, tenant: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
         #[cfg(feature = "plans")]
         if self.local().load_plan(tenant).await.is_err() {
             return Decision::UNAVAILABLE;
@@ -220,7 +220,7 @@ impl SharedLimiter {
     }
 
     /// Decides on a request of a tenant whose plan is looked up.
-    pub(in crate::limit) async fn check_in_plan(&self, tenant: &Tenant, ask: Ask) -> Decision {
+    pub(in crate::limit) async fn check_in_plan(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let plan = self.plans().plan(tenant);
         let decision = match plan.kind() {
             PlanKind::Limited { .. } => {
@@ -238,7 +238,7 @@ impl SharedLimiter {
     }
 
     /// Returns `None` if the fallback must decide.
-    async fn charge(&self, tenant: &Tenant, plan: &Plan, ask: Ask) -> Option<Decision> {
+    async fn charge(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Decision> {
         let leased = match &self.0.leasing {
             Some(leasing) => leasing.spend(tenant, plan, ask).await,
             None => Leased::Plain,
@@ -268,14 +268,14 @@ impl SharedLimiter {
         }
     }
 
-    fn report(&self, decision: &Decision, tenant: &Tenant, ask: Ask) {
+    fn report(&self, decision: &Decision, tenant: &LimitKey, ask: Ask) {
         // rows of an earlier fallback
         self.local().sweep();
         let reports = self.local().reports();
         reports.decision(decision, ask.units, || Some(tenant.clone()), reports.clock.now());
     }
 
-    pub(super) fn fall_back(&self, payer: &Tenant, ask: Ask) -> Decision {
+    pub(super) fn fall_back(&self, payer: &LimitKey, ask: Ask) -> Decision {
         let Server { local, mirror, .. } = &*self.0.server;
         local.reports().fell_back();
         match self.0.fallback {
@@ -291,15 +291,15 @@ impl SharedLimiter {
         }
     }
 
-    /// Returns the standing of the tenant without spending, or `None` if no enforced quota
+    /// Returns the standing of the key without spending, or `None` if no enforced quota
     /// applies. Includes what is reserved for authenticated requests.
-    pub async fn peek(&self, tenant: &Tenant) -> Option<Standing> {
-        let plan = self.plans().plan(tenant);
+    pub async fn peek(&self, key: &LimitKey) -> Option<Standing> {
+        let plan = self.plans().plan(key);
         if !matches!(plan.kind(), PlanKind::Limited { .. }) {
             return None;
         }
         let ask = Ask::new(0, false);
-        let payer = self.0.server.payer(tenant, &plan, ask);
+        let payer = self.0.server.payer(key, &plan, ask);
         match self.spend(&payer, &plan, ask).await {
             Some(answer) => {
                 let standing = answer.decision.standing.filter(|_| answer.decision.is_admitted())?;
@@ -350,20 +350,20 @@ impl SharedLimiter {
         (operation, ask, identity(past.generation, &past.quotas, &charge.marks))
     }
 
-    /// Clears all spends of the tenant and logs it. With leases, other nodes still use the units that they hold, at most for
+    /// Clears all spends of the key and logs it. With leases, other nodes still use the units that they hold, at most for
     /// a lifetime.
     ///
     /// # Errors
     ///
     /// Returns an error if the server does not answer. It may have cleared them.
-    pub async fn reset(&self, tenant: &Tenant) -> Result<(), SharedLimiterError> {
+    pub async fn reset(&self, key: &LimitKey) -> Result<(), SharedLimiterError> {
         let Inner { server, leasing, .. } = &*self.0;
-        server.link.remove(&server.key(tenant)).await?;
+        server.link.remove(&server.key(key)).await?;
         if let Some(leasing) = leasing {
-            leasing.forget(tenant);
+            leasing.forget(key);
         }
         // logs it, too
-        server.mirror.reset(tenant);
+        server.mirror.reset(key);
         Ok(())
     }
 
@@ -395,11 +395,11 @@ impl SharedLimiter {
         self.0.server.link.spawn(async move { _ = own.refund(spend).await });
     }
 
-    async fn spend(&self, tenant: &Tenant, plan: &Plan, ask: Ask) -> Option<Answer> {
+    async fn spend(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Answer> {
         self.0.server.call("spend", tenant, plan, ask, &[]).await
     }
 
-    pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
+    pub(super) fn with_spend(&self, answer: Answer, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
         let Answer { decision, generation, marks, mirrored, .. } = answer;
         let (mirrored, refusal) = match mirrored {
             Ok(mirrored) => (mirrored, None),
@@ -417,10 +417,10 @@ impl SharedLimiter {
     fn refundable(
         &self,
         mut decision: Decision,
-        tenant: &Tenant,
+        tenant: &LimitKey,
         plan: &Plan,
         ask: Ask,
-        past: impl FnOnce(Tenant) -> SharedPast,
+        past: impl FnOnce(LimitKey) -> SharedPast,
         marks: Marks,
     ) -> Decision {
         if ask.refundable && ask.units > 0 && decision.is_admitted() {
@@ -479,12 +479,12 @@ mod tests {
         let (clock, quotas) = (ManualClock::new(), Plans::new(Quota::per_minute(5).unwrap()));
         let shared = Limiter::builder(quotas).clock(clock.clone()).redis(config).connect().await.unwrap();
         for number in 0..100 {
-            let tenant = Tenant::parse(format!("t{number}")).unwrap();
+            let tenant = LimitKey::parse(format!("t{number}")).unwrap();
             assert!(shared.fall_back(&tenant, Ask::new(1, false)).is_admitted());
         }
         assert_eq!(shared.local().tenants(), 100);
         // each shard is swept once in 30 seconds
-        let acme = Tenant::parse("acme").unwrap();
+        let acme = LimitKey::parse("acme").unwrap();
         for _ in 0..100 {
             clock.advance(Duration::from_secs(1));
             _ = shared.check(&acme, 0).await;
@@ -502,7 +502,7 @@ mod tests {
         let builder = Limiter::builder(quotas()).events(log.clone()).redis(config.user("app").password("any"));
         let shared = builder.fallback(Fallback::Closed).connect().await.unwrap();
         let addresses = shared.beside("address-failures", Limiter::memory(quotas()));
-        let acme = Tenant::parse("acme").unwrap();
+        let acme = LimitKey::parse("acme").unwrap();
         for _ in 0..5 {
             // its own fallback decides
             assert!(addresses.check(&acme, 1).await.is_admitted());
@@ -526,7 +526,7 @@ mod tests {
             let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
             let plan = Plan::from(Quota::new(50, Duration::from_micros(WINDOW)).unwrap());
             let shared = Limiter::redis(config, Plans::new(plan.clone())).connect().await.unwrap();
-            let (ask, acme) = (Ask::new(1, false), Tenant::parse("acme").unwrap());
+            let (ask, acme) = (Ask::new(1, false), LimitKey::parse("acme").unwrap());
             let admitted = async |micros: u64| {
                 let (time, mut admitted) = (micros.to_string(), 0);
                 for _ in 0..60 {
