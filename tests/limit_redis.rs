@@ -33,7 +33,7 @@ use tokio::{
 use tollgate::{
     Clock, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, RedisConfig, SystemClock, Tenant, UnixTime,
     event::{Event, EventKind, Query},
-    limit::{Fallback, Leases, RefusalReason, SharedLimiter},
+    limit::{Fallback, Leases, LimiterErrorKind, RefusalReason, SharedLimiter},
     tenant::{HeaderTenant, Standing},
     testing::ManualClock,
 };
@@ -376,9 +376,11 @@ async fn state_is_small_and_expires() {
 async fn a_server_that_cannot_be_used_is_an_error_at_the_start() {
     let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
     let quotas = || Plans::new(Quota::new(5, HOUR).unwrap());
-    let error = Limiter::redis(config(&server.url()), quotas()).connect().await.unwrap_err().to_string();
-    assert!(error.starts_with("the shared limiter is not available: maxmemory-policy is allkeys-lru"), "{error}");
+    let error = Limiter::redis(config(&server.url()), quotas()).connect().await.unwrap_err();
+    assert_eq!(error.kind(), LimiterErrorKind::Misconfigured);
+    assert!(error.to_string().starts_with("shared limits: maxmemory-policy is allkeys-lru"), "{error}");
     let error = Limiter::builder(quotas()).max_tenants(0).redis(config(&server.url())).connect().await.unwrap_err();
+    assert_eq!(error.kind(), LimiterErrorKind::Invalid);
     assert!(error.to_string().contains("max_tenants"), "{error}");
 }
 

@@ -95,6 +95,7 @@
 mod any_limiter;
 mod decision;
 mod engine;
+mod error;
 mod gate;
 mod headers;
 mod layer;
@@ -110,12 +111,13 @@ pub(crate) mod shared;
 #[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 #[cfg(all(feature = "plans", feature = "redis"))]
-pub use self::shared::{RedisPlans, RedisPlansError};
+pub use self::shared::RedisPlans;
 #[cfg(feature = "redis")]
-pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
+pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder};
 pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},
+    error::{LimiterError, LimiterErrorKind},
     gate::{MissingTenant, RateLimitFuture, RateLimitGate},
     headers::HeaderStyle,
     layer::{RateLimitLayer, RateLimited},

@@ -91,7 +91,7 @@ impl LoginMethod for OtpMethod {
             Ok(opened) => opened,
             Err(error) => {
                 if let Some(spend) = spend {
-                    core.limits.messages.refund(spend);
+                    core.limits.messages.refund_later(spend);
                 }
                 return Err(step.problem(refused(error)));
             }

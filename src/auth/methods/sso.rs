@@ -320,7 +320,7 @@ impl<'a> CountedCall<'a> {
             self.failure = None;
         }
         if let Some(spend) = self.outage.take().filter(|_| !matches!(error, Some(SsoError::Unavailable(_)))) {
-            self.limits.provider_outages.refund(spend);
+            self.limits.provider_outages.refund_later(spend);
         }
     }
 }
@@ -328,7 +328,7 @@ impl<'a> CountedCall<'a> {
 impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
         if let Some(spend) = self.failure.take() {
-            self.limits.failures.refund(spend);
+            self.limits.failures.refund_later(spend);
         }
     }
 }

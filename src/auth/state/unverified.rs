@@ -51,7 +51,7 @@ impl UnverifiedWork {
     /// Uncounts the work of a good request.
     pub(crate) fn refund(&self, work: CountedWork) {
         if let CountedWork::ByAddress(spend) = work {
-            self.per_address.refund(spend);
+            self.per_address.refund_later(spend);
         }
     }
 }

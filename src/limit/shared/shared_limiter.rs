@@ -1,6 +1,6 @@
 //! [`SharedLimiter`]: one budget for many processes.
 
-use std::{error::Error, fmt, mem, sync::Arc, time::Duration};
+use std::{fmt, mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -13,11 +13,12 @@ use super::{
 use crate::{
     limit::{
         decision::{Ask, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
+        error::LimiterError,
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, PlanKind},
         plans::table::Plans,
     },
-    redis::{Link, RedisConfig, RedisFailure},
+    redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
 };
 
@@ -179,8 +180,8 @@ impl SharedLimiterBuilder {
     /// # Errors
     ///
     /// Returns an error if a setting is invalid, the server can't be reached, or may evict keys.
-    pub async fn connect(self) -> Result<SharedLimiter, SharedLimiterError> {
-        let local = self.local.build().map_err(|error| SharedLimiterError(error.to_string()))?;
+    pub async fn connect(self) -> Result<SharedLimiter, LimiterError> {
+        let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
         let prefix = self.config.prefix().to_owned();
         let server = Arc::new(Server::new(local, link, prefix, self.new_names));
@@ -356,7 +357,7 @@ impl SharedLimiter {
     /// # Errors
     ///
     /// Returns an error if the server does not answer. It may have cleared them.
-    pub async fn reset(&self, key: &LimitKey) -> Result<(), SharedLimiterError> {
+    pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
         let Inner { server, leasing, .. } = &*self.0;
         server.link.remove(&server.key(key)).await?;
         if let Some(leasing) = leasing {
@@ -445,24 +446,6 @@ impl fmt::Debug for SharedLimiter {
             .finish_non_exhaustive()
     }
 }
-
-/// Why a [`SharedLimiter`] can't reach its server.
-#[derive(Clone, Debug)]
-pub struct SharedLimiterError(String);
-
-impl From<RedisFailure> for SharedLimiterError {
-    fn from(failure: RedisFailure) -> Self {
-        Self(failure.to_string())
-    }
-}
-
-impl fmt::Display for SharedLimiterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the shared limiter is not available: {}", self.0)
-    }
-}
-
-impl Error for SharedLimiterError {}
 
 #[cfg(test)]
 mod tests {
