@@ -21,7 +21,7 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tollgate::{
-    AccessToken, BearerLayer, ClientIp, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimitLayer, Tenant,
+    AccessToken, BearerLayer, ClientIp, HeaderStyle, Limiter, Plans, ProblemJson, Quota, RateLimitLayer, Tenant,
     Verifier, bearer::AccessTokenTenant,
 };
 
@@ -44,11 +44,11 @@ fn app(issuer: &str, audience: &str) -> Result<Router, Box<dyn Error>> {
     // clones of a verifier verify each token once
     let bearer = BearerLayer::new(Verifier::remote(issuer, audience)?).respond_with(ProblemJson);
     // the token's tenant can't be forged
-    let limiter = Limiter::memory(Quotas::new(Quota::each_minute::<600>()));
+    let limiter = Limiter::memory(Plans::new(Quota::const_per_minute::<600>()));
     let limit = RateLimitLayer::new(AccessTokenTenant, limiter).respond_with(ProblemJson);
 
     // floods of bad tokens are rejected here, before any signature is verified
-    let refusals = Limiter::memory(Quotas::new(Quota::each_minute::<60>()));
+    let refusals = Limiter::memory(Plans::new(Quota::const_per_minute::<60>()));
     let by_address = RateLimitLayer::new(ClientIp::peer(), refusals)
         .charge_if(|status, _| status == StatusCode::UNAUTHORIZED)
         .headers(HeaderStyle::none())

@@ -19,7 +19,7 @@ use std::error::Error;
 use axum::{Json, Router, routing::get};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tollgate::{ApiKeys, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer, Tenant};
+use tollgate::{ApiKeys, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Tenant};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -33,12 +33,12 @@ fn app() -> Result<Router, Box<dyn Error>> {
     // who: an API key identifies its tenant
     let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.key("demo-globex-key", "globex")?;
 
-    // how much: a default plan, and another one for globex. Keep a clone of `quotas` to change them
+    // how much: a default plan, and another one for globex. Keep a clone of `plans` to change them
     // at run time
-    let quotas = Quotas::new(plan(50, 600)?);
-    quotas.set(Tenant::parse("globex")?, plan(3, 60)?);
+    let plans = Plans::new(plan(50, 600)?);
+    plans.set(Tenant::parse("globex")?, plan(3, 60)?);
 
-    let limit = RateLimitLayer::new(keys, Limiter::memory(quotas)).respond_with(ProblemJson).exempt_preflight();
+    let limit = RateLimitLayer::new(keys, Limiter::memory(plans)).respond_with(ProblemJson).exempt_preflight();
 
     Ok(Router::new()
         .route("/hello", get(hello))

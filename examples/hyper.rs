@@ -25,7 +25,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{net::TcpListener, signal::ctrl_c, time::sleep};
-use tollgate::{ClientIp, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, Tenant};
+use tollgate::{ClientIp, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimit, RateLimitLayer};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 #[tokio::main]
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("listening on http://{}", listener.local_addr()?);
 
     let source = ClientIp::behind(["127.0.0.0/8", "::1"])?;
-    let limiter = Limiter::memory(Quotas::new(Quota::new(5, Duration::from_secs(10))?));
+    let limiter = Limiter::memory(Plans::new(Quota::new(5, Duration::from_secs(10))?));
     let service = ServiceBuilder::new().layer(RateLimitLayer::new(source, limiter)).service(service_fn(hello));
 
     let server = auto::Builder::new(TokioExecutor::new());
@@ -78,6 +78,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn hello(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let tenant = Tenant::from_extensions(request.extensions()).map(Tenant::to_string).unwrap_or_default();
-    Ok(Response::new(Full::from(format!("hello {tenant}\n"))))
+    // an address is not a tenant, but the key of the limit
+    let key = RateLimit::from_extensions(request.extensions()).map(RateLimit::key).map(LimitKey::as_str);
+    Ok(Response::new(Full::from(format!("hello {}\n", key.unwrap_or_default()))))
 }

@@ -14,7 +14,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tollgate::{
-    ClientIp, CodeChallenge, Limiter, NewSession, PeerAddr, PkceLayer, ProblemJson, Quota, Quotas, RateLimit,
+    ClientIp, CodeChallenge, Limiter, NewSession, PeerAddr, PkceLayer, Plans, ProblemJson, Quota, RateLimit,
     RateLimitLayer, Session, SessionLayer, Sessions, Tenant, UserId, session::SessionTenant, store::Memory,
 };
 use tower::{ServiceBuilder, ServiceExt};
@@ -32,11 +32,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The first limit allows 30 requests a minute per address. It runs before the session is read, so floods are refused
     // without a call to the store.
-    let by_address = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::each_minute::<30>())));
+    let by_address =
+        RateLimitLayer::new(ClientIp::peer(), Limiter::memory(Plans::new(Quota::const_per_minute::<30>())));
     // Sees only requests within that limit, and finds their user.
     let session = SessionLayer::new(sessions.clone()).required().login_url("/login")?.return_parameter("return_to")?;
     // The second limit needs the session: 5 requests a minute per tenant.
-    let by_tenant = RateLimitLayer::new(SessionTenant, Limiter::memory(Quotas::new(Quota::each_minute::<5>())));
+    let by_tenant = RateLimitLayer::new(SessionTenant, Limiter::memory(Plans::new(Quota::const_per_minute::<5>())));
     // Sees only requests that passed all layers before.
     let pkce = PkceLayer::new("/authorize")?;
 

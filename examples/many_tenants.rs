@@ -12,7 +12,7 @@ use axum::{Router, extract::ConnectInfo, response::Html, routing::get};
 use tokio::net::TcpListener;
 use tollgate::{
     AccessToken, AuthService, BearerLayer, Client, ClientIp, Clients, Identifier, Limiter, NewUser, Password,
-    Passwords, Quota, Quotas, RateLimitLayer, StoredUsers, Tenant, Tokens, UserId,
+    Passwords, Plans, Quota, RateLimitLayer, StoredUsers, Tenant, Tokens, UserId,
     bearer::AccessTokenTenant,
     store::{AnyStore, Memory, StoreError},
 };
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .tokens(Tokens::new())
         .insecure_loopback() // plain HTTP; leave it out behind TLS
         .build()?;
-    let by_tenant = Limiter::memory(Quotas::new(Quota::each_minute::<600>()));
+    let by_tenant = Limiter::memory(Plans::new(Quota::const_per_minute::<600>()));
     let api = Router::new()
         .route("/me", get(me))
         .layer(RateLimitLayer::new(AccessTokenTenant, by_tenant)) // a budget for each tenant

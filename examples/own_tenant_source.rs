@@ -18,8 +18,8 @@ use axum::{Router, routing::get};
 use http::header::AUTHORIZATION;
 use tokio::net::TcpListener;
 use tollgate::{
-    ConfigError, Head, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer, Tenant, TenantError,
-    TenantSource, tenant::TenantName,
+    ConfigError, Head, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Tenant,
+    TenantError, TenantSource, tenant::TenantName,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ enum Tier {
 /// The plan of each customer according to its newest token. Only valid tokens create entries.
 #[derive(Clone)]
 struct Customers {
-    tiers: Arc<RwLock<HashMap<Tenant, Tier>>>,
+    tiers: Arc<RwLock<HashMap<LimitKey, Tier>>>,
     unknown: TenantError,
     missing: TenantError,
 }
@@ -45,19 +45,19 @@ impl Customers {
         })
     }
 
-    fn tier(&self, tenant: &Tenant) -> Option<Tier> {
-        self.tiers.read().unwrap_or_else(PoisonError::into_inner).get(tenant).copied()
+    fn tier(&self, key: &LimitKey) -> Option<Tier> {
+        self.tiers.read().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
     fn remember(&self, tenant: &Tenant, tier: Tier) {
         if self.tier(tenant) != Some(tier) {
-            self.tiers.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), tier);
+            self.tiers.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone().into(), tier);
         }
     }
 }
 
 impl TenantSource for Customers {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         // no token means no tenant, so a chain would try its next source
         let Some(value) = head.headers().get(AUTHORIZATION) else { return Ok(None) };
         let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
@@ -65,12 +65,8 @@ impl TenantSource for Customers {
         // validate the name before it can become a budget
         let tenant = Tenant::parse(name)?;
         self.remember(&tenant, tier);
-        Ok(Some(tenant))
-    }
-
-    /// Declares that the tenant is proved: callers can't forge the token.
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+        // a `Tenant` is proved: callers can't forge the token
+        Ok(Some(tenant.into()))
     }
 
     fn missing(&self, _: Head<'_>) -> TenantError {
@@ -96,14 +92,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let free = Plan::from(Quota::per_minute(5)?.with_name("free")?);
     let gold = Plan::from(Quota::per_minute(50)?.with_name("gold")?);
     let booked = customers.clone();
-    let quotas = Quotas::by(free.clone(), move |tenant| {
-        Some(match booked.tier(tenant)? {
+    let plans = Plans::by(free.clone(), move |key| {
+        Some(match booked.tier(key)? {
             Tier::Free => free.clone(),
             Tier::Gold => gold.clone(),
         })
     });
 
-    let limit = RateLimitLayer::new(customers, Limiter::memory(quotas)).respond_with(ProblemJson);
+    let limit = RateLimitLayer::new(customers, Limiter::memory(plans)).respond_with(ProblemJson);
     let app = Router::new().route("/", get(hello)).layer(limit);
 
     let listener = TcpListener::bind(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".into())).await?;

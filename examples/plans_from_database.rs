@@ -23,8 +23,8 @@ use axum::{
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    ApiKeys, CachedPlans, ConfigError, Limiter, Plan, PlanFailure, PlanSource, ProblemJson, Quota, Quotas, RateLimit,
-    RateLimitLayer, Tenant,
+    ApiKeys, CachedPlans, ConfigError, LimitKey, Limiter, Plan, PlanFailure, PlanSource, Plans, ProblemJson, Quota,
+    RateLimit, RateLimitLayer,
 };
 
 /// A table of your database: requests per minute and a daily maximum by customer.
@@ -46,7 +46,7 @@ impl Customers {
 impl PlanSource for Customers {
     type Error = ConfigError;
 
-    async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, ConfigError> {
+    async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, ConfigError> {
         let Some((per_minute, per_day)) = self.limits(tenant.as_str()).await else { return Ok(None) };
         Plan::new([Quota::per_minute(per_minute)?, Quota::per_day(per_day)?.with_name("daily")?]).map(Some)
     }
@@ -58,7 +58,7 @@ fn app(customers: &Customers) -> Result<Router, ConfigError> {
         .deadline(Duration::from_millis(500))
         // while the database is down, customers keep the plans that they have
         .on_failure(PlanFailure::Keep);
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(60)?)).plans(plans).build()?;
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(60)?)).plan_source(plans).build()?;
 
     let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.key("demo-initech-key", "initech")?;
     let limit = RateLimitLayer::new(keys, limiter).respond_with(ProblemJson);
@@ -67,7 +67,7 @@ fn app(customers: &Customers) -> Result<Router, ConfigError> {
 }
 
 async fn hello(limit: RateLimit) -> String {
-    format!("hello {}, {} of {} left\n", limit.tenant(), limit.remaining(), limit.limit())
+    format!("hello {}, {} of {} left\n", limit.key(), limit.remaining(), limit.limit())
 }
 
 /// Your billing would do this.

@@ -12,7 +12,7 @@
 
 use std::error::Error;
 
-use tollgate::{ApiKeys, Limiter, Quota, Quotas, RateLimitLayer};
+use tollgate::{ApiKeys, Limiter, Plans, Quota, RateLimitLayer};
 use tonic::{
     Code, Request, Status,
     metadata::{AsciiMetadataValue, MetadataMap},
@@ -23,7 +23,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.key("demo-globex-key", "globex")?;
-    let limit = RateLimitLayer::new(keys, Limiter::memory(Quotas::new(Quota::each_minute::<5>())));
+    let limit = RateLimitLayer::new(keys, Limiter::memory(Plans::new(Quota::const_per_minute::<5>())));
 
     let (_reporter, health) = tonic_health::server::health_reporter();
     let address = std::env::args().nth(1);

@@ -22,11 +22,11 @@
 //!
 //! ```
 //! use axum::{Router, routing::get};
-//! use tollgate::{ApiKeys, Limiter, Quota, Quotas, RateLimitLayer};
+//! use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
 //!
 //! # fn app() -> Result<Router, Box<dyn std::error::Error>> {
 //! let keys = ApiKeys::new("x-api-key")?.key("a-key-of-acme", "acme")?;
-//! let limit = RateLimitLayer::new(keys, Limiter::memory(Quotas::new(Quota::per_minute(600)?)));
+//! let limit = RateLimitLayer::new(keys, Limiter::memory(Plans::new(Quota::per_minute(600)?)));
 //! let app = Router::new().route("/hello", get(async || "hello")).layer(limit);
 //! # Ok(app)
 //! # }
@@ -132,9 +132,9 @@ pub use crate::{
     event::{EventLog, EventService},
     gate::{Gate, GateLayer, MaybeReady, Pass},
     http::{head::Head, replay::Replay},
-    limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
+    limit::{HeaderStyle, Limiter, Plan, Plans, Quota, RateLimit, RateLimitLayer},
     reject::{OAuthJson, ProblemJson, Rejection, RejectionKind, Respond, StatusOnly},
-    tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
+    tenant::{ApiKeys, ClientIp, LimitKey, PeerAddr, Tenant, TenantError, TenantSource},
     util::{
         clock::{Clock, Moment, SystemClock, UnixTime},
         error::ConfigError,

@@ -55,8 +55,8 @@ const fn joined<const N: usize>(mut lists: &[&[EventKind]]) -> [EventKind; N] {
     all
 }
 
-/// Returns the tenant that the application has put into a request, or the tenant of its access token or session. The tenant
-/// of a rate limit counts only without a token and a session, because callers may choose it.
+/// Returns the tenant that the application has put into a request, or the tenant of its access token or session. Without
+/// both, it is the one that a rate limit has charged and the request has proved.
 #[cfg(feature = "axum")]
 fn tenant_of(extensions: &Extensions) -> Option<&Tenant> {
     if let Some(own) = extensions.get() {
@@ -82,16 +82,16 @@ fn proved_tenant(extensions: &Extensions) -> Option<Option<&Tenant>> {
 }
 
 /// Extracts the tenant that the application has put into the request, or the tenant of the access token or session. Without
-/// a token and a session, it is the tenant of the rate limit.
+/// a token and a session, it is the tenant of the rate limit, if its source proves tenants, as API keys do.
 ///
-/// There is no tenant if the token names none, or if the token and the session are of different tenants. Then `Tenant`
-/// answers 500, and `Option<Tenant>` is `None`.
+/// There is no tenant if the token names none, if the token and the session are of different tenants, or if the limit has
+/// charged an address or a name that the caller only claims. Then `Tenant` answers 500, and `Option<Tenant>` is `None`.
 #[cfg(feature = "axum")]
 impl<S: Sync> FromRequestParts<S> for Tenant {
     type Rejection = MissingLayer;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingLayer> {
-        let missing = MissingLayer::new("no layer of this route knows the tenant, or its extensions are disabled");
+        let missing = MissingLayer::new("no layer of this route proves the tenant, or its extensions are disabled");
         tenant_of(&parts.extensions).cloned().ok_or(missing)
     }
 }

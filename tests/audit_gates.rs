@@ -8,15 +8,15 @@ use axum::extract::ConnectInfo;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{Empty, Full};
 use tollgate::{
-    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, ProblemJson,
-    Quota, Quotas, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
+    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, Plans,
+    ProblemJson, Quota, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
     UnixTime,
     bearer::AccessTokenTenant,
     event::{Event, EventKind, Query, TenantsAndOperator},
     limit::MissingTenant,
     session::SessionTenant,
     store::Memory,
-    tenant::{HeaderTenant, ProvedTenant},
+    tenant::{HeaderTenant, ProvedTenant, TenantName},
     testing::{ManualClock, TestIssuer},
 };
 use tower::layer::util::Stack;
@@ -46,7 +46,7 @@ fn get(path: &str, headers: &[(&'static str, &str)]) -> Request<Bytes> {
 }
 
 fn limiter(log: &EventLog) -> Limiter {
-    Limiter::builder(Quotas::new(Quota::per_minute(600).unwrap())).events(log.clone()).build().unwrap()
+    Limiter::builder(Plans::new(Quota::per_minute(600).unwrap())).events(log.clone()).build().unwrap()
 }
 
 fn keys() -> ApiKeys {
@@ -174,8 +174,8 @@ async fn a09_a_guessed_key_at_the_event_log_is_an_event() {
 #[tokio::test]
 async fn a18_the_address_of_axum_is_found_without_a_closure() {
     let log = EventLog::new();
-    let quotas = Quotas::new(Quota::per_hour(1).unwrap());
-    let layer = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(quotas)).respond_with(ProblemJson);
+    let plans = Plans::new(Quota::per_hour(1).unwrap());
+    let layer = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(plans)).respond_with(ProblemJson);
     let from = |last: u8| {
         let mut request = get("/", &[]);
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, last], 1))));
@@ -229,7 +229,7 @@ async fn a19_preflights_pass_the_pkce_layers() {
 async fn a07_a_source_of_your_own_can_ask_for_its_credential() {
     struct Tokens;
     impl TenantSource for Tokens {
-        fn find(&self, _: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        fn find<'a>(&self, _: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
             Ok(None)
         }
         fn missing(&self, _: Head<'_>) -> TenantError {

@@ -9,7 +9,7 @@ use std::sync::{
 
 use http::{Response, StatusCode};
 use tollgate::{
-    AccessToken, BearerLayer, Head, Limiter, Quota, Quotas, RateLimitLayer, Rejection, Respond, StatusOnly,
+    AccessToken, BearerLayer, Head, Limiter, Plans, Quota, RateLimitLayer, Rejection, Respond, StatusOnly,
     tenant::HeaderTenant, testing::TestIssuer,
 };
 use tonic::{
@@ -42,7 +42,7 @@ fn page(rejection: &Rejection) -> Response<Body> {
 }
 
 async fn is_refused_with_a_grpc_status(respond: impl Respond<Body> + Send + Sync + 'static) {
-    let limiter = Limiter::memory(Quotas::new(Quota::per_hour(1).unwrap()));
+    let limiter = Limiter::memory(Plans::new(Quota::per_hour(1).unwrap()));
     let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter).respond_with(respond);
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = incoming.local_addr().unwrap();

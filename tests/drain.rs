@@ -19,14 +19,14 @@ use http_body_util::BodyExt;
 use late_bodies::{LateCall, Outcome};
 use tokio::net::TcpListener;
 use tollgate::{
-    ApiKeys, DrainLayer, EventLog, EventService, Head, Limiter, PkceBodyLayer, ProblemJson, Quota, Quotas,
+    ApiKeys, DrainLayer, EventLog, EventService, Head, Limiter, PkceBodyLayer, Plans, ProblemJson, Quota,
     RateLimitLayer, SessionLayer, Sessions, Tenant, TenantError, event::TenantsAndOperator, store::Memory,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
 /// An app in which the limit of one tenant is spent, with a route for each way to leave a body unread.
 fn app() -> Router {
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1).unwrap()));
+    let limiter = Limiter::memory(Plans::new(Quota::per_minute(1).unwrap()));
     let acme: Tenant = "acme".parse().unwrap();
     assert!(limiter.check(&acme, 1).is_admitted());
     let tenant = move |_: Head<'_>| Ok::<_, TenantError>(Some(acme.clone()));

@@ -16,10 +16,10 @@ use tollgate::{
 
 #[test]
 fn a17_quotas_with_literal_limits_need_no_error_handling() {
-    assert_eq!(Quota::each_second::<10>(), Quota::per_second(10).unwrap());
-    assert_eq!(Quota::each_minute::<600>(), Quota::per_minute(600).unwrap());
-    assert_eq!(Quota::each_hour::<1>(), Quota::per_hour(1).unwrap());
-    assert_eq!(Quota::each_day::<{ u32::MAX }>(), Quota::per_day(u32::MAX).unwrap());
+    assert_eq!(Quota::const_per_second::<10>(), Quota::per_second(10).unwrap());
+    assert_eq!(Quota::const_per_minute::<600>(), Quota::per_minute(600).unwrap());
+    assert_eq!(Quota::const_per_hour::<1>(), Quota::per_hour(1).unwrap());
+    assert_eq!(Quota::const_per_day::<{ u32::MAX }>(), Quota::per_day(u32::MAX).unwrap());
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a17_a_quota_is_written_and_read_as_text() {
     ] {
         assert_eq!((quota.to_string().as_str(), text.parse().as_ref()), (text, Ok(&quota)));
     }
-    assert_eq!("60/60s".parse(), Ok(Quota::each_minute::<60>()));
+    assert_eq!("60/60s".parse(), Ok(Quota::const_per_minute::<60>()));
     for bad in [
         "",
         "/",

@@ -14,7 +14,7 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
-    Digest, EventLog, EventService, Handle, Head, TenantError, UnixTime,
+    Digest, EventLog, EventService, Handle, Head, LimitKey, TenantError, UnixTime,
     event::{Event, EventKind, TenantsAndOperator},
 };
 
@@ -70,7 +70,7 @@ impl Browser {
 
 /// Serves the page unchanged, and a second time with the driver.
 async fn serve(log: &EventLog) -> (SocketAddr, mpsc::UnboundedReceiver<Value>) {
-    let nobody = |_: Head<'_>| Err(TenantError::unknown("unknown API key"));
+    let nobody = |_: Head<'_>| Err::<Option<LimitKey>, _>(TenantError::unknown("unknown API key"));
     let access = TenantsAndOperator::new(nobody).operator_key("an-operator-s-secret").unwrap();
     let page = format!("{}{DRIVER}", include_str!("../src/event/page.html"));
     let (tell, seen) = mpsc::unbounded_channel();

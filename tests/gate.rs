@@ -15,7 +15,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response, St
 use http_body_util::{BodyExt, Empty, Full, combinators};
 use tokio::sync::oneshot;
 use tollgate::{
-    EventLog, EventService, Gate, GateLayer, Head, Limiter, MaybeReady, Pass, ProblemJson, Quota, Quotas,
+    EventLog, EventService, Gate, GateLayer, Head, Limiter, MaybeReady, Pass, Plans, ProblemJson, Quota,
     RateLimitLayer, Rejection, RejectionKind, Respond, StatusOnly, Tenant,
     gate::{Gated, ResponseFuture},
     limit::{RateLimitGate, RateLimited},
@@ -307,7 +307,7 @@ async fn a_gate_can_mark_requests_without_its_pass() {
 
 #[tokio::test]
 async fn a_request_that_never_gets_a_response_stays_charged() {
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(2).unwrap()));
+    let limiter = Limiter::memory(Plans::new(Quota::per_minute(2).unwrap()));
     let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone()).charge_if(|_, _| false);
     let inner =
         service_fn(|_: Request<String>| Box::pin(async { pending::<Result<Response<String>, Infallible>>().await }));
@@ -343,7 +343,7 @@ async fn a_refusal_holds_no_permit_of_a_concurrency_limit() {
 
 #[tokio::test]
 async fn a_gate_works_anywhere_in_a_stack() {
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1).unwrap()));
+    let limiter = Limiter::memory(Plans::new(Quota::per_minute(1).unwrap()));
     let service = ServiceBuilder::new()
         .map_err(BoxError::from)
         .concurrency_limit(8)
@@ -368,7 +368,7 @@ async fn a_gate_works_anywhere_in_a_stack() {
 /// Returns the status of a rejection with the body `B` by a service for requests with the body `A`.
 async fn refused<A: Default, B: Default>() -> StatusCode {
     let inner = service_fn(async |_: Request<A>| Ok::<_, Infallible>(Response::new(B::default())));
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1).unwrap()));
+    let limiter = Limiter::memory(Plans::new(Quota::per_minute(1).unwrap()));
     let service = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter).layer(inner);
     service.oneshot(Request::new(A::default())).await.unwrap().status()
 }

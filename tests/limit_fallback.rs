@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tollgate::{
-    EventLog, Limiter, Plan, Quota, Quotas, RedisConfig, Tenant,
+    EventLog, Limiter, Plan, Plans, Quota, RedisConfig, Tenant,
     event::{EventKind, Query},
     limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
 };
@@ -66,7 +66,7 @@ impl Node {
         let config = settings.deadline.into_iter().fold(config, |config, deadline| config.deadline(deadline).unwrap());
         // the proxy may need a moment to listen
         let limiter = loop {
-            let builder = Limiter::builder(Quotas::new(plan.clone())).events(log.clone()).redis(config.clone());
+            let builder = Limiter::builder(Plans::new(plan.clone())).events(log.clone()).redis(config.clone());
             let leases = settings.leases.then(Leases::new).into_iter();
             let builder = leases.fold(builder.fallback(settings.fallback), SharedLimiterBuilder::leases);
             if let Ok(limiter) = builder.connect().await {

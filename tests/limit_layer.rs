@@ -7,17 +7,17 @@ use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ApiKeys, ClientIp, EventLog, Head, HeaderStyle, Limiter, PeerAddr, Plan, ProblemJson, Quota, Quotas, RateLimit,
-    RateLimitLayer, Rejection, Tenant, TenantError, TenantSource,
+    ApiKeys, ClientIp, EventLog, Head, HeaderStyle, LimitKey, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota,
+    RateLimit, RateLimitLayer, Rejection, Tenant, TenantError, TenantSource,
     event::{EventKind, Query},
     limit::MissingTenant,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant},
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantName},
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
 fn limiter(plan: impl Into<Plan>) -> Limiter {
-    Limiter::memory(Quotas::new(plan))
+    Limiter::memory(Plans::new(plan))
 }
 
 fn by_header(limiter: Limiter) -> RateLimitLayer {
@@ -65,7 +65,7 @@ async fn requests_without_a_tenant_share_a_budget_or_count_by_address_or_are_ref
 #[tokio::test]
 async fn the_end_of_an_overflow_is_an_event() {
     let (log, clock) = (EventLog::new(), ManualClock::new());
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(1).unwrap())).max_tenants(1);
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(1).unwrap())).max_tenants(1);
     let layer = by_header(limiter.events(log.clone()).clock(clock.clone()).build().unwrap());
     for name in ["first", "second"] {
         assert_eq!(call(&layer, request(Some(name))).await.status(), StatusCode::OK);
@@ -102,7 +102,7 @@ async fn the_style_without_headers_sends_no_headers() {
 /// Sends a request of each kind of refusal, and returns the status and the names of the headers.
 async fn refusals(style: HeaderStyle) -> Vec<(u16, Vec<String>)> {
     let limiter = limiter(Quota::per_hour(2).unwrap());
-    limiter.quotas().set(Tenant::parse("denied").unwrap(), Plan::denied());
+    limiter.plans().set(Tenant::parse("denied").unwrap(), Plan::denied());
     assert!(limiter.check(&Tenant::parse("spent").unwrap(), 2).is_admitted());
     let cost = |head: Head<'_>| if head.headers()["x-tenant"] == "greedy" { 3 } else { 1 };
     let mut answers = Vec::new();
@@ -133,7 +133,7 @@ async fn without_headers_a_problem_document_has_only_its_content_type() {
 #[tokio::test]
 async fn a_responder_sees_the_request_the_tenant_and_its_standing() {
     let in_words = |rejection: &Rejection, head: Head<'_>| {
-        let (tenant, standing) = (rejection.tenant().unwrap(), rejection.standing().unwrap());
+        let (tenant, standing) = (rejection.limit_key().unwrap(), rejection.standing().unwrap());
         Response::new(format!("{} {tenant} {} of {}", head.uri().path(), standing.remaining(), standing.limit()))
     };
     let layer = by_header(limiter(Quota::per_hour(3).unwrap())).cost(|_| 2).respond_with(in_words);
@@ -196,8 +196,9 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
     let own = || RateLimitLayer::new(ProvedTenant::new(closure), five());
     let claim = || RateLimitLayer::new(closure, five());
     let path = || RateLimitLayer::new(PathTenant::segment(0), five());
-    let anonymous = || RateLimitLayer::new(|_: Head<'_>| Ok(None), five()).missing_tenant(MissingTenant::Shared);
-    for (outer, inner, seen) in [
+    let anonymous =
+        || RateLimitLayer::new(|_: Head<'_>| Ok(None::<LimitKey>), five()).missing_tenant(MissingTenant::Shared);
+    for (outer, inner, proved) in [
         (by_key(), by_header(five()), "acme"),
         (by_key(), by_address(), "acme"),
         (by_key(), path(), "acme"),
@@ -208,9 +209,9 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
         (by_address(), own(), "own"),
         // b04: a closure claims
         (by_key(), claim(), "acme"),
-        (claim(), by_header(five()), "globex"),
-        (by_address(), claim(), "own"),
-        (by_address(), by_header(five()), "globex"),
+        (claim(), by_header(five()), ""),
+        (by_address(), claim(), ""),
+        (by_address(), by_header(five()), ""),
     ] {
         let handler = service_fn(async |request: Request<Body>| {
             let tenant = Tenant::from_extensions(request.extensions()).map(Tenant::to_string);
@@ -220,19 +221,62 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
         *request.uri_mut() = "/some-path".parse().unwrap();
         request.headers_mut().insert("x-api-key", "secret".parse().unwrap());
         request.extensions_mut().insert(PeerAddr(([192, 0, 2, 1], 1).into()));
-        assert_eq!(outer.layer(inner.layer(handler)).oneshot(request).await.unwrap().body(), seen);
+        assert_eq!(outer.layer(inner.layer(handler)).oneshot(request).await.unwrap().body(), proved);
+    }
+}
+
+#[tokio::test]
+async fn a_claim_is_never_the_tenant_of_a_handler() {
+    let limited = |source: Arc<dyn TenantSource>| {
+        let handler = async |tenant: Option<Tenant>, limit: RateLimit| {
+            assert_eq!((tenant.as_ref(), limit.tenant()), (limit.tenant(), tenant.as_ref()));
+            format!("{:?} {}", tenant.map(|tenant| tenant.to_string()), limit.key())
+        };
+        let layer = RateLimitLayer::new(source, limiter(Quota::per_minute(5).unwrap()));
+        let strict = get(async |_: Tenant| "served").layer(layer.clone().missing_tenant(MissingTenant::Shared));
+        let optional = get(handler).layer(layer.missing_tenant(MissingTenant::Shared));
+        Router::new().route("/", optional).route("/strict", strict)
+    };
+    let keys = ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
+    let header = || HeaderTenant::new("x-tenant").unwrap();
+    let closure = |head: Head<'_>| head.headers().get("x-tenant").map(Tenant::parse).transpose();
+    let sources: [(Arc<dyn TenantSource>, &str, StatusCode); 8] = [
+        (Arc::new(keys.clone()), "Some(\"acme\") acme", StatusCode::OK),
+        (Arc::new(ProvedTenant::new(closure)), "Some(\"globex\") globex", StatusCode::OK),
+        (Arc::new(closure), "None globex", StatusCode::INTERNAL_SERVER_ERROR),
+        (Arc::new(header()), "None globex", StatusCode::INTERNAL_SERVER_ERROR),
+        (Arc::new(Tenant::parse("own").unwrap()), "None own", StatusCode::INTERNAL_SERVER_ERROR),
+        (Arc::new(ClientIp::peer()), "None ip:192.0.2.1", StatusCode::INTERNAL_SERVER_ERROR),
+        // an address is no customer, whatever the application declares
+        (Arc::new(ProvedTenant::new(ClientIp::peer())), "None ip:192.0.2.1", StatusCode::INTERNAL_SERVER_ERROR),
+        (Arc::new(ExtensionTenant::new()), "None ~anonymous", StatusCode::INTERNAL_SERVER_ERROR),
+    ];
+    for (source, seen, status) in sources {
+        for path in ["/", "/strict"] {
+            let mut request = request(Some("globex"));
+            *request.uri_mut() = path.parse().unwrap();
+            request.headers_mut().insert("x-api-key", "secret".parse().unwrap());
+            request.extensions_mut().insert(PeerAddr(([192, 0, 2, 1], 1).into()));
+            let response = limited(Arc::clone(&source)).oneshot(request).await.unwrap();
+            if path == "/strict" {
+                assert_eq!(response.status(), status, "{seen}");
+            } else {
+                assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), seen);
+            }
+        }
     }
 }
 
 #[tokio::test]
 async fn handlers_read_the_tenant_and_the_remaining_budget_even_if_it_is_unlimited() {
     let limiter = limiter(Quota::per_minute(5).unwrap());
-    limiter.quotas().set(Tenant::parse("vip").unwrap(), Plan::unlimited());
+    limiter.plans().set(Tenant::parse("vip").unwrap(), Plan::unlimited());
     let handler = async |tenant: Tenant, left: RateLimit, same: Option<RateLimit>| {
-        assert_eq!(Some(&left), same.as_ref());
+        assert_eq!((Some(&left), Some(&tenant)), (same.as_ref(), left.tenant()));
         format!("{tenant} {} {}", left.policy(), left.remaining())
     };
-    let limited = Router::new().route("/", get(handler)).layer(by_header(limiter));
+    let proved = ProvedTenant::new(HeaderTenant::new("x-tenant").unwrap());
+    let limited = Router::new().route("/", get(handler)).layer(RateLimitLayer::new(proved, limiter));
     for (tenant, expected) in [("acme", "acme default 4"), ("vip", "vip unlimited 4294967295")] {
         let response = limited.clone().oneshot(request(Some(tenant))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), expected);
@@ -248,7 +292,7 @@ async fn handlers_read_the_tenant_and_the_remaining_budget_even_if_it_is_unlimit
 #[tokio::test]
 async fn no_name_can_spend_the_budget_of_an_address_or_of_anonymous_requests() {
     let limiter = limiter(Quota::per_hour(9).unwrap());
-    let reserved = [Tenant::address([192, 0, 2, 1].into()), Tenant::anonymous()];
+    let reserved = [LimitKey::address([192, 0, 2, 1].into()), LimitKey::anonymous()];
     assert!(reserved.iter().all(|tenant| limiter.check(tenant, 1).is_admitted()));
     let layers = [
         by_header(limiter.clone()),
@@ -386,11 +430,12 @@ async fn admitted_with_a_reserve(source: impl TenantSource) -> usize {
 async fn b04_a_closure_claims_its_tenant_and_cannot_spend_the_reserve() {
     struct OwnSource;
     impl TenantSource for OwnSource {
-        fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-            head.headers().get("x-tenant").map(Tenant::parse).transpose()
+        fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+            // callers may choose it
+            Ok(head.headers().get("x-tenant").map(LimitKey::parse).transpose()?.map(TenantName::from))
         }
     }
-    let closure = |head: Head<'_>| OwnSource.find(head);
+    let closure = |head: Head<'_>| head.headers().get("x-tenant").map(Tenant::parse).transpose();
     let keys = ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
     let header = || HeaderTenant::new("x-tenant").unwrap();
     assert_eq!(admitted_with_a_reserve(closure).await, 2);
@@ -407,7 +452,7 @@ async fn b04_a_closure_claims_its_tenant_and_cannot_spend_the_reserve() {
 /// Sends a request through a limit of a hundred an hour to an upstream that answers with these headers.
 async fn behind(style: HeaderStyle, status: u16, upstream: &[(&'static str, &'static str)]) -> Vec<String> {
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(Quotas::new(Quota::per_hour(100).unwrap())).clock(clock).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_hour(100).unwrap())).clock(clock).build().unwrap();
     let answer = || {
         let mut response = Response::builder().status(status);
         for (name, value) in upstream {

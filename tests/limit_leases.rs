@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    Limiter, Plan, Quota, Quotas, RedisConfig, Tenant,
+    Limiter, Plan, Plans, Quota, RedisConfig, Tenant,
     limit::{Fallback, Leases, RefusalReason, SharedLimiter},
     testing::ManualClock,
 };
@@ -47,7 +47,7 @@ fn config(url: &str) -> RedisConfig {
 /// Connects a node whose time is set by the test.
 async fn node(server: &RedisServer, plan: impl Into<Plan>) -> (SharedLimiter, ManualClock) {
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(Quotas::new(plan)).clock(clock.clone()).redis(config(&server.url()));
+    let limiter = Limiter::builder(Plans::new(plan)).clock(clock.clone()).redis(config(&server.url()));
     (limiter.leases(Leases::new()).fallback(Fallback::Closed).connect().await.unwrap(), clock)
 }
 
@@ -68,7 +68,7 @@ fn calls(server: &RedisServer) -> u32 {
 
 /// Returns what is left on the server, besides what nodes hold.
 async fn left(server: &RedisServer, plan: impl Into<Plan>) -> u32 {
-    let plain = Limiter::redis(config(&server.url()), Quotas::new(plan)).connect().await.unwrap();
+    let plain = Limiter::redis(config(&server.url()), Plans::new(plan)).connect().await.unwrap();
     plain.peek(&acme()).await.unwrap().remaining()
 }
 
@@ -145,9 +145,9 @@ async fn a_change_or_a_reset_at_one_node_reaches_the_others_within_a_lifetime() 
     clock.advance(LIFETIME);
     assert_eq!(admitted(&other, 1).await, 1);
     // a change of the plan applies to the next request of the node that makes it
-    one.quotas().set(acme(), per_hour(4));
+    one.plans().set(acme(), per_hour(4));
     assert_eq!(admitted(&one, 100).await, 2);
-    one.quotas().set(acme(), per_hour(40));
+    one.plans().set(acme(), per_hour(40));
     assert_eq!(admitted(&one, 100).await, 36);
 }
 
@@ -157,9 +157,9 @@ async fn a_lease_of_another_plan_is_not_used() {
     let (limiter, _) = node(&server, per_hour(1_000)).await;
     assert_eq!(admitted(&limiter, 40).await, 40);
     assert!(left(&server, per_hour(1_000)).await < 960, "some units are held");
-    limiter.quotas().set(acme(), per_hour(20));
+    limiter.plans().set(acme(), per_hour(20));
     assert_eq!(admitted(&limiter, 1).await, 0);
-    limiter.quotas().set(acme(), Plan::denied());
+    limiter.plans().set(acme(), Plan::denied());
     assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Denied));
 }
 
@@ -332,7 +332,7 @@ async fn an_abandoned_request_leaves_its_lease_to_others() {
 #[tokio::test]
 async fn a_cluster_leases_as_well() {
     let Some(cluster) = RedisCluster::start() else { return };
-    let limiter = Limiter::leased(config(&cluster.url()), Quotas::new(per_hour(50))).connect().await.unwrap();
+    let limiter = Limiter::leased(config(&cluster.url()), Plans::new(per_hour(50))).connect().await.unwrap();
     for number in 0..10 {
         let tenant = Tenant::parse(format!("tenant-{number}")).unwrap();
         let mut admitted = 0;
@@ -393,7 +393,7 @@ async fn a_cluster_gets_a_refund_once_even_if_the_connection_is_lost() {
     tokio::spawn(losing_refunds(listener, server.port, Arc::clone(&refunds)));
 
     let url = format!("redis://127.0.0.1:{port}?cluster=true");
-    let limiter = Limiter::redis(config(&url), Quotas::new(per_hour(100))).fallback(Fallback::Closed);
+    let limiter = Limiter::redis(config(&url), Plans::new(per_hour(100))).fallback(Fallback::Closed);
     let limiter = limiter.connect().await.unwrap();
     assert!(limiter.check(&acme(), 10).await.is_admitted());
     let spend = limiter.check(&acme(), 10).await.into_spend();

@@ -31,9 +31,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    Clock, EventLog, Limiter, Plan, Quota, Quotas, RateLimitLayer, RedisConfig, SystemClock, Tenant, UnixTime,
+    Clock, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, RedisConfig, SystemClock, Tenant, UnixTime,
     event::{Event, EventKind, Query},
-    limit::{Fallback, Leases, RefusalReason, SharedLimiter},
+    limit::{Fallback, Leases, LimiterErrorKind, RefusalReason, SharedLimiter},
     tenant::{HeaderTenant, Standing},
     testing::ManualClock,
 };
@@ -48,11 +48,11 @@ fn config(url: &str) -> RedisConfig {
 
 /// Connects a node with a quota of a hundred units an hour.
 async fn node(url: &str) -> SharedLimiter {
-    Limiter::redis(config(url), Quotas::new(Quota::new(100, HOUR).unwrap())).connect().await.unwrap()
+    Limiter::redis(config(url), Plans::new(Quota::new(100, HOUR).unwrap())).connect().await.unwrap()
 }
 
 async fn with_fallback(url: &str, fallback: Fallback, log: &EventLog) -> SharedLimiter {
-    let quotas = Quotas::new(Quota::new(5, HOUR).unwrap());
+    let quotas = Plans::new(Quota::new(5, HOUR).unwrap());
     Limiter::builder(quotas).events(log.clone()).redis(config(url)).fallback(fallback).connect().await.unwrap()
 }
 
@@ -119,7 +119,7 @@ async fn no_window_of_any_length_admits_more_than_the_limit() {
     const LIMIT: usize = 20;
     let window = Duration::from_millis(300);
     let Some(server) = RedisServer::start(&[]) else { return };
-    let quotas = || Quotas::new(Quota::new(LIMIT as u32, window).unwrap());
+    let quotas = || Plans::new(Quota::new(LIMIT as u32, window).unwrap());
     let connect =
         || async { Limiter::redis(config(&server.url()), quotas()).fallback(Fallback::Closed).connect().await };
     let (nodes, admissions) = ([connect().await.unwrap(), connect().await.unwrap()], Arc::new(Mutex::new(Vec::new())));
@@ -151,7 +151,7 @@ async fn a_cluster_shares_the_work_among_its_nodes() {
     for cluster in RedisCluster::each() {
         let quotas = || {
             let burst = Quota::per_second(50).unwrap().with_name("burst").unwrap();
-            Quotas::new(
+            Plans::new(
                 Plan::new([
                     burst,
                     Quota::new(3, HOUR).unwrap(),
@@ -186,7 +186,7 @@ async fn refunds_and_live_quotas_work_across_nodes() {
         let spend = one.check(&acme(), 30).await.into_spend();
         // lowered live: nothing is forgiven
         for limiter in [&one, &other] {
-            limiter.quotas().set(acme(), Quota::new(20, HOUR).unwrap());
+            limiter.plans().set(acme(), Quota::new(20, HOUR).unwrap());
         }
         let refused = other.check(&acme(), 1).await;
         assert_eq!((refused.refused(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 0));
@@ -194,9 +194,9 @@ async fn refunds_and_live_quotas_work_across_nodes() {
         assert_eq!(one.refund(spend).await.unwrap().remaining(), 0);
         assert_eq!(other.check(&acme(), 21).await.refused(), Some(RefusalReason::Impossible));
         for limiter in [&one, &other] {
-            limiter.quotas().set(acme(), Plan::denied());
+            limiter.plans().set(acme(), Plan::denied());
             assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Denied));
-            limiter.quotas().set(acme(), Quota::new(50, HOUR).unwrap());
+            limiter.plans().set(acme(), Quota::new(50, HOUR).unwrap());
         }
         assert_eq!(one.check(&acme(), 5).await.standing().unwrap().remaining(), 15);
     }
@@ -205,7 +205,7 @@ async fn refunds_and_live_quotas_work_across_nodes() {
 #[tokio::test]
 async fn a_layer_asks_the_server() {
     let Some(server) = RedisServer::start(&[]) else { return };
-    let quotas = || Quotas::new(Quota::new(2, HOUR).unwrap());
+    let quotas = || Plans::new(Quota::new(2, HOUR).unwrap());
     let service = |limiter: SharedLimiter| {
         ServiceBuilder::new()
             .layer(
@@ -356,7 +356,7 @@ async fn state_is_small_and_expires() {
     assert!((3_590_000..=3_601_000).contains(&lives), "{lives}");
     // 240 slices of a quarter of a second
     let quota = Quota::new(1_000_000, Duration::from_millis(480)).unwrap();
-    limiter.quotas().set(acme(), quota);
+    limiter.plans().set(acme(), quota);
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(600) {
         _ = limiter.check(&acme(), 1).await;
@@ -365,7 +365,7 @@ async fn state_is_small_and_expires() {
     assert!((500..=6_000).contains(&bytes), "{bytes} bytes for a busy tenant");
     assert!(number(&["pttl", key]) <= 1_480);
     // refused requests write nothing
-    limiter.quotas().set(acme(), Quota::new(1, HOUR).unwrap());
+    limiter.plans().set(acme(), Quota::new(1, HOUR).unwrap());
     _ = limiter.check(&acme(), 1).await;
     let before = server.cli(&["get", key]);
     assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Spent));
@@ -375,10 +375,12 @@ async fn state_is_small_and_expires() {
 #[tokio::test]
 async fn a_server_that_cannot_be_used_is_an_error_at_the_start() {
     let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
-    let quotas = || Quotas::new(Quota::new(5, HOUR).unwrap());
-    let error = Limiter::redis(config(&server.url()), quotas()).connect().await.unwrap_err().to_string();
-    assert!(error.starts_with("the shared limiter is not available: maxmemory-policy is allkeys-lru"), "{error}");
+    let quotas = || Plans::new(Quota::new(5, HOUR).unwrap());
+    let error = Limiter::redis(config(&server.url()), quotas()).connect().await.unwrap_err();
+    assert_eq!(error.kind(), LimiterErrorKind::Misconfigured);
+    assert!(error.to_string().starts_with("shared limits: maxmemory-policy is allkeys-lru"), "{error}");
     let error = Limiter::builder(quotas()).max_tenants(0).redis(config(&server.url())).connect().await.unwrap_err();
+    assert_eq!(error.kind(), LimiterErrorKind::Invalid);
     assert!(error.to_string().contains("max_tenants"), "{error}");
 }
 
@@ -396,7 +398,7 @@ async fn b26_the_count_of_a_calendar_window_is_kept_for_one_more_window() {
             (Plan::new([burst, daily]).unwrap(), HOUR),
         ] {
             server.cli(&["flushall"]);
-            limiter.quotas().set(acme(), plan);
+            limiter.plans().set(acme(), plan);
             let decision = limiter.check(&acme(), 9).await;
             assert!(decision.is_admitted());
             let lives = server.cli(&["pttl", "tollgate:limit:{acme}"]).trim().parse().unwrap();
@@ -415,7 +417,7 @@ async fn b39_the_reset_is_told_by_the_time_of_the_server() {
             let now = SystemClock::new().read().1;
             // the node is five seconds behind
             clock.set_wall(UnixTime::from_nanos(now.as_nanos() - 5_000_000_000));
-            let quotas = Quotas::new(Quota::new(2, HOUR).unwrap());
+            let quotas = Plans::new(Quota::new(2, HOUR).unwrap());
             let builder = Limiter::builder(quotas).clock(clock.clone()).redis(config(&server.url()));
             let builder = if leases { builder.leases(Leases::new()) } else { builder };
             let limiter = builder.fallback(Fallback::Closed).connect().await.unwrap();
@@ -446,7 +448,7 @@ fn keys(server: &RedisServer, space: &str) -> Vec<String> {
 async fn b06_names_that_were_never_seen_share_keys_above_a_number_a_minute() {
     for server in RedisServer::each(&[]) {
         let clock = ManualClock::new();
-        let quotas = || Quotas::new(Quota::new(3, HOUR).unwrap());
+        let quotas = || Plans::new(Quota::new(3, HOUR).unwrap());
         let builder = Limiter::builder(quotas()).clock(clock.clone()).redis(config(&server.url()));
         let limiter = builder.fallback(Fallback::Closed).max_new_names_per_minute(10).connect().await.unwrap();
         let named = |number: u32| Tenant::parse(format!("made-up-{number}")).unwrap();
@@ -467,7 +469,7 @@ async fn b06_names_that_were_never_seen_share_keys_above_a_number_a_minute() {
         let [proved, configured] = [named(9_001), named(9_002)];
         assert_eq!(limiter.check(&proved, 1).await.standing().unwrap().remaining(), 2);
         assert_eq!(limiter.check_anonymous(&proved, 1).await.standing().unwrap().remaining(), 1);
-        limiter.quotas().set(configured.clone(), Quota::new(7, HOUR).unwrap());
+        limiter.plans().set(configured.clone(), Quota::new(7, HOUR).unwrap());
         assert_eq!(limiter.check_anonymous(&configured, 1).await.standing().unwrap().remaining(), 6);
         // a shared charge is refunded to the shared key
         let other =
@@ -483,7 +485,7 @@ async fn b06_names_that_were_never_seen_share_keys_above_a_number_a_minute() {
 async fn b06_a_name_gets_a_key_of_its_own_when_there_is_room_again() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let clock = ManualClock::new();
-    let builder = Limiter::builder(Quotas::new(Quota::new(3, HOUR).unwrap())).clock(clock.clone());
+    let builder = Limiter::builder(Plans::new(Quota::new(3, HOUR).unwrap())).clock(clock.clone());
     let builder = builder.redis(config(&server.url())).fallback(Fallback::Closed).max_new_names_per_minute(1);
     let limiter = builder.connect().await.unwrap();
     let (first, second) = (Tenant::parse("first").unwrap(), Tenant::parse("second").unwrap());

@@ -26,7 +26,7 @@ use std::{
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use redis_server::RedisServer;
-use tollgate::{Limiter, Quota, Quotas, RedisConfig, Tenant};
+use tollgate::{Limiter, Plans, Quota, RedisConfig, Tenant};
 
 /// Records counters by name.
 #[derive(Default)]
@@ -66,7 +66,7 @@ fn each_change_and_each_decision_of_the_fallback_is_counted() {
     let decided = || counters.value("tollgate_limiter_fallback_total");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let work = async {
-        let quotas = Quotas::new(Quota::per_day(1_000_000).unwrap());
+        let quotas = Plans::new(Quota::per_day(1_000_000).unwrap());
         let limiter = Limiter::redis(RedisConfig::new(&server.url()).unwrap(), quotas).connect().await.unwrap();
         let tenant = Tenant::parse("acme").unwrap();
         server.kill();

@@ -21,8 +21,10 @@ use hyper_util::{
 use support::wire::{Wire, body, header, sorted, status};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
-    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer,
-    StatusOnly, Tenant, tenant::HeaderTenant, testing::ManualClock,
+    ApiKeys, ClientIp, Head, HeaderStyle, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit,
+    RateLimitLayer, StatusOnly, Tenant,
+    tenant::{HeaderTenant, ProvedTenant},
+    testing::ManualClock,
 };
 use tonic::{
     Code,
@@ -89,7 +91,7 @@ fn router() -> Router {
 
 fn limiter(plan: impl Into<Plan>) -> (Limiter, ManualClock) {
     let clock = ManualClock::new();
-    (Limiter::builder(Quotas::new(plan)).clock(clock.clone()).build().unwrap(), clock)
+    (Limiter::builder(Plans::new(plan)).clock(clock.clone()).build().unwrap(), clock)
 }
 
 fn per_minute(limit: u32) -> Quota {
@@ -378,7 +380,7 @@ async fn axum_provides_the_peer_address() {
     ] {
         let (limiter, _clock) = limiter(per_minute(600));
         let app = Router::new()
-            .route("/", get(async |tenant: Tenant| tenant.to_string()))
+            .route("/", get(async |limit: RateLimit| limit.key().to_string()))
             .layer(RateLimitLayer::new(source, limiter))
             .into_make_service_with_connect_info::<SocketAddr>();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -398,7 +400,7 @@ async fn tonic_provides_the_peer_address() {
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let mut client = HealthClient::new(endpoint.connect().await.unwrap());
     client.check(HealthCheckRequest::default()).await.unwrap();
-    assert_eq!(limiter.peek(&Tenant::address([127, 0, 0, 1].into())).unwrap().remaining(), 599);
+    assert_eq!(limiter.peek(&LimitKey::address([127, 0, 0, 1].into())).unwrap().remaining(), 599);
 }
 
 #[tokio::test]
@@ -407,10 +409,14 @@ async fn handlers_without_a_layer_get_a_500_or_none() {
         let server = axum(app).await;
         Wire::to(server.address).await.ask(ACME).await
     };
+    let proved = || {
+        let (limiter, _clock) = limiter(per_minute(600));
+        RateLimitLayer::new(ProvedTenant::new(HeaderTenant::new("x-tenant").unwrap()), limiter)
+    };
     for (app, missing) in [
         (
             Router::new().route("/", get(async |tenant: Tenant| tenant.to_string())),
-            "no layer of this route knows the tenant, or its extensions are disabled",
+            "no layer of this route proves the tenant, or its extensions are disabled",
         ),
         (
             Router::new().route("/", get(async |limit: RateLimit| limit.remaining().to_string())),
@@ -419,21 +425,22 @@ async fn handlers_without_a_layer_get_a_500_or_none() {
     ] {
         let answer = ask(app.clone()).await;
         assert_eq!((status(&answer), body(&answer)), (500, missing));
-        let (limiter, _clock) = limiter(per_minute(600));
-        assert_eq!(status(&ask(app.layer(by_header(&limiter))).await), 200);
+        assert_eq!(status(&ask(app.layer(proved())).await), 200);
     }
     let optional = async |tenant: Option<Tenant>, limit: Option<RateLimit>| {
         format!("{:?} {:?}", tenant.map(|it| it.to_string()), limit.map(|it| it.remaining()))
     };
     let app = Router::new().route("/", get(optional));
     assert_eq!(body(&ask(app.clone()).await), "None None");
+    assert_eq!(body(&ask(app.clone().layer(proved())).await), r#"Some("acme") Some(599)"#);
+    // a header only claims
     let (limiter, _clock) = limiter(per_minute(600));
-    assert_eq!(body(&ask(app.layer(by_header(&limiter))).await), r#"Some("acme") Some(599)"#);
+    assert_eq!(body(&ask(app.layer(by_header(&limiter))).await), "None Some(599)");
 }
 
 #[tokio::test]
 async fn a_denied_tenant_gets_a_403() {
-    let quotas = Quotas::new(per_minute(600));
+    let quotas = Plans::new(per_minute(600));
     quotas.set(Tenant::parse("acme").unwrap(), Plan::denied());
     let layer = by_header(&Limiter::memory(quotas));
     let server = axum(router().layer(layer)).await;

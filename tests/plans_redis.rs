@@ -21,7 +21,7 @@ use http::{Request, Response};
 use redis_server::{RedisCluster, RedisServer};
 use tokio::time::{Instant, timeout};
 use tollgate::{
-    CachedPlans, EventLog, Limiter, Plan, PlanFailure, Quota, Quotas, RateLimitLayer, RedisConfig, RedisPlans, Tenant,
+    CachedPlans, EventLog, Limiter, Plan, PlanFailure, Plans, Quota, RateLimitLayer, RedisConfig, RedisPlans, Tenant,
     event::{EventKind, Query},
     limit::{AnyLimiter, Leases},
     tenant::HeaderTenant,
@@ -62,8 +62,8 @@ impl Node {
         let config = RedisConfig::new(url).unwrap().deadline(SECOND).unwrap();
         let plans = RedisPlans::connect(config.clone()).await.unwrap();
         let (clock, log) = (ManualClock::new(), EventLog::new());
-        let builder = Limiter::builder(Quotas::new(Quota::per_hour(600).unwrap()))
-            .plans(settings(plans.cached()))
+        let builder = Limiter::builder(Plans::new(Quota::per_hour(600).unwrap()))
+            .plan_source(settings(plans.cached()))
             .clock(clock.clone())
             .events(log.clone());
         let limiter = match kind {
@@ -149,11 +149,8 @@ async fn a_change_by_one_node_is_seen_by_the_others() {
         reader.clock.advance(SECOND);
         assert_eq!(reader.limit().await, "600");
     }
-    // other tenants are not affected, and addresses have no plans
+    // other tenants are not affected; the compiler refuses plans of addresses
     assert_eq!(one.limit_of("globex").await, "600");
-    let address = Tenant::address("192.0.2.1".parse().unwrap());
-    let error = one.plans.set(&address, Plan::unlimited()).await.unwrap_err().to_string();
-    assert_eq!(error, "the plans on Redis: ip:192.0.2.1 can't have a plan of its own");
 }
 
 #[tokio::test]
@@ -211,7 +208,7 @@ async fn the_server_is_asked_a_few_times_a_second_and_waiting_is_bounded() {
     let clock = ManualClock::new();
     let plans = RedisPlans::connect(config).await.unwrap();
     let limiter =
-        Limiter::builder(Quotas::new(Quota::per_hour(600).unwrap())).plans(plans.cached()).clock(clock.clone());
+        Limiter::builder(Plans::new(Quota::per_hour(600).unwrap())).plan_source(plans.cached()).clock(clock.clone());
     let frozen = Node { plans, limiter: limiter.build().unwrap().into(), clock, log: EventLog::new() };
     server.cli(&["set", KEY, "70/hour"]);
     assert_eq!(frozen.limit().await, "70");

@@ -34,7 +34,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate::{
-    Clock, Limiter, Quota, Quotas, RedisConfig, SystemClock, Tenant,
+    Clock, Limiter, Plans, Quota, RedisConfig, SystemClock, Tenant,
     limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
     store::{Key, Record, Redis, Store, StoreErrorKind, WriteOutcome},
 };
@@ -141,7 +141,7 @@ async fn measured(call: impl Future<Output = Ended>) -> (Ended, Duration) {
 impl Clients {
     async fn connect(url: &str, leases: Option<Leases>) -> Option<Self> {
         let config = |deadline| RedisConfig::new(url).unwrap().deadline(deadline).unwrap();
-        let quotas = Quotas::new(Quota::new(1_000_000, Duration::from_secs(3600)).unwrap());
+        let quotas = Plans::new(Quota::new(1_000_000, Duration::from_secs(3600)).unwrap());
         let limiter = Limiter::redis(config(LIMITER_DEADLINE), quotas).fallback(Fallback::Closed);
         let limiter = leases.into_iter().fold(limiter, SharedLimiterBuilder::leases).connect().await.ok()?;
         Some(Self { limiter, store: Redis::connect_with(config(STORE_DEADLINE)).await.ok()? })

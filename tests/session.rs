@@ -671,7 +671,7 @@ async fn c106_c108_the_log_records_what_happens_by_sid() {
         (EventKind::SessionUseAfterExpire, &third),
     ];
     assert_eq!(told, expected.map(|(kind, session)| (kind, Some(session.sid()))));
-    assert!(page.events.iter().all(|event| event.tenant == Some(first.tenant().clone())));
+    assert!(page.events.iter().all(|event| event.tenant == Some(first.tenant().clone().into())));
     let json: String = page.events.iter().map(tollgate::event::Event::to_json).collect();
     assert!(json.contains(&format!(r#""session":"{}""#, first.sid())), "{json}");
     for cookie in [old, cookie, idle] {

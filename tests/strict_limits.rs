@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 use tollgate::{
-    Clock, Limiter, Moment, Quota, Quotas, RedisConfig, SystemClock, Tenant, UnixTime,
+    Clock, Limiter, Moment, Plans, Quota, RedisConfig, SystemClock, Tenant, UnixTime,
     limit::{Fallback, Leases},
 };
 
@@ -102,7 +102,7 @@ async fn node() {
     let seed: u64 = env::var("NODE_SEED").unwrap().parse().unwrap();
     let config = RedisConfig::new(&url).unwrap().deadline(Duration::from_millis(100)).unwrap();
     let tenants: Vec<_> = (0..TENANTS).map(|number| Tenant::parse(format!("tenant-{number}")).unwrap()).collect();
-    let quotas = Quotas::new(Quota::per_second(1).unwrap());
+    let quotas = Plans::new(Quota::per_second(1).unwrap());
     for (tenant, number) in tenants.iter().zip(0..) {
         quotas.set(tenant.clone(), quota(number).0);
     }

@@ -39,7 +39,7 @@ use support::{
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tollgate::{
     AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, PasswordHash,
-    Passwords, Policy, Quota, Quotas, RedisConfig, StoredUsers, Tenant, Tokens, UserId, Users,
+    Passwords, Plans, Policy, Quota, RedisConfig, StoredUsers, Tenant, Tokens, UserId, Users,
     delivery::{Message, OtpSender, SendError},
     store::{AnyStore, Redis},
     user::EmailAddress,
@@ -71,7 +71,7 @@ async fn node() {
     end_with_parent();
     let config = RedisConfig::new(&url).unwrap().deadline(Duration::from_secs(5)).unwrap();
     let store = AnyStore::from(Redis::connect_with(config.clone()).await.unwrap());
-    let quotas = Quotas::new(Quota::per_minute(1_000_000).unwrap());
+    let quotas = Plans::new(Quota::per_minute(1_000_000).unwrap());
     let (acme, users, passwords) =
         (Tenant::parse("acme").unwrap(), StoredUsers::new(store.clone()), Passwords::insecure_fast());
     let hash = passwords.hash(Password::new(PASSWORD)).await.unwrap();

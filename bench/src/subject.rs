@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use tollgate::{HeaderStyle, Limiter, Quota, Quotas, RateLimitLayer, Tenant, tenant::HeaderTenant};
+use tollgate::{HeaderStyle, Limiter, Plans, Quota, RateLimitLayer, Tenant, tenant::HeaderTenant};
 use tower_layer::Layer;
 
 use crate::{
@@ -116,7 +116,7 @@ pub trait ServiceTask {
 
 /// Builds the subject and passes it to the task.
 pub fn with_service<V: ServiceTask>(kind: LimiterKind, budget: BudgetState, inner: Inner, task: V) -> V::Output {
-    let limiter = Limiter::memory(Quotas::new(budget.of_tollgate()));
+    let limiter = Limiter::memory(Plans::new(budget.of_tollgate()));
     with_limiter(kind, budget, inner, limiter, task)
 }
 

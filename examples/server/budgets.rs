@@ -3,7 +3,7 @@
 use std::{collections::HashSet, error::Error};
 
 use serde::Deserialize;
-use tollgate::{ApiKeys, Quota, Quotas, Tenant};
+use tollgate::{ApiKeys, Plans, Quota, Tenant};
 
 use crate::demo::KEY_HEADER;
 
@@ -26,7 +26,7 @@ pub(crate) struct WrittenTenant {
 pub(crate) struct Budgets {
     pub(crate) known: HashSet<Tenant>,
     pub(crate) keys: ApiKeys,
-    pub(crate) quotas: Quotas,
+    pub(crate) plans: Plans,
     pub(crate) per_address: Quota,
 }
 
@@ -35,19 +35,19 @@ impl Budgets {
         let largest = tenants.iter().map(|tenant| tenant.per_minute).max().unwrap_or_default();
         let per_address = per_address.unwrap_or((largest / PER_ADDRESS).max(LEAST_PER_ADDRESS));
         // requests without one of these tenants have a budget, too
-        let quotas = Quotas::new(Quota::per_minute(600)?);
+        let plans = Plans::new(Quota::per_minute(600)?);
         let (mut known, mut keys) = (HashSet::new(), ApiKeys::new(KEY_HEADER)?);
         for WrittenTenant { name, per_minute, reserve, api_keys } in tenants {
             let tenant = Tenant::parse(&name).map_err(|error| format!("tenants: {name:?}: {error}"))?;
             let quota = Quota::per_minute(per_minute).and_then(|quota| quota.with_name("per-minute"));
             let quota = quota.and_then(|quota| quota.reserve(reserve.unwrap_or(RESERVE)))?;
-            quotas.set(tenant.clone(), quota);
+            plans.set(tenant.clone(), quota);
             for key in api_keys {
                 keys = keys.key(key, &name)?;
             }
             known.insert(tenant);
         }
         let per_address = Quota::per_minute(per_address).and_then(|quota| quota.with_name("per-address"));
-        Ok(Self { known, keys, quotas, per_address: per_address? })
+        Ok(Self { known, keys, plans, per_address: per_address? })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Policies, Policy, Quota, Quotas, Tenant};
+use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Plans, Policies, Policy, Quota, Tenant};
 
 use crate::{
     facts::Facts,
@@ -58,8 +58,8 @@ pub(crate) const PEOPLE: [Known; 2] = [
 /// Returns the demo settings for a server at this origin.
 pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     let per_minute = |limit| Quota::per_minute(limit)?.with_name("per-minute");
-    let quotas = Quotas::new(per_minute(600)?);
-    quotas.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
+    let plans = Plans::new(per_minute(600)?);
+    plans.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
     let acme = Tenant::parse(ACME)?;
     Ok(Facts {
         issuer: None,
@@ -67,7 +67,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         is_behind_proxies: false,
         keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)?,
         operator_key: Some(OPERATOR_KEY.to_owned()),
-        quotas,
+        plans,
         // by the letter of the interface, any request spends the tenant's budget
         per_address: None,
         leases: false,

@@ -1,6 +1,6 @@
 //! The tenants, clients and users of the server: those of the demo (`demo.rs`) or of a file (`file.rs`).
 
-use tollgate::{ApiKeys, ClientIp, ClientTable, Policies, Quota, Quotas};
+use tollgate::{ApiKeys, ClientIp, ClientTable, Plans, Policies, Quota};
 
 use crate::{person::Person, tokens::TokenSettings};
 
@@ -15,7 +15,7 @@ pub(crate) struct Facts {
     pub(crate) keys: ApiKeys,
     pub(crate) operator_key: Option<String>,
     /// The number of requests that each tenant may send.
-    pub(crate) quotas: Quotas,
+    pub(crate) plans: Plans,
     /// How many requests of the login one address may send without a key or a token.
     pub(crate) per_address: Option<Quota>,
     /// With `--redis`, takes several requests of a tenant with one call.

@@ -53,7 +53,7 @@ struct WrittenUser {
 pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     let text = fs::read_to_string(path)?;
     let file: File = toml::from_str(&text)?;
-    let Budgets { known, keys, quotas, per_address } = Budgets::read(file.tenants, file.per_address)?;
+    let Budgets { known, keys, plans, per_address } = Budgets::read(file.tenants, file.per_address)?;
     let clients =
         ClientTable::from_json(&json!({ "clients": file.clients }).to_string()).map_err(|error| said(&error))?;
     let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
@@ -73,7 +73,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         client_ip: if file.proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(file.proxies)? },
         keys,
         operator_key: file.operator_key,
-        quotas,
+        plans,
         per_address: Some(per_address),
         leases: file.leases,
         redis_plans: file.redis_plans,

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
 };
 use tollgate::{
-    ApiKeys, ClientIp, ConfigError, EventLog, Head, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimitLayer,
+    ApiKeys, ClientIp, ConfigError, EventLog, Head, HeaderStyle, Limiter, Plans, ProblemJson, Quota, RateLimitLayer,
     Rejection, Respond, TenantSource,
 };
 
@@ -33,7 +33,7 @@ pub(crate) fn by_reader(
 }
 
 fn limiter(name: &'static str, per_minute: u32, log: &EventLog) -> Result<Limiter, ConfigError> {
-    Limiter::builder(Quotas::new(Quota::per_minute(per_minute)?.with_name(name)?)).events(log.clone()).build()
+    Limiter::builder(Plans::new(Quota::per_minute(per_minute)?.with_name(name)?)).events(log.clone()).build()
 }
 
 /// Headers and handlers show the budget of the tenant, not these.

@@ -3,7 +3,7 @@
 use std::{error::Error, sync::OnceLock};
 
 use tollgate::{
-    EventLog, Limiter, Quota, Quotas, RedisConfig, RedisPlans,
+    EventLog, Limiter, Plans, Quota, RedisConfig, RedisPlans,
     limit::{AnyLimiter, Leases, SharedLimiter},
     store::AnyStore,
 };
@@ -25,17 +25,17 @@ impl State {
 
     /// Creates the limiter of the tenants. Servers that share a Redis share the budgets, too.
     pub(crate) async fn limiter(&self, facts: &Facts, log: &EventLog) -> Result<AnyLimiter, Box<dyn Error>> {
-        let quotas = facts.quotas.clone();
+        let plans = facts.plans.clone();
         let Some(config) = &self.redis else {
-            return Ok(Limiter::builder(quotas).events(log.clone()).build()?.into());
+            return Ok(Limiter::builder(plans).events(log.clone()).build()?.into());
         };
         let limiter = if facts.redis_plans {
-            let plans = RedisPlans::connect(config.clone()).await?;
+            let redis = RedisPlans::connect(config.clone()).await?;
             // they come before those of the file
-            let quotas = Quotas::by(Quota::each_minute::<600>(), move |tenant| Some(quotas.plan(tenant)));
-            Limiter::builder(quotas).plans(plans.cached())
+            let plans = Plans::by(Quota::const_per_minute::<600>(), move |tenant| Some(plans.plan(tenant)));
+            Limiter::builder(plans).plan_source(redis.cached())
         } else {
-            Limiter::builder(quotas)
+            Limiter::builder(plans)
         };
         let limiter = limiter.events(log.clone()).redis(config.clone());
         let limiter = if facts.leases { limiter.leases(Leases::new()) } else { limiter }.connect().await?;

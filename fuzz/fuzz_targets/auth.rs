@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Limiter, Passwords, PeerAddr, Quota, Quotas, StoredUsers,
+    AuthService, Client, ClientIp, ClientTable, Limiter, Passwords, PeerAddr, Quota, Plans, StoredUsers,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -44,7 +44,7 @@ impl World {
             .client_ip(ClientIp::peer())
             .sms(Outbox::new())
             .email(Outbox::new())
-            .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+            .limiter(Limiter::memory(Plans::new(Quota::per_minute(u32::MAX).unwrap())))
             .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
             .passwords(Passwords::insecure_fast())
             .build()

@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Limiter, PeerAddr, Quota, Quotas, StoredUsers, Tokens,
+    AuthService, Client, ClientIp, ClientTable, Limiter, PeerAddr, Quota, Plans, StoredUsers, Tokens,
     body::Body,
     store::{AnyStore, Memory},
 };
@@ -34,7 +34,7 @@ fn service() -> AuthService {
         .users(StoredUsers::new(store))
         .client_ip(ClientIp::peer())
         .tokens(Tokens::new())
-        .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+        .limiter(Limiter::memory(Plans::new(Quota::per_minute(u32::MAX).unwrap())))
         .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
         .build()
         .unwrap()

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tollgate::{
     AuthService, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, Identifier, Limiter, Password, Passwords,
-    PeerAddr, Quota, Quotas, StoredUsers, Tokens, UserId,
+    PeerAddr, Quota, Plans, StoredUsers, Tokens, UserId,
     body::Body,
     store::{AnyStore, Memory},
     testing::DpopKey,
@@ -90,7 +90,7 @@ impl World {
             .client_ip(ClientIp::peer())
             .tokens(Tokens::new())
             .passwords(passwords)
-            .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+            .limiter(Limiter::memory(Plans::new(Quota::per_minute(u32::MAX).unwrap())))
             .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
             .build()
             .unwrap();

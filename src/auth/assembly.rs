@@ -30,7 +30,7 @@ use crate::{
     client::AnyClients,
     event::EventKind,
     http::head::Head,
-    limit::{AnyLimiter, Limiter, Quota, Quotas, RateLimitGate},
+    limit::{AnyLimiter, Limiter, Plans, Quota, RateLimitGate},
     session::{SessionLayer, Sessions},
     store::AnyStore,
     support::issuer::Issuer,
@@ -161,7 +161,7 @@ impl AuthServiceBuilder {
                 None => enabled,
             };
             self.policies
-                .check_demands(client.tenant(), client.demands(), enabled)
+                .check_demands(Some(client.tenant()), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;
         }
         Ok(())
@@ -202,7 +202,7 @@ impl AuthServiceBuilder {
     }
 
     fn limits(&self) -> Result<Limits, ConfigError> {
-        let builder = |quota| Limiter::builder(Quotas::new(quota)).clock(Arc::clone(&self.clock));
+        let builder = |quota| Limiter::builder(Plans::new(quota)).clock(Arc::clone(&self.clock));
         let logged = |quota| {
             let builder = builder(quota);
             match &self.log {

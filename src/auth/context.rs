@@ -16,7 +16,7 @@ use crate::{
         },
     },
     http::head::Head,
-    tenant::Tenant,
+    tenant::LimitKey,
 };
 
 /// Browsers mark a prefetch with one of these; the last two are used by older ones.
@@ -28,7 +28,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
     /// The client's address, if it is known.
-    address: Option<Tenant>,
+    address: Option<LimitKey>,
     /// Whether scripts of another origin may read the answer.
     pub(crate) is_read_elsewhere: bool,
 }
@@ -49,7 +49,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the client's address as the key of a limit. Where addresses are unknown, per-address limits are off: a
     /// limit that all clients share would let anyone lock out everyone.
-    pub(crate) fn known_address(&self) -> Option<Tenant> {
+    pub(crate) fn known_address(&self) -> Option<LimitKey> {
         self.address.clone()
     }
 

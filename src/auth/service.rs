@@ -37,7 +37,7 @@ use crate::{
     session::{SessionLayer, Sessions},
     store::StoreError,
     support::run_to_completion::RunToCompletion,
-    tenant::Tenant,
+    tenant::{LimitKey, Tenant},
     user::Identifier,
 };
 
@@ -131,7 +131,7 @@ async fn answer(core: Arc<Core>, path: Option<&'static Path>, parts: Parts, mut 
 
 /// Reads what an endpoint has left of a small body, because the connection can't be used again before it was read. Returns
 /// whether the body has ended.
-async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<Tenant>) -> bool {
+async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<LimitKey>) -> bool {
     if parts.method != Method::POST {
         // without a place it is not read
         let _full = body.enter(&core.bodies, address);

@@ -16,7 +16,7 @@ use crate::{
     limit::{AnyLimiter, RateLimitGate, RateLimitPass},
     reject::Rejection,
     store::BoxFuture,
-    tenant::{RateLimit, Tenant},
+    tenant::{LimitKey, RateLimit, TenantName},
 };
 
 /// Checks the access token of a request. Used by [`BearerLayer`](super::BearerLayer).
@@ -93,8 +93,12 @@ impl BearerGate {
         then: impl FnOnce(&Self, Option<RateLimitPass>) -> Decided + Send + 'static,
     ) -> Decided {
         let Some(limit) = &self.limit else { return then(self, None) };
-        let tenant = token.tenant().cloned().unwrap_or_else(Tenant::anonymous);
-        match limit.charge_once(tenant, charged) {
+        let name = match token.tenant() {
+            Some(tenant) => TenantName::from(tenant.clone()),
+            // the request is authenticated all the same
+            None => TenantName::from(LimitKey::anonymous()).proved(),
+        };
+        match limit.charge_once(&name, charged) {
             MaybeReady::Ready(Ok(pass)) => then(self, Some(pass)),
             MaybeReady::Ready(Err(rejection)) => MaybeReady::Ready(Err(rejection)),
             MaybeReady::Pending(pass) => {

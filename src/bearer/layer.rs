@@ -47,13 +47,13 @@ impl<R> BearerLayer<R> {
     ///
     /// Callers can't forge this tenant. The charge comes before a DPoP proof is remembered, so the budget also bounds the
     /// memory for proofs, which an inner [`RateLimitLayer`](crate::RateLimitLayer) can't. Tokens without a tenant share
-    /// the budget of [`Tenant::anonymous`](crate::Tenant::anonymous). Requests without a valid token are not charged:
+    /// the budget of [`LimitKey::anonymous`](crate::LimitKey::anonymous). Requests without a valid token are not charged:
     /// limit them by address in an outer layer.
     ///
     /// ```
-    /// # use tollgate::{BearerLayer, Limiter, Quota, Quotas, testing::TestIssuer};
+    /// # use tollgate::{BearerLayer, Limiter, Quota, Plans, testing::TestIssuer};
     /// # let issuer = TestIssuer::new("https://auth.example", "https://api.example");
-    /// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
+    /// let limiter = Limiter::memory(Plans::new(Quota::per_minute(600)?));
     /// let layer = BearerLayer::new(issuer.verifier()).limit(limiter);
     /// # Ok::<_, tollgate::ConfigError>(())
     /// ```

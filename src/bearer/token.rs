@@ -195,12 +195,8 @@ pub(crate) enum TokenSlot {
 pub struct AccessTokenTenant;
 
 impl TenantSource for AccessTokenTenant {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        Ok(AccessToken::from_extensions(head.extensions()).and_then(AccessToken::tenant).cloned())
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(AccessToken::from_extensions(head.extensions()).and_then(AccessToken::tenant).cloned().map(TenantName::from))
     }
 
     fn missing(&self, head: Head<'_>) -> TenantError {

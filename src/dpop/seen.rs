@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    limit::{Limiter, Quota, Quotas},
+    limit::{Limiter, Plans, Quota},
     store::{AnyStore, BoxFuture, WriteOutcome, table::Table},
-    tenant::Tenant,
+    tenant::LimitKey,
     util::clock::{Clock, Moment},
 };
 
@@ -53,7 +53,7 @@ impl SeenProofs {
             Self::Memory(memory) => MaybeReady::Ready(memory.mark(proof.thumbprint(), &digest, now)),
             Self::Store { table, rows } => {
                 // a prefix of 192 bits needs no allocation
-                let key = Tenant::trusted(proof.thumbprint().as_bytes().get(..32).unwrap_or_default());
+                let key = LimitKey::trusted(proof.thumbprint().as_bytes().get(..32).unwrap_or_default());
                 let row = rows.check(&key, 1);
                 if !row.is_admitted() {
                     return MaybeReady::Ready(Sighting::Unknown);
@@ -84,5 +84,5 @@ impl SeenProofs {
 #[expect(clippy::expect_used, reason = "the settings are constants")]
 fn rows_limiter(clock: &Arc<dyn Clock>, most: u32) -> Limiter {
     let quota = Quota::new(most, KEPT).expect("the quota is valid");
-    Limiter::builder(Quotas::new(quota)).clock(Arc::clone(clock)).max_tenants(100_000).build().expect("there is room")
+    Limiter::builder(Plans::new(quota)).clock(Arc::clone(clock)).max_tenants(100_000).build().expect("there is room")
 }

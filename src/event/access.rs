@@ -48,7 +48,7 @@ where
 /// # Security
 ///
 /// Only a tenant that the source has proved may read, for example by an API key. One that it only
-/// [claims](crate::tenant::TenantName::claimed), as headers and closures do, is nobody. Wrap a closure that checks a
+/// [claims](crate::tenant::TenantName::is_claimed), as headers and closures do, is nobody. Wrap a closure that checks a
 /// credential in [`ProvedTenant`](crate::tenant::ProvedTenant).
 pub struct TenantsAndOperator<S> {
     source: S,
@@ -95,7 +95,7 @@ impl<S: TenantSource> Access for TenantsAndOperator<S> {
                 _ => Viewer::Nobody,
             };
         }
-        match self.source.find_name(head) {
+        match self.source.find(head) {
             Ok(Some(name)) if !name.is_claimed() => name.to_tenant().map_or(Viewer::Nobody, Viewer::Tenant),
             _ => Viewer::Nobody,
         }

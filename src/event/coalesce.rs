@@ -23,7 +23,7 @@ use super::{
     record::{Event, Mode},
 };
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{clock::UnixTime, handle::Handle, lock::lock},
 };
 
@@ -63,7 +63,8 @@ struct Counter {
     subjects: Vec<Event>,
 }
 
-type CounterKey = (Option<Tenant>, EventKind, Option<&'static str>, Mode, Option<(Handle, Option<&'static str>)>, u64);
+type CounterKey =
+    (Option<LimitKey>, EventKind, Option<&'static str>, Mode, Option<(Handle, Option<&'static str>)>, u64);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -330,7 +331,7 @@ mod tests {
     use crate::util::secret::Digest;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
-        Event::new(EventKind::RateLimited, at).tenant(Tenant::parse(tenant).unwrap())
+        Event::new(EventKind::RateLimited, at).tenant(LimitKey::parse(tenant).unwrap())
     }
 
     fn drained(stripes: &Stripes) -> Vec<Event> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{kind::EventKind, record::Event};
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{
         error::ConfigError,
         form::{Form, FormError, encode},
@@ -25,7 +25,7 @@ use crate::{
 #[must_use]
 pub struct Query {
     pub(super) since: Option<u64>,
-    pub(super) tenant: Option<Tenant>,
+    pub(super) tenant: Option<LimitKey>,
     pub(super) kind: Option<EventKind>,
     pub(super) limit: usize,
 }
@@ -52,7 +52,7 @@ impl Query {
         let limit = limit.map_or(Ok(Self::DEFAULT_LIMIT), usize::try_from).map_err(|_| QueryError(()))?;
         let query = Self {
             since: form.only("since")?.map(number).transpose()?,
-            tenant: form.only("tenant")?.map(Tenant::parse_reserved).transpose().map_err(|_| QueryError(()))?,
+            tenant: form.only("tenant")?.map(LimitKey::parse_reserved).transpose().map_err(|_| QueryError(()))?,
             kind: form.only("kind")?.map(|name| EventKind::from_name(name).ok_or(QueryError(()))).transpose()?,
             limit: Self::DEFAULT_LIMIT,
         };
@@ -68,8 +68,8 @@ impl Query {
         self
     }
 
-    /// Selects events of this tenant.
-    pub fn tenant(mut self, tenant: Tenant) -> Self {
+    /// Selects events of this tenant, or of another key, such as an address.
+    pub fn tenant(mut self, tenant: LimitKey) -> Self {
         self.tenant = Some(tenant);
         self
     }
@@ -238,7 +238,7 @@ mod tests {
         fn every_query_round_trips(since in any::<Option<u64>>(), name in "[!#-;=?-\\[\\]-}]{1,128}", limit in 1_usize..=1000) {
             let mut query = Query::new().kind(EventKind::TenantReset).limit(limit).unwrap();
             query.since = since;
-            query.tenant = Tenant::parse(name).ok();
+            query.tenant = LimitKey::parse(name).ok();
             prop_assert_eq!(Query::parse(&query.to_string()), Ok(query));
         }
     }

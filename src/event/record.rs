@@ -2,7 +2,7 @@
 
 use super::kind::EventKind;
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{clock::UnixTime, handle::Handle, json_object::JsonObject},
 };
 
@@ -36,8 +36,9 @@ pub struct Event {
     pub at: UnixTime,
     /// The kind of event.
     pub kind: EventKind,
-    /// The tenant, if the event concerns exactly one.
-    pub tenant: Option<Tenant>,
+    /// The tenant, if the event concerns exactly one. For events of a limit it is the key of the limit: it may be an address,
+    /// or a name that the caller has chosen.
+    pub tenant: Option<LimitKey>,
     /// The session, if the event concerns exactly one.
     pub session: Option<Handle>,
     /// A keyed hash of the identifier that was submitted, if the event concerns exactly one.
@@ -83,7 +84,7 @@ impl Event {
     }
 
     /// Sets the tenant.
-    pub fn tenant(mut self, tenant: Tenant) -> Self {
+    pub fn tenant(mut self, tenant: LimitKey) -> Self {
         self.tenant = Some(tenant);
         self
     }
@@ -126,7 +127,7 @@ impl Event {
             .number("id", self.id)
             .number("at", self.at.as_millis())
             .text("kind", self.kind.as_str())
-            .text_if_any("tenant", self.tenant.as_ref().map(Tenant::as_str))
+            .text_if_any("tenant", self.tenant.as_ref().map(LimitKey::as_str))
             .text_if_any("session", self.session.map(|session| session.to_string()).as_deref())
             .text_if_any("subject", self.subject.map(|subject| subject.to_string()).as_deref())
             .text_if_any("method", self.method)

@@ -193,8 +193,8 @@ impl Inner {
         let query = query.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
         match own {
             None => Ok((None, query)),
-            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => {
-                Ok((Some(own.clone()), query.tenant(own)))
+            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == *own) => {
+                Ok((Some(own.clone()), query.tenant(own.into())))
             }
             Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
         }

@@ -7,7 +7,7 @@ use std::{
 
 use super::record::Event;
 #[cfg(feature = "tracing")]
-use crate::{tenant::Tenant, util::clock::UnixTime};
+use crate::{tenant::LimitKey, util::clock::UnixTime};
 
 /// Receives the events of a log, in order, on a background thread of the log.
 ///
@@ -119,7 +119,7 @@ impl Sink for TracingSink {
                 id = event.id,
                 at = event.at.as_millis(),
                 kind = event.kind.as_str(),
-                tenant = event.tenant.as_ref().map(Tenant::as_str),
+                tenant = event.tenant.as_ref().map(LimitKey::as_str),
                 session = event.session.map(tracing::field::display),
                 policy = event.policy,
                 mode = event.mode.as_str(),

@@ -4,20 +4,82 @@
 use super::shared::SharedLimiter;
 use super::{
     decision::{Decision, Spend},
+    error::LimiterError,
     limiter::Limiter,
+    plans::table::Plans,
 };
-use crate::tenant::{Standing, Tenant};
+use crate::tenant::{LimitKey, Standing};
 
-/// The limiter of a layer: a [`Limiter`], or with the feature `redis` a `SharedLimiter`.
+/// The limiter of a layer: a [`Limiter`], or with the feature `redis` a `SharedLimiter`. Clones share one budget.
+///
+/// Its methods do what those of the same name of the two do. With a `Limiter`, their futures are ready at once.
 #[derive(Clone, Debug)]
 pub struct AnyLimiter {
     pub(super) local: Limiter,
+    /// Decides instead of `local`, which then is its fallback.
     #[cfg(feature = "redis")]
     pub(super) shared: Option<SharedLimiter>,
 }
 
 impl AnyLimiter {
+    /// Decides whether this key may spend these units now, and charges them if so; see [`Limiter::check`].
+    pub async fn check(&self, key: &LimitKey, units: u32) -> Decision {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            // boxed, so that the futures of other limiters have no room for it
+            return Box::pin(shared.check(key, units)).await;
+        }
+        self.local.check(key, units)
+    }
+
+    /// Decides like [`check`](Self::check) on a request that has proved nothing; see [`Limiter::check_anonymous`].
+    pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            return Box::pin(shared.check_anonymous(key, units)).await;
+        }
+        self.local.check_anonymous(key, units)
+    }
+
+    /// Returns the standing of the key without spending; see [`Limiter::peek`].
+    pub async fn peek(&self, key: &LimitKey) -> Option<Standing> {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            return Box::pin(shared.peek(key)).await;
+        }
+        self.local.peek(key)
+    }
+
+    /// Refunds the part of a charge that still counts, and returns the new standing; see [`Limiter::refund`].
+    pub async fn refund(&self, spend: Spend) -> Option<Standing> {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            return Box::pin(shared.refund(spend)).await;
+        }
+        self.local.refund(spend)
+    }
+
+    /// Clears all spends of the key and logs it; see [`Limiter::reset`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the limiter is shared and its server does not answer. It may have cleared them.
+    pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            return Box::pin(shared.reset(key)).await;
+        }
+        self.local.reset(key);
+        Ok(())
+    }
+
+    /// Returns the plans, which can be changed live; see [`Limiter::plans`].
+    pub fn plans(&self) -> &Plans {
+        self.local.plans()
+    }
+
     /// Returns a limiter of something else, such as failures of addresses. It is shared if this one is, under keys of its own.
+    #[cfg(feature = "login")]
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {
@@ -27,27 +89,9 @@ impl AnyLimiter {
         local.into()
     }
 
-    /// Decides whether this name may spend the units now, and charges them if so.
-    pub(crate) async fn check(&self, name: &Tenant, units: u32) -> Decision {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            // boxed, so that the futures of other limiters have no room for it
-            return Box::pin(shared.check(name, units)).await;
-        }
-        self.local.check(name, units)
-    }
-
-    /// Returns the standing of this name without spending.
-    pub(crate) async fn peek(&self, name: &Tenant) -> Option<Standing> {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            return shared.peek(name).await;
-        }
-        self.local.peek(name)
-    }
-
     /// Refunds a charge. A shared limiter does it in the background.
-    pub(crate) fn refund(&self, spend: Spend) {
+    #[cfg(feature = "login")]
+    pub(crate) fn refund_later(&self, spend: Spend) {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {
             return shared.refund_later(spend);
@@ -70,5 +114,27 @@ impl From<Limiter> for AnyLimiter {
 impl From<SharedLimiter> for AnyLimiter {
     fn from(shared: SharedLimiter) -> Self {
         Self { local: shared.local().clone(), shared: Some(shared) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{limit::quota::Quota, tenant::Tenant};
+
+    #[tokio::test]
+    async fn a_limiter_in_memory_has_the_surface_of_a_shared_one() {
+        let acme = Tenant::parse("acme").unwrap();
+        let plans = Plans::new(Quota::per_hour(4).unwrap().reserve(0.5).unwrap());
+        let limiter = AnyLimiter::from(Limiter::memory(plans));
+        let left = async || limiter.peek(&acme).await.unwrap().remaining();
+        assert!(!limiter.check_anonymous(&acme, 3).await.is_admitted());
+        let decision = limiter.check(&acme, 3).await;
+        assert_eq!((decision.is_admitted(), left().await), (true, 1));
+        assert_eq!(limiter.refund(decision.into_spend()).await.unwrap().remaining(), 4);
+        _ = limiter.check(&acme, 4).await;
+        limiter.reset(&acme).await.unwrap();
+        assert_eq!(left().await, 4);
+        assert_eq!(limiter.plans().plan(&acme).quotas().count(), 1);
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::plan::Plan;
 use crate::{
-    tenant::{Standing, Tenant},
+    tenant::{LimitKey, Standing},
     util::clock::Moment,
 };
 
@@ -170,7 +170,7 @@ pub(super) struct BucketId {
 /// The row that was charged.
 #[derive(Debug)]
 pub(super) enum Payer {
-    Tenant(Tenant),
+    Tenant(LimitKey),
     Bucket(BucketId),
     /// The state on a shared server.
     #[cfg(feature = "redis")]
@@ -181,7 +181,7 @@ pub(super) enum Payer {
 #[cfg(feature = "redis")]
 #[derive(Debug)]
 pub(super) struct SharedPast {
-    pub(super) tenant: Tenant,
+    pub(super) tenant: LimitKey,
     /// The quotas as the script reads them. Empty if the fallback has admitted the spend.
     pub(super) quotas: Bytes,
     /// The generation of the state, or the turn in which the fallback has admitted the spend.

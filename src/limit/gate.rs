@@ -9,14 +9,11 @@ use std::{
 
 use http::{HeaderValue, Request, header};
 
-#[cfg(feature = "redis")]
-use super::shared::SharedLimiter;
 use super::{
     any_limiter::AnyLimiter,
     decision::{Ask, Decision, RefusalReason},
     engine::{TenantKey, Undecided},
     headers::HeaderStyle,
-    limiter::Limiter,
     pass::{ChargeRule, Extra, RateLimitPass, Settle},
 };
 use crate::{
@@ -25,7 +22,7 @@ use crate::{
     http::head::Head,
     reject::{Rejection, RejectionKind},
     tenant::{
-        ClientIp, LimiterCharge, RateLimit, Standing, Tenant, TenantError, TenantErrorKind, TenantName, TenantSource,
+        ClientIp, LimitKey, LimiterCharge, RateLimit, Standing, TenantError, TenantErrorKind, TenantName, TenantSource,
     },
 };
 
@@ -38,7 +35,7 @@ pub enum MissingTenant {
     /// Rejects the request with a 401 if the source asks for a credential, or else with a 400.
     #[default]
     Reject,
-    /// Lets all such requests share the budget of [`Tenant::anonymous`].
+    /// Lets all such requests share the budget of [`LimitKey::anonymous`].
     Shared,
     /// Limits each client address on its own, as [`ClientIp`] names it. A request without an
     /// address is answered with a 500, and a warning is logged.
@@ -49,10 +46,7 @@ pub enum MissingTenant {
 #[derive(Clone)]
 pub struct RateLimitGate {
     pub(super) source: Arc<dyn TenantSource>,
-    pub(super) limiter: Limiter,
-    /// Decides instead of `limiter`, which then is its fallback.
-    #[cfg(feature = "redis")]
-    pub(super) shared: Option<SharedLimiter>,
+    pub(super) limiter: AnyLimiter,
     pub(super) missing_tenant: MissingTenant,
     pub(super) style: HeaderStyle,
     pub(super) cost: Option<Arc<Cost>>,
@@ -89,12 +83,9 @@ impl Gate for RateLimitGate {
 
 impl RateLimitGate {
     pub(crate) fn new(source: impl TenantSource, limiter: impl Into<AnyLimiter>) -> Self {
-        let limiter = limiter.into();
         Self {
             source: Arc::new(source),
-            limiter: limiter.local,
-            #[cfg(feature = "redis")]
-            shared: limiter.shared,
+            limiter: limiter.into(),
             missing_tenant: MissingTenant::default(),
             style: HeaderStyle::new(),
             cost: None,
@@ -112,7 +103,7 @@ impl RateLimitGate {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         }
         let fallback;
-        let found = self.source.find_name(head);
+        let found = self.source.find(head);
         let name = match &found {
             Ok(Some(name)) => name,
             Ok(None) => match self.fallback_name(head) {
@@ -129,8 +120,8 @@ impl RateLimitGate {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         #[cfg(feature = "redis")]
-        if self.shared.is_some() {
-            return match name.to_tenant() {
+        if self.limiter.shared.is_some() {
+            return match name.to_key() {
                 Ok(_) => MaybeReady::Pending(self.charge_later(name, units)),
                 Err(error) => MaybeReady::Ready(Err(self.unusable(&error))),
             };
@@ -156,7 +147,7 @@ impl RateLimitGate {
                 crate::util::trace::warning!("requests are answered with a 500: {error}");
             });
         }
-        self.limiter.rejected(event);
+        self.limiter.local.rejected(event);
         let rejection = Rejection::new(kind, error.detail());
         match error.asks_for() {
             Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
@@ -168,16 +159,14 @@ impl RateLimitGate {
     #[cfg(any(feature = "plans", feature = "redis"))]
     #[inline(never)]
     fn charge_later(&self, name: &TenantName<'_>, units: u32) -> RateLimitFuture {
-        let (gate, tenant, is_claimed) = (self.clone(), name.to_known_tenant(), name.is_claimed());
-        let owned = TenantName::from(tenant.clone());
-        let name = if is_claimed { owned.claimed() } else { owned };
+        let (gate, key, name) = (self.clone(), name.to_known_key(), name.to_known_name());
         let charge = async move |extension: &mut Option<RateLimit>| {
             #[cfg(feature = "plans")]
-            gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
+            gate.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
             #[cfg(feature = "redis")]
-            if let Some(shared) = &gate.shared {
-                let mut decision = shared.check_in_plan(&tenant, gate.ask(&name, units)).await;
-                return gate.pass(&name, gate.limiter.key(&name), units, &mut decision, extension);
+            if let Some(shared) = &gate.limiter.shared {
+                let mut decision = shared.check_in_plan(&key, gate.ask(&name, units)).await;
+                return gate.pass(&name, gate.limiter.local.key(&name), units, &mut decision, extension);
             }
             gate.charge_in_memory(&name, units, false, extension)
         };
@@ -195,24 +184,22 @@ impl RateLimitGate {
     fn fallback_name<'a>(&self, head: Head<'a>) -> Result<TenantName<'a>, TenantError> {
         match &self.missing_tenant {
             MissingTenant::Reject => Err(self.source.missing(head)),
-            MissingTenant::Shared => Ok(TenantName::from(Tenant::anonymous()).claimed()),
-            MissingTenant::ByIp(address) => address.find_name(head)?.ok_or_else(|| address.missing(head)),
+            MissingTenant::Shared => Ok(LimitKey::anonymous().into()),
+            MissingTenant::ByIp(address) => address.find(head)?.ok_or_else(|| address.missing(head)),
         }
     }
 
-    /// Charges a request to this tenant, which it has proved to belong to, or not.
-    pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
-        let name = TenantName::from(tenant);
-        let name = if is_proved { name } else { name.claimed() };
+    /// Charges a request under this name.
+    pub(crate) fn charge(&self, name: &TenantName<'_>, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
         // the service answers itself, so it needs no extension
-        self.charge_without_plan(&name, cost, head.extensions().get(), &mut None)
+        self.charge_without_plan(name, cost, head.extensions().get(), &mut None)
     }
 
-    /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
-    pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
+    /// Charges one unit under this name, unless an outer layer of the same limiter has left its charge in `outer`.
+    pub(crate) fn charge_once(&self, name: &TenantName<'_>, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
         let mut extension = None;
-        let mut decision = self.charge_without_plan(&TenantName::from(tenant), 1, outer, &mut extension);
+        let mut decision = self.charge_without_plan(name, 1, outer, &mut extension);
         if let MaybeReady::Ready(Ok(pass)) = &mut decision {
             pass.keep(extension);
         }
@@ -231,17 +218,17 @@ impl RateLimitGate {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         #[cfg(feature = "redis")]
-        if self.shared.is_some() {
+        if self.limiter.shared.is_some() {
             return MaybeReady::Pending(self.charge_later(name, units));
         }
         #[cfg(feature = "plans")]
-        self.limiter.load_plan_later(&name.to_known_tenant());
+        self.limiter.local.load_plan_later(&name.to_known_key());
         MaybeReady::Ready(self.charge_in_memory(name, units, false, extension).map_err(Unadmitted::into_rejection))
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.
-    pub(crate) fn has_reserve(&self, tenant: &Tenant) -> bool {
-        self.limiter.quotas().plan(tenant).has_reserve()
+    pub(crate) fn has_reserve(&self, tenant: &LimitKey) -> bool {
+        self.limiter.local.plans().plan(tenant).has_reserve()
     }
 
     /// Returns what is left to charge for a request that costs this much, or `None` if an outer layer of the same limiter has
@@ -249,7 +236,7 @@ impl RateLimitGate {
     #[inline]
     fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<u32> {
         let outer = outer.filter(|_| self.extensions);
-        match outer.and_then(|outer| outer.charged(self.limiter.payer_id(self.limiter.key(name)))) {
+        match outer.and_then(|outer| outer.charged(self.limiter.local.payer_id(self.limiter.local.key(name)))) {
             Some(charged) => units.checked_sub(charged).filter(|rest| *rest > 0),
             None => Some(units),
         }
@@ -269,10 +256,10 @@ impl RateLimitGate {
         can_wait: bool,
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
-        let key = self.limiter.key(name);
+        let key = self.limiter.local.key(name);
         let ask = Ask { can_wait, ..self.ask(name, units) };
         let mut decision = Decision::UNLIMITED;
-        match self.limiter.check_name(key, ask, &mut decision) {
+        match self.limiter.local.check_key(key, ask, &mut decision) {
             Ok(()) => self.pass(name, key, units, &mut decision, extension),
             Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(&error))),
             #[cfg(feature = "plans")]
@@ -291,15 +278,14 @@ impl RateLimitGate {
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         if let Some(reason) = decision.refused() {
-            let rejection = self.rejection(&name.to_known_tenant(), reason, decision.standing());
+            let rejection = self.rejection(&name.to_known_key(), reason, decision.standing());
             return Err(Unadmitted::Rejected(rejection));
         }
         if self.extensions {
-            let charge = LimiterCharge { payer: self.limiter.payer_id(key), units };
+            let charge = LimiterCharge { payer: self.limiter.local.payer_id(key), units };
             let standing = decision.standing.unwrap_or(Standing::UNLIMITED);
             let would_refuse = decision.would_refuse();
-            *extension =
-                Some(RateLimit::new(name.to_known_tenant(), name.is_claimed(), standing, charge, would_refuse));
+            *extension = Some(RateLimit::new(name.to_known_key(), name.is_claimed(), standing, charge, would_refuse));
         }
         let values = decision.standing().and_then(|standing| self.style.values(standing));
         let is_plain = self.charge_rule.is_none() && decision.shadow.is_none() && !self.style.wants_policy();
@@ -307,7 +293,7 @@ impl RateLimitGate {
     }
 
     #[cold]
-    fn rejection(&self, tenant: &Tenant, reason: RefusalReason, standing: Option<&Standing>) -> Rejection {
+    fn rejection(&self, key: &LimitKey, reason: RefusalReason, standing: Option<&Standing>) -> Rejection {
         let (kind, detail) = match reason {
             RefusalReason::Spent => (RejectionKind::RateLimited, "rate limit exceeded"),
             RefusalReason::Impossible => {
@@ -316,21 +302,21 @@ impl RateLimitGate {
             RefusalReason::Denied => (RejectionKind::Forbidden, "this tenant has no access"),
             RefusalReason::Unavailable => (RejectionKind::Unavailable, "rate limits cannot be checked for now"),
         };
-        let rejection = Rejection::new(kind, detail).with_tenant(tenant.clone());
+        let rejection = Rejection::new(kind, detail).with_limit_key(key.clone());
         match standing {
             Some(standing) => {
-                let headers = self.style.refusal(standing, self.policy(tenant).as_ref());
+                let headers = self.style.refusal(standing, self.policy(key).as_ref());
                 rejection.with_standing(*standing, headers, self.style.is_silent())
             }
             None => rejection,
         }
     }
 
-    fn policy(&self, tenant: &Tenant) -> Option<HeaderValue> {
+    fn policy(&self, key: &LimitKey) -> Option<HeaderValue> {
         if !self.style.wants_policy() {
             return None;
         }
-        self.limiter.quotas().plan(tenant).policy_header().cloned()
+        self.limiter.local.plans().plan(key).policy_header().cloned()
     }
 
     #[cold]
@@ -338,8 +324,6 @@ impl RateLimitGate {
         let settle = self.charge_rule.as_ref().map(|rule| Settle {
             rule: Arc::clone(rule),
             limiter: self.limiter.clone(),
-            #[cfg(feature = "redis")]
-            shared: self.shared.clone(),
             spend: mem::take(&mut decision.spend),
         });
         Box::new(Extra {
@@ -347,7 +331,7 @@ impl RateLimitGate {
             style: self.style,
             standing: decision.standing,
             would_refuse: decision.would_refuse(),
-            policy: self.policy(&name.to_known_tenant()),
+            policy: self.policy(&name.to_known_key()),
             settle,
         })
     }
@@ -355,7 +339,7 @@ impl RateLimitGate {
 
 impl fmt::Debug for RateLimitGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitGate").field("limiter", &self.limiter).finish_non_exhaustive()
+        f.debug_struct("RateLimitGate").field("limiter", &self.limiter.local).finish_non_exhaustive()
     }
 }
 
@@ -411,7 +395,7 @@ mod tests {
     use tracing::{Metadata, Subscriber, span};
 
     use super::*;
-    use crate::limit::{plans::quotas::Quotas, quota::Quota};
+    use crate::limit::{limiter::Limiter, plans::table::Plans, quota::Quota};
 
     /// Counts the warnings of this crate.
     #[derive(Clone, Default)]
@@ -441,7 +425,7 @@ mod tests {
 
     #[test]
     fn a18_a_missing_peer_address_is_logged_once() {
-        let gate = RateLimitGate::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::per_minute(600).unwrap())));
+        let gate = RateLimitGate::new(ClientIp::peer(), Limiter::memory(Plans::new(Quota::per_minute(600).unwrap())));
         let (warnings, request) = (Warnings::default(), Request::new(()));
         tracing::subscriber::with_default(warnings.clone(), || {
             for gate in [&gate, &gate.clone()] {

@@ -39,11 +39,11 @@ impl<R> RateLimitLayer<R> {
     ///
     /// ```
     /// use http::Response;
-    /// use tollgate::{ClientIp, Head, Limiter, Quota, Quotas, RateLimitLayer, Rejection, Tenant};
+    /// use tollgate::{ClientIp, Head, Limiter, Quota, Plans, RateLimitLayer, Rejection, Tenant};
     ///
-    /// # let limiter = Limiter::memory(Quotas::new(Quota::per_minute(5)?));
+    /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
     /// let limit = RateLimitLayer::new(ClientIp::peer(), limiter).respond_with(|rejection: &Rejection, _: Head<'_>| {
-    ///     let who = rejection.tenant().map_or("unknown", Tenant::as_str);
+    ///     let who = rejection.limit_key().map_or("unknown", LimitKey::as_str);
     ///     // a request without a tenant has no standing
     ///     let left = rejection.standing().map(|standing| standing.remaining());
     ///     let mut response = Response::new(format!("{}: {who} has {left:?} left", rejection.detail()));
@@ -72,8 +72,8 @@ impl<R> RateLimitLayer<R> {
     /// Sets how many units a request costs. Defaults to 1. Zero is free.
     ///
     /// ```
-    /// # use tollgate::{ApiKeys, Limiter, Quota, Quotas, RateLimitLayer};
-    /// # let limiter = Limiter::memory(Quotas::new(Quota::per_minute(5)?));
+    /// # use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
+    /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
     /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter)
     ///     .cost(|head| if head.uri().path() == "/export" { 10 } else { 1 });
     /// # let _ = limit;
@@ -98,8 +98,8 @@ impl<R> RateLimitLayer<R> {
     /// [`refund_if`](Self::refund_if), a response is charged only if all rules agree.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Quotas, RateLimitLayer, tenant::HeaderTenant};
-    /// # let limiter = Limiter::memory(Quotas::new(Quota::per_minute(5)?));
+    /// # use tollgate::{Limiter, Quota, Plans, RateLimitLayer, tenant::HeaderTenant};
+    /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
     /// // limits failures instead of requests
     /// let failures = RateLimitLayer::new(HeaderTenant::new("x-tenant")?, limiter)
     ///     .charge_if(|status, _headers| status.is_client_error());
@@ -146,7 +146,7 @@ impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
 impl<R> fmt::Debug for RateLimitLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
-            .field("limiter", &self.gate.limiter)
+            .field("limiter", &self.gate.limiter.local)
             .field("respond", &type_name::<R>())
             .finish_non_exhaustive()
     }

@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::{
     decision::{Ask, Decision, Spend},
     engine::{Engine, TenantKey, Undecided, meter::Context},
-    plans::quotas::Quotas,
+    plans::table::Plans,
     report::Report,
 };
 #[cfg(feature = "plans")]
@@ -23,7 +23,7 @@ use super::{
 use crate::util::clock::UnixTime;
 use crate::{
     event::{EventKind, EventLog},
-    tenant::{Standing, Tenant, TenantName},
+    tenant::{LimitKey, Standing, TenantName},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
@@ -35,9 +35,9 @@ use crate::{
 /// State lives in memory and is lost when the process ends.
 ///
 /// ```
-/// use tollgate::{Limiter, Quota, Quotas, Tenant};
+/// use tollgate::{Limiter, Quota, Plans, Tenant};
 ///
-/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(2)?));
+/// let limiter = Limiter::memory(Plans::new(Quota::per_minute(2)?));
 /// let acme = Tenant::parse("acme")?;
 /// assert!(limiter.check(&acme, 1).is_admitted());
 /// assert!(limiter.check(&acme, 1).is_admitted());
@@ -55,9 +55,9 @@ struct Inner {
 /// Builds a [`Limiter`].
 ///
 /// ```
-/// use tollgate::{EventLog, Limiter, Quota, Quotas};
+/// use tollgate::{EventLog, Limiter, Quota, Plans};
 ///
-/// let limiter = Limiter::builder(Quotas::new(Quota::per_minute(600)?))
+/// let limiter = Limiter::builder(Plans::new(Quota::per_minute(600)?))
 ///     .events(EventLog::new())
 ///     .max_tenants(100_000)
 ///     .build()?;
@@ -66,13 +66,13 @@ struct Inner {
 #[derive(Debug)]
 #[must_use]
 pub struct LimiterBuilder {
-    quotas: Quotas,
+    plans: Plans,
     clock: Option<Arc<dyn Clock>>,
     log: Option<EventLog>,
     max_tenants: usize,
     max_bytes: usize,
     #[cfg(feature = "plans")]
-    plans: Option<CachedPlans>,
+    plan_source: Option<CachedPlans>,
 }
 
 impl LimiterBuilder {
@@ -91,7 +91,7 @@ impl LimiterBuilder {
     /// Sets the maximum number of tenants with their own budget. Defaults to
     /// 1,000,000.
     ///
-    /// Beyond it, tenants that [`Quotas`] names still get one, and others share 4096
+    /// Beyond it, tenants that [`Plans`] names still get one, and others share 4096
     /// buckets. When there is room again, a tenant leaves its bucket and is charged for what
     /// was spent there.
     pub fn max_tenants(mut self, most: usize) -> Self {
@@ -109,14 +109,14 @@ impl LimiterBuilder {
         self
     }
 
-    /// Looks up the plans of tenants, for example in a database. [`Quotas::set`] overrides
+    /// Looks up the plans of tenants, for example in a database. [`Plans::set`] overrides
     /// what is found, and the default applies to tenants without a plan.
     ///
     /// [`RateLimitLayer`](super::RateLimitLayer) waits for the lookup of a new tenant.
     /// [`Limiter::check`] doesn't wait: call [`Limiter::load_plan`] before it. Addresses are not looked up.
     #[cfg(feature = "plans")]
-    pub fn plans(mut self, plans: CachedPlans) -> Self {
-        self.plans = Some(plans);
+    pub fn plan_source(mut self, plans: CachedPlans) -> Self {
+        self.plan_source = Some(plans);
         self
     }
 
@@ -132,7 +132,7 @@ impl LimiterBuilder {
             }
         }
         #[cfg(feature = "plans")]
-        if let Some(plans) = &self.plans {
+        if let Some(plans) = &self.plan_source {
             plans.validate()?;
         }
         Ok(self.assemble())
@@ -141,10 +141,10 @@ impl LimiterBuilder {
     fn assemble(self) -> Limiter {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         #[cfg_attr(not(feature = "plans"), allow(unused_mut, reason = "set below"))]
-        let mut engine = Engine::new(self.quotas, self.max_tenants, self.max_bytes);
+        let mut engine = Engine::new(self.plans, self.max_tenants, self.max_bytes);
         #[cfg(feature = "plans")]
         {
-            engine.plans = self.plans.map(PlanCache::new);
+            engine.plan_cache = self.plan_source.map(PlanCache::new);
         }
         Limiter(Arc::new(Inner { engine, report: Report::new(clock, self.log) }))
     }
@@ -152,42 +152,41 @@ impl LimiterBuilder {
 
 impl Limiter {
     /// Creates a limiter with default settings that keeps its state in memory.
-    pub fn memory(quotas: Quotas) -> Self {
-        Self::builder(quotas).assemble()
+    pub fn memory(plans: Plans) -> Self {
+        Self::builder(plans).assemble()
     }
 
     /// Starts a limiter that keeps its state in memory.
-    pub fn builder(quotas: Quotas) -> LimiterBuilder {
+    pub fn builder(plans: Plans) -> LimiterBuilder {
         LimiterBuilder {
-            quotas,
+            plans,
             clock: None,
             log: None,
             max_tenants: 1_000_000,
             max_bytes: 512 << 20,
             #[cfg(feature = "plans")]
-            plans: None,
+            plan_source: None,
         }
     }
 
-    /// Decides whether the tenant may spend these units now, and charges them if so.
+    /// Decides whether this key, often a [`Tenant`](crate::Tenant), may spend these units now, and charges them if so.
     ///
-    /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
-    pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, false)
+    /// All units are charged or none. Zero units are admitted, unless the plan is [`Plan::denied`](super::Plan::denied).
+    pub fn check(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, false)
     }
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
     /// what a quota [reserves](crate::Quota::reserve).
-    pub fn check_anonymous(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, true)
+    pub fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, true)
     }
 
-    pub(super) fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
+    pub(super) fn check_as(&self, key: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
         let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
-        let key = self.0.engine.key(tenant);
-        // the tenant is valid, so this fails only if its plan can't be looked up
+        // the key is valid, so this fails only if its plan can't be looked up
         let mut decision = Decision::UNLIMITED;
-        match self.check_key(key, ask, || Some(tenant.clone()), &mut decision) {
+        match self.check_key(self.0.engine.key(key), ask, &mut decision) {
             Ok(()) => decision,
             Err(_) => Decision::UNAVAILABLE,
         }
@@ -198,34 +197,27 @@ impl Limiter {
         self.0.engine.key_of_name(name)
     }
 
-    /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept. The
-    /// decision is written to its place, which is [`Decision::UNLIMITED`] before.
-    #[inline]
-    pub(super) fn check_name(&self, key: TenantKey<'_>, ask: Ask, decision: &mut Decision) -> Result<(), Undecided> {
-        self.check_key(key, ask, || key.tenant().ok(), decision)
-    }
-
-    /// Looks up the plan of a tenant, unless it is fresh.
+    /// Looks up the plan of a key, unless it is fresh.
     ///
-    /// Layers do this themselves. Does nothing without [`LimiterBuilder::plans`].
+    /// Layers do this themselves. Does nothing without [`LimiterBuilder::plan_source`].
     ///
     /// # Errors
     ///
     /// Returns an error if the lookup fails and [`PlanFailure::Refuse`](super::PlanFailure::Refuse) is set.
     #[cfg(feature = "plans")]
-    pub async fn load_plan(&self, tenant: &Tenant) -> Result<(), PlanUnavailable> {
+    pub async fn load_plan(&self, tenant: &LimitKey) -> Result<(), PlanUnavailable> {
         let Inner { engine, report, .. } = &*self.0;
-        let Some(plans) = &engine.plans else { return Ok(()) };
+        let Some(plans) = &engine.plan_cache else { return Ok(()) };
         let failed = |reason: &str| report.plan_lookup_failed(tenant, reason);
-        plans.load(&engine.quotas, tenant, &*report.clock, failed).await
+        plans.load(&engine.plans, tenant, &*report.clock, failed).await
     }
 
     /// Looks up the plan of a tenant in the background, unless it is fresh.
     #[cfg(feature = "plans")]
-    pub(super) fn load_plan_later(&self, tenant: &Tenant) {
+    pub(super) fn load_plan_later(&self, tenant: &LimitKey) {
         let Inner { engine, report, .. } = &*self.0;
-        let Some(plans) = &engine.plans else { return };
-        if plans.is_due(&engine.quotas, tenant, report.clock.now())
+        let Some(plans) = &engine.plan_cache else { return };
+        if plans.is_due(&engine.plans, tenant, report.clock.now())
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (limiter, tenant) = (self.clone(), tenant.clone());
@@ -233,17 +225,13 @@ impl Limiter {
         }
     }
 
+    /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept. The
+    /// decision is written to its place, which is [`Decision::UNLIMITED`] before.
     #[inline]
-    fn check_key(
-        &self,
-        key: TenantKey<'_>,
-        ask: Ask,
-        tenant: impl Fn() -> Option<Tenant>,
-        decision: &mut Decision,
-    ) -> Result<(), Undecided> {
+    pub(super) fn check_key(&self, key: TenantKey<'_>, ask: Ask, decision: &mut Decision) -> Result<(), Undecided> {
         let context = self.context();
         self.decide(key, ask, context, decision)?;
-        self.0.report.decision(decision, ask.units, tenant, context.now);
+        self.0.report.decision(decision, ask.units, || key.limit_key().ok(), context.now);
         Ok(())
     }
 
@@ -260,8 +248,8 @@ impl Limiter {
             report.overflow_ended(context.now);
         }
         #[cfg(feature = "plans")]
-        if let Some(plans) = &engine.plans {
-            plans.tick(&engine.quotas, context.now);
+        if let Some(plans) = &engine.plan_cache {
+            plans.tick(&engine.plans, context.now);
         }
         let began = Cell::new(false);
         engine.spend(key, context, ask, &began, decision)?;
@@ -282,7 +270,7 @@ impl Limiter {
 
     /// Decides like [`check`](Self::check), and reports nothing.
     #[cfg(feature = "redis")]
-    pub(super) fn check_unreported(&self, tenant: &Tenant, ask: Ask) -> Decision {
+    pub(super) fn check_unreported(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let mut decision = Decision::UNLIMITED;
         match self.decide(self.0.engine.key(tenant), ask, self.context(), &mut decision) {
             Ok(()) => decision,
@@ -292,7 +280,7 @@ impl Limiter {
 
     /// Makes the quotas of this plan count at least as many units of the tenant as a shared server counted at a time.
     #[cfg(feature = "redis")]
-    pub(super) fn raise(&self, tenant: &Tenant, plan: &Plan, used: &[u32], at: UnixTime) {
+    pub(super) fn raise(&self, tenant: &LimitKey, plan: &Plan, used: &[u32], at: UnixTime) {
         let Inner { engine, .. } = &*self.0;
         if !engine.knows(tenant) {
             _ = self.check_unreported(tenant, Ask { is_admitted: true, ..Ask::new(0, false) });
@@ -302,13 +290,13 @@ impl Limiter {
 
     /// Returns the units that count of each quota of this plan, or `None` if they are not known.
     #[cfg(feature = "redis")]
-    pub(super) fn counts(&self, tenant: &Tenant, plan: &Plan) -> Option<Vec<u32>> {
+    pub(super) fn counts(&self, tenant: &LimitKey, plan: &Plan) -> Option<Vec<u32>> {
         self.0.engine.counts(tenant, self.context(), plan)
     }
 
     /// Returns whether units of the tenant have counted a moment ago, or still do.
     #[cfg(feature = "redis")]
-    pub(super) fn knows(&self, tenant: &Tenant) -> bool {
+    pub(super) fn knows(&self, tenant: &LimitKey) -> bool {
         self.0.engine.knows(tenant)
     }
 
@@ -317,10 +305,10 @@ impl Limiter {
         self.0.report.rejected(kind);
     }
 
-    /// Returns the standing of the tenant without spending, or `None` if no enforced quota
+    /// Returns the standing of the key without spending, or `None` if no enforced quota
     /// applies. Includes what is reserved for authenticated requests.
-    pub fn peek(&self, tenant: &Tenant) -> Option<Standing> {
-        self.0.engine.peek(tenant, self.context())
+    pub fn peek(&self, key: &LimitKey) -> Option<Standing> {
+        self.0.engine.peek(key, self.context())
     }
 
     /// Refunds the part of a charge that still counts. Returns the new standing of the tenant.
@@ -332,16 +320,16 @@ impl Limiter {
         self.0.engine.refund(&charge, self.context())
     }
 
-    /// Clears all spends of the tenant and logs it. Spends in a shared bucket stay.
-    pub fn reset(&self, tenant: &Tenant) {
+    /// Clears all spends of the key and logs it. Spends in a shared bucket stay.
+    pub fn reset(&self, key: &LimitKey) {
         let context = self.context();
-        self.0.engine.reset(self.0.engine.key(tenant), context);
-        self.0.report.reset(tenant, context.now);
+        self.0.engine.reset(self.0.engine.key(key), context);
+        self.0.report.reset(key, context.now);
     }
 
     /// Returns the plans of the tenants, which can be changed live.
-    pub fn quotas(&self) -> &Quotas {
-        &self.0.engine.quotas
+    pub fn plans(&self) -> &Plans {
+        &self.0.engine.plans
     }
 
     /// Returns how many tenants the limiter remembers, shared buckets included.
@@ -382,7 +370,7 @@ impl Limiter {
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // no number of tenants: to count them takes the lock of every shard
-        f.debug_struct("Limiter").field("quotas", self.quotas()).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("plans", self.plans()).finish_non_exhaustive()
     }
 }
 
@@ -393,10 +381,10 @@ mod tests {
 
     #[test]
     fn b30_debug_of_a_limiter_takes_no_lock() {
-        let limiter = Limiter::memory(Quotas::new(Quota::per_hour(9).unwrap()));
-        assert!(limiter.check(&Tenant::parse("acme").unwrap(), 1).is_admitted());
+        let limiter = Limiter::memory(Plans::new(Quota::per_hour(9).unwrap()));
+        assert!(limiter.check(&LimitKey::parse("acme").unwrap(), 1).is_admitted());
         let shown = format!("{limiter:?}");
-        assert!(shown.starts_with("Limiter { quotas: Quotas {"), "{shown}");
+        assert!(shown.starts_with("Limiter { plans: Plans {"), "{shown}");
         let own = limiter.clone();
         let again =
             while_all_is_locked(&limiter.0.engine, std::time::Duration::from_secs(20), move || format!("{own:?}"));

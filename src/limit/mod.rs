@@ -3,11 +3,11 @@
 //! ```
 //! use std::convert::Infallible;
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{Limiter, Quota, Quotas, RateLimitLayer, tenant::HeaderTenant};
+//! use tollgate::{Limiter, Quota, Plans, RateLimitLayer, tenant::HeaderTenant};
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let limiter = Limiter::memory(Quotas::new(Quota::per_minute(2)?));
+//! let limiter = Limiter::memory(Plans::new(Quota::per_minute(2)?));
 //! let mut service = ServiceBuilder::new()
 //!     .layer(RateLimitLayer::new(HeaderTenant::new("x-tenant")?, limiter))
 //!     .service(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::from("hello")))));
@@ -36,7 +36,7 @@
 //! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | the units are reserved first and settled with the response; a dropped future stays charged |
 //! | [`Limiter::reset`] | clears what the tenant has spent, and is logged |
 //! | a [shadow](Quota::shadow) quota | what it would refuse is logged, marked with `x-ratelimit-would-refuse`, and charged to the other quotas; it never appears in the standard headers |
-//! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |
+//! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Plans`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
 //! | a request that costs more than the quota | refused without `retry-after` |
 //! | a request that passes two layers of one limiter | the larger cost is charged, once |
@@ -58,7 +58,7 @@
 //!
 //! # Plans from a database
 //!
-//! [`Quotas`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
+//! [`Plans`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
 //! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it. With the feature `redis` too,
 //! `RedisPlans` looks them up on Redis or Valkey.
 //!
@@ -95,6 +95,7 @@
 mod any_limiter;
 mod decision;
 mod engine;
+mod error;
 mod gate;
 mod headers;
 mod layer;
@@ -110,20 +111,21 @@ pub(crate) mod shared;
 #[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 pub(crate) use self::report::EVENT_KINDS;
-#[cfg(feature = "redis")]
-pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 #[cfg(all(feature = "plans", feature = "redis"))]
-pub use self::shared::{RedisPlans, RedisPlansError};
+pub use self::shared::RedisPlans;
+#[cfg(feature = "redis")]
+pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder};
 pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},
+    error::{LimiterError, LimiterErrorKind},
     gate::{MissingTenant, RateLimitFuture, RateLimitGate},
     headers::HeaderStyle,
     layer::{RateLimitLayer, RateLimited},
     limiter::{Limiter, LimiterBuilder},
     pass::RateLimitPass,
     plan::Plan,
-    plans::quotas::Quotas,
+    plans::table::Plans,
     quota::Quota,
 };
 pub use crate::tenant::{RateLimit, Standing};

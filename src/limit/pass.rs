@@ -4,12 +4,10 @@ use std::{fmt, sync::Arc};
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
-#[cfg(feature = "redis")]
-use super::shared::SharedLimiter;
 use super::{
+    any_limiter::AnyLimiter,
     decision::Spend,
     headers::{HeaderStyle, Values},
-    limiter::Limiter,
 };
 use crate::{
     gate::Pass,
@@ -41,9 +39,7 @@ pub(super) struct Extra {
 /// A charge that depends on the response.
 pub(super) struct Settle {
     pub(super) rule: Arc<ChargeRule>,
-    pub(super) limiter: Limiter,
-    #[cfg(feature = "redis")]
-    pub(super) shared: Option<SharedLimiter>,
+    pub(super) limiter: AnyLimiter,
     pub(super) spend: Spend,
 }
 
@@ -51,13 +47,13 @@ impl Settle {
     /// Refunds the charge and returns the standing after it.
     fn refund(self, before: Option<Standing>) -> Option<Standing> {
         #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
+        if let Some(shared) = &self.limiter.shared {
             let after = before.map(|standing| standing.with_more(self.spend.units()));
             shared.refund_later(self.spend);
             return after;
         }
         let _ = before;
-        self.limiter.refund(self.spend)
+        self.limiter.local.refund(self.spend)
     }
 }
 

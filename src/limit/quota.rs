@@ -26,14 +26,14 @@ pub(super) const DEFAULT_NAME: &str = "default";
 /// | `smooth` (feature `smooth`) | GCRA | `burst + units` |
 /// | [`fixed`](Self::fixed) | calendar window | twice the limit, across a boundary |
 ///
-/// Limits that are part of the program can't be invalid: [`each_minute`](Self::each_minute) and similar are checked by the
+/// Limits that are part of the program can't be invalid: [`const_per_minute`](Self::const_per_minute) and similar are checked by the
 /// compiler and return no error.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Quota;
 ///
-/// let quota = Quota::each_minute::<600>();
+/// let quota = Quota::const_per_minute::<600>();
 /// assert_eq!((quota, quota.to_string()), (Quota::per_minute(600)?, String::from("600/minute")));
 /// let burst = Quota::per_second(10)?.with_name("burst")?;
 /// let daily = Quota::fixed(10_000, Duration::from_secs(86_400))?.with_name("daily")?.shadow();
@@ -100,26 +100,26 @@ impl Quota {
     }
 
     /// Allows at most `LIMIT` units in every second. Zero does not compile.
-    pub fn each_second<const LIMIT: u32>() -> Self {
+    pub fn const_per_second<const LIMIT: u32>() -> Self {
         Self::literal::<LIMIT>(1)
     }
 
     /// Allows at most `LIMIT` units in every minute. Zero does not compile.
     ///
     /// ```compile_fail
-    /// tollgate::Quota::each_minute::<0>();
+    /// tollgate::Quota::const_per_minute::<0>();
     /// ```
-    pub fn each_minute<const LIMIT: u32>() -> Self {
+    pub fn const_per_minute<const LIMIT: u32>() -> Self {
         Self::literal::<LIMIT>(60)
     }
 
     /// Allows at most `LIMIT` units in every hour. Zero does not compile.
-    pub fn each_hour<const LIMIT: u32>() -> Self {
+    pub fn const_per_hour<const LIMIT: u32>() -> Self {
         Self::literal::<LIMIT>(60 * 60)
     }
 
     /// Allows at most `LIMIT` units in every 24 hours. Zero does not compile.
-    pub fn each_day<const LIMIT: u32>() -> Self {
+    pub fn const_per_day<const LIMIT: u32>() -> Self {
         Self::literal::<LIMIT>(DAY.as_secs())
     }
 
@@ -225,7 +225,7 @@ impl Quota {
     /// rounded up to whole units, and a smooth quota gives the rest back more slowly in
     /// proportion.
     ///
-    /// A request is anonymous if its source only [claims](crate::tenant::TenantName::claimed)
+    /// A request is anonymous if its source only [claims](crate::tenant::TenantName::is_claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
     /// `HostTenant`, [`ClientIp`](crate::ClientIp), a fixed tenant and a closure do, except in a
     /// [`ProvedTenant`](crate::tenant::ProvedTenant).
@@ -234,9 +234,9 @@ impl Quota {
     /// anonymous requests have left, and the time at which those come back.
     ///
     /// ```
-    /// use tollgate::{Limiter, Quota, Quotas, Tenant};
+    /// use tollgate::{Limiter, Quota, Plans, Tenant};
     ///
-    /// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?.reserve(0.5)?));
+    /// let limiter = Limiter::memory(Plans::new(Quota::per_minute(600)?.reserve(0.5)?));
     /// let acme = Tenant::parse("acme")?;
     /// assert!(limiter.check_anonymous(&acme, 300).is_admitted());
     /// assert!(!limiter.check_anonymous(&acme, 1).is_admitted());

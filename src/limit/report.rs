@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::decision::{Decision, RefusalReason};
 use crate::{
     event::{Event, EventKind, EventLog, Mode, event_kinds},
-    tenant::{Standing, Tenant},
+    tenant::{LimitKey, Standing},
     util::clock::{Clock, Moment},
 };
 
@@ -59,7 +59,7 @@ impl Report {
 
     /// Reports a decision.
     #[inline]
-    pub(super) fn decision(&self, decision: &Decision, units: u32, tenant: impl Fn() -> Option<Tenant>, now: Moment) {
+    pub(super) fn decision(&self, decision: &Decision, units: u32, tenant: impl Fn() -> Option<LimitKey>, now: Moment) {
         match (decision.refused, &decision.shadow) {
             (Some(reason), _) => self.refused(tenant, reason, decision.standing.as_ref(), now),
             (None, shadow) => {
@@ -73,7 +73,7 @@ impl Report {
 
     fn refused(
         &self,
-        tenant: impl FnOnce() -> Option<Tenant>,
+        tenant: impl FnOnce() -> Option<LimitKey>,
         reason: RefusalReason,
         standing: Option<&Standing>,
         now: Moment,
@@ -92,7 +92,7 @@ impl Report {
         log.tally(&with_standing(event, standing));
     }
 
-    fn would_refuse(&self, tenant: impl FnOnce() -> Option<Tenant>, standing: &Standing, now: Moment) {
+    fn would_refuse(&self, tenant: impl FnOnce() -> Option<LimitKey>, standing: &Standing, now: Moment) {
         count!("tollgate_requests_shadow_refused_total", 1_u32);
         let Some(log) = &self.log else { return };
         let mut event = Event::new(EventKind::RateLimited, self.clock.unix(now));
@@ -106,14 +106,14 @@ impl Report {
         }
     }
 
-    pub(super) fn reset(&self, tenant: &Tenant, now: Moment) {
+    pub(super) fn reset(&self, tenant: &LimitKey, now: Moment) {
         self.record(EventKind::TenantReset, now, Some(tenant));
     }
 
     /// Counts a failed lookup of a plan. The reason is not for those who read events. At most one warning is logged each
     /// second, because callers can invent tenants.
     #[cfg(feature = "plans")]
-    pub(super) fn plan_lookup_failed(&self, tenant: &Tenant, reason: &str) {
+    pub(super) fn plan_lookup_failed(&self, tenant: &LimitKey, reason: &str) {
         let now = self.clock.now().as_nanos();
         if self
             .plan_warning_at
@@ -159,7 +159,7 @@ impl Report {
         self.record(EventKind::LimiterFallbackEnded, now, None);
     }
 
-    fn record(&self, kind: EventKind, now: Moment, tenant: Option<&Tenant>) {
+    fn record(&self, kind: EventKind, now: Moment, tenant: Option<&LimitKey>) {
         if let Some(log) = &self.log {
             let mut event = Event::new(kind, self.clock.unix(now));
             event.tenant = tenant.cloned();

@@ -94,7 +94,7 @@ impl Value for Login {
         let login = Reader::whole(LOGIN, bytes, |reader| {
             Some(Self {
                 id: Handle::from_bytes(*reader.bytes()?),
-                tenant: Tenant::parse_reserved(reader.text()?).ok()?,
+                tenant: Tenant::parse(reader.text()?).ok()?,
                 binding: read_binding(reader)?,
                 wanted: read_wanted(reader)?,
                 identifier: reader.optional_text()?.map(Identifier::restore),
@@ -237,7 +237,7 @@ pub(crate) fn write_authentication(writer: &mut Writer, who: &Authentication) ->
 
 pub(crate) fn read_authentication(reader: &mut Reader<'_>) -> Option<Authentication> {
     Some(Authentication {
-        tenant: Tenant::parse_reserved(reader.text()?).ok()?,
+        tenant: Tenant::parse(reader.text()?).ok()?,
         user: UserId::parse(reader.text()?).ok()?,
         generation: reader.number()?,
         proofs: read_proofs(reader)?,

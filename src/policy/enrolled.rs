@@ -62,7 +62,7 @@ mod tests {
     use crate::tenant::Tenant;
 
     fn plan(policy: Policy) -> LoginPlan {
-        Policies::new(policy).plan(&Tenant::anonymous(), None, None, MethodSet::ALL).unwrap()
+        Policies::new(policy).plan(&Tenant::parse("acme").unwrap(), None, None, MethodSet::ALL).unwrap()
     }
 
     fn factors(all: MethodSet, counting: MethodSet) -> EnrolledFactors {

@@ -101,9 +101,7 @@ impl Policies {
         acr_values: Option<&str>,
         (enabled, least): (MethodSet, usize),
     ) -> Result<LoginPlan, Unsatisfiable> {
-        let demands = self.demands(tenant, client, acr_values);
-        let acr = demands.iter().find_map(|(source, _)| source.acr());
-        LoginPlan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), (enabled, least), acr)
+        plan_of(&self.demands(Some(tenant), client, acr_values), (enabled, least))
     }
 
     /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
@@ -143,8 +141,8 @@ impl Policies {
         acr_values: Option<&str>,
         enabled: MethodSet,
     ) -> Explanation {
-        let demands = self.demands(tenant, client, acr_values);
-        Explanation::new(&demands, enabled, self.plan(tenant, client, acr_values, enabled))
+        let demands = self.demands(Some(tenant), client, acr_values);
+        Explanation::new(&demands, enabled, plan_of(&demands, (enabled, 1)))
     }
 
     /// Checks that the enabled methods can satisfy the policies of every tenant, with every `acr`
@@ -152,24 +150,25 @@ impl Policies {
     ///
     /// Call it at startup, so that a misconfiguration is not discovered by the first user.
     pub fn check(&self, enabled: MethodSet) -> Result<(), ConfigError> {
-        let stranger = Tenant::anonymous();
-        for tenant in self.tenants.keys().chain([&stranger]) {
+        for tenant in self.tenants.keys().map(Some).chain([None]) {
             self.check_demands(tenant, None, enabled)
                 .map_err(|why| ConfigError::new("enabled methods", enabled, why))?;
         }
         Ok(())
     }
 
-    /// Like [`check`](Self::check) but for a client of a tenant.
+    /// Like [`check`](Self::check) but for a client of a tenant, or of one without a policy of its own.
     pub(crate) fn check_demands(
         &self,
-        tenant: &Tenant,
+        tenant: Option<&Tenant>,
         client: Option<&Policy>,
         enabled: MethodSet,
     ) -> Result<(), String> {
         for acr in self.acr.keys().map(|name| Some(name.as_str())).chain([None]) {
-            if self.plan(tenant, client, acr, enabled).is_err() {
-                return Err(self.explain(tenant, client, acr, enabled).to_string().replace('\n', " "));
+            let demands = self.demands(tenant, client, acr);
+            let plan = plan_of(&demands, (enabled, 1));
+            if plan.is_err() {
+                return Err(Explanation::new(&demands, enabled, plan).to_string().replace('\n', " "));
             }
         }
         Ok(())
@@ -177,11 +176,11 @@ impl Policies {
 
     fn demands<'a>(
         &'a self,
-        tenant: &Tenant,
+        tenant: Option<&Tenant>,
         client: Option<&'a Policy>,
         acr_values: Option<&str>,
     ) -> Vec<(DemandSource<'a>, &'a Policy)> {
-        let own = self.tenants.get_key_value(tenant);
+        let own = tenant.and_then(|tenant| self.tenants.get_key_value(tenant));
         let first = own
             .map_or((DemandSource::Default, &self.default), |(tenant, policy)| (DemandSource::Tenant(tenant), policy));
         let requested = acr_values.into_iter().flat_map(|names| names.split(' '));
@@ -192,6 +191,14 @@ impl Policies {
             .flatten()
             .collect()
     }
+}
+
+fn plan_of(
+    demands: &[(DemandSource<'_>, &Policy)],
+    (enabled, least): (MethodSet, usize),
+) -> Result<LoginPlan, Unsatisfiable> {
+    let acr = demands.iter().find_map(|(source, _)| source.acr());
+    LoginPlan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), (enabled, least), acr)
 }
 
 #[cfg(test)]

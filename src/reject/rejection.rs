@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     http::{head::Head, number::number},
-    tenant::{Standing, Tenant},
+    tenant::{LimitKey, Standing},
     util::clock::ceil_seconds,
 };
 
@@ -102,7 +102,7 @@ struct Reason {
     retry_after: Option<Duration>,
     has_pushback: bool,
     grpc: bool,
-    tenant: Option<Tenant>,
+    limit_key: Option<LimitKey>,
     standing: Option<Standing>,
     headers: HeaderMap,
 }
@@ -118,7 +118,7 @@ impl Rejection {
             retry_after: None,
             has_pushback: true,
             grpc: false,
-            tenant: None,
+            limit_key: None,
             standing: None,
             headers: HeaderMap::new(),
         }))
@@ -135,9 +135,9 @@ impl Rejection {
         self
     }
 
-    /// Sets the tenant that was rejected.
-    pub fn with_tenant(mut self, tenant: Tenant) -> Self {
-        self.0.tenant = Some(tenant);
+    /// Sets the key of the limit that rejected the request.
+    pub fn with_limit_key(mut self, key: impl Into<LimitKey>) -> Self {
+        self.0.limit_key = Some(key.into());
         self
     }
 
@@ -196,9 +196,9 @@ impl Rejection {
         }
     }
 
-    /// Returns the tenant, if it is known.
-    pub fn tenant(&self) -> Option<&Tenant> {
-        self.0.tenant.as_ref()
+    /// Returns the key of the limit that rejected the request, such as a tenant or an address, if a limit did.
+    pub fn limit_key(&self) -> Option<&LimitKey> {
+        self.0.limit_key.as_ref()
     }
 
     /// Returns the standing of the tenant, if a quota refused the request.

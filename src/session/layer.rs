@@ -215,7 +215,7 @@ impl Gate for SessionGate {
         let (cookies, tenant) = match &self.tenant {
             None => (format.of_all_tenants(head.headers()), None),
             Some(_) if !format.is_presented(head.headers()) => (PresentedCookies::Absent, None),
-            Some(source) => match source.find(head) {
+            Some(source) => match source.find(head).and_then(|name| name.map(|name| name.to_tenant()).transpose()) {
                 Ok(Some(tenant)) => (format.of_tenant(head.headers(), &tenant), Some(tenant)),
                 // the server's mistake must not make callers anonymous
                 Err(error) if error.kind() == TenantErrorKind::Internal => {

@@ -333,7 +333,7 @@ impl<'a> RowReader<'a> {
     }
 
     fn tenant(&mut self) -> Option<Tenant> {
-        Tenant::parse_reserved(self.short()?).ok()
+        Tenant::parse(self.short()?).ok()
     }
 }
 
@@ -438,12 +438,12 @@ mod tests {
         let proof = (visible(64), any::<u64>(), mark, option::of(any::<u64>()));
         let proof = proof.prop_map(|(method, at, mark, elsewhere)| Proof { method, at, mark, elsewhere });
         let options = (option::of(visible(255)), option::of(visible(128)), option::of(visible(64)));
-        let texts = ("[a-z~:]{1,128}", visible(255), options);
+        let texts = ("[a-h][a-z~:]{0,127}", visible(255), options);
         let lists = (vec(visible(64), 0..=16), vec(proof, 0..=8));
         let numbers = (any::<[u64; 5]>(), any::<[u8; 32]>(), any::<bool>());
         (any::<bool>(), texts, lists, numbers).prop_map(
             |(live, (tenant, user, (acr, client, device)), (amr, proofs), (numbers, secret, remembered))| {
-                let tenant = Tenant::parse_reserved(&tenant).unwrap();
+                let tenant = Tenant::parse(&tenant).unwrap();
                 if !live {
                     return SessionRow::Ended(tenant.into());
                 }

@@ -298,12 +298,8 @@ impl NewSession {
 pub struct SessionTenant;
 
 impl TenantSource for SessionTenant {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        Ok(Session::from_extensions(head.extensions()).map(|session| session.tenant().clone()))
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(Session::from_extensions(head.extensions()).map(|session| session.tenant().clone().into()))
     }
 
     fn missing(&self, head: Head<'_>) -> TenantError {

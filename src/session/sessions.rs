@@ -203,7 +203,7 @@ impl Sessions {
     }
 
     fn event(&self, kind: EventKind, tenant: &Tenant, sid: Handle) -> Event {
-        Event::new(kind, self.0.clock.unix(self.0.clock.now())).tenant(tenant.clone()).session(sid)
+        Event::new(kind, self.0.clock.unix(self.0.clock.now())).tenant(tenant.clone().into()).session(sid)
     }
 }
 

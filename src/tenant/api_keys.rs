@@ -31,7 +31,7 @@ use crate::{
 ///
 /// let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?;
 /// let request = http::Request::get("/").header("x-api-key", "demo-acme-key").body(()).unwrap();
-/// assert_eq!(keys.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+/// assert_eq!(keys.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
 ///
 /// keys.remove("demo-acme-key");
 /// assert!(keys.find(Head::of(&request)).unwrap_err().is_unknown());
@@ -111,16 +111,13 @@ fn digest(key: &[u8]) -> [u8; 32] {
 }
 
 impl TenantSource for ApiKeys {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         let Some(key) = only(head.headers(), &self.header)? else { return Ok(None) };
         if !is_sized(key.as_bytes()) {
             return Err(TenantError::invalid("the API key is empty or has more than 512 bytes"));
         }
-        self.tenant_of(key).map(Some).ok_or_else(|| TenantError::unknown("the API key is unknown"))
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).proved()))
+        let tenant = self.tenant_of(key).ok_or_else(|| TenantError::unknown("the API key is unknown"))?;
+        Ok(Some(tenant.into()))
     }
 
     fn missing(&self, _: Head<'_>) -> TenantError {
@@ -154,7 +151,7 @@ mod tests {
         for value in values {
             request.headers_mut().append("x-api-key", HeaderValue::from_str(value).unwrap());
         }
-        keys.find(Head::of(&request))
+        Ok(keys.find(Head::of(&request))?.map(|name| name.to_tenant().unwrap()))
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::{
 
 use http::Extensions;
 
-use super::{cidr::Cidr, error::TenantError, forwarded, hops, id::Tenant, source::TenantName, source::TenantSource};
+use super::{cidr::Cidr, error::TenantError, forwarded, hops, id::LimitKey, source::TenantName, source::TenantSource};
 use crate::{http::head::Head, util::error::ConfigError};
 
-/// Uses the address of the client as its tenant.
+/// Limits each client address on its own.
 ///
 /// The walk starts at [`PeerAddr`], the other end of the connection, which can't be forged.
 /// Headers are only read if the peer is one of your proxies, and from the right. Each entry
@@ -147,6 +147,11 @@ impl ClientIp {
         })
     }
 
+    /// Returns the key under which requests of this client are counted, if its address is known.
+    pub(crate) fn limit_key(&self, head: Head<'_>) -> Option<LimitKey> {
+        self.address(head).map(|address| LimitKey::network(address, self.ipv6_prefix))
+    }
+
     fn walk(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         let mut nearest = peer;
         while self.trusts(nearest)
@@ -180,12 +185,8 @@ fn peer_of(extensions: &Extensions) -> Option<SocketAddr> {
 }
 
 impl TenantSource for ClientIp {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        Ok(self.address(head).map(|address| Tenant::network(address, self.ipv6_prefix)))
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.limit_key(head).map(TenantName::from))
     }
 
     fn missing(&self, _: Head<'_>) -> TenantError {
@@ -299,7 +300,7 @@ mod tests {
             let mut request = Request::new(());
             let peer: Ipv6Addr = "2001:db8:1:2ff:3::4".parse().unwrap();
             request.extensions_mut().insert(PeerAddr((peer, 49152).into()));
-            source.find(Head::of(&request)).unwrap().unwrap().to_string()
+            source.find(Head::of(&request)).unwrap().unwrap().to_key().unwrap().to_string()
         };
         assert_eq!(tenant(ClientIp::peer()), "ip:2001:db8:1:2ff::/64");
         assert_eq!(tenant(ClientIp::peer().ipv6_prefix(56).unwrap()), "ip:2001:db8:1:200::/56");
@@ -309,7 +310,7 @@ mod tests {
     #[test]
     fn a_request_without_a_peer_has_no_tenant() {
         let request = Request::get("/").header("x-forwarded-for", "203.0.113.9").body(()).unwrap();
-        assert_eq!(ClientIp::behind(PROXIES).unwrap().find(Head::of(&request)), Ok(None));
+        assert!(ClientIp::behind(PROXIES).unwrap().find(Head::of(&request)).unwrap().is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt};
+use std::{any::type_name, fmt, marker::PhantomData};
 
 use http::Extensions;
 
@@ -24,24 +24,25 @@ use crate::http::head::Head;
 /// let source = ExtensionTenant::new().or(ExtensionTenant::of(|user: &User| Some(user.company.clone())));
 /// let company = Tenant::parse("acme")?;
 /// let request = http::Request::get("/").extension(User { company }).body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request))?.unwrap().as_str(), "acme");
+/// assert_eq!(source.find(Head::of(&request))?.unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::TenantError>(())
 /// ```
 pub struct ExtensionTenant<T = Tenant, F = fn(&T) -> Option<Tenant>> {
     tenant: F,
-    extension: fn(&Extensions) -> Option<&T>,
-    /// Whether the extension is only the claim of a caller.
-    is_claimed: fn(&Extensions) -> bool,
+    extension: PhantomData<fn(&T)>,
+    /// Finds a name in a request without the extension.
+    otherwise: fn(&Extensions) -> Option<TenantName<'static>>,
 }
 
 impl ExtensionTenant {
-    /// Uses the tenant of [`Tenant::from_extensions`].
+    /// Uses the [`Tenant`] in the extensions, or else the key that an outer rate limit has charged, which may be a claim.
     #[expect(clippy::new_without_default, reason = "a source is a choice, not a default")]
     pub fn new() -> Self {
-        let is_claimed = |extensions: &Extensions| {
-            extensions.get::<Tenant>().is_none() && extensions.get().is_some_and(RateLimit::is_claimed)
+        let charged = |extensions: &Extensions| {
+            let limit = extensions.get::<RateLimit>()?;
+            Some(limit.tenant().map_or_else(|| limit.key().clone().into(), |tenant| tenant.clone().into()))
         };
-        Self { tenant: |tenant| Some(tenant.clone()), extension: Tenant::from_extensions, is_claimed }
+        Self { tenant: |tenant| Some(tenant.clone()), extension: PhantomData, otherwise: charged }
     }
 }
 
@@ -52,7 +53,7 @@ where
 {
     /// Uses the tenant that a function returns for an extension of type `T`.
     pub fn of(tenant: F) -> Self {
-        Self { tenant, extension: |extensions| extensions.get(), is_claimed: |_| false }
+        Self { tenant, extension: PhantomData, otherwise: |_| None }
     }
 }
 
@@ -61,20 +62,17 @@ where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Option<Tenant> + Send + Sync + 'static,
 {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        Ok((self.extension)(head.extensions()).and_then(&self.tenant))
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        let is_claimed = (self.is_claimed)(head.extensions());
-        let name = self.find(head)?.map(TenantName::from);
-        Ok(if is_claimed { name.map(TenantName::claimed) } else { name })
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(match head.extensions().get() {
+            Some(extension) => (self.tenant)(extension).map(TenantName::from),
+            None => (self.otherwise)(head.extensions()),
+        })
     }
 }
 
 impl<T, F: Clone> Clone for ExtensionTenant<T, F> {
     fn clone(&self) -> Self {
-        Self { tenant: self.tenant.clone(), extension: self.extension, is_claimed: self.is_claimed }
+        Self { tenant: self.tenant.clone(), extension: PhantomData, otherwise: self.otherwise }
     }
 }
 
@@ -89,31 +87,37 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::tenant::{LimiterCharge, Standing};
+    use crate::tenant::{LimitKey, LimiterCharge, Standing};
 
     #[derive(Clone)]
     struct User(Option<Tenant>);
 
+    fn find<T, F>(source: &ExtensionTenant<T, F>, request: &Request<()>) -> Option<(String, bool)>
+    where
+        ExtensionTenant<T, F>: TenantSource,
+    {
+        let name = source.find(Head::of(request)).unwrap()?;
+        Some((name.to_key().unwrap().to_string(), name.is_claimed()))
+    }
+
     #[test]
     fn an_extension_identifies_the_tenant() {
         let mut request = Request::new(());
-        assert_eq!(ExtensionTenant::new().find(Head::of(&request)), Ok(None));
-        request.extensions_mut().insert(Tenant::anonymous());
-        assert_eq!(ExtensionTenant::new().find(Head::of(&request)), Ok(Some(Tenant::anonymous())));
+        assert_eq!(find(&ExtensionTenant::new(), &request), None);
+        request.extensions_mut().insert(Tenant::parse("acme").unwrap());
+        assert_eq!(find(&ExtensionTenant::new(), &request), Some(("acme".into(), false)));
     }
 
     #[test]
     fn a_tenant_that_an_outer_limit_found_by_a_claim_stays_a_claim() {
-        let claimed =
-            |request: &Request<()>| ExtensionTenant::new().find_name(Head::of(request)).unwrap().unwrap().is_claimed();
         for is_claimed in [false, true] {
             let mut request = Request::new(());
-            let charge = LimiterCharge { payer: 1, units: 1 };
-            let outer = RateLimit::new(Tenant::anonymous(), is_claimed, Standing::UNLIMITED, charge, None);
-            request.extensions_mut().insert(outer);
-            assert_eq!(claimed(&request), is_claimed);
-            request.extensions_mut().insert(Tenant::anonymous());
-            assert!(!claimed(&request), "an outer layer has proved it");
+            let (acme, charge) = (LimitKey::parse("acme").unwrap(), LimiterCharge { payer: 1, units: 1 });
+            request.extensions_mut().insert(RateLimit::new(acme, is_claimed, Standing::UNLIMITED, charge, None));
+            assert_eq!(find(&ExtensionTenant::new(), &request), Some(("acme".into(), is_claimed)));
+            request.extensions_mut().insert(Tenant::parse("globex").unwrap());
+            let found = find(&ExtensionTenant::new(), &request);
+            assert_eq!(found, Some(("globex".into(), false)), "an outer layer has proved it");
         }
     }
 
@@ -121,11 +125,11 @@ mod tests {
     fn a_custom_extension_can_identify_the_tenant() {
         let source = ExtensionTenant::of(|user: &User| user.0.clone());
         let mut request = Request::new(());
-        assert_eq!(source.find(Head::of(&request)), Ok(None));
+        assert_eq!(find(&source, &request), None);
         request.extensions_mut().insert(User(None));
-        assert_eq!(source.find(Head::of(&request)), Ok(None));
+        assert_eq!(find(&source, &request), None);
         request.extensions_mut().insert(User(Tenant::parse("acme").ok()));
-        assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+        assert_eq!(find(&source, &request), Some(("acme".into(), false)));
         assert!(format!("{:?}", source.clone()).contains("User"));
     }
 }

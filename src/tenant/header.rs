@@ -1,6 +1,6 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{error::TenantError, id::Tenant, source::TenantName, source::TenantSource};
+use super::{error::TenantError, source::TenantName, source::TenantSource};
 use crate::{http::head::Head, util::error::ConfigError};
 
 /// Reads the tenant from a request header.
@@ -18,7 +18,7 @@ use crate::{http::head::Head, util::error::ConfigError};
 ///
 /// let source = HeaderTenant::new("x-tenant")?;
 /// let request = http::Request::get("/").header("x-tenant", "acme").body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -38,14 +38,9 @@ impl HeaderTenant {
 }
 
 impl TenantSource for HeaderTenant {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         let Some(value) = only(head.headers(), &self.name)? else { return Ok(None) };
-        Tenant::parse(value).map(Some)
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        let Some(value) = only(head.headers(), &self.name)? else { return Ok(None) };
-        TenantName::borrowed(value.as_bytes()).map(TenantName::claimed).map(Some)
+        TenantName::borrowed(value.as_bytes()).map(Some)
     }
 }
 
@@ -73,13 +68,15 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::tenant::id::LimitKey;
 
-    fn find(values: &[&str]) -> Result<Option<Tenant>, TenantError> {
+    fn find(values: &[&str]) -> Result<Option<LimitKey>, TenantError> {
         let mut request = Request::new(());
         for value in values {
             request.headers_mut().append("x-tenant", HeaderValue::from_str(value).unwrap());
         }
-        HeaderTenant::new("X-Tenant").unwrap().find(Head::of(&request))
+        let found = HeaderTenant::new("X-Tenant").unwrap().find(Head::of(&request))?;
+        found.map(|name| name.to_key()).transpose()
     }
 
     #[test]

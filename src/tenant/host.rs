@@ -2,7 +2,7 @@ use std::{fmt::Write, net::Ipv6Addr};
 
 use http::{HeaderValue, header};
 
-use super::{error::TenantError, header::only, id::NameBuffer, id::Tenant, source::TenantName, source::TenantSource};
+use super::{error::TenantError, header::only, id::LimitKey, id::NameBuffer, source::TenantName, source::TenantSource};
 use crate::{
     http::head::Head,
     util::{error::ConfigError, scan::split_before},
@@ -22,7 +22,7 @@ use crate::{
 ///
 /// let source = HostTenant::subdomain_of("example.com")?;
 /// let request = http::Request::get("/").header("host", "Acme.example.com:8080").body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl HostTenant {
 }
 
 impl TenantSource for HostTenant {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         let target = head.uri().authority().map(|authority| authority.as_str().as_bytes());
         let header = only(head.headers(), &header::HOST)?.map(HeaderValue::as_bytes);
         let host = match (Host::parse(target.unwrap_or_default())?, Host::parse(header.unwrap_or_default())?) {
@@ -66,10 +66,6 @@ impl TenantSource for HostTenant {
             None => host.tenant().map(Some),
             Some(base) => host.label_before(base).map(|label| Host::Name(label).tenant()).transpose(),
         }
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
     }
 }
 
@@ -121,14 +117,14 @@ impl<'a> Host<'a> {
         labels.rsplit(|byte| *byte == b'.').next()
     }
 
-    fn tenant(self) -> Result<Tenant, TenantError> {
+    fn tenant(self) -> Result<TenantName<'static>, TenantError> {
         let mut name = NameBuffer::new();
         let written = match self {
             Self::Ipv6(address) => write!(name, "[{address}]").ok(),
             Self::Name(text) => text.iter().try_for_each(|byte| name.extend(&[byte.to_ascii_lowercase()])),
         };
         written.ok_or(TenantError::invalid("the host has more than 128 bytes"))?;
-        Tenant::parse(name.as_bytes())
+        LimitKey::parse(name.as_bytes()).map(TenantName::from)
     }
 }
 
@@ -148,16 +144,16 @@ mod tests {
 
     use super::*;
 
-    fn find(source: &HostTenant, uri: &str, hosts: &[&str]) -> Result<Option<Tenant>, TenantError> {
+    fn find(source: &HostTenant, uri: &str, hosts: &[&str]) -> Result<Option<LimitKey>, TenantError> {
         let mut request = Request::new(());
         *request.uri_mut() = uri.parse::<Uri>().unwrap();
         for host in hosts {
             request.headers_mut().append("host", HeaderValue::from_str(host).unwrap());
         }
-        source.find(Head::of(&request))
+        source.find(Head::of(&request))?.map(|name| name.to_key()).transpose()
     }
 
-    fn whole(host: &str) -> Result<Option<Tenant>, TenantError> {
+    fn whole(host: &str) -> Result<Option<LimitKey>, TenantError> {
         find(&HostTenant::whole(), "/", &[host])
     }
 
@@ -216,7 +212,7 @@ mod tests {
     #[test]
     fn the_target_and_the_header_must_agree() {
         let source = HostTenant::whole();
-        let shop = Ok(Tenant::parse("shop.example").ok());
+        let shop = Ok(LimitKey::parse("shop.example").ok());
         assert_eq!(find(&source, "https://shop.example/", &[]), shop);
         assert_eq!(find(&source, "https://shop.example:443/", &["SHOP.example."]), shop);
         assert_eq!(find(&source, "https://shop.example/", &[""]), shop);

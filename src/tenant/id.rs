@@ -3,23 +3,26 @@ use std::{
     fmt::{self, Write},
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
+    ops::Deref,
+    str::FromStr,
     sync::Arc,
 };
 
 use super::error::TenantError;
 
-/// A customer, user or address with its own budgets and data, identified by a short printable name.
+/// A customer, identified by a short printable name.
+///
+/// Never an address and never the anonymous tenant: those are only [`LimitKey`]s. A credential proves a tenant, or your
+/// application names one.
 ///
 /// Names have 1 to 128 visible ASCII characters without `"`, `\`, `,`, `<` and `>`, so that
-/// they are safe in headers, log lines and JSON. Names that begin with `ip:` or `~` belong
-/// to this crate and can't be parsed, so no caller can impersonate an address or the
-/// anonymous tenant.
+/// they are safe in headers, log lines and JSON. Names that begin with `ip:` or `~` are reserved for keys of this crate.
 ///
 /// With the feature `axum` it is an extractor. It returns the tenant that your application has put into the request, or
-/// else that of the access token, of the session, or of a rate limit. The last can be an address, or a name that the caller
-/// has chosen; see [`from_extensions`](Self::from_extensions).
+/// else the one that an access token, a session or an API key has proved. A name that a caller only claims, for example in a
+/// header, is never returned.
 ///
-/// Names of up to 38 bytes, such as UUIDs, are stored without an allocation.
+/// A tenant can be used wherever a [`LimitKey`] is expected.
 ///
 /// ```
 /// use tollgate::Tenant;
@@ -29,8 +32,97 @@ use super::error::TenantError;
 /// assert!(Tenant::parse("ip:192.0.2.1").is_err());
 /// # Ok::<(), tollgate::TenantError>(())
 /// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(LimitKey);
+
+impl Tenant {
+    /// The maximum length of a name in bytes.
+    pub const MAX_LEN: usize = 128;
+
+    /// Parses a name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is not valid or is reserved.
+    pub fn parse(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
+        LimitKey::parse(name).map(Self)
+    }
+
+    /// Returns the tenant with the name of this key, unless the name is reserved.
+    #[inline]
+    pub(crate) fn of_key(key: LimitKey) -> Result<Self, LimitKey> {
+        if key.is_reserved() { Err(key) } else { Ok(Self(key)) }
+    }
+
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Returns the name as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl Deref for Tenant {
+    type Target = LimitKey;
+
+    fn deref(&self) -> &LimitKey {
+        &self.0
+    }
+}
+
+impl From<Tenant> for LimitKey {
+    fn from(tenant: Tenant) -> Self {
+        tenant.0
+    }
+}
+
+impl AsRef<str> for Tenant {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tenant").field(&self.as_str()).finish()
+    }
+}
+
+impl FromStr for Tenant {
+    type Err = TenantError;
+
+    fn from_str(name: &str) -> Result<Self, TenantError> {
+        Self::parse(name)
+    }
+}
+
+/// The name under which a limiter counts: a [`Tenant`], a tenant that the caller only claims to be, a network address
+/// (`ip:192.0.2.1`), or `~anonymous`.
+///
+/// It proves nothing. Names follow the rules of a [`Tenant`]. Names that begin with `ip:` or `~` belong to this crate and
+/// can't be parsed, so no caller can spend the budget of an address or of the anonymous tenant.
+///
+/// Names of up to 38 bytes, such as UUIDs, are stored without an allocation.
+///
+/// ```
+/// use tollgate::{LimitKey, Tenant};
+///
+/// assert_eq!(LimitKey::parse("acme")?, Tenant::parse("acme")?.into());
+/// assert_eq!(LimitKey::address([192, 0, 2, 1].into()).as_str(), "ip:192.0.2.1");
+/// assert!(LimitKey::parse("ip:192.0.2.1").is_err());
+/// # Ok::<(), tollgate::TenantError>(())
+/// ```
 #[derive(Clone)]
-pub struct Tenant(Repr);
+pub struct LimitKey(Repr);
 
 const IN_PLACE: usize = 38;
 
@@ -53,10 +145,7 @@ enum Repr {
     Shared(Arc<[u8]>),
 }
 
-impl Tenant {
-    /// The maximum length of a name in bytes.
-    pub const MAX_LEN: usize = 128;
-
+impl LimitKey {
     /// Parses the name that a caller or an operator gave.
     ///
     /// # Errors
@@ -64,23 +153,23 @@ impl Tenant {
     /// Returns an error if the name is not valid or is reserved.
     pub fn parse(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
         let name = name.as_ref();
-        if Self::is_reserved(name) {
+        if is_reserved(name) {
             return Err(TenantError::RESERVED);
         }
         Self::parse_reserved(name)
     }
 
-    /// Returns whether a name belongs to this crate. Callers can't use such names to impersonate an address.
+    /// Returns whether the key belongs to this crate: an address, or the anonymous tenant.
     #[inline]
-    pub(crate) fn is_reserved(name: &[u8]) -> bool {
-        matches!(name, [b'~', ..] | [b'i', b'p', b':', ..])
+    pub(crate) fn is_reserved(&self) -> bool {
+        is_reserved(self.as_bytes())
     }
 
     /// Like [`parse`](Self::parse), but accepts reserved names. For readers of logs and of stored rows.
     #[inline]
     pub(crate) fn parse_reserved(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
         let name = name.as_ref();
-        if name.is_empty() || name.len() > Self::MAX_LEN {
+        if name.is_empty() || name.len() > Tenant::MAX_LEN {
             return Err(TenantError::invalid("the tenant name must have 1 to 128 bytes"));
         }
         if !name.iter().all(|byte| ALLOWED.get(usize::from(*byte)) == Some(&true)) {
@@ -89,12 +178,12 @@ impl Tenant {
         Ok(Self::trusted(name))
     }
 
-    /// Returns the tenant that all requests without one can share.
+    /// Returns the key that all requests without a tenant can share.
     pub fn anonymous() -> Self {
         Self::trusted(b"~anonymous")
     }
 
-    /// Returns the tenant of a network address: an IPv4 address, or the /64 network of an
+    /// Returns the key of a network address: an IPv4 address, or the /64 network of an
     /// IPv6 address, because one customer has all of it.
     pub fn address(address: IpAddr) -> Self {
         Self::network(address, 64)
@@ -150,7 +239,7 @@ impl Tenant {
     }
 }
 
-impl PartialEq for Tenant {
+impl PartialEq for LimitKey {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             // the bytes beyond the end are zero in both, and arrays of one size compare fast
@@ -163,51 +252,57 @@ impl PartialEq for Tenant {
     }
 }
 
-impl Eq for Tenant {}
+impl Eq for LimitKey {}
 
-impl Hash for Tenant {
+impl Hash for LimitKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_bytes().hash(state);
     }
 }
 
 /// Orders by name, byte by byte.
-impl Ord for Tenant {
+impl Ord for LimitKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
     }
 }
 
-impl PartialOrd for Tenant {
+impl PartialOrd for LimitKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl AsRef<str> for Tenant {
+impl AsRef<str> for LimitKey {
     fn as_ref(&self) -> &str {
         self.as_str()
     }
 }
 
-impl fmt::Display for Tenant {
+impl fmt::Display for LimitKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl fmt::Debug for Tenant {
+impl fmt::Debug for LimitKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tenant").field(&self.as_str()).finish()
+        f.debug_tuple("LimitKey").field(&self.as_str()).finish()
     }
 }
 
-impl std::str::FromStr for Tenant {
+impl FromStr for LimitKey {
     type Err = TenantError;
 
     fn from_str(name: &str) -> Result<Self, TenantError> {
         Self::parse(name)
     }
+}
+
+/// Returns whether a name belongs to this crate. Callers can't use such names to impersonate an address.
+#[inline]
+pub(super) fn is_reserved(name: &[u8]) -> bool {
+    matches!(name, [b'~', ..] | [b'i', b'p', b':', ..])
 }
 
 /// Space for one name on the stack, so that building it needs no allocation.
@@ -263,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn all_spellings_of_an_address_are_one_tenant() {
-        let address = |text: &str| Tenant::address(text.parse().unwrap());
+    fn all_spellings_of_an_address_are_one_key() {
+        let address = |text: &str| LimitKey::address(text.parse().unwrap());
         assert_eq!(address("192.0.2.1").as_str(), "ip:192.0.2.1");
         assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
         assert_eq!(address("2001:db8:1:2:3:4:5:6").as_str(), "ip:2001:db8:1:2::/64");
@@ -273,23 +368,32 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_is_small() {
-        assert_eq!(size_of::<Tenant>(), 40);
+    fn tenants_and_keys_are_small() {
+        assert_eq!((size_of::<Tenant>(), size_of::<LimitKey>()), (40, 40));
     }
 
     #[test]
     fn the_width_of_an_ipv6_network_can_be_chosen() {
-        let network = |prefix| Tenant::network("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(), prefix);
+        let network = |prefix| LimitKey::network("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(), prefix);
         assert_eq!(network(32).as_str(), "ip:2001:db8::/32");
         assert_eq!(network(56).as_str(), "ip:2001:db8:ffff:ff00::/56");
         assert_eq!(network(127).as_str(), "ip:2001:db8:ffff:ffff:ffff:ffff:ffff:fffe/127");
         assert_eq!(network(128).as_str(), "ip:2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128");
-        assert_eq!(Tenant::network("192.0.2.255".parse().unwrap(), 32).as_str(), "ip:192.0.2.255");
+        assert_eq!(LimitKey::network("192.0.2.255".parse().unwrap(), 32).as_str(), "ip:192.0.2.255");
+    }
+
+    #[test]
+    fn an_address_and_the_anonymous_tenant_are_no_tenant() {
+        for key in [LimitKey::anonymous(), LimitKey::address([192, 0, 2, 1].into())] {
+            assert_eq!(Tenant::of_key(key.clone()), Err(key));
+        }
+        let acme = LimitKey::parse("acme").unwrap();
+        assert_eq!(Tenant::of_key(acme.clone()).map(LimitKey::from), Ok(acme));
     }
 
     #[test]
     fn an_address_needs_no_allocation() {
-        let longest = Tenant::address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap());
+        let longest = LimitKey::address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap());
         assert_eq!((longest.as_str(), longest.heap_bytes()), ("ip:ffff:ffff:ffff:ffff::/64", 0));
     }
 
@@ -318,6 +422,7 @@ mod tests {
             ],
         ) {
             let tenant = Tenant::parse(&name);
+            prop_assert_eq!(LimitKey::parse(&name), tenant.clone().map(LimitKey::from));
             prop_assert_eq!(tenant.is_ok(), is_allowed(&name));
             if let Ok(tenant) = tenant {
                 prop_assert_eq!(tenant.as_bytes(), &name);

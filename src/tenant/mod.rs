@@ -1,16 +1,17 @@
-//! Tenants: a [`TenantSource`] identifies the [`Tenant`] of a request.
+//! Tenants: a [`TenantSource`] finds the [`Tenant`] that a request proves, or the [`LimitKey`] that it only claims.
 //!
-//! | source | identifies the tenant by | callers can choose it | the tenant is |
+//! | source | identifies the tenant by | callers can choose it | the name is |
 //! |---|---|---|---|
 //! | [`ApiKeys`] | a secret that the caller knows | no | proved |
 //! | `SessionTenant`, `AccessTokenTenant` | a session or a token that was verified | no | proved |
 //! | [`ClientIp`] | the address that the request comes from | no | claimed |
 //! | [`ExtensionTenant`] | an outer layer, such as a check of a signature | depends on that layer | what that layer found |
 //! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | a text in the request | yes | claimed |
-//! | a closure, or a source of your own | your code | depends on your code | claimed, unless it is a [`ProvedTenant`] |
+//! | a closure | your code | depends on your code | claimed, unless it is in a [`ProvedTenant`] |
+//! | a source of your own | your code | depends on your code | what it returns: a `Tenant` is proved, a `LimitKey` claimed |
 //!
-//! Requests of a tenant that is only claimed are anonymous: they can't spend what
-//! [`Quota::reserve`](crate::Quota::reserve) keeps back.
+//! Limits count by the key in both cases. A request with a claim is anonymous: it can't spend what
+//! [`Quota::reserve`](crate::Quota::reserve) keeps back, and handlers get no [`Tenant`] from it.
 //!
 //! A caller that can choose the tenant can spend any tenant's budget, and gets a new budget
 //! with each new name. Use those sources only behind a trusted proxy that sets or checks the
@@ -24,11 +25,11 @@
 //! let source = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.or(ClientIp::peer());
 //!
 //! let peer = PeerAddr(([192, 0, 2, 1], 49152).into());
-//! let tenant_of = |request: http::request::Builder| {
-//!     source.find(Head::of(&request.extension(peer).body(()).unwrap())).unwrap().unwrap()
+//! let key_of = |request: http::request::Builder| {
+//!     source.find(Head::of(&request.extension(peer).body(()).unwrap())).unwrap().unwrap().to_key().unwrap()
 //! };
-//! assert_eq!(tenant_of(http::Request::get("/").header("x-api-key", "demo-acme-key")).as_str(), "acme");
-//! assert_eq!(tenant_of(http::Request::get("/")).as_str(), "ip:192.0.2.1");
+//! assert_eq!(key_of(http::Request::get("/").header("x-api-key", "demo-acme-key")).as_str(), "acme");
+//! assert_eq!(key_of(http::Request::get("/")).as_str(), "ip:192.0.2.1");
 //! # Ok::<(), tollgate::ConfigError>(())
 //! ```
 
@@ -57,7 +58,7 @@ pub use self::{
     extension::ExtensionTenant,
     header::HeaderTenant,
     host::HostTenant,
-    id::Tenant,
+    id::{LimitKey, Tenant},
     path::PathTenant,
     query::QueryTenant,
     source::{Or, ProvedTenant, TenantName, TenantSource},

@@ -1,4 +1,4 @@
-use super::{error::TenantError, id::Tenant, source::TenantName, source::TenantSource};
+use super::{error::TenantError, id::LimitKey, source::TenantName, source::TenantSource};
 use crate::{http::head::Head, util::form::decode_path};
 
 /// Reads the tenant from a segment of the path, percent-decoded.
@@ -18,7 +18,7 @@ use crate::{http::head::Head, util::form::decode_path};
 ///
 /// let request = http::Request::get("/tenants/acme/orders").body(())?;
 /// let tenant = PathTenant::segment(1).find(Head::of(&request)).unwrap();
-/// assert_eq!(tenant.unwrap().as_str(), "acme");
+/// assert_eq!(tenant.unwrap().as_bytes(), b"acme");
 /// # Ok::<(), http::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl PathTenant {
 }
 
 impl TenantSource for PathTenant {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         let Some(path) = head.uri().path().strip_prefix('/') else { return Ok(None) };
         if path.split('/').any(is_dots) {
             return Err(TenantError::invalid("the path has a dot segment"));
@@ -47,12 +47,8 @@ impl TenantSource for PathTenant {
             None => Ok(None),
             // a path that ends in a slash ends there
             Some("") if segments.next().is_none() => Ok(None),
-            Some(name) => Tenant::parse(decode_path(name)?.as_bytes()).map(Some),
+            Some(name) => Ok(Some(LimitKey::parse(decode_path(name)?.as_bytes())?.into())),
         }
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
     }
 }
 
@@ -72,9 +68,9 @@ mod tests {
 
     use super::*;
 
-    fn find(segment: usize, uri: &str) -> Result<Option<Tenant>, TenantError> {
+    fn find(segment: usize, uri: &str) -> Result<Option<LimitKey>, TenantError> {
         let request = Request::get(uri).body(()).unwrap();
-        PathTenant::segment(segment).find(Head::of(&request))
+        PathTenant::segment(segment).find(Head::of(&request))?.map(|name| name.to_key()).transpose()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::{error::TenantError, id::Tenant, source::TenantName, source::TenantSource};
+use super::{error::TenantError, id::LimitKey, source::TenantName, source::TenantSource};
 use crate::{
     http::head::Head,
     util::{error::ConfigError, form::Form},
@@ -20,7 +20,7 @@ use crate::{
 ///
 /// let source = QueryTenant::new("tenant")?;
 /// let request = http::Request::get("/orders?page=2&tenant=acme").body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -44,13 +44,9 @@ impl QueryTenant {
 }
 
 impl TenantSource for QueryTenant {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         let form = Form::parse(head.uri().query().unwrap_or_default().as_bytes())?;
-        form.only(&self.name)?.map(Tenant::parse).transpose()
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
+        Ok(form.only(&self.name)?.map(LimitKey::parse).transpose()?.map(TenantName::from))
     }
 }
 
@@ -60,9 +56,10 @@ mod tests {
 
     use super::*;
 
-    fn find(uri: &str) -> Result<Option<Tenant>, TenantError> {
+    fn find(uri: &str) -> Result<Option<LimitKey>, TenantError> {
         let request = Request::get(uri).body(()).unwrap();
-        QueryTenant::new("tenant").unwrap().find(Head::of(&request))
+        let found = QueryTenant::new("tenant").unwrap().find(Head::of(&request))?;
+        found.map(|name| name.to_key()).transpose()
     }
 
     #[test]

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use super::{error::TenantError, id::Tenant};
+use super::{
+    error::TenantError,
+    id::{LimitKey, Tenant, is_reserved},
+};
 use crate::http::head::Head;
 
 /// Finds the tenant of a request.
@@ -12,66 +15,54 @@ use crate::http::head::Head;
 ///
 /// # Security
 ///
-/// Each source declares whether its tenants are proved or only claimed. A source that implements only
-/// [`find`](Self::find), as closures do, returns claims: its requests are anonymous, so they can't spend what
-/// [`Quota::reserve`](crate::Quota::reserve) keeps back, and its tenants never replace one that an outer layer has proved.
-/// If callers can't choose the name, because the source checks a credential, override [`find_name`](Self::find_name)
-/// and return [`TenantName::proved`], or wrap the source in [`ProvedTenant`].
+/// The type that a source returns declares what the request has proved. A [`TenantName`] of a [`Tenant`] is proved: the
+/// source has checked a credential, so callers can't choose the name. One of a [`LimitKey`], or of
+/// [text](TenantName::borrowed), is a claim: its requests are anonymous, so they can't spend what
+/// [`Quota::reserve`](crate::Quota::reserve) keeps back, and handlers never get it as a [`Tenant`].
 ///
 /// # Closures
 ///
-/// Closures are sources, too, if their argument is annotated. Their tenants are claims. Return `Ok(None)` if the request
-/// names no tenant, so that the next source of a chain is asked:
+/// Closures are sources, too, if their argument is annotated. They return claims, unless you wrap them in a
+/// [`ProvedTenant`]. Return `Ok(None)` if the request names no tenant, so that the next source of a chain is asked:
 ///
 /// ```
-/// use tollgate::{Head, Tenant, TenantError, TenantSource};
+/// use tollgate::{Head, LimitKey, TenantError, TenantSource};
 ///
-/// let by_region = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
-///     head.headers().get("x-region").map(|value| Tenant::parse(value)).transpose()
+/// let by_region = |head: Head<'_>| -> Result<Option<LimitKey>, TenantError> {
+///     head.headers().get("x-region").map(|value| LimitKey::parse(value)).transpose()
 /// };
 /// let request = http::Request::get("/").header("x-region", "north").body(()).unwrap();
-/// assert_eq!(by_region.find(Head::of(&request)).unwrap().unwrap().as_str(), "north");
+/// let found = by_region.find(Head::of(&request))?.unwrap();
+/// assert_eq!((found.as_bytes(), found.is_claimed()), (&b"north"[..], true));
+/// # Ok::<(), TenantError>(())
 /// ```
 ///
 /// To choose a source at run time, use an `Arc` (a `Box` does not work):
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tollgate::{ApiKeys, ClientIp, Limiter, Quota, Quotas, RateLimitLayer, TenantSource};
+/// use tollgate::{ApiKeys, ClientIp, Limiter, Quota, Plans, RateLimitLayer, TenantSource};
 ///
 /// # let by_address = true;
 /// let chosen: Arc<dyn TenantSource> =
 ///     if by_address { Arc::new(ClientIp::peer()) } else { Arc::new(ApiKeys::new("x-api-key")?) };
-/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
+/// let limiter = Limiter::memory(Plans::new(Quota::per_minute(600)?));
 /// let layer: RateLimitLayer = RateLimitLayer::new(chosen, limiter);
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` finds no tenant in a request",
-    note = "a closure needs its argument annotated: `|head: Head<'_>| -> Result<Option<Tenant>, TenantError>`"
+    note = "a closure needs its argument annotated: `|head: Head<'_>| -> Result<Option<LimitKey>, TenantError>`"
 )]
 pub trait TenantSource: Send + Sync + 'static {
-    /// Returns the tenant of the request, or `None` if the request names none.
+    /// Returns the name of the tenant, or `None` if the request names none.
+    ///
+    /// A `Tenant` that is [converted](TenantName) counts as proved, a `LimitKey` as claimed.
     ///
     /// # Errors
     ///
     /// Returns an error if the request names a tenant that can't be used.
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError>;
-
-    /// Returns the name of the tenant, borrowed from the request if possible, and whether it is proved.
-    ///
-    /// Rate limits call this method. By default it returns the tenant of
-    /// [`find`](Self::find) as a [claim](TenantName::claimed). Override it to declare that the tenant is
-    /// [proved](TenantName::proved), or to save the copy and the check of the name on every request. It must name the
-    /// same tenant as `find`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `find` fails. Names that are not valid may pass, because they are
-    /// checked before they are used.
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
-    }
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError>;
 
     /// Returns the error of a request in which this source finds no tenant.
     ///
@@ -91,22 +82,19 @@ pub trait TenantSource: Send + Sync + 'static {
     }
 }
 
-impl<F> TenantSource for F
+impl<F, K> TenantSource for F
 where
-    F: Fn(Head<'_>) -> Result<Option<Tenant>, TenantError> + Send + Sync + 'static,
+    F: Fn(Head<'_>) -> Result<Option<K>, TenantError> + Send + Sync + 'static,
+    K: Into<LimitKey>,
 {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        self(head)
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self(head)?.map(|key| TenantName::from(key.into())))
     }
 }
 
 impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         (**self).find(head)
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        (**self).find_name(head)
     }
 
     fn missing(&self, head: Head<'_>) -> TenantError {
@@ -116,17 +104,20 @@ impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
 
 /// A fixed tenant, the same for every request. It proves nothing about the caller.
 impl TenantSource for Tenant {
-    fn find(&self, _head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        Ok(Some(self.clone()))
-    }
-
-    fn find_name<'a>(&self, _head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(Some(TenantName::from(self.clone()).claimed()))
+    fn find<'a>(&self, _head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(Some(TenantName::from(LimitKey::from(self.clone()))))
     }
 }
 
-/// The name of a tenant as a [`TenantSource`] finds it: text of the request, or a
-/// [`Tenant`]. It is proved unless it is marked as [`claimed`](Self::claimed).
+/// The name of a tenant as a [`TenantSource`] finds it.
+///
+/// | made from | is |
+/// |---|---|
+/// | a [`Tenant`] | proved |
+/// | a [`LimitKey`], or [text of the request](Self::borrowed) | claimed, unless [`proved`](Self::proved) says otherwise |
+///
+/// A claim is the key of a limit and nothing else. Its request is anonymous and can't spend what a quota
+/// [reserves](crate::Quota::reserve), and it never replaces a tenant that an outer layer has proved.
 #[derive(Clone, Debug)]
 pub struct TenantName<'a> {
     name: Name<'a>,
@@ -137,14 +128,14 @@ pub struct TenantName<'a> {
 enum Name<'a> {
     /// Text that is not reserved, and not checked any further.
     Text(&'a [u8]),
-    Checked(Tenant),
+    Checked(LimitKey),
 }
 
 impl<'a> TenantName<'a> {
-    /// Borrows text of the request.
+    /// Borrows text of the request, which is a claim.
     ///
     /// The text is only compared with the names of known tenants until it is checked
-    /// as [`Tenant::parse`] does.
+    /// as [`LimitKey::parse`] does.
     ///
     /// # Errors
     ///
@@ -153,23 +144,10 @@ impl<'a> TenantName<'a> {
     #[inline]
     pub fn borrowed(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, TenantError> {
         let text = text.as_ref();
-        if Tenant::is_reserved(text) {
+        if is_reserved(text) {
             return Err(TenantError::RESERVED);
         }
-        Ok(Self { name: Name::Text(text), is_claimed: false })
-    }
-
-    /// Marks a name that proves nothing: the caller chose it, or it is an address.
-    ///
-    /// Such a name can be the key of a limit, but never replaces a tenant that an
-    /// outer layer has proved. The request is anonymous and can't spend what a quota
-    /// [reserves](crate::Quota::reserve). The tenant of a closure or of
-    /// [`find`](TenantSource::find) alone counts as claimed.
-    #[must_use]
-    #[inline]
-    pub fn claimed(mut self) -> Self {
-        self.is_claimed = true;
-        self
+        Ok(Self { name: Name::Text(text), is_claimed: true })
     }
 
     /// Marks a name that the request has proved, for example with a credential that the source has checked.
@@ -180,7 +158,7 @@ impl<'a> TenantName<'a> {
         self
     }
 
-    /// Returns whether the name is only [`claimed`](Self::claimed).
+    /// Returns whether the request has proved nothing: the caller chose the name, or it is an address.
     pub fn is_claimed(&self) -> bool {
         self.is_claimed
     }
@@ -190,35 +168,62 @@ impl<'a> TenantName<'a> {
     pub fn as_bytes(&self) -> &[u8] {
         match &self.name {
             Name::Text(text) => text,
-            Name::Checked(tenant) => tenant.as_bytes(),
+            Name::Checked(key) => key.as_bytes(),
         }
     }
 
-    /// Returns the tenant of this name.
+    /// Returns whether the name is known to be valid.
+    #[inline]
+    pub(crate) fn is_checked(&self) -> bool {
+        matches!(self.name, Name::Checked(_))
+    }
+
+    /// Returns the key under which a limiter counts.
     ///
     /// # Errors
     ///
     /// Returns an error if the name is not valid.
-    pub fn to_tenant(&self) -> Result<Tenant, TenantError> {
+    pub fn to_key(&self) -> Result<LimitKey, TenantError> {
         match &self.name {
-            Name::Text(text) => Tenant::parse(text),
-            Name::Checked(tenant) => Ok(tenant.clone()),
+            Name::Text(text) => LimitKey::parse(text),
+            Name::Checked(key) => Ok(key.clone()),
         }
     }
 
-    /// Returns the tenant of a name that is known to be valid.
+    /// Returns the tenant of this name, even if it is only [claimed](Self::is_claimed).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is not valid, or is that of an address or of the anonymous tenant.
+    pub fn to_tenant(&self) -> Result<Tenant, TenantError> {
+        Tenant::of_key(self.to_key()?).map_err(|_| TenantError::RESERVED)
+    }
+
+    /// Copies a name that is known to be valid out of its request.
+    #[cfg(any(feature = "plans", feature = "redis"))]
+    pub(crate) fn to_known_name(&self) -> TenantName<'static> {
+        TenantName { name: Name::Checked(self.to_known_key()), is_claimed: self.is_claimed }
+    }
+
+    /// Returns the key of a name that is known to be valid.
     #[inline]
-    pub(crate) fn to_known_tenant(&self) -> Tenant {
+    pub(crate) fn to_known_key(&self) -> LimitKey {
         match &self.name {
-            Name::Text(text) => Tenant::trusted(text),
-            Name::Checked(tenant) => tenant.clone(),
+            Name::Text(text) => LimitKey::trusted(text),
+            Name::Checked(key) => key.clone(),
         }
     }
 }
 
 impl From<Tenant> for TenantName<'_> {
     fn from(tenant: Tenant) -> Self {
-        Self { name: Name::Checked(tenant), is_claimed: false }
+        Self { name: Name::Checked(tenant.into()), is_claimed: false }
+    }
+}
+
+impl From<LimitKey> for TenantName<'_> {
+    fn from(key: LimitKey) -> Self {
+        Self { name: Name::Checked(key), is_claimed: true }
     }
 }
 
@@ -244,7 +249,7 @@ impl From<Tenant> for TenantName<'_> {
 ///     verified(token.as_bytes()).map(Some).ok_or(TenantError::unknown("the token is invalid"))
 /// });
 /// let request = http::Request::get("/").header("x-token", "acme").body(())?;
-/// assert!(!by_token.find_name(Head::of(&request))?.unwrap().is_claimed());
+/// assert!(!by_token.find(Head::of(&request))?.unwrap().is_claimed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -258,12 +263,8 @@ impl<S: TenantSource> ProvedTenant<S> {
 }
 
 impl<S: TenantSource> TenantSource for ProvedTenant<S> {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        self.0.find(head)
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        Ok(self.0.find_name(head)?.map(TenantName::proved))
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.0.find(head)?.map(TenantName::proved))
     }
 
     fn missing(&self, head: Head<'_>) -> TenantError {
@@ -284,17 +285,10 @@ pub struct Or<A, B> {
 }
 
 impl<A: TenantSource, B: TenantSource> TenantSource for Or<A, B> {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         match self.first.find(head)? {
-            Some(tenant) => Ok(Some(tenant)),
-            None => self.next.find(head),
-        }
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        match self.first.find_name(head)? {
             Some(name) => Ok(Some(name)),
-            None => self.next.find_name(head),
+            None => self.next.find(head),
         }
     }
 
@@ -361,7 +355,9 @@ mod tests {
             (&none, &none, &none, &none),
         ] {
             let chain = answers(first.clone()).or(answers(second.clone())).or(answers(third.clone()));
-            assert_eq!(&chain.find(Head::of(&Request::new(()))), answer);
+            let request = Request::new(());
+            let found = chain.find(Head::of(&request));
+            assert_eq!(&found.map(|name| name.map(|name| name.to_tenant().unwrap())), answer);
         }
     }
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use http::Extensions;
 
-use super::id::Tenant;
+use super::id::{LimitKey, Tenant};
 use crate::util::clock::{Moment, UnixTime};
 
 /// The standing of a tenant in one quota at one moment.
@@ -106,17 +106,22 @@ impl Standing {
 /// The value that [`RateLimitLayer`](crate::RateLimitLayer) puts into the extensions of a
 /// request.
 ///
-/// It holds the tenant that was charged, and a [`Standing`]. If a request passes several layers, the tenant is the one that
-/// was proved last, and the standing is the one with the least left: they can come from different layers.
+/// It holds the key that was charged, and a [`Standing`]. If a request passes several layers, the key is that of the tenant
+/// that was proved last, and the standing is the one with the least left: they can come from different layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    tenant: Tenant,
-    is_claimed: bool,
+    charged: Charged,
     standing: Standing,
     /// The charge of the first limiter. A second layer of the same limiter charges only the difference.
     charge: LimiterCharge,
     /// Few requests have it, and this is moved several times.
     more: Option<Box<More>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Charged {
+    Proved(Tenant),
+    Claimed(LimitKey),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,30 +139,33 @@ pub(crate) struct LimiterCharge {
 }
 
 impl Tenant {
-    /// Returns the tenant that your application has put into the request, or else the one that a rate limit has charged.
-    /// With axum, use it as an extractor instead: it prefers the tenant of an access token or of a session.
+    /// Returns the tenant that your application has put into the request, or else the one that a rate limit has charged, if
+    /// the request has proved it. With axum, use it as an extractor instead: it also knows the tenant of an access token and
+    /// of a session.
     ///
-    /// # Security
-    ///
-    /// A rate limit may have charged an address, or a tenant that the caller only claims to be. Layers that
-    /// check a credential, such as `SessionLayer`, put no tenant into the request: without axum, use theirs, such as
-    /// `Session::tenant`. Behind a limit per address, this method returns that address, such as `ip:192.0.2.1`.
+    /// Layers that check a credential, such as `SessionLayer`, put no tenant into the request: without axum, use theirs, such as
+    /// `Session::tenant`.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
-        extensions.get().or_else(|| extensions.get().map(RateLimit::tenant))
+        extensions.get().or_else(|| extensions.get().and_then(RateLimit::tenant))
     }
 }
 
 impl RateLimit {
     #[inline]
     pub(crate) fn new(
-        tenant: Tenant,
+        key: LimitKey,
         is_claimed: bool,
         standing: Standing,
         charge: LimiterCharge,
         would_refuse: Option<&'static str>,
     ) -> Self {
         let more = would_refuse.map(|_| Box::new(More { would_refuse, charges: Vec::new() }));
-        Self { tenant, is_claimed, standing, charge, more }
+        // an authenticated request may have no tenant, and spend the anonymous budget
+        let charged = match is_claimed {
+            true => Charged::Claimed(key),
+            false => Tenant::of_key(key).map_or_else(Charged::Claimed, Charged::Proved),
+        };
+        Self { charged, standing, charge, more }
     }
 
     /// Returns the value that the layers in front of this service have put into the request.
@@ -166,16 +174,20 @@ impl RateLimit {
         extensions.get()
     }
 
-    /// Returns the tenant that was charged.
-    ///
-    /// This is the key of a limit. A caller may have chosen it, for example through a
-    /// header; see [`TenantSource`](super::TenantSource).
-    pub fn tenant(&self) -> &Tenant {
-        &self.tenant
+    /// Returns the key that was charged. It may be an address, or a name that the caller has chosen.
+    pub fn key(&self) -> &LimitKey {
+        match &self.charged {
+            Charged::Proved(tenant) => tenant,
+            Charged::Claimed(key) => key,
+        }
     }
 
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.is_claimed
+    /// Returns the tenant that was charged, if the request has proved it, for example with an API key.
+    pub fn tenant(&self) -> Option<&Tenant> {
+        match &self.charged {
+            Charged::Proved(tenant) => Some(tenant),
+            Charged::Claimed(_) => None,
+        }
     }
 
     /// Returns the standing of the tenant.
@@ -236,15 +248,14 @@ impl RateLimit {
         }
     }
 
-    /// Adds the finding of an inner layer. A tenant that the caller merely claims never replaces one that an outer
-    /// layer has proved.
+    /// Adds the finding of an inner layer. A claim never replaces a tenant that an outer layer has proved.
     fn combine(&mut self, inner: Self) {
         self.add_charge(inner.charge);
         if let Some(policy) = inner.would_refuse() {
             self.more.get_or_insert_default().would_refuse = Some(policy);
         }
-        if self.is_claimed || !inner.is_claimed {
-            (self.tenant, self.is_claimed) = (inner.tenant, inner.is_claimed);
+        if self.tenant().is_none() || inner.tenant().is_some() {
+            self.charged = inner.charged;
         }
         if self.standing.remaining >= inner.standing.remaining {
             self.standing = inner.standing;

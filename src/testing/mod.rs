@@ -7,11 +7,11 @@
 //! use std::time::Duration;
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{ClientIp, Clock, ConfigError, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, testing::ManualClock};
+//! use tollgate::{ClientIp, Clock, ConfigError, Limiter, PeerAddr, Quota, Plans, RateLimitLayer, testing::ManualClock};
 //! use tower::ServiceExt;
 //!
 //! fn app(clock: impl Clock) -> Result<Router, ConfigError> {
-//!     let limiter = Limiter::builder(Quotas::new(Quota::per_minute(1)?)).clock(clock).build()?;
+//!     let limiter = Limiter::builder(Plans::new(Quota::per_minute(1)?)).clock(clock).build()?;
 //!     Ok(Router::new().route("/", get(async || "hello")).layer(RateLimitLayer::new(ClientIp::peer(), limiter)))
 //! }
 //!

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::Request;
 use tollgate::{
-    ClientIp, Head, Limiter, Quota, Quotas,
+    ClientIp, Head, Limiter, Plans, Quota,
     event::{Event, EventKind, Query},
     store::Memory,
     testing::ManualClock,
@@ -140,7 +140,7 @@ async fn a06_a_count_that_could_not_be_cleared_is_an_event_though_the_caller_see
 async fn a04_a_token_can_spend_what_is_reserved_when_strangers_have_spent_the_rest() {
     let clock = ManualClock::new();
     let quota = Quota::per_minute(60).unwrap().reserve(0.5).unwrap();
-    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(quota)).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
     let (mut user, mut stranger) = (world.browser(), world.browser());

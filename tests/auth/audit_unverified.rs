@@ -14,7 +14,7 @@ use std::{
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::{
-    BearerLayer, Client, ClientIp, ClientTable, Clients, Limiter, Quota, Quotas, RateLimit, RateLimitLayer,
+    BearerLayer, Client, ClientIp, ClientTable, Clients, Limiter, Plans, Quota, RateLimit, RateLimitLayer,
     bearer::AccessTokenTenant,
     body::Body,
     store::{Memory, StoreError},
@@ -63,7 +63,7 @@ impl Clients for Database {
 
 fn limiter(clock: &ManualClock, units: u32, seconds: u64) -> Limiter {
     let quota = Quota::new(units, Duration::from_secs(seconds)).unwrap();
-    Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().unwrap()
+    Limiter::builder(Plans::new(quota)).clock(clock.clone()).build().unwrap()
 }
 
 /// A world in which each address may send five bad requests a minute.
@@ -250,7 +250,7 @@ where
     let inner = service_fn(async |request: Request<Body>| {
         let mut response = Response::new(Body::empty());
         if let Some(limit) = RateLimit::from_extensions(request.extensions()) {
-            response.headers_mut().insert("charged", limit.tenant().as_str().parse().unwrap());
+            response.headers_mut().insert("charged", limit.key().as_str().parse().unwrap());
         }
         Ok::<_, Infallible>(response)
     });

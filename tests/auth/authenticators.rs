@@ -275,7 +275,7 @@ async fn forget_user_deletes_everything_even_if_it_is_interrupted_anywhere() {
             assert!(world.sessions.list(&acme, &ada).await.unwrap().is_empty(), "{at} {fault:?}");
             let events = world.log.read(&Query::new().kind(EventKind::UserForgotten)).events;
             assert_eq!(events.len(), if answer.is_ok() { 2 } else { 1 }, "{at} {fault:?}");
-            assert!(events.iter().all(|event| event.tenant == Some(acme.clone()) && event.subject.is_some()));
+            assert!(events.iter().all(|event| event.tenant == Some(acme.clone().into()) && event.subject.is_some()));
             if !failed {
                 break;
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tollgate::{
-    Head, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
+    Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt};
@@ -19,13 +19,12 @@ fn acme() -> Tenant {
 /// Creates a world in which each tenant may send this many requests a minute.
 async fn world(limit: u32) -> (World, Limiter) {
     let clock = ManualClock::new();
-    let limiter =
-        Limiter::builder(Quotas::new(Quota::per_minute(limit).unwrap())).clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(limit).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     (World::on(Memory::new().into(), clock, |service| service.limiter(own)).await, limiter)
 }
 
-fn left(limiter: &Limiter, tenant: &Tenant) -> Option<u32> {
+fn left(limiter: &Limiter, tenant: &LimitKey) -> Option<u32> {
     limiter.peek(tenant).map(|standing| standing.remaining())
 }
 
@@ -173,7 +172,7 @@ async fn requests_without_a_tenant_are_charged_to_the_address() {
         let shown = format!("{request:?}");
         let answer = browser.send(request, body).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (429, "rate_limit_exceeded"), "{shown} {answer:?}");
-        assert_eq!(left(&limiter, &Tenant::address(browser.address)), Some(0));
+        assert_eq!(left(&limiter, &LimitKey::address(browser.address)), Some(0));
     }
     assert_eq!(left(&limiter, &acme()), Some(3));
 }
@@ -181,7 +180,7 @@ async fn requests_without_a_tenant_are_charged_to_the_address() {
 #[tokio::test]
 async fn one_address_can_spend_only_its_share_of_the_budget() {
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| {
         service.limiter(own).per_address(Quota::per_minute(4).unwrap())

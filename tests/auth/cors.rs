@@ -152,7 +152,7 @@ async fn a_preflight_lists_the_allowed_methods_and_headers() {
 async fn pages_of_the_client_can_read_rate_limits_and_malformed_request_errors() {
     let clock = tollgate::testing::ManualClock::new();
     let quota = tollgate::Quota::per_minute(1).unwrap();
-    let limiter = tollgate::Limiter::builder(tollgate::Quotas::new(quota)).clock(clock.clone()).build().unwrap();
+    let limiter = tollgate::Limiter::builder(tollgate::Plans::new(quota)).clock(clock.clone()).build().unwrap();
     let world = World::on(tollgate::store::Memory::new().into(), clock, |service| service.limiter(limiter)).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;

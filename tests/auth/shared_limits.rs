@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    AuthServiceBuilder, Clock, EventLog, Limiter, Quota, Quotas, RedisConfig, SystemClock,
+    AuthServiceBuilder, Clock, EventLog, Limiter, Plans, Quota, RedisConfig, SystemClock,
     event::{EventKind, Query},
     limit::{Fallback, SharedLimiter},
     store::{AnyStore, Memory, Redis},
@@ -26,7 +26,7 @@ fn config(server: &RedisServer, prefix: &str) -> RedisConfig {
 }
 
 async fn limiter(config: RedisConfig) -> SharedLimiter {
-    Limiter::redis(config, Quotas::new(per_minute(1_000_000))).connect().await.unwrap()
+    Limiter::redis(config, Plans::new(per_minute(1_000_000))).connect().await.unwrap()
 }
 
 /// Creates this many nodes with one store and one budget.
@@ -232,7 +232,7 @@ async fn without_the_server_each_node_limits_addresses_on_its_own_and_one_event_
     let log = EventLog::new();
     let connect = async || {
         let config = config(&server, "frozen").deadline(Duration::from_millis(100)).unwrap();
-        let limiter = Limiter::builder(Quotas::new(per_minute(1_000_000))).events(log.clone()).redis(config);
+        let limiter = Limiter::builder(Plans::new(per_minute(1_000_000))).events(log.clone()).redis(config);
         limiter.fallback(Fallback::Open).connect().await.unwrap()
     };
     let store = AnyStore::from(Memory::new());

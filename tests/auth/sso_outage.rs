@@ -8,7 +8,7 @@ use std::{
 
 use http::Request;
 use tollgate::{
-    Limiter, Quota, Quotas,
+    Limiter, Plans, Quota,
     sso::{ProviderUser, SsoCallback, SsoError, SsoProvider, SsoRequest},
     store::Memory,
     testing::ManualClock,
@@ -86,8 +86,7 @@ async fn users_who_do_not_wait_for_a_slow_provider_lock_no_address_out_either() 
 async fn c112_a_request_that_fetches_a_page_ahead_is_charged_like_any_other() {
     for target in ["/sign-in/finish", "/authentication/sso/idp/callback?state=x.y&code=z"] {
         let clock = ManualClock::new();
-        let limiter =
-            Limiter::builder(Quotas::new(Quota::per_minute(3).unwrap())).clock(clock.clone()).build().unwrap();
+        let limiter = Limiter::builder(Plans::new(Quota::per_minute(3).unwrap())).clock(clock.clone()).build().unwrap();
         let provider = Provider::start(&clock).await;
         let world = World::on(Memory::new().into(), clock, |service| {
             service.sso("idp", oidc(&provider)).first_party(acme()).limiter(limiter)

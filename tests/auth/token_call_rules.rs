@@ -2,7 +2,7 @@
 
 use http::Request;
 use tollgate::{
-    Limiter, Quota, Quotas, Tenant,
+    LimitKey, Limiter, Plans, Quota, Tenant,
     event::{EventKind, Query},
     store::Memory,
     testing::ManualClock,
@@ -141,11 +141,11 @@ async fn pages_of_other_sites_cannot_call_logout_and_read_the_response() {
 #[tokio::test]
 async fn c112_token_calls_are_charged_to_the_tenant_of_the_token() {
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder(Plans::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
     let acme: Tenant = "acme".parse().unwrap();
-    let left = |tenant: &Tenant| limiter.peek(tenant).map_or(20, |standing| standing.remaining());
+    let left = |tenant: &LimitKey| limiter.peek(tenant).map_or(20, |standing| standing.remaining());
     let mut browser = world.browser();
     let issued = browser.tokens("web", "openid").await;
     let code = browser.sign_in("web").await;
@@ -184,7 +184,7 @@ async fn c112_token_calls_are_charged_to_the_tenant_of_the_token() {
     }
     assert_eq!(expected, left(&acme));
     // documents that are the same for everyone are charged to no tenant
-    let address = Tenant::address(browser.address);
+    let address = LimitKey::address(browser.address);
     let mut of_address = left(&address);
     for path in ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"] {
         assert_eq!(browser.get(path).await.status, 200);

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
     AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog,
-    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Secret, Sessions,
+    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Plans, Policy, Quota, Secret, Sessions,
     StoredUsers, Tenant, Tokens, UnixTime, UserId, Users,
     body::Body,
     delivery::Outbox,
@@ -140,7 +140,7 @@ impl World {
         let users = StoredUsers::with_clock(store.clone(), clock.clone());
         people(&users).await;
         let limiter =
-            Limiter::builder(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).build().unwrap();
+            Limiter::builder(Plans::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).build().unwrap();
         let service = AuthService::builder(issuer, store.clone())
             .clients(clients)
             .users(users.clone())

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{Limiter, Plan, Quota, Quotas, testing::ManualClock};
+use tollgate::{Limiter, Plan, Plans, Quota, testing::ManualClock};
 
 use crate::engine::{Engine, InMemory, nanos, tenant};
 
@@ -89,7 +89,7 @@ fn a_function_that_chooses_another_plan_ends_a_refusal_at_once() {
         let limit = chosen.load(SeqCst);
         plans.iter().find(|(of, _)| *of == limit).map(|(_, plan)| plan.clone())
     };
-    let engine = InMemory::of(Limiter::builder(Quotas::by(hourly(1), choose)), ManualClock::new());
+    let engine = InMemory::of(Limiter::builder(Plans::by(hourly(1), choose)), ManualClock::new());
     assert!(engine.check(&tenant("acme"), 9).is_admitted());
     refuse(&engine);
     limit.store(13, SeqCst);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{Limiter, Plan, Quota, Quotas, testing::ManualClock};
+use tollgate::{Limiter, Plan, Plans, Quota, testing::ManualClock};
 
 use crate::engine::{Engine, InMemory, tenant};
 
@@ -21,7 +21,7 @@ fn named(quota: Quota, name: &str) -> Quota {
 }
 
 /// Creates a limiter with room for one unnamed tenant, and fills it.
-fn full(quotas: Quotas) -> InMemory {
+fn full(quotas: Plans) -> InMemory {
     let engine = InMemory::of(Limiter::builder(quotas).max_tenants(1), ManualClock::new());
     assert_eq!(admitted(&engine, "early", 1), 1);
     engine
@@ -42,7 +42,7 @@ fn admitted(engine: &InMemory, name: &str, requests: usize) -> usize {
 fn in_a_bucket_the_plan_chosen_by_the_function_applies() {
     for default in [Plan::unlimited(), Plan::denied(), hourly(100).into()] {
         // plans that are created anew each time count as one plan, and different plans as two
-        let engine = full(Quotas::by(default, |tenant| match tenant.as_str() {
+        let engine = full(Plans::by(default, |tenant| match tenant.as_str() {
             "early" => Some(hourly(7).into()),
             "one" => Some(hourly(1).into()),
             "two" => Some(hourly(2).into()),
@@ -57,7 +57,7 @@ fn in_a_bucket_the_plan_chosen_by_the_function_applies() {
 
 #[test]
 fn in_a_bucket_the_current_default_applies() {
-    let engine = full(Quotas::by(hourly(3), |_| None));
+    let engine = full(Plans::by(hourly(3), |_| None));
     assert_eq!(admitted(&engine, "late", 5), 3);
     engine.set_default_plan(hourly(5).into());
     assert_eq!(admitted(&engine, "late", 5), 2);
@@ -71,7 +71,7 @@ fn in_a_bucket_the_current_default_applies() {
 fn a_tenant_with_a_new_plan_gets_no_row_while_its_old_bucket_counts() {
     let limit = Arc::new(AtomicU32::new(0));
     let chosen = Arc::clone(&limit);
-    let quotas = Quotas::by(hourly(3), move |tenant| {
+    let quotas = Plans::by(hourly(3), move |tenant| {
         let limit = chosen.load(SeqCst);
         (tenant.as_str() == "late" && limit > 0).then(|| hourly(limit).into())
     });
@@ -88,7 +88,7 @@ fn a_tenant_that_is_named_while_in_a_bucket_keeps_what_it_spent() {
     for by_function in [false, true] {
         let function = move |_: &_| by_function.then(|| hourly(3).into());
         for plan in [hourly(3), hourly(1), named(Quota::per_day(3).unwrap(), "other")] {
-            let engine = full(Quotas::by(hourly(if by_function { 9 } else { 3 }), function));
+            let engine = full(Plans::by(hourly(if by_function { 9 } else { 3 }), function));
             assert_eq!(admitted(&engine, "late", 5), 3);
             engine.set_plan(&tenant("late"), Plan::unlimited());
             assert_eq!(admitted(&engine, "late", 5), 5);
@@ -102,7 +102,7 @@ fn a_tenant_that_is_named_while_in_a_bucket_keeps_what_it_spent() {
 
 #[test]
 fn a_named_tenant_does_not_pay_for_others_in_its_bucket() {
-    let engine = full(Quotas::new(Quota::per_minute(1).unwrap()));
+    let engine = full(Plans::new(Quota::per_minute(1).unwrap()));
     let sweep_all = |engine: &InMemory| {
         let monitor = tenant("monitor");
         engine.set_plan(&monitor, Plan::unlimited());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    Clock, Limiter, Moment, Plan, Quotas, Tenant,
+    Clock, Limiter, Moment, Plan, Plans, Tenant,
     limit::{Decision, LimiterBuilder, Spend, Standing},
     testing::ManualClock,
 };
@@ -42,7 +42,7 @@ pub(crate) struct InMemory {
 
 impl InMemory {
     pub(crate) fn new(clock: ManualClock, plan: impl Into<Plan>) -> Self {
-        Self::of(Limiter::builder(Quotas::new(plan)), clock)
+        Self::of(Limiter::builder(Plans::new(plan)), clock)
     }
 
     pub(crate) fn of(builder: LimiterBuilder, clock: ManualClock) -> Self {
@@ -51,7 +51,7 @@ impl InMemory {
 
     /// Creates an engine without memory for logs of more than two entries. Its logs become coarser.
     pub(crate) fn without_memory(clock: ManualClock, plan: impl Into<Plan>) -> Self {
-        Self::of(Limiter::builder(Quotas::new(plan)).max_bytes(1), clock)
+        Self::of(Limiter::builder(Plans::new(plan)).max_bytes(1), clock)
     }
 }
 
@@ -77,15 +77,15 @@ impl Engine for InMemory {
     }
 
     fn set_plan(&self, tenant: &Tenant, plan: Plan) {
-        self.limiter.quotas().set(tenant.clone(), plan);
+        self.limiter.plans().set(tenant.clone(), plan);
     }
 
     fn remove_plan(&self, tenant: &Tenant) {
-        self.limiter.quotas().remove(tenant);
+        self.limiter.plans().remove(tenant);
     }
 
     fn set_default_plan(&self, plan: Plan) {
-        self.limiter.quotas().set_default(plan);
+        self.limiter.plans().set_default(plan);
     }
 }
 

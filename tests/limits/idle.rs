@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*};
-use tollgate::{Limiter, Plan, Quotas, testing::ManualClock};
+use tollgate::{Limiter, Plan, Plans, testing::ManualClock};
 
 use crate::{
     engine::{Engine, InMemory, tenant},
@@ -46,7 +46,7 @@ proptest! {
             PlanSpec::Denied,
         ];
         let clock = ManualClock::new();
-        let builder = Limiter::builder(Quotas::new(plans[0].plan())).max_tenants(max_tenants);
+        let builder = Limiter::builder(Plans::new(plans[0].plan())).max_tenants(max_tenants);
         let engine = InMemory::of(builder, clock.clone());
         let padding = if long_names { "a name that is not stored inline".replace(' ', "-") } else { String::new() };
         let mut spends = Vec::new();

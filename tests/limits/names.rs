@@ -5,7 +5,8 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate::{
-    ApiKeys, ClientIp, Head, Limiter, PeerAddr, Quota, Quotas, RateLimitLayer, Tenant, TenantError, TenantSource,
+    ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError,
+    TenantSource,
     limit::MissingTenant,
     tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantName},
 };
@@ -17,24 +18,20 @@ const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 7));
 #[derive(Clone)]
 struct Claim(Vec<u8>);
 
-/// A custom source that does not override the fast path.
-struct OnlyFind;
+/// A custom source that checks the name.
+struct Checks;
 
-impl TenantSource for OnlyFind {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        head.headers().get("x-tenant").map(Tenant::parse).transpose()
+impl TenantSource for Checks {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(head.headers().get("x-tenant").map(LimitKey::parse).transpose()?.map(TenantName::from))
     }
 }
 
-/// A custom source with a fast path.
+/// A custom source that borrows the name from the request.
 struct Borrows;
 
 impl TenantSource for Borrows {
-    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        OnlyFind.find(head)
-    }
-
-    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+    fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         head.headers().get("x-tenant").map(|value| TenantName::borrowed(value.as_bytes())).transpose()
     }
 }
@@ -42,7 +39,7 @@ impl TenantSource for Borrows {
 fn sources() -> Vec<(&'static str, Arc<dyn TenantSource>)> {
     let header = || HeaderTenant::new("x-tenant").unwrap();
     let keys = || ApiKeys::new("x-tenant").unwrap().key("key-of-acme", "acme").unwrap();
-    let closure = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> { OnlyFind.find(head) };
+    let closure = |head: Head<'_>| head.headers().get("x-tenant").map(Tenant::parse).transpose();
     let claim = ExtensionTenant::of(|claim: &Claim| Tenant::parse(&claim.0).ok());
     let behind = || ClientIp::behind(["198.51.100.0/24"]).unwrap();
     vec![
@@ -57,7 +54,7 @@ fn sources() -> Vec<(&'static str, Arc<dyn TenantSource>)> {
         ("X-Forwarded-For", Arc::new(behind())),
         ("Forwarded", Arc::new(behind().forwarded())),
         ("closure", Arc::new(closure)),
-        ("only find", Arc::new(OnlyFind)),
+        ("checks", Arc::new(Checks)),
         ("borrows", Arc::new(Borrows)),
         ("shared", Arc::new(Arc::new(header()))),
         ("chain", Arc::new(ExtensionTenant::new().or(QueryTenant::new("other").unwrap()).or(header()))),
@@ -129,25 +126,26 @@ fn request(name: &[u8], escapes_all: bool) -> Option<Request<()>> {
 
 #[tokio::test]
 async fn no_name_reaches_a_reserved_budget_through_any_source() {
-    let reserved =
-        [Tenant::anonymous(), Tenant::address([192, 0, 2, 1].into()), Tenant::address("2001:db8::".parse().unwrap())];
+    let reserved = [
+        LimitKey::anonymous(),
+        LimitKey::address([192, 0, 2, 1].into()),
+        LimitKey::address("2001:db8::".parse().unwrap()),
+    ];
     let served = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
     let mut refused = 0;
     for (source_name, source) in sources() {
-        let limiter = Limiter::memory(Quotas::new(Quota::per_hour(1_000).unwrap()));
+        let limiter = Limiter::memory(Plans::new(Quota::per_hour(1_000).unwrap()));
         assert!(reserved.iter().all(|tenant| limiter.check(tenant, 1).is_admitted()));
         let layer = RateLimitLayer::new(Arc::clone(&source), limiter.clone());
         for (name, is_reserved) in names() {
             for request in [request(&name, false), request(&name, true)].into_iter().flatten() {
                 let shown = format!("{source_name}: {}", name.escape_ascii());
                 let head = Head::of(&request);
-                let found = source.find(head);
-                let fast = source.find_name(head).and_then(|name| name.map(|name| name.to_tenant()).transpose());
-                assert_eq!(fast, found, "{shown}");
+                let found = source.find(head).and_then(|name| name.map(|name| name.to_key()).transpose());
                 let is_usable = matches!(&found, Ok(Some(_)));
                 let by_address = matches!(source_name, "X-Forwarded-For" | "Forwarded");
                 if by_address {
-                    let addresses = [PEER, [192, 0, 2, 1].into()].map(Tenant::address);
+                    let addresses = [PEER, [192, 0, 2, 1].into()].map(LimitKey::address);
                     assert!(found.is_ok_and(|found| addresses.contains(&found.unwrap())), "{shown}");
                     continue;
                 }
@@ -172,7 +170,7 @@ async fn no_name_reaches_a_reserved_budget_through_any_source() {
 async fn a_reserved_name_is_refused_and_not_treated_as_missing() {
     let served = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
     for missing in [MissingTenant::Shared, MissingTenant::ByIp(ClientIp::peer())] {
-        let limiter = Limiter::memory(Quotas::new(Quota::per_hour(1_000).unwrap()));
+        let limiter = Limiter::memory(Plans::new(Quota::per_hour(1_000).unwrap()));
         let layer =
             RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone()).missing_tenant(missing);
         for (name, _) in names().into_iter().filter(|(_, is_reserved)| *is_reserved) {

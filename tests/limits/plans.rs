@@ -14,7 +14,7 @@ use std::{
 use http::{Request, Response};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tollgate::{
-    CachedPlans, EventLog, Limiter, Plan, PlanFailure, PlanSource, Quota, Quotas, RateLimit, RateLimitLayer, Tenant,
+    CachedPlans, EventLog, LimitKey, Limiter, Plan, PlanFailure, PlanSource, Plans, Quota, RateLimit, RateLimitLayer,
     event::{EventKind, Query},
     limit::RefusalReason,
     tenant::HeaderTenant,
@@ -87,7 +87,7 @@ impl Database {
 impl PlanSource for Database {
     type Error = &'static str;
 
-    async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, &'static str> {
+    async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, &'static str> {
         self.0.begun.fetch_add(1, SeqCst);
         let running = self.0.running.fetch_add(1, SeqCst) + 1;
         let _running = Running(&self.0.running);
@@ -113,13 +113,14 @@ struct World {
 
 impl World {
     fn new(plans: &[(&str, u32)], settings: impl Fn(CachedPlans) -> CachedPlans) -> Self {
-        Self::with(Quotas::new(Quota::per_minute(DEFAULT).unwrap()), plans, settings)
+        Self::with(Plans::new(Quota::per_minute(DEFAULT).unwrap()), plans, settings)
     }
 
-    fn with(quotas: Quotas, plans: &[(&str, u32)], settings: impl Fn(CachedPlans) -> CachedPlans) -> Self {
+    fn with(quotas: Plans, plans: &[(&str, u32)], settings: impl Fn(CachedPlans) -> CachedPlans) -> Self {
         let (database, clock, log) = (Database::new(plans), ManualClock::new(), EventLog::new());
         let plans = settings(CachedPlans::new(database.clone()));
-        let limiter = Limiter::builder(quotas).plans(plans).clock(clock.clone()).events(log.clone()).build().unwrap();
+        let limiter =
+            Limiter::builder(quotas).plan_source(plans).clock(clock.clone()).events(log.clone()).build().unwrap();
         Self { database, limiter, clock, log }
     }
 
@@ -130,7 +131,7 @@ impl World {
             .layer(RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), self.limiter.clone()))
             .service(service_fn(async |request: Request<String>| {
                 let limit = RateLimit::from_extensions(request.extensions()).unwrap();
-                let known = format!("{} {} {}", limit.tenant(), limit.limit(), limit.remaining());
+                let known = format!("{} {} {}", limit.key(), limit.limit(), limit.remaining());
                 Ok::<_, Infallible>(Response::new(known))
             }));
         let request = Request::get("/").header("x-tenant", name).body(String::new()).unwrap();
@@ -170,7 +171,7 @@ async fn a13_a_plan_is_looked_up_at_the_first_request_and_when_it_is_stale() {
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(world.ask("acme").await.0, 200);
     assert_eq!(world.database.lookups(), 2);
-    assert_eq!(world.limiter.quotas().plan(&tenant("acme")).quotas().next().unwrap().limit(), 10);
+    assert_eq!(world.limiter.plans().plan(&tenant("acme")).quotas().next().unwrap().limit(), 10);
 }
 
 #[tokio::test]
@@ -425,10 +426,10 @@ fn a13_a_plan_that_is_found_while_old_answers_are_removed_stays() {
 #[tokio::test]
 async fn a13_what_an_operator_sets_overrides_what_is_found() {
     let world = World::new(&[("acme", 10)], |plans| plans);
-    world.limiter.quotas().set(tenant("acme"), Quota::per_minute(20).unwrap());
+    world.limiter.plans().set(tenant("acme"), Quota::per_minute(20).unwrap());
     assert_eq!(world.ask("acme").await, answer(200, 20, 19));
     assert_eq!(world.database.lookups(), 0);
-    world.limiter.quotas().remove(&tenant("acme"));
+    world.limiter.plans().remove(&tenant("acme"));
     assert_eq!(world.ask("acme").await, answer(200, 10, 8));
 }
 
@@ -436,7 +437,7 @@ async fn a13_what_an_operator_sets_overrides_what_is_found() {
 #[tokio::test]
 async fn a13_a_function_chooses_the_default_of_tenants_without_a_plan() {
     let quotas =
-        Quotas::by(Quota::per_minute(DEFAULT).unwrap(), |tenant| (tenant.as_str() == "partner").then(Plan::unlimited));
+        Plans::by(Quota::per_minute(DEFAULT).unwrap(), |tenant| (tenant.as_str() == "partner").then(Plan::unlimited));
     let world = World::with(quotas, &[("acme", 10)], |plans| plans);
     for remaining in (0..10).rev() {
         assert_eq!(world.ask("acme").await, answer(200, 10, remaining));
@@ -472,9 +473,9 @@ async fn a13_a_peek_or_a_check_does_not_make_a_stale_plan_fresh() {
 async fn a13_the_plan_that_was_found_is_back_when_an_operator_removes_another() {
     let world = World::new(&[("acme", 10)], |plans| plans);
     assert_eq!(world.ask("acme").await, answer(200, 10, 9));
-    world.limiter.quotas().set(tenant("acme"), Quota::per_minute(20).unwrap());
+    world.limiter.plans().set(tenant("acme"), Quota::per_minute(20).unwrap());
     assert_eq!(world.ask("acme").await, answer(200, 20, 18));
-    world.limiter.quotas().remove(&tenant("acme"));
+    world.limiter.plans().remove(&tenant("acme"));
     assert_eq!(world.ask("acme").await, answer(200, 10, 7));
 }
 
@@ -522,7 +523,7 @@ async fn a13_made_up_names_make_room_for_a_new_customer() {
 fn a_bucket_of_a_plan_stays_if_the_plan_becomes_the_default() {
     let partner = Plan::from(Quota::per_minute(7).unwrap());
     let chosen = partner.clone();
-    let quotas = Quotas::by(Quota::per_minute(DEFAULT).unwrap(), move |_| Some(chosen.clone()));
+    let quotas = Plans::by(Quota::per_minute(DEFAULT).unwrap(), move |_| Some(chosen.clone()));
     let limiter = Limiter::builder(quotas.clone()).max_tenants(1).clock(ManualClock::new()).build().unwrap();
     assert!(limiter.check(&tenant("first"), 1).is_admitted());
     assert!(limiter.check(&tenant("acme"), 7).is_admitted());
@@ -534,7 +535,7 @@ fn a_bucket_of_a_plan_stays_if_the_plan_becomes_the_default() {
 
 #[test]
 fn rows_of_tenants_that_have_lost_their_name_are_swept_while_a_bucket_is_in_use() {
-    let (clock, quotas) = (ManualClock::new(), Quotas::new(Quota::per_minute(1_000_000).unwrap()));
+    let (clock, quotas) = (ManualClock::new(), Plans::new(Quota::per_minute(1_000_000).unwrap()));
     let limiter = Limiter::builder(quotas.clone()).max_tenants(1).clock(clock.clone()).build().unwrap();
     let spend = |name: &str| assert!(limiter.check(&tenant(name), 1).is_admitted());
     spend("first");

@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate::{
-    Clock, EventLog, Limiter, Plan, Quota, Quotas, RateLimitLayer,
+    Clock, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer,
     event::{Event, EventKind, Mode, Query},
     limit::{Decision, RefusalReason, Spend},
     tenant::HeaderTenant,
@@ -32,7 +32,7 @@ fn remaining(engine: &impl Engine, name: &str) -> u32 {
 /// Creates a limiter with its own clock, and its event log.
 fn logged(quotas: impl Into<Plan>) -> (InMemory, EventLog) {
     let log = EventLog::new();
-    (InMemory::of(Limiter::builder(Quotas::new(quotas)).events(log.clone()), ManualClock::new()), log)
+    (InMemory::of(Limiter::builder(Plans::new(quotas)).events(log.clone()), ManualClock::new()), log)
 }
 
 /// Sends a request of acme that must be refused.
@@ -250,7 +250,7 @@ fn a_reset_by_an_operator_clears_the_past_and_is_logged() {
     engine.reset(&tenant("acme"));
     assert!(spend(&engine, "acme", 2).is_some());
     let logged = events(&log, EventKind::TenantReset);
-    assert_eq!(logged.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(), [Some(tenant("acme"))]);
+    assert_eq!(logged.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(), [Some(tenant("acme").into())]);
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn a_shadow_quota_logs_and_marks_requests_it_would_refuse() {
 fn at_the_tenant_limit_named_tenants_have_room_and_others_share_buckets() {
     const BUCKETS: usize = 4096;
     let log = EventLog::new();
-    let builder = Limiter::builder(Quotas::new(per_minute(1))).events(log.clone()).max_tenants(3);
+    let builder = Limiter::builder(Plans::new(per_minute(1))).events(log.clone()).max_tenants(3);
     let engine = InMemory::of(builder, ManualClock::new());
     engine.set_plan(&tenant("named"), per_minute(2).into());
     let early = ["early-1", "early-2"];
@@ -302,7 +302,7 @@ fn at_the_tenant_limit_named_tenants_have_room_and_others_share_buckets() {
 
 #[test]
 fn a_tenant_leaves_its_bucket_with_the_units_spent_there() {
-    let builder = Limiter::builder(Quotas::new(Quota::per_hour(1).unwrap())).max_tenants(1);
+    let builder = Limiter::builder(Plans::new(Quota::per_hour(1).unwrap())).max_tenants(1);
     let engine = InMemory::of(builder, ManualClock::new());
     let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
     spend(&engine, "early", 1).unwrap();

@@ -14,7 +14,7 @@ use std::{
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate::{
-    Clock, EventLog, Head, HeaderStyle, Limiter, Moment, Plan, Quota, Quotas, RateLimitLayer, Rejection, Tenant,
+    Clock, EventLog, Head, HeaderStyle, Limiter, Moment, Plan, Plans, Quota, RateLimitLayer, Rejection, Tenant,
     TenantError, UnixTime, event::Event, testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -40,10 +40,10 @@ impl Caller {
             _ = limiter.check_anonymous(&name, 99);
         }
         limiter.reset(&tenant("initech"));
-        limiter.quotas().set(tenant("initech"), Quota::per_hour(7).unwrap());
-        limiter.quotas().remove(&tenant("initech"));
-        limiter.quotas().set_default(Quota::per_hour(3).unwrap());
-        _ = (limiter.tenants(), limiter.bytes(), format!("{limiter:?}"), limiter.quotas().plan(&tenant("acme")));
+        limiter.plans().set(tenant("initech"), Quota::per_hour(7).unwrap());
+        limiter.plans().remove(&tenant("initech"));
+        limiter.plans().set_default(Quota::per_hour(3).unwrap());
+        _ = (limiter.tenants(), limiter.bytes(), format!("{limiter:?}"), limiter.plans().plan(&tenant("acme")));
         IS_INSIDE.set(false);
     }
 
@@ -116,7 +116,7 @@ fn run(caller: &Caller) {
     let sink = move |_: &[Event]| _ = writes.next().map(|_| for_sink.call_from("sink"));
     let log = EventLog::builder().sink(sink).build();
     let gold = Plan::from(Quota::per_hour(2).unwrap());
-    let quotas = Quotas::by(Quota::per_hour(3).unwrap(), move |name: &Tenant| {
+    let quotas = Plans::by(Quota::per_hour(3).unwrap(), move |name: &tollgate::LimitKey| {
         for_plans.call_from("plan function");
         (name.as_str() == "globex").then(|| gold.clone())
     });

@@ -6,7 +6,7 @@ use std::{convert::Infallible, time::Duration};
 use http::{Request, Response, StatusCode};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use tollgate::{
-    ApiKeys, Clock, Limiter, Plan, Quota, Quotas, RateLimitLayer, Tenant, TenantSource,
+    ApiKeys, Clock, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
     limit::{Decision, RefusalReason, Spend, Standing},
     testing::ManualClock,
 };
@@ -106,12 +106,12 @@ impl Trio {
     fn new(quotas: &[Reserved], shares_a_bucket: bool) -> Self {
         let clock = ManualClock::new();
         let build = |plan: Plan, most| {
-            Limiter::builder(Quotas::new(plan)).clock(clock.clone()).max_tenants(most).build().unwrap()
+            Limiter::builder(Plans::new(plan)).clock(clock.clone()).max_tenants(most).build().unwrap()
         };
         let most = if shares_a_bucket { 1 } else { 100 };
         let fraction = |it: &Reserved| f64::from(it.reserved) / f64::from(it.limit);
         let tested = build(plan(quotas, |place, it| it.quota(place, it.limit).reserve(fraction(it)).unwrap()), most);
-        for (quota, it) in tested.quotas().plan(&tenant("acme")).quotas().zip(quotas) {
+        for (quota, it) in tested.plans().plan(&tenant("acme")).quotas().zip(quotas) {
             assert_eq!(quota.reserved(), it.reserved);
         }
         // it takes the only row
@@ -232,7 +232,7 @@ proptest! {
 
 fn limiter(plan: impl Into<Plan>) -> (Limiter, ManualClock) {
     let clock = ManualClock::new();
-    (Limiter::builder(Quotas::new(plan)).clock(clock.clone()).build().unwrap(), clock)
+    (Limiter::builder(Plans::new(plan)).clock(clock.clone()).build().unwrap(), clock)
 }
 
 fn ten(reserve: f64) -> Quota {
@@ -268,12 +268,12 @@ fn a04_a_change_of_the_reserve_forgives_nothing() {
     let acme = tenant("acme");
     assert_eq!((0..4).filter(|_| limiter.check(&acme, 1).is_admitted()).count(), 4);
     // these four were not counted apart, so they count for both
-    limiter.quotas().set_default(ten(0.5));
+    limiter.plans().set_default(ten(0.5));
     assert_eq!(spent(|| limiter.check_anonymous(&acme, 1)), 1);
     // five count as anonymous
-    limiter.quotas().set_default(ten(0.3));
+    limiter.plans().set_default(ten(0.3));
     assert_eq!(spent(|| limiter.check_anonymous(&acme, 1)), 2);
-    limiter.quotas().set_default(ten(0.8));
+    limiter.plans().set_default(ten(0.8));
     assert_eq!(spent(|| limiter.check_anonymous(&acme, 1)), 0);
     assert_eq!(spent(|| limiter.check(&acme, 1)), 3);
     clock.advance(Duration::from_secs(60));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*, sample::Index};
-use tollgate::{Limiter, Plan, Quota, Quotas, limit::Spend, testing::ManualClock};
+use tollgate::{Limiter, Plan, Plans, Quota, limit::Spend, testing::ManualClock};
 
 use crate::{
     engine::{Engine, InMemory, tenant},
@@ -48,7 +48,7 @@ fn plans() -> [Plan; 5] {
 
 fn builder(plan: &Plan, shares_a_bucket: bool) -> InMemory {
     let most = if shares_a_bucket { 1 } else { 100 };
-    let engine = InMemory::of(Limiter::builder(Quotas::new(plan.clone())).max_tenants(most), ManualClock::new());
+    let engine = InMemory::of(Limiter::builder(Plans::new(plan.clone())).max_tenants(most), ManualClock::new());
     // it takes the only row
     assert!(engine.check(&tenant("first"), 1).is_admitted());
     engine

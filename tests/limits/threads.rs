@@ -10,7 +10,7 @@ use std::{
 };
 
 use tollgate::{
-    EventLog, Limiter, Plan, Quota, Quotas, Tenant,
+    EventLog, Limiter, Plan, Plans, Quota, Tenant,
     event::{EventKind, Query},
     testing::ManualClock,
 };
@@ -153,7 +153,7 @@ fn each_reset_clears_one_limit_and_no_more() {
 fn tenants_first_seen_by_many_threads_take_one_place_each() {
     const THREADS: usize = 4;
     let (clock, log) = (ManualClock::new(), EventLog::new());
-    let quotas = Quotas::new(Quota::per_minute(3).unwrap());
+    let quotas = Plans::new(Quota::per_minute(3).unwrap());
     let builder = Limiter::builder(quotas).max_tenants(1_000).events(log.clone());
     let engine = InMemory::of(builder, clock.clone());
     let barrier = Barrier::new(THREADS);

@@ -6,7 +6,7 @@ use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
     AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords,
-    Quota, Quotas, StoredUsers, Tenant, UserId,
+    Plans, Quota, StoredUsers, Tenant, UserId,
     store::{AnyStore, Memory},
     user::{Contact, EmailAddress, PhoneNumber},
 };
@@ -57,7 +57,7 @@ pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = Strin
         .users(people)
         .client_ip(ClientIp::peer())
         .passwords(passwords)
-        .limiter(Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())))
+        .limiter(Limiter::memory(Plans::new(Quota::per_minute(1_000_000).unwrap())))
         .insecure_loopback()
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use tollgate::{
     Algorithm, AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, Identifier, Limiter, Password,
-    Passwords, Quota, Quotas, StoredUsers, SystemClock, Tenant, Tokens, UserId,
+    Passwords, Plans, Quota, StoredUsers, SystemClock, Tenant, Tokens, UserId,
     delivery::{OtpSender, Outbox},
     store::AnyStore,
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
@@ -104,7 +104,7 @@ impl Setup {
         let clients = ClientTable::new([client]).expect("valid clients");
         let budget = Quota::per_minute(100_000_000).expect("a valid quota");
         let limiter =
-            Limiter::builder(Quotas::new(budget)).clock(clock.clone()).build().expect("the settings are valid");
+            Limiter::builder(Plans::new(budget)).clock(clock.clone()).build().expect("the settings are valid");
         AuthService::builder(ISSUER, store)
             .clients(clients)
             .users(accounts)

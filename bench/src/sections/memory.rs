@@ -11,7 +11,7 @@ use crate::{
     subject::{BudgetState, LimiterKind, ServiceTask, with_limiter, with_service},
 };
 use std::time::Duration;
-use tollgate::{Limiter, Quota, Quotas, testing::ManualClock};
+use tollgate::{Limiter, Plans, Quota, testing::ManualClock};
 
 /// The number of sizes of a limiter that are measured.
 const SIZES: u64 = 100;
@@ -123,6 +123,6 @@ pub fn busy() {
     }
     let clock = ManualClock::new();
     let quota = Quota::per_minute(600).expect("the limit is not zero");
-    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are valid");
+    let limiter = Limiter::builder(Plans::new(quota)).clock(clock.clone()).build().expect("the settings are valid");
     with_limiter(LimiterKind::Tollgate, BudgetState::Ample, Inner::default(), limiter, Fill(clock));
 }

@@ -11,7 +11,7 @@ use tokio::{
     task::JoinSet,
 };
 use tollgate::{
-    Algorithm, AuthService, Limiter, Passwords, Plan, Quota, Quotas, RedisConfig, Tenant,
+    Algorithm, AuthService, Limiter, Passwords, Plan, Plans, Quota, RedisConfig, Tenant,
     limit::{Fallback, SharedLimiter},
     store::{AnyStore, Memory, Redis},
 };
@@ -149,7 +149,7 @@ async fn bare(server: &RedisServer, prefix: &'static str, text: &str, arguments:
 
 async fn shared(server: &RedisServer, name: &str, plan: Plan) -> SharedLimiter {
     let prefix: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    let limiter = Limiter::redis(config(server, &prefix), Quotas::new(plan)).fallback(Fallback::Closed).connect().await;
+    let limiter = Limiter::redis(config(server, &prefix), Plans::new(plan)).fallback(Fallback::Closed).connect().await;
     limiter.expect("the server answers")
 }
 
@@ -202,7 +202,7 @@ async fn leases(server: &RedisServer) {
         ROUNDS / 2,
         SKEWED.as_secs()
     );
-    let quotas = || Quotas::new(Quota::per_minute(100_000_000).expect("a valid quota"));
+    let quotas = || Plans::new(Quota::per_minute(100_000_000).expect("a valid quota"));
     let plain = Limiter::redis(config(server, "plain"), quotas()).fallback(Fallback::Closed).connect().await;
     let leased = Limiter::leased(config(server, "leased"), quotas()).fallback(Fallback::Closed).connect().await;
     let ways =

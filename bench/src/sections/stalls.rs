@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Limiter, Quota, Quotas, testing::ManualClock};
+use tollgate::{Limiter, Plans, Quota, testing::ManualClock};
 use tower_governor::GovernorLayer;
 use tower_layer::Layer;
 
@@ -151,7 +151,7 @@ fn leave() -> Calls {
     }
     let clock = ManualClock::new();
     let quota = Quota::per_minute(9_999).expect("the limit is not zero");
-    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are valid");
+    let limiter = Limiter::builder(Plans::new(quota)).clock(clock.clone()).build().expect("the settings are valid");
     with_limiter(LimiterKind::Tollgate, BudgetState::Ample, Inner::default(), limiter, Leave(clock))
 }
 

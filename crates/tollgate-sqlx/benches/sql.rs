@@ -39,8 +39,8 @@ use sqlx::{AssertSqlSafe, Executor};
 use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, NewSession, NewUser, Password, Passwords, Quota,
-    Quotas, Session, SessionLayer, Sessions, StoredUsers, Tenant, Tokens, UserId,
+    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, NewSession, NewUser, Password, Passwords, Plans,
+    Quota, Session, SessionLayer, Sessions, StoredUsers, Tenant, Tokens, UserId,
     store::{AnyStore, Memory, Redis},
     user::AnyUsers,
 };
@@ -112,7 +112,7 @@ async fn subject(name: &'static str, store: AnyStore, users: Option<SqlUsers>, c
         .users(users)
         .client_ip(ClientIp::peer())
         .passwords(passwords)
-        .limiter(Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())))
+        .limiter(Limiter::memory(Plans::new(Quota::per_minute(1_000_000).unwrap())))
         .tokens(Tokens::new())
         .build()
         .unwrap();

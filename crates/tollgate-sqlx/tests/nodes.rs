@@ -45,7 +45,7 @@ use support::{
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tollgate::{
     AuthService, BearerLayer, Client, ClientIp, ClientTable, Clock, Identifier, Limiter, NewUser, Password, Passwords,
-    Policy, Quota, Quotas, SystemClock, Tenant, Tokens, UserId, Users,
+    Plans, Policy, Quota, SystemClock, Tenant, Tokens, UserId, Users,
     delivery::{Message, OtpSender, SendError},
     store::AnyStore,
     user::EmailAddress,
@@ -96,7 +96,7 @@ async fn node() {
         .client_ip(ClientIp::unknown())
         .passwords(passwords)
         .email(Printer)
-        .limiter(Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())))
+        .limiter(Limiter::memory(Plans::new(Quota::per_minute(1_000_000).unwrap())))
         .tokens(Tokens::new())
         .insecure_loopback()
         .build()

@@ -26,7 +26,7 @@ use crate::{
         head::Head,
     },
     limit::RateLimitPass,
-    tenant::{Tenant, TenantSource},
+    tenant::{LimitKey, Tenant, TenantName},
 };
 
 /// A request that is not charged yet. Endpoints get from here to the stage that they need; the settings and the state of the
@@ -35,7 +35,7 @@ pub(crate) struct IncomingRequest<'a> {
     pub(super) core: &'a Core,
     pub(super) parts: &'a Parts,
     /// The client's address, if it is known.
-    address: Option<Tenant>,
+    address: Option<LimitKey>,
     pass: Option<RateLimitPass>,
     unverified: Unverified,
     /// A refresh token that shows that a user pays.
@@ -54,7 +54,7 @@ enum Unverified {
 
 impl<'a> IncomingRequest<'a> {
     pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
-        let address = core.client_ip.find(Head::from(parts)).ok().flatten();
+        let address = core.client_ip.limit_key(Head::from(parts));
         core.limits.addresses.saw(address.is_some(), &core.journal);
         Self { core, parts, address, pass: None, unverified: Unverified::None, refresh_token: None, reader: None }
     }
@@ -64,7 +64,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Returns the client's address, if it is known.
-    pub(crate) fn known_address(&self) -> Option<Tenant> {
+    pub(crate) fn known_address(&self) -> Option<LimitKey> {
         self.address.clone()
     }
 
@@ -212,7 +212,7 @@ impl<'a> IncomingRequest<'a> {
     /// of all callers would let a stranger stop them.
     pub(crate) async fn charge_asset(&mut self) -> Result<RequestContext<'a>, Problem> {
         if let Some(address) = self.address.clone() {
-            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head()).wait().await?);
+            self.pass = Some(self.core.limits.tenants.charge(&address.into(), self.head()).wait().await?);
         }
         Ok(self.charged())
     }
@@ -254,19 +254,19 @@ impl<'a> IncomingRequest<'a> {
 
     async fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<RequestContext<'a>, Problem> {
         self.charge_share(tenant).await?;
-        self.charge_payer(tenant.cloned().or(self.address.clone()), tenant.is_some(), is_proved).await
+        self.charge_payer(tenant, is_proved).await
     }
 
     /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a session or a refresh token of this
     /// tenant can spend it. It is looked up only then.
     pub(super) async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
         self.charge_share(tenant).await?;
-        let charged = self.charge_payer(tenant.cloned().or(self.address.clone()), tenant.is_some(), false).await;
+        let charged = self.charge_payer(tenant, false).await;
         if let (Err(_), Some(tenant)) = (&charged, tenant)
             && self.core.limits.tenants.has_reserve(tenant)
             && Box::pin(self.is_of_a_user(tenant)).await
         {
-            return self.charge_payer(Some(tenant.clone()), true, true).await;
+            return self.charge_payer(Some(tenant), true).await;
         }
         charged
     }
@@ -287,21 +287,22 @@ impl<'a> IncomingRequest<'a> {
 
     async fn charge_share(&self, tenant: Option<&Tenant>) -> Result<(), Problem> {
         if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, &self.address) {
-            share.charge(address.clone(), false, self.head()).wait().await?;
+            share.charge(&address.clone().into(), self.head()).wait().await?;
         }
         Ok(())
     }
 
-    async fn charge_payer(
-        &mut self,
-        payer: Option<Tenant>,
-        is_tenant: bool,
-        is_proved: bool,
-    ) -> Result<RequestContext<'a>, Problem> {
-        let payer = payer.unwrap_or_else(Tenant::anonymous);
+    async fn charge_payer(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<RequestContext<'a>, Problem> {
+        let payer = match (tenant, is_proved) {
+            (Some(tenant), true) => TenantName::from(tenant.clone()),
+            (Some(tenant), false) => TenantName::from(LimitKey::from(tenant.clone())),
+            (None, _) => TenantName::from(self.address.clone().unwrap_or_else(LimitKey::anonymous)),
+        };
         // refused requests stay counted, because each of them costs a lookup
-        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head()).wait().await?);
-        if is_tenant && let Unverified::Counted(work) = mem::replace(&mut self.unverified, Unverified::Settled) {
+        self.pass = Some(self.core.limits.tenants.charge(&payer, self.head()).wait().await?);
+        if tenant.is_some()
+            && let Unverified::Counted(work) = mem::replace(&mut self.unverified, Unverified::Settled)
+        {
             self.core.limits.unverified.refund(work);
         }
         Ok(self.charged())

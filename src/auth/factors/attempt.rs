@@ -197,7 +197,7 @@ impl<'a> Attempt<'a> {
     /// Refunds the attempt of the address.
     pub(crate) fn refund(self) {
         if let Some(spend) = self.spend {
-            self.step.cx.core.limits.failures.refund(spend);
+            self.step.cx.core.limits.failures.refund_later(spend);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     client::Client,
     http::{head::Head, return_to},
     support::issuer::Issuer,
-    tenant::{Tenant, TenantSource},
+    tenant::TenantSource,
 };
 
 /// The site on which the service is mounted, and whose users sign in to it directly.
@@ -35,7 +35,7 @@ impl FirstParty {
 
     /// Returns the built-in client of the request's tenant, or `None` if the request has no tenant.
     pub(crate) fn client(&self, head: Head<'_>) -> Option<Client> {
-        let tenant: Tenant = self.source.find(head).ok().flatten()?;
+        let tenant = self.source.find(head).ok().flatten()?.to_tenant().ok()?;
         Some(Client::first_party(tenant, self.finish.clone()))
     }
 
@@ -53,6 +53,7 @@ impl FirstParty {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenant::Tenant;
 
     #[test]
     fn c122_users_return_to_paths_of_this_site_other_than_the_sign_in_and_the_sign_out() {

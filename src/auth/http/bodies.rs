@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::{http::drain::discard, tenant::Tenant, util::lock::lock};
+use crate::{http::drain::discard, tenant::LimitKey, util::lock::lock};
 
 /// Counts the bodies that are being received, in total and per address. Each holds memory and a
 /// connection for as long as its sender likes, up to the time limit of a body.
@@ -25,7 +25,7 @@ pub(crate) struct BodyLimits {
 struct OpenBodies {
     total: usize,
     /// Only addresses with an open body, so `total` bounds this map too.
-    by_address: HashMap<Tenant, usize>,
+    by_address: HashMap<LimitKey, usize>,
 }
 
 /// Why a body is not received.
@@ -38,7 +38,7 @@ pub(crate) enum TooManyBodies {
 /// The place of a body, released on drop.
 pub(crate) struct BodyPlace {
     limits: Arc<BodyLimits>,
-    address: Option<Tenant>,
+    address: Option<LimitKey>,
 }
 
 impl BodyLimits {
@@ -50,7 +50,7 @@ impl BodyLimits {
     }
 
     /// Takes a place for a body from this address. Without a known address, only the total counts.
-    pub(crate) fn enter(self: &Arc<Self>, address: Option<Tenant>) -> Result<BodyPlace, TooManyBodies> {
+    pub(crate) fn enter(self: &Arc<Self>, address: Option<LimitKey>) -> Result<BodyPlace, TooManyBodies> {
         let mut open = lock(&self.open);
         if open.total >= self.total {
             return Err(TooManyBodies::InTotal);
@@ -96,7 +96,7 @@ impl RequestBody {
     }
 
     /// Takes a place, unless the body has one or needs none.
-    pub(crate) fn enter(&mut self, limits: &Arc<BodyLimits>, address: Option<Tenant>) -> Result<(), TooManyBodies> {
+    pub(crate) fn enter(&mut self, limits: &Arc<BodyLimits>, address: Option<LimitKey>) -> Result<(), TooManyBodies> {
         if self.place.is_none() && !self.is_end_stream() {
             self.place = Some(limits.enter(address)?);
         }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a08_places_are_bounded_and_come_back() {
         let limits = Arc::new(BodyLimits::new(3, 2));
-        let address = |last: u8| Some(Tenant::address([192, 0, 2, last].into()));
+        let address = |last: u8| Some(LimitKey::address([192, 0, 2, last].into()));
         let (first, second) = (limits.enter(address(1)).unwrap(), limits.enter(address(1)).unwrap());
         assert_eq!(limits.enter(address(1)).err(), Some(TooManyBodies::OfAddress));
         let third = limits.enter(None).unwrap();

@@ -85,7 +85,7 @@ pub(crate) async fn authenticate<'f>(
     let checked = check(cx, endpoints, client, keys, text).await;
     let has_failed = checked.as_ref().is_err_and(|problem| problem.code == Code::ClientAuthentication);
     if let Some(spend) = spend.filter(|_| !has_failed) {
-        failures.refund(spend);
+        failures.refund_later(spend);
     }
     checked
 }

@@ -7,7 +7,7 @@ use crate::{
     login::{Keyed, Login, LoginId},
     policy::Method,
     session::{Authentication, UserId},
-    tenant::Tenant,
+    tenant::{LimitKey, Tenant},
     user::Identifier,
     util::{clock::Clock, handle::Handle},
 };
@@ -100,7 +100,7 @@ impl LoginJournal {
     pub(crate) fn tally(&self, kind: EventKind, tenant: Option<&Tenant>, method: Option<&'static str>) {
         if let Some(log) = &self.log {
             let mut event = Event::new(kind, self.clock.unix(self.clock.now()));
-            event.tenant = tenant.cloned();
+            event.tenant = tenant.cloned().map(LimitKey::from);
             event.method = method;
             log.tally(&event);
         }
@@ -120,7 +120,7 @@ impl LoginJournal {
         keyed: &Keyed,
     ) -> Event {
         let EventSource { tenant, login, subject } = source.into();
-        let mut event = Event::new(kind, self.clock.unix(self.clock.now())).tenant(tenant.clone());
+        let mut event = Event::new(kind, self.clock.unix(self.clock.now())).tenant(tenant.clone().into());
         if let Some(login) = login {
             event = event.session(Handle::of(&keyed.hash("logged login", [login.to_string().as_bytes()])));
         }

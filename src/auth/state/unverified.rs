@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     auth::http::problem::{Code, Problem},
     limit::{AnyLimiter, Spend},
-    tenant::Tenant,
+    tenant::LimitKey,
 };
 
 /// Bounds unverified work: by address, or as a whole where addresses are unknown.
@@ -35,7 +35,7 @@ impl UnverifiedWork {
     /// # Errors
     ///
     /// Returns a problem if too many requests of this address were bad, or if too many are under way.
-    pub(crate) async fn begin(&self, address: Option<&Tenant>) -> Result<CountedWork, Problem> {
+    pub(crate) async fn begin(&self, address: Option<&LimitKey>) -> Result<CountedWork, Problem> {
         let Some(address) = address else {
             let permit = Arc::clone(&self.at_once).try_acquire_owned();
             return permit.map(|permit| CountedWork::AtOnce { _permit: permit }).map_err(|_| Problem::unavailable());
@@ -51,7 +51,7 @@ impl UnverifiedWork {
     /// Uncounts the work of a good request.
     pub(crate) fn refund(&self, work: CountedWork) {
         if let CountedWork::ByAddress(spend) = work {
-            self.per_address.refund(spend);
+            self.per_address.refund_later(spend);
         }
     }
 }

@@ -13,10 +13,10 @@ use super::{Engine, SHARDS, board::home_of, meter::Context};
 use crate::{
     limit::{
         decision::{Ask, Charge, Decision},
-        plans::quotas::Quotas,
+        plans::table::Plans,
         quota::Quota,
     },
-    tenant::Tenant,
+    tenant::LimitKey,
     util::clock::{Moment, UnixTime},
 };
 
@@ -56,7 +56,7 @@ fn hourly(limit: u32) -> Quota {
 
 /// All that a tenant has spent: when, how many units, and by which charge.
 struct Subject {
-    tenant: Tenant,
+    tenant: LimitKey,
     limit: u32,
     spent: Vec<(u64, u32, Option<usize>)>,
 }
@@ -94,11 +94,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let engine = Engine::new(Quotas::new(hourly(9)), 1_000, usize::MAX);
-        let group = |tenant: &Tenant| home_of(engine.key(tenant).hash) / 4;
-        let all = || (0..).map(|number| Tenant::parse(format!("tenant-{number}")).unwrap());
+        let engine = Engine::new(Plans::new(hourly(9)), 1_000, usize::MAX);
+        let group = |tenant: &LimitKey| home_of(engine.key(tenant).hash) / 4;
+        let all = || (0..).map(|number| LimitKey::parse(format!("tenant-{number}")).unwrap());
         let first = all().next().unwrap();
-        let shares_slots = |tenant: &Tenant| group(tenant) == group(&first);
+        let shares_slots = |tenant: &LimitKey| group(tenant) == group(&first);
         let subject = |tenant| Subject { tenant, limit: 9, spent: Vec::new() };
         let subjects = all().filter(shares_slots).take(TENANTS).map(subject).collect();
         Self { engine, now: HOUR, subjects, charges: Vec::new(), charged: 0, repeated: 0 }
@@ -116,7 +116,7 @@ impl World {
                 }
                 let key = engine.key(&subject.tenant);
                 let terms =
-                    super::BoardTerms { units, epoch: engine.quotas.epoch(), plan: None, is_anonymous: Some(false) };
+                    super::BoardTerms { units, epoch: engine.plans.epoch(), plan: None, is_anonymous: Some(false) };
                 *repeated += usize::from(engine.known_refusal(key, terms, context).is_some());
                 let ask = Ask { refundable: true, ..Ask::new(units, false) };
                 let mut decision = Decision::UNLIMITED;
@@ -144,7 +144,7 @@ impl World {
             }
             Step::Limit { tenant, limit } => {
                 let subject = &mut subjects[*tenant];
-                engine.quotas.set(subject.tenant.clone(), hourly(*limit));
+                engine.plans.set(subject.tenant.clone(), hourly(*limit));
                 if *limit != subject.limit {
                     subject.limit = *limit;
                     subject.forget_charges();

@@ -12,26 +12,26 @@ use crate::{
     limit::{
         decision::{Ask, Decision},
         plan::Plan,
-        plans::quotas::Quotas,
+        plans::table::Plans,
         quota::Quota,
     },
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{
         clock::{Moment, UnixTime},
         lock::lock,
     },
 };
 
-fn engine(quotas: Quotas) -> Arc<Engine> {
+fn engine(quotas: Plans) -> Arc<Engine> {
     Arc::new(Engine::new(quotas, 1_000, usize::MAX))
 }
 
-fn tenant(number: u32) -> Tenant {
-    Tenant::parse(format!("tenant-{number}")).unwrap()
+fn tenant(number: u32) -> LimitKey {
+    LimitKey::parse(format!("tenant-{number}")).unwrap()
 }
 
 /// Returns whether a request of this tenant is admitted.
-fn spend(engine: &Engine, tenant: &Tenant, units: u32, is_anonymous: bool) -> bool {
+fn spend(engine: &Engine, tenant: &LimitKey, units: u32, is_anonymous: bool) -> bool {
     let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
     let context = Context { now, unix_now, swept_at: 0, bytes: &engine.bytes };
     let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
@@ -77,23 +77,23 @@ fn a_refused_tenant_takes_no_lock_also_with_costs_that_differ() {
     let hourly = || Quota::per_hour(9).unwrap();
     let plan = Plan::from(hourly());
     for quotas in [
-        Quotas::new(hourly()),
-        Quotas::by(hourly(), move |_| Some(plan.clone())),
-        Quotas::new(hourly().reserve(0.5).unwrap()),
+        Plans::new(hourly()),
+        Plans::by(hourly(), move |_| Some(plan.clone())),
+        Plans::new(hourly().reserve(0.5).unwrap()),
     ] {
         let (engine, acme) = (engine(quotas), tenant(1));
         assert!(spend(&engine, &acme, 9, false));
         assert!(is_refused(&engine));
         assert!(ends_while_all_is_locked(&engine, Duration::from_secs(20), |engine| assert!(is_refused(engine))));
     }
-    let engine = engine(Quotas::new(hourly()));
+    let engine = engine(Plans::new(hourly()));
     let admitted = |engine: &Engine| assert!(spend(engine, &tenant(1), 1, false));
     assert!(!ends_while_all_is_locked(&engine, Duration::from_millis(50), admitted), "the locks are held");
 }
 
 #[test]
 fn rows_spread_over_all_shards_and_half_of_them_get_more() {
-    let engine = engine(Quotas::new(Quota::per_hour(1).unwrap()));
+    let engine = engine(Plans::new(Quota::per_hour(1).unwrap()));
     let mut rows = vec![0_u32; SHARDS];
     (0..200_000).for_each(|number| rows[place_of(engine.key(&tenant(number)).hash)] += 1);
     assert!(SHARDS >= 1_024 && rows.iter().all(|rows| *rows > 0));

@@ -42,12 +42,12 @@ use super::plans::cache::{PlanCache, PlanState};
 use super::{
     decision::{Ask, Charge, Decision, Payer},
     plan::PlanKind,
-    plans::quotas::{PlanFound, Quotas},
+    plans::table::{PlanFound, Plans},
 };
 #[cfg(feature = "redis")]
 use crate::util::clock::UnixTime;
 use crate::{
-    tenant::{Standing, Tenant, TenantError, TenantName},
+    tenant::{LimitKey, Standing, TenantError, TenantName},
     util::lock::lock,
 };
 
@@ -57,9 +57,9 @@ const SHARDS: usize = 1024;
 pub(super) struct Engine {
     /// A number that no other limiter of the process has.
     pub(super) id: u64,
-    pub(super) quotas: Quotas,
+    pub(super) plans: Plans,
     #[cfg(feature = "plans")]
-    pub(super) plans: Option<PlanCache>,
+    pub(super) plan_cache: Option<PlanCache>,
     pub(super) bytes: ByteBudget,
     max_tenants: usize,
     shards: Box<[Shard]>,
@@ -79,28 +79,22 @@ pub(super) struct Engine {
 /// A part of the rows, behind a lock of its own. It has a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard(Mutex<HashTable<(Tenant, Row)>>);
+struct Shard(Mutex<HashTable<(LimitKey, Row)>>);
 
 /// A tenant to look up. Hashed once in a request.
 #[derive(Clone, Copy)]
 pub(super) struct TenantKey<'a> {
     pub(super) hash: u64,
     name: &'a [u8],
-    source: Source<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    Tenant(&'a Tenant),
-    Name(&'a TenantName<'a>),
+    is_checked: bool,
 }
 
 impl TenantKey<'_> {
-    /// Returns the tenant, if its name is valid. The name of a row always is.
-    pub(super) fn tenant(&self) -> Result<Tenant, TenantError> {
-        match self.source {
-            Source::Tenant(tenant) => Ok(tenant.clone()),
-            Source::Name(name) => name.to_tenant(),
+    /// Returns the key, if the name is valid. The name of a row always is.
+    pub(super) fn limit_key(&self) -> Result<LimitKey, TenantError> {
+        match self.is_checked {
+            true => Ok(LimitKey::trusted(self.name)),
+            false => LimitKey::parse(self.name),
         }
     }
 }
@@ -122,13 +116,13 @@ impl From<TenantError> for Undecided {
 }
 
 impl Engine {
-    pub(super) fn new(quotas: Quotas, max_tenants: usize, max_bytes: usize) -> Self {
+    pub(super) fn new(plans: Plans, max_tenants: usize, max_bytes: usize) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         Self {
             id: NEXT_ID.fetch_add(1, Relaxed),
-            quotas,
+            plans,
             #[cfg(feature = "plans")]
-            plans: None,
+            plan_cache: None,
             bytes: ByteBudget::new(max_bytes),
             max_tenants,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -149,15 +143,15 @@ impl Engine {
         self.shards.iter().map(|shard| lock(&shard.0).len()).sum::<usize>() + self.overflow.len()
     }
 
-    pub(super) fn key<'a>(&self, tenant: &'a Tenant) -> TenantKey<'a> {
+    pub(super) fn key<'a>(&self, tenant: &'a LimitKey) -> TenantKey<'a> {
         let name = tenant.as_bytes();
-        TenantKey { hash: self.hasher.hash_one(name), name, source: Source::Tenant(tenant) }
+        TenantKey { hash: self.hasher.hash_one(name), name, is_checked: true }
     }
 
     #[inline]
     pub(super) fn key_of_name<'a>(&self, name: &'a TenantName<'a>) -> TenantKey<'a> {
         let text = name.as_bytes();
-        TenantKey { hash: self.hasher.hash_one(text), name: text, source: Source::Name(name) }
+        TenantKey { hash: self.hasher.hash_one(text), name: text, is_checked: name.is_checked() }
     }
 
     /// Refunds a charge as far as it still counts, and returns the standing of the tenant after it.
@@ -170,14 +164,14 @@ impl Engine {
 
     /// Makes the quotas of the tenant count at least this much, as a shared server did at a time. Spends from buckets don't change.
     #[cfg(feature = "redis")]
-    pub(super) fn raise(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan, used: &[u32], at: UnixTime) {
+    pub(super) fn raise(&self, tenant: &LimitKey, context: Context<'_>, plan: &Plan, used: &[u32], at: UnixTime) {
         self.on_row(self.key(tenant), context, |row| row.raise(context, plan, used, at));
     }
 
     /// Returns the units that count of each quota of this plan, or `None` if the tenant shares a bucket, or has another plan
     /// now.
     #[cfg(feature = "redis")]
-    pub(super) fn counts(&self, tenant: &Tenant, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
+    pub(super) fn counts(&self, tenant: &LimitKey, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
         match self.on_row(self.key(tenant), context, |row| row.counts(context, plan)) {
             Some(counts) => counts,
             None => self.overflow.began().is_none().then(|| vec![0; plan.limits().len()]),
@@ -186,7 +180,7 @@ impl Engine {
 
     /// Returns whether the tenant has a row of its own.
     #[cfg(feature = "redis")]
-    pub(super) fn knows(&self, tenant: &Tenant) -> bool {
+    pub(super) fn knows(&self, tenant: &LimitKey) -> bool {
         self.has_row(self.key(tenant))
     }
 
@@ -215,17 +209,17 @@ impl Engine {
     }
 
     /// Returns the standing of the tenant, for authenticated requests, in the row that it would spend from next. Creates no row.
-    pub(super) fn peek(&self, tenant: &Tenant, context: Context<'_>) -> Option<Standing> {
+    pub(super) fn peek(&self, tenant: &LimitKey, context: Context<'_>) -> Option<Standing> {
         let key = self.key(tenant);
         loop {
             if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
                 return standing;
             }
-            let (found, named_since) = self.quotas.find(tenant);
+            let (found, named_since) = self.plans.find(tenant);
             if !matches!(found.plan.kind(), PlanKind::Limited { .. }) {
                 return None;
             }
-            let unnamed = named_since.map(|_| self.quotas.unnamed(tenant, found.epoch));
+            let unnamed = named_since.map(|_| self.plans.unnamed(tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
                 continue;
@@ -249,8 +243,8 @@ impl Engine {
     /// Uses the row of a tenant, if there is one. The row has the current plan.
     #[inline]
     fn on_row<T>(&self, key: TenantKey<'_>, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
-        let epoch = self.quotas.epoch();
-        let has_function = self.quotas.has_function();
+        let epoch = self.plans.epoch();
+        let has_function = self.plans.has_function();
         let used = self.with_row(key, |row| match row.epoch() == epoch && !has_function {
             true => Ok(use_row(row)),
             false => Err(use_row),
@@ -258,11 +252,11 @@ impl Engine {
         match used? {
             Ok(value) => Some(value),
             Err(use_row) => {
-                let tenant = Tenant::trusted(key.name);
+                let tenant = LimitKey::trusted(key.name);
                 if self.has_stale_plan(&tenant, context) {
                     return self.with_row(key, use_row);
                 }
-                let found = self.quotas.find(&tenant);
+                let found = self.plans.find(&tenant);
                 self.on_row_with_plan(key, found, context, use_row)
             }
         }
@@ -300,17 +294,19 @@ impl Engine {
                 Ok(value) => return Some(value),
                 Err(not_used) => use_row = not_used,
             }
-            found = self.quotas.find(&Tenant::trusted(key.name));
+            found = self.plans.find(&LimitKey::trusted(key.name));
         }
     }
 
     /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
-    #[cfg_attr(not(feature = "plans"), expect(unused_variables, reason = "no plan is looked up"))]
-    fn has_stale_plan(&self, tenant: &Tenant, context: Context<'_>) -> bool {
-        #[cfg(feature = "plans")]
-        if let Some(plans) = &self.plans {
-            return plans.state(&self.quotas, tenant, context.now) != PlanState::Fresh;
-        }
+    #[cfg(feature = "plans")]
+    fn has_stale_plan(&self, tenant: &LimitKey, context: Context<'_>) -> bool {
+        let state = |plans: &PlanCache| plans.state(&self.plans, tenant, context.now);
+        self.plan_cache.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
+    }
+
+    #[cfg(not(feature = "plans"))]
+    fn has_stale_plan(&self, _tenant: &LimitKey, _context: Context<'_>) -> bool {
         false
     }
 
@@ -375,7 +371,7 @@ impl Engine {
     }
 
     fn room(&self) -> usize {
-        self.max_tenants.saturating_sub(self.quotas.named_count())
+        self.max_tenants.saturating_sub(self.plans.named_count())
     }
 
     fn one_stranger_less(&self) {
@@ -400,6 +396,6 @@ fn place_of(hash: u64) -> usize {
 }
 
 /// Returns the bytes of a row and its name.
-fn row_bytes(tenant: &Tenant, row: &Row) -> usize {
-    row.bytes_in_map::<Tenant>() + tenant.heap_bytes()
+fn row_bytes(tenant: &LimitKey, row: &Row) -> usize {
+    row.bytes_in_map::<LimitKey>() + tenant.heap_bytes()
 }

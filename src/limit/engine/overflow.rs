@@ -32,7 +32,7 @@ use crate::{
     limit::{
         decision::{Ask, BucketId, Decision, Marks, Past},
         plan::Plan,
-        plans::quotas::PlanFound,
+        plans::table::PlanFound,
     },
     util::lock::lock,
 };

@@ -16,9 +16,9 @@ use crate::{
     limit::{
         decision::{Ask, Charge, Decision, Marks, NO_MARKS, Past, Payer},
         plan::{Plan, PlanKind},
-        plans::quotas::PlanFound,
+        plans::table::PlanFound,
     },
-    tenant::{Tenant, TenantError},
+    tenant::{LimitKey, TenantError},
     util::lock::lock,
 };
 
@@ -40,7 +40,7 @@ impl Engine {
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
-        if self.quotas.has_function() {
+        if self.plans.has_function() {
             return self.spend_by_function(key, context, ask, began, decision);
         }
         if ask.is_admitted {
@@ -48,7 +48,7 @@ impl Engine {
         }
         let terms = BoardTerms {
             units: ask.units,
-            epoch: self.quotas.epoch(),
+            epoch: self.plans.epoch(),
             plan: None,
             is_anonymous: Some(ask.is_anonymous),
         };
@@ -81,7 +81,7 @@ impl Engine {
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
-        if let Some(plans) = &self.plans {
+        if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, key, context, ask)?;
         }
         match self.on_row(key, context, |row| self.decide_in_row(key, row, context, ask, decision)) {
@@ -100,10 +100,10 @@ impl Engine {
         context: Context<'_>,
         ask: Ask,
     ) -> Result<(), Undecided> {
-        let tenant = key.tenant()?;
+        let tenant = key.limit_key()?;
         let needs_plan = match ask.can_wait {
-            true => plans.must_wait(&self.quotas, &tenant, context.now),
-            false => plans.state(&self.quotas, &tenant, context.now) == PlanState::Refused,
+            true => plans.must_wait(&self.plans, &tenant, context.now),
+            false => plans.state(&self.plans, &tenant, context.now) == PlanState::Refused,
         };
         if needs_plan { Err(Undecided::NeedsPlan) } else { Ok(()) }
     }
@@ -118,11 +118,11 @@ impl Engine {
         decision: &mut Decision,
     ) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
-        if let Some(plans) = &self.plans {
+        if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, key, context, ask)?;
         }
-        let tenant = key.tenant()?;
-        let (found, named_since) = self.quotas.find(&tenant);
+        let tenant = key.limit_key()?;
+        let (found, named_since) = self.plans.find(&tenant);
         let terms = BoardTerms {
             units: ask.units,
             epoch: found.epoch,
@@ -160,7 +160,7 @@ impl Engine {
             if row.is_on_board() && ask.units > 0 {
                 self.clear_board(key, row);
             }
-            self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(Tenant::trusted(key.name)));
+            self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(LimitKey::trusted(key.name)));
         } else {
             self.post(key, row, context, ask, decision);
         }
@@ -191,9 +191,9 @@ impl Engine {
         began: &Cell<bool>,
         decision: &mut Decision,
     ) -> Result<(), TenantError> {
-        let tenant = key.tenant()?;
+        let tenant = key.limit_key()?;
         loop {
-            let (found, named_since) = self.quotas.find(&tenant);
+            let (found, named_since) = self.plans.find(&tenant);
             match found.plan.kind() {
                 PlanKind::Limited { .. } => {}
                 // needs no row
@@ -203,7 +203,7 @@ impl Engine {
                     return Ok(());
                 }
             }
-            let unnamed = named_since.map(|_| self.quotas.unnamed(&tenant, found.epoch));
+            let unnamed = named_since.map(|_| self.plans.unnamed(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
                 // another thread has created it
@@ -264,7 +264,7 @@ impl Engine {
     fn insert(
         &self,
         key: TenantKey<'_>,
-        tenant: Tenant,
+        tenant: LimitKey,
         mut row: Row,
         context: Context<'_>,
         ask: Ask,
@@ -276,7 +276,7 @@ impl Engine {
         self.decide_in_row(key, &mut row, context, ask, decision);
         self.bytes.force(row_bytes(&tenant, &row));
         if let Some(shard) = self.shard(key.hash) {
-            let hash = |(tenant, _): &(Tenant, Row)| self.hasher.hash_one(tenant.as_bytes());
+            let hash = |(tenant, _): &(LimitKey, Row)| self.hasher.hash_one(tenant.as_bytes());
             lock(&shard.0).insert_unique(key.hash, (tenant, row), hash);
         }
     }

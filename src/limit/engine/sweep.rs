@@ -9,7 +9,7 @@ use super::{
     row_bytes,
 };
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{clock::saturating_nanos, lock::lock},
 };
 
@@ -69,14 +69,14 @@ impl Engine {
             false
         });
         drop(rows);
-        for tenant in kept.iter().filter(|tenant| !self.quotas.is_named(tenant)) {
+        for tenant in kept.iter().filter(|tenant| !self.plans.is_named(tenant)) {
             self.remove_unnamed(shard, tenant, context);
         }
         rows_seen
     }
 
     /// Removes the idle row of a tenant that was named when the row was last used.
-    fn remove_unnamed(&self, shard: &Shard, tenant: &Tenant, context: Context<'_>) {
+    fn remove_unnamed(&self, shard: &Shard, tenant: &LimitKey, context: Context<'_>) {
         let hash = self.hasher.hash_one(tenant.as_bytes());
         let mut rows = lock(&shard.0);
         if let Ok(mut found) = rows.find_entry(hash, |(own, _)| own == tenant) {
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Releases the memory and the room of a row. Call it before the row is removed.
-    fn forget(&self, tenant: &Tenant, row: &mut Row, context: Context<'_>) {
+    fn forget(&self, tenant: &LimitKey, row: &mut Row, context: Context<'_>) {
         if row.is_on_board() {
             self.board.clear(self.hasher.hash_one(tenant.as_bytes()));
         }

@@ -1,9 +1,9 @@
 //! The cache in front of a [`PlanSource`](super::source::PlanSource).
 //!
-//! The plans that were found are stored in [`Quotas`], like those that an operator sets. The cache only knows until when
+//! The plans that were found are stored in [`Plans`], like those that an operator sets. The cache only knows until when
 //! each answer may be used. Invariants:
 //!
-//! - A row whose epoch is that of the quotas has a fresh plan, so a decision on it does not look into the cache. The epoch
+//! - A row whose epoch is that of the plans has a fresh plan, so a decision on it does not look into the cache. The epoch
 //!   rises at least once per [`TICK`], and the first request of a tenant in an epoch checks the age of its answer.
 //! - A lookup runs under no lock.
 
@@ -26,11 +26,11 @@ use tokio::{
 };
 
 use super::{
-    quotas::Quotas,
     source::{CachedPlans, LookedUp, PlanFailure, PlanUnavailable},
+    table::Plans,
 };
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::clock::{Clock, Moment},
 };
 
@@ -41,11 +41,11 @@ type Outcome = Result<(), PlanUnavailable>;
 
 pub(in crate::limit) struct PlanCache {
     settings: CachedPlans,
-    answers: DashMap<Tenant, Answer, foldhash::fast::RandomState>,
+    answers: DashMap<LimitKey, Answer, foldhash::fast::RandomState>,
     /// How many answers say that a tenant has no plan.
     without_plan: AtomicUsize,
     /// The lookups that are running. Each has a receiver for those who wait.
-    running: Mutex<HashMap<Tenant, watch::Receiver<Option<Outcome>>>>,
+    running: Mutex<HashMap<LimitKey, watch::Receiver<Option<Outcome>>>>,
     tick_at: AtomicU64,
     purge_at: AtomicU64,
 }
@@ -88,29 +88,29 @@ impl PlanCache {
 
     /// Lets the first request of each tenant check the age of its plan, if it is time.
     #[inline]
-    pub(in crate::limit) fn tick(&self, quotas: &Quotas, now: Moment) {
+    pub(in crate::limit) fn tick(&self, plans: &Plans, now: Moment) {
         let due = self.tick_at.load(Relaxed);
         if now.as_nanos() >= due {
-            self.next_tick(quotas, now, due);
+            self.next_tick(plans, now, due);
         }
     }
 
     #[cold]
-    fn next_tick(&self, quotas: &Quotas, now: Moment, due: u64) {
+    fn next_tick(&self, plans: &Plans, now: Moment, due: u64) {
         let next = now + TICK.min(self.settings.time_to_live);
         if self.tick_at.compare_exchange(due, next.as_nanos(), Relaxed, Relaxed).is_ok() {
-            quotas.begin_epoch();
+            plans.begin_epoch();
         }
     }
 
-    pub(in crate::limit) fn state(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> PlanState {
+    pub(in crate::limit) fn state(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> PlanState {
         // addresses are no customers, and what an operator sets counts
-        if Tenant::is_reserved(tenant.as_bytes()) || quotas.is_set(tenant) {
+        if tenant.is_reserved() || plans.is_set(tenant) {
             return PlanState::Fresh;
         }
         match self.answers.get(tenant).map(|answer| *answer) {
             // an operator has set another plan and removed it, and the found one with it
-            Some(Answer { found: Found::Plan, .. }) if !quotas.is_found(tenant) => PlanState::Unknown,
+            Some(Answer { found: Found::Plan, .. }) if !plans.is_found(tenant) => PlanState::Unknown,
             Some(Answer { until, found }) if now < until => match found {
                 Found::Failure if self.settings.on_failure == PlanFailure::Refuse => PlanState::Refused,
                 _ => PlanState::Fresh,
@@ -121,8 +121,8 @@ impl PlanCache {
     }
 
     /// Returns whether a request must wait for the plan, or is refused. A stale plan is used while it is looked up.
-    pub(in crate::limit) fn must_wait(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
-        match self.state(quotas, tenant, now) {
+    pub(in crate::limit) fn must_wait(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
+        match self.state(plans, tenant, now) {
             PlanState::Fresh => false,
             PlanState::Stale => !self.running().contains_key(tenant),
             PlanState::Unknown | PlanState::Refused => true,
@@ -130,21 +130,21 @@ impl PlanCache {
     }
 
     /// Returns whether the plan should be looked up and no lookup is running.
-    pub(in crate::limit) fn is_due(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
-        matches!(self.state(quotas, tenant, now), PlanState::Stale | PlanState::Unknown)
+    pub(in crate::limit) fn is_due(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
+        matches!(self.state(plans, tenant, now), PlanState::Stale | PlanState::Unknown)
             && !self.running().contains_key(tenant)
     }
 
     /// Looks up the plan of a tenant, unless it is fresh. Calls `failed` with the reason if the lookup fails.
     pub(in crate::limit) async fn load(
         &self,
-        quotas: &Quotas,
-        tenant: &Tenant,
+        plans: &Plans,
+        tenant: &LimitKey,
         clock: &dyn Clock,
         failed: impl Fn(&str),
     ) -> Outcome {
         loop {
-            let state = self.state(quotas, tenant, clock.now());
+            let state = self.state(plans, tenant, clock.now());
             match state {
                 PlanState::Fresh => return Ok(()),
                 PlanState::Refused => return Err(PlanUnavailable),
@@ -155,7 +155,7 @@ impl PlanCache {
                     failed("too many lookups are running");
                     return if state == PlanState::Stale { Ok(()) } else { self.unknown() };
                 }
-                Turn::Leads(lookup) => return self.look_up(quotas, tenant, clock, lookup, failed).await,
+                Turn::Leads(lookup) => return self.look_up(plans, tenant, clock, lookup, failed).await,
                 Turn::Follows(_) if state == PlanState::Stale => return Ok(()),
                 Turn::Follows(mut result) => {
                     // an error means that the request that did the lookup was dropped
@@ -169,30 +169,30 @@ impl PlanCache {
 
     async fn look_up(
         &self,
-        quotas: &Quotas,
-        tenant: &Tenant,
+        plans: &Plans,
+        tenant: &LimitKey,
         clock: &dyn Clock,
         lookup: Lookup<'_>,
         failed: impl Fn(&str),
     ) -> Outcome {
         let answer = in_time(self.settings.deadline, self.settings.source.look_up(tenant)).await;
-        let outcome = self.keep(quotas, tenant, clock.now(), answer, failed);
+        let outcome = self.keep(plans, tenant, clock.now(), answer, failed);
         // those who wait may be gone
         _ = lookup.result.send(Some(outcome));
         outcome
     }
 
-    fn keep(&self, quotas: &Quotas, tenant: &Tenant, now: Moment, answer: LookedUp, failed: impl Fn(&str)) -> Outcome {
+    fn keep(&self, plans: &Plans, tenant: &LimitKey, now: Moment, answer: LookedUp, failed: impl Fn(&str)) -> Outcome {
         let until = now + self.settings.time_to_live;
         let reason = match answer {
-            Ok(Some(plan)) if self.insert(quotas, tenant, Answer { until, found: Found::Plan }, now) => {
-                quotas.set_found(tenant, plan);
+            Ok(Some(plan)) if self.insert(plans, tenant, Answer { until, found: Found::Plan }, now) => {
+                plans.set_found(tenant, plan);
                 return Ok(());
             }
             Ok(Some(_)) => String::from("there is no room for one more plan"),
             Ok(None) => {
-                quotas.remove_found(tenant);
-                self.insert(quotas, tenant, Answer { until, found: Found::Nothing }, now);
+                plans.remove_found(tenant);
+                self.insert(plans, tenant, Answer { until, found: Found::Nothing }, now);
                 return Ok(());
             }
             Err(reason) => reason,
@@ -200,14 +200,14 @@ impl PlanCache {
         failed(&reason);
         let until = now + self.settings.retry_after;
         let found = match self.settings.on_failure {
-            PlanFailure::Keep if quotas.is_found(tenant) => Found::Plan,
+            PlanFailure::Keep if plans.is_found(tenant) => Found::Plan,
             PlanFailure::Keep | PlanFailure::Refuse => Found::Failure,
             PlanFailure::Default => {
-                quotas.remove_found(tenant);
+                plans.remove_found(tenant);
                 Found::Failure
             }
         };
-        self.insert(quotas, tenant, Answer { until, found }, now);
+        self.insert(plans, tenant, Answer { until, found }, now);
         self.unknown()
     }
 
@@ -220,10 +220,10 @@ impl PlanCache {
     }
 
     /// Keeps an answer, if there is room. Returns whether there was.
-    fn insert(&self, quotas: &Quotas, tenant: &Tenant, answer: Answer, now: Moment) -> bool {
+    fn insert(&self, plans: &Plans, tenant: &LimitKey, answer: Answer, now: Moment) -> bool {
         // lookups that end at once may all find room: there are few
         if !self.answers.contains_key(tenant) && !self.has_room(answer.found) {
-            self.purge(quotas, now, answer.found);
+            self.purge(plans, now, answer.found);
             if !(self.has_room(answer.found) || answer.found == Found::Plan && self.forget_a_name()) {
                 return false;
             }
@@ -256,14 +256,14 @@ impl PlanCache {
 
     /// Removes answers that are not fresh any more, at most once per tick. Plans go only if another plan needs the room, so
     /// that made-up names can't drive out those that [`PlanFailure::Keep`] needs.
-    fn purge(&self, quotas: &Quotas, now: Moment, wanted: Found) {
+    fn purge(&self, plans: &Plans, now: Moment, wanted: Found) {
         let due = self.purge_at.load(Relaxed);
         let next = (now + TICK).as_nanos();
         if now.as_nanos() < due || self.purge_at.compare_exchange(due, next, Relaxed, Relaxed).is_err() {
             return;
         }
         let removes_plans = wanted == Found::Plan && self.answers.len() >= self.settings.max_tenants;
-        quotas.remove_all_found(|remove| {
+        plans.remove_all_found(|remove| {
             self.answers.retain(|tenant, answer| {
                 if now < answer.until || (answer.found == Found::Plan && !removes_plans) {
                     return true;
@@ -282,7 +282,7 @@ impl PlanCache {
     }
 
     /// Begins a lookup, or finds the one that is running.
-    fn join(&self, tenant: &Tenant) -> Turn<'_> {
+    fn join(&self, tenant: &LimitKey) -> Turn<'_> {
         let mut running = self.running();
         if let Some(result) = running.get(tenant) {
             return Turn::Follows(result.clone());
@@ -295,7 +295,7 @@ impl PlanCache {
         Turn::Leads(Lookup { cache: self, tenant: tenant.clone(), result })
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<Tenant, watch::Receiver<Option<Outcome>>>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<LimitKey, watch::Receiver<Option<Outcome>>>> {
         // no code under the lock panics
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -334,7 +334,7 @@ enum Turn<'a> {
 /// A running lookup. It ends when this is dropped, also if the request that waits for it is.
 struct Lookup<'a> {
     cache: &'a PlanCache,
-    tenant: Tenant,
+    tenant: LimitKey,
     result: watch::Sender<Option<Outcome>>,
 }
 

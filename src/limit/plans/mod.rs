@@ -2,7 +2,7 @@
 
 #[cfg(feature = "plans")]
 pub(super) mod cache;
-pub(super) mod quotas;
+pub(super) mod table;
 #[cfg(feature = "plans")]
 pub(super) mod source;
 mod text;

@@ -4,32 +4,32 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use crate::{
     limit::plan::Plan,
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{clock::saturating_nanos, error::ConfigError},
 };
 
 /// Looks up the plans of tenants, for example in a database.
 ///
 /// Wrap it in [`CachedPlans`] and pass it to
-/// [`LimiterBuilder::plans`](crate::limit::LimiterBuilder::plans).
+/// [`LimiterBuilder::plan_source`](crate::limit::LimiterBuilder::plan_source).
 /// `examples/plans_from_database.rs` is a whole service.
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use tollgate::{CachedPlans, Limiter, Plan, PlanSource, Quota, Quotas, Tenant};
+/// use tollgate::{CachedPlans, Limiter, Plan, PlanSource, Quota, Plans, Tenant};
 ///
 /// struct Customers;
 ///
 /// impl PlanSource for Customers {
 ///     type Error = Infallible;
 ///
-///     async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, Infallible> {
+///     async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, Infallible> {
 ///         // SELECT per_minute FROM customers WHERE name = $1
 ///         Ok((tenant.as_str() == "acme").then(Plan::unlimited))
 ///     }
 /// }
 ///
-/// let limiter = Limiter::builder(Quotas::new(Quota::per_minute(600)?)).plans(CachedPlans::new(Customers)).build()?;
+/// let limiter = Limiter::builder(Plans::new(Quota::per_minute(600)?)).plan_source(CachedPlans::new(Customers)).build()?;
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 pub trait PlanSource: Send + Sync + 'static {
@@ -40,7 +40,7 @@ pub trait PlanSource: Send + Sync + 'static {
     ///
     /// Callers may have invented the name. A lookup is dropped at the
     /// [deadline](CachedPlans::deadline), or if the request that waits for it is.
-    fn plan(&self, tenant: &Tenant) -> impl Future<Output = Result<Option<Plan>, Self::Error>> + Send;
+    fn plan(&self, tenant: &LimitKey) -> impl Future<Output = Result<Option<Plan>, Self::Error>> + Send;
 }
 
 /// The treatment of a tenant whose plan can't be looked up.
@@ -181,11 +181,11 @@ pub(super) type LookedUp = Result<Option<Plan>, String>;
 
 /// A [`PlanSource`] of any type.
 pub(super) trait AnyPlanSource: Send + Sync + 'static {
-    fn look_up<'a>(&'a self, tenant: &'a Tenant) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>>;
+    fn look_up<'a>(&'a self, tenant: &'a LimitKey) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>>;
 }
 
 impl<S: PlanSource> AnyPlanSource for S {
-    fn look_up<'a>(&'a self, tenant: &'a Tenant) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>> {
+    fn look_up<'a>(&'a self, tenant: &'a LimitKey) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>> {
         let found = self.plan(tenant);
         Box::pin(async move { found.await.map_err(|error| error.to_string()) })
     }

@@ -8,11 +8,11 @@ use crate::{
         decision::{Ask, RefusalReason},
         limiter::Limiter,
         plan::Plan,
-        plans::quotas::Quotas,
+        plans::table::Plans,
         quota::Quota,
     },
     redis::RedisConfig,
-    tenant::Tenant,
+    tenant::LimitKey,
     testing::ManualClock,
 };
 
@@ -21,7 +21,7 @@ const LIMIT: u32 = 50;
 
 async fn node(server: &RedisServer, clock: &ManualClock) -> SharedLimiter {
     let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-    let quotas = Quotas::new(Quota::new(LIMIT, HOUR).unwrap());
+    let quotas = Plans::new(Quota::new(LIMIT, HOUR).unwrap());
     let node = Limiter::builder(quotas).clock(clock.clone()).redis(config).connect().await.unwrap();
     // the tests settle
     node.0.server.is_settling.store(true, SeqCst);
@@ -32,11 +32,11 @@ fn unit() -> Ask {
     Ask { refundable: true, ..Ask::new(1, false) }
 }
 
-fn named(name: &str) -> Tenant {
-    Tenant::parse(name).unwrap()
+fn named(name: &str) -> LimitKey {
+    LimitKey::parse(name).unwrap()
 }
 
-async fn left(node: &SharedLimiter, tenant: &Tenant) -> u32 {
+async fn left(node: &SharedLimiter, tenant: &LimitKey) -> u32 {
     node.peek(tenant).await.unwrap().remaining()
 }
 
@@ -49,14 +49,14 @@ async fn b35_a_denied_tenant_keeps_its_debt_and_does_not_hold_up_those_of_others
         for tenant in denied.iter().chain([&acme]) {
             assert!(node.fall_back(tenant, unit()).is_admitted());
         }
-        denied.iter().for_each(|tenant| node.quotas().set(tenant.clone(), Plan::denied()));
+        denied.iter().for_each(|tenant| node.plans().set(tenant.clone(), Plan::denied()));
         for _ in 0..5 {
             shared.settle_now().await;
         }
         assert_eq!(left(&node, &acme).await, LIMIT - 1);
         assert_eq!(shared.open_breakers.load(SeqCst), 0);
         // limited again
-        denied.iter().for_each(|tenant| node.quotas().remove(tenant));
+        denied.iter().for_each(|tenant| node.plans().remove(tenant));
         shared.settle_now().await;
         for tenant in &denied {
             assert_eq!(left(&node, tenant).await, LIMIT - 1);

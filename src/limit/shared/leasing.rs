@@ -22,7 +22,7 @@ use crate::{
         plan::Plan,
         quota::Rule,
     },
-    tenant::{Standing, Tenant},
+    tenant::{LimitKey, Standing},
     util::{clock::Moment, lock::lock},
 };
 
@@ -46,7 +46,7 @@ type Slots = LeaseSlots<Holder, Arc<LeaseTerms>>;
 /// The key of a lease. Requests that have proved their tenant and others have different ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holder {
-    pub(super) tenant: Tenant,
+    pub(super) tenant: LimitKey,
     pub(super) is_anonymous: bool,
 }
 
@@ -87,7 +87,7 @@ impl Leasing {
     }
 
     /// Decides on a request within the deadline.
-    pub(super) async fn spend(self: &Arc<Self>, tenant: &Tenant, plan: &Plan, ask: Ask) -> Leased {
+    pub(super) async fn spend(self: &Arc<Self>, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Leased {
         // zero units only look, and a shadow quota is checked for each request
         if ask.units == 0 || plan.limits().iter().any(|limited| limited.quota.is_shadow()) {
             return Leased::Plain;
@@ -186,7 +186,7 @@ impl Leasing {
     }
 
     /// Drops the leases of a tenant.
-    pub(super) fn forget(self: &Arc<Self>, tenant: &Tenant) {
+    pub(super) fn forget(self: &Arc<Self>, tenant: &LimitKey) {
         for is_anonymous in [false, true] {
             let holder = Holder { tenant: tenant.clone(), is_anonymous };
             let mut slots = self.shard(&holder);

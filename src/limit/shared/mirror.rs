@@ -27,7 +27,7 @@ use crate::{
         limiter::Limiter,
         plan::Plan,
     },
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{
         clock::{Moment, UnixTime},
         lock::lock,
@@ -52,7 +52,7 @@ pub(super) struct Mirror {
 
 #[derive(Default)]
 struct Shard {
-    accounts: HashMap<Tenant, Account, RandomState>,
+    accounts: HashMap<LimitKey, Account, RandomState>,
     /// How often debts were read or forgotten. A unit that was owed before may be known to the server by now.
     turns: u64,
 }
@@ -73,7 +73,7 @@ pub(super) struct Knowledge(Option<u64>);
 /// A call under way. Its units are in flight until it is dropped.
 pub(super) struct CallUnderWay<'a> {
     mirror: &'a Mirror,
-    tenant: &'a Tenant,
+    tenant: &'a LimitKey,
     units: u32,
     pub(super) knowledge: Knowledge,
 }
@@ -89,7 +89,7 @@ pub(super) struct ServerCounts {
 /// Units that the server does not know.
 #[derive(Debug)]
 pub(super) struct Debt {
-    pub(super) tenant: Tenant,
+    pub(super) tenant: LimitKey,
     pub(super) is_anonymous: bool,
     pub(super) units: u32,
 }
@@ -107,7 +107,7 @@ impl Mirror {
     }
 
     /// Notes that the server is being asked for units.
-    pub(super) fn ask<'a>(&'a self, tenant: &'a Tenant, units: u32) -> CallUnderWay<'a> {
+    pub(super) fn ask<'a>(&'a self, tenant: &'a LimitKey, units: u32) -> CallUnderWay<'a> {
         // read first: see `decide`
         let fallbacks = self.fallbacks.load(SeqCst);
         let owes = self.update(tenant, |account, _| {
@@ -119,7 +119,7 @@ impl Mirror {
     }
 
     /// Charges units that the server has admitted, with what it knew. Returns the refusal if they must fit here and don't.
-    pub(super) fn admit(&self, tenant: &Tenant, ask: Ask, knowledge: Knowledge) -> Result<Spend, Decision> {
+    pub(super) fn admit(&self, tenant: &LimitKey, ask: Ask, knowledge: Knowledge) -> Result<Spend, Decision> {
         if self.is_current(knowledge) {
             let admitted = Ask { is_admitted: true, refundable: true, ..ask };
             let charged = self.local.check_unreported(tenant, admitted).into_spend();
@@ -134,7 +134,7 @@ impl Mirror {
     }
 
     /// Decides without the server.
-    pub(super) fn decide(&self, tenant: &Tenant, ask: Ask) -> Decision {
+    pub(super) fn decide(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         if ask.units == 0 {
             return self.local.check_unreported(tenant, ask);
         }
@@ -165,7 +165,7 @@ impl Mirror {
         self.shards.iter().flat_map(|shard| {
             let Shard { accounts, turns } = &mut *lock(shard);
             *turns += 1;
-            let owed = |(tenant, account): (&Tenant, &Account)| {
+            let owed = |(tenant, account): (&LimitKey, &Account)| {
                 [false, true].into_iter().zip(account.owed).filter(|(_, units)| *units > 0).map({
                     let tenant = tenant.clone();
                     move |(is_anonymous, units)| Debt { tenant: tenant.clone(), is_anonymous, units }
@@ -183,17 +183,17 @@ impl Mirror {
     }
 
     /// Notes that the server knows these units, or that they don't count.
-    pub(super) fn paid(&self, tenant: &Tenant, is_anonymous: bool, units: u32) {
+    pub(super) fn paid(&self, tenant: &LimitKey, is_anonymous: bool, units: u32) {
         self.reduce(tenant, is_anonymous, units, |_| true);
     }
 
     /// Forgets units that the fallback had admitted in this turn, because they were refunded. Units of earlier turns may be known
     /// to the server.
-    pub(super) fn forgive(&self, tenant: &Tenant, is_anonymous: bool, units: u32, turn: u64) {
+    pub(super) fn forgive(&self, tenant: &LimitKey, is_anonymous: bool, units: u32, turn: u64) {
         self.reduce(tenant, is_anonymous, units, |turns| *turns == turn);
     }
 
-    fn reduce(&self, tenant: &Tenant, is_anonymous: bool, units: u32, applies: impl FnOnce(&mut u64) -> bool) {
+    fn reduce(&self, tenant: &LimitKey, is_anonymous: bool, units: u32, applies: impl FnOnce(&mut u64) -> bool) {
         let was_paid = self.update(tenant, |account, turns| {
             let owed = account.owes();
             if applies(turns) {
@@ -208,7 +208,7 @@ impl Mirror {
     }
 
     /// Forgets the tenant.
-    pub(super) fn reset(&self, tenant: &Tenant) {
+    pub(super) fn reset(&self, tenant: &LimitKey) {
         for is_anonymous in [false, true] {
             self.reduce(tenant, is_anonymous, u32::MAX, |turns| {
                 *turns += 1;
@@ -219,7 +219,7 @@ impl Mirror {
     }
 
     /// Returns the turn in which the units are owed.
-    fn owe(&self, tenant: &Tenant, ask: Ask) -> u64 {
+    fn owe(&self, tenant: &LimitKey, ask: Ask) -> u64 {
         let has_room = self.debtors.load(SeqCst) < MOST_DEBTORS;
         let (is_new, turn) = self.update(tenant, |account, turns| {
             let is_new = !account.owes();
@@ -234,7 +234,7 @@ impl Mirror {
             Some(true) => _ = self.debtors.fetch_add(1, SeqCst),
             Some(false) => {}
             None => {
-                let plan = self.local.quotas().plan(tenant);
+                let plan = self.local.plans().plan(tenant);
                 let longest = plan.limits().iter().map(|limited| limited.quota.window()).max().unwrap_or_default();
                 // the units are charged a moment later
                 let until = self.local.reports().clock.now() + longest + Duration::from_secs(1);
@@ -254,7 +254,7 @@ impl Mirror {
     }
 
     /// Changes an account, which is created before if it is missing, and removed afterwards if it is empty.
-    fn update<T>(&self, tenant: &Tenant, change: impl FnOnce(&mut Account, &mut u64) -> T) -> T {
+    fn update<T>(&self, tenant: &LimitKey, change: impl FnOnce(&mut Account, &mut u64) -> T) -> T {
         #[expect(clippy::indexing_slicing, reason = "there are as many shards")]
         let mut shard = lock(&self.shards[self.hasher.hash_one(tenant) as usize % SHARDS]);
         let Shard { accounts, turns } = &mut *shard;
@@ -316,7 +316,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        limit::{plans::quotas::Quotas, quota::Quota},
+        limit::{plans::table::Plans, quota::Quota},
         testing::ManualClock,
         util::clock::{Clock, Moment, UnixTime},
     };
@@ -416,7 +416,7 @@ mod tests {
         server: Limiter,
         mirrors: Vec<&'static Mirror>,
         plan: Plan,
-        tenant: &'static Tenant,
+        tenant: &'static LimitKey,
         clock: ManualClock,
         calls: Vec<Call>,
         debits: Vec<(usize, Debt)>,
@@ -430,10 +430,10 @@ mod tests {
         fn new(plan: &Plan) -> Self {
             let clock = ManualClock::new();
             clock.set_wall(UnixTime::from_secs(1_800_000_000));
-            let limiter = || Limiter::builder(Quotas::new(plan.clone())).clock(clock.clone()).build().unwrap();
+            let limiter = || Limiter::builder(Plans::new(plan.clone())).clock(clock.clone()).build().unwrap();
             // calls borrow them
             let mirrors = (0..NODES).map(|_| &*Box::leak(Box::new(Mirror::new(limiter())))).collect();
-            let tenant = Box::leak(Box::new(Tenant::parse("acme").unwrap()));
+            let tenant = Box::leak(Box::new(LimitKey::parse("acme").unwrap()));
             let (calls, debits, spends, log) = (Vec::new(), Vec::new(), Vec::new(), Default::default());
             Self { server: limiter(), mirrors, plan: plan.clone(), tenant, clock, calls, debits, log, spends }
         }
@@ -583,7 +583,7 @@ mod tests {
     fn b35_lost_debts_matter_as_long_as_they_may_count() {
         let plan = Plan::from(Quota::new(LIMIT, WINDOW).unwrap());
         let world = World::new(&plan);
-        let (mirror, other) = (world.mirrors[0], Tenant::parse("other").unwrap());
+        let (mirror, other) = (world.mirrors[0], LimitKey::parse("other").unwrap());
         let is_trusted = || mirror.ask(&other, 1).knowledge != Knowledge(None);
         mirror.debtors.store(MOST_DEBTORS, SeqCst);
         assert!(is_trusted());

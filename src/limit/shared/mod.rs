@@ -18,5 +18,5 @@ mod shared_limiter;
 
 pub use self::lease::Leases;
 #[cfg(feature = "plans")]
-pub use self::redis_plans::{RedisPlans, RedisPlansError};
-pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
+pub use self::redis_plans::RedisPlans;
+pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder};

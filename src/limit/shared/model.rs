@@ -18,11 +18,11 @@ use crate::{
         decision::{Ask, Decision, Payer, Spend},
         limiter::Limiter,
         plan::{Plan, PlanKind},
-        plans::quotas::Quotas,
+        plans::table::Plans,
         quota::Quota,
     },
     redis::RedisConfig,
-    tenant::{Standing, Tenant},
+    tenant::{LimitKey, Standing},
     testing::ManualClock,
     util::clock::{Clock, UnixTime},
 };
@@ -111,19 +111,19 @@ struct Both {
     memory: Limiter,
     shared: SharedLimiter,
     clock: ManualClock,
-    tenant: Tenant,
+    tenant: LimitKey,
 }
 
 impl Both {
     async fn call(&self, operation: &str, ask: Ask, more: &[&[u8]]) -> Option<super::script::Answer> {
         let micros = (self.clock.read().1.as_nanos() / 1000).to_string();
-        let plan = self.shared.quotas().plan(&self.tenant);
+        let plan = self.shared.plans().plan(&self.tenant);
         self.shared.0.server.call_at(&micros, operation, &self.tenant, &plan, ask, more).await.unwrap()
     }
 
     async fn spend(&self, units: u32, is_anonymous: bool) -> Decision {
         let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
-        let plan = self.shared.quotas().plan(&self.tenant);
+        let plan = self.shared.plans().plan(&self.tenant);
         match plan.kind() {
             PlanKind::Limited { .. } => {
                 self.shared.with_spend(self.call("spend", ask, &[]).await.unwrap(), &self.tenant, &plan, ask)
@@ -147,7 +147,7 @@ impl Both {
                 Step::Refund { which } if !spends.is_empty() => {
                     let (expected, spend) = spends.swap_remove(which % spends.len());
                     self.memory.refund(expected);
-                    let is_limited = matches!(self.shared.quotas().plan(&self.tenant).kind(), PlanKind::Limited { .. });
+                    let is_limited = matches!(self.shared.plans().plan(&self.tenant).kind(), PlanKind::Limited { .. });
                     if let Some(charge) = spend.0.filter(|_| is_limited)
                         && let Payer::Shared(past) = &charge.payer
                     {
@@ -167,13 +167,13 @@ impl Both {
                 Step::Advance { micros } => self.clock.advance(Duration::from_micros(micros)),
                 Step::Plan { which } => {
                     (before, now) = (now, which % plans.len());
-                    self.shared.quotas().set(self.tenant.clone(), plans[now].clone());
+                    self.shared.plans().set(self.tenant.clone(), plans[now].clone());
                 }
                 Step::PlanBack => {
                     (before, now) = (now, before);
                     // an equal plan is the same plan
                     let equal = Plan::new(plans[now].quotas()).unwrap_or_else(|_| plans[now].clone());
-                    self.shared.quotas().set(self.tenant.clone(), equal);
+                    self.shared.plans().set(self.tenant.clone(), equal);
                 }
             }
             let peeked = self.spend(0, false).await;
@@ -198,9 +198,9 @@ fn compare(server: &redis_server::RedisServer, cases: u32) {
     proptest!(cases, |(first in 0..plans.len(), steps in steps())| {
         let clock = ManualClock::new();
         clock.set_wall(UnixTime::from_secs(1_800_000_000));
-        let quotas = Quotas::new(plans[first].clone());
+        let quotas = Plans::new(plans[first].clone());
         tenants.set(tenants.get() + 1);
-        let tenant = Tenant::parse(format!("t{}", tenants.get())).unwrap();
+        let tenant = LimitKey::parse(format!("t{}", tenants.get())).unwrap();
         quotas.set(tenant.clone(), plans[first].clone());
         runtime.block_on(async {
             let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();

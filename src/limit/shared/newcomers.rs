@@ -3,7 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use crate::{
-    tenant::Tenant,
+    tenant::LimitKey,
     util::{clock::Moment, lock::lock},
 };
 
@@ -48,11 +48,11 @@ impl Newcomers {
 }
 
 /// Returns the name whose key a new name shares. It is the same in all nodes.
-pub(super) fn shared_name(tenant: &Tenant) -> Tenant {
+pub(super) fn shared_name(tenant: &LimitKey) -> LimitKey {
     // FNV-1a. Its last bytes reach few of the lower bits, so the upper ones count.
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = tenant.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
-    Tenant::trusted(format!("~new-{}", (hash ^ hash >> 32) % SHARED_KEYS).as_bytes())
+    LimitKey::trusted(format!("~new-{}", (hash ^ hash >> 32) % SHARED_KEYS).as_bytes())
 }
 
 #[cfg(test)]
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn names_are_spread_over_all_shared_keys() {
-        let shared = |number: u32| shared_name(&Tenant::address(number.to_be_bytes().into()));
+        let shared = |number: u32| shared_name(&LimitKey::address(number.to_be_bytes().into()));
         let names: BTreeSet<_> = (0..20_000).map(|number| shared(number).to_string()).collect();
         assert_eq!(names.len() as u64, SHARED_KEYS);
-        assert!(names.iter().all(|name| Tenant::parse(name).is_err()), "callers can't send them");
+        assert!(names.iter().all(|name| LimitKey::parse(name).is_err()), "callers can't send them");
         // other nodes find the same one
         assert_eq!(shared(1).to_string(), "~new-38");
     }

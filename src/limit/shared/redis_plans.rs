@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    error::Error,
     fmt,
     sync::{Arc, Mutex},
     time::Duration,
@@ -11,14 +10,14 @@ use std::{
 use super::breaker::Breaker;
 use crate::{
     limit::{
+        error::{LimiterError, LimiterErrorKind},
         plan::Plan,
         plans::source::{CachedPlans, PlanSource},
     },
-    redis::{FailureKind, Link, RedisConfig, RedisFailure},
-    tenant::Tenant,
+    redis::{FailureKind, Link, RedisConfig},
+    tenant::{LimitKey, Tenant},
     util::{
         clock::{Clock, SystemClock},
-        error::ConfigError,
         lock::lock,
     },
 };
@@ -29,14 +28,14 @@ use crate::{
 /// works with every limiter, in memory or on Redis:
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Plan, Quota, Quotas, RedisConfig, RedisPlans, Tenant};
+/// use tollgate::{Limiter, Plan, Quota, Plans, RedisConfig, RedisPlans, Tenant};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = RedisConfig::new("redis://localhost:6379")?;
 /// let plans = RedisPlans::connect(config.clone()).await?;
 /// // tenants without a plan on the server get the default
-/// let quotas = Quotas::new(Quota::per_minute(600)?);
-/// let limiter = Limiter::builder(quotas).plans(plans.cached()).redis(config).connect().await?;
+/// let quotas = Plans::new(Quota::per_minute(600)?);
+/// let limiter = Limiter::builder(plans).plan_source(plans.cached()).redis(config).connect().await?;
 ///
 /// // from any node, for all nodes
 /// let acme = Tenant::parse("acme")?;
@@ -95,7 +94,7 @@ impl RedisPlans {
     /// # Errors
     ///
     /// Returns an error if the server can't be reached, or may evict keys.
-    pub async fn connect(config: RedisConfig) -> Result<Self, RedisPlansError> {
+    pub async fn connect(config: RedisConfig) -> Result<Self, LimiterError> {
         let deadline = config.deadline_or(DEADLINE);
         Ok(Self(Arc::new(Inner {
             link: Link::connect(&config, deadline).await?,
@@ -123,12 +122,8 @@ impl RedisPlans {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server does not answer, and then may have set the plan, or if the tenant is an address, because
-    /// addresses have no plans of their own.
-    pub async fn set(&self, tenant: &Tenant, plan: impl Into<Plan>) -> Result<(), RedisPlansError> {
-        if Tenant::is_reserved(tenant.as_bytes()) {
-            return Err(RedisPlansError(format!("{tenant} can't have a plan of its own")));
-        }
+    /// Returns an error if the server does not answer. It may have set the plan.
+    pub async fn set(&self, tenant: &Tenant, plan: impl Into<Plan>) -> Result<(), LimiterError> {
         Ok(self.0.link.set(&self.key(tenant), plan.into().to_string().as_bytes()).await?)
     }
 
@@ -137,15 +132,15 @@ impl RedisPlans {
     /// # Errors
     ///
     /// Returns an error if the server does not answer. It may have removed the plan.
-    pub async fn remove(&self, tenant: &Tenant) -> Result<(), RedisPlansError> {
+    pub async fn remove(&self, tenant: &Tenant) -> Result<(), LimiterError> {
         Ok(self.0.link.remove(&self.key(tenant)).await?)
     }
 
-    async fn read(&self, tenant: &Tenant) -> Result<Option<Plan>, RedisPlansError> {
+    async fn read(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
         let Inner { link, breaker, clock, .. } = &*self.0;
         let began = clock.now();
         if !breaker.allows(began) {
-            return Err(RedisPlansError("the server has not answered lately".into()));
+            return Err(LimiterError::new(LimiterErrorKind::Unavailable, "the server has not answered lately"));
         }
         let text = link.get(&self.key(tenant)).await;
         match &text {
@@ -158,11 +153,12 @@ impl RedisPlans {
         }
     }
 
-    fn parse(&self, text: &[u8]) -> Result<Plan, RedisPlansError> {
+    fn parse(&self, text: &[u8]) -> Result<Plan, LimiterError> {
         // errors show parts of it in the log
         let is_printable = |text: &&str| text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\r' | b'\n'));
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_TEXT).filter(is_printable);
-        let unreadable = || RedisPlansError(format!("the text of a plan has at most {MAX_TEXT} printable characters"));
+        let detail = || format!("the text of a plan has at most {MAX_TEXT} printable characters");
+        let unreadable = || LimiterError::new(LimiterErrorKind::Invalid, detail());
         let text = text.ok_or_else(unreadable)?;
         if let Some(plan) = lock(&self.0.parsed).get(text) {
             return Ok(plan.clone());
@@ -177,15 +173,15 @@ impl RedisPlans {
     }
 
     /// Returns the key of a tenant. Prefixes have no braces, so no two applications share a key.
-    fn key(&self, tenant: &Tenant) -> Vec<u8> {
+    fn key(&self, tenant: &LimitKey) -> Vec<u8> {
         [self.0.prefix.as_bytes(), b":plan:{", tenant.as_bytes(), b"}"].concat()
     }
 }
 
 impl PlanSource for RedisPlans {
-    type Error = RedisPlansError;
+    type Error = LimiterError;
 
-    async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, RedisPlansError> {
+    async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
         self.read(tenant).await
     }
 }
@@ -195,27 +191,3 @@ impl fmt::Debug for RedisPlans {
         f.debug_struct("RedisPlans").field("prefix", &self.0.prefix).finish_non_exhaustive()
     }
 }
-
-/// Why a plan can't be read from the server or written to it.
-#[derive(Clone, Debug)]
-pub struct RedisPlansError(String);
-
-impl From<RedisFailure> for RedisPlansError {
-    fn from(failure: RedisFailure) -> Self {
-        Self(failure.to_string())
-    }
-}
-
-impl From<ConfigError> for RedisPlansError {
-    fn from(error: ConfigError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl fmt::Display for RedisPlansError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the plans on Redis: {}", self.0)
-    }
-}
-
-impl Error for RedisPlansError {}

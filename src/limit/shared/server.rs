@@ -18,7 +18,7 @@ use super::{
 use crate::{
     limit::{decision::Ask, limiter::Limiter, plan::Plan},
     redis::{FailureKind, Link, RedisFailure, Reply, unexpected},
-    tenant::Tenant,
+    tenant::LimitKey,
 };
 
 /// The shared server, and what is needed to call it.
@@ -77,15 +77,15 @@ impl Server {
     }
 
     /// Returns the name that is charged: the tenant itself, unless there are too many new names.
-    pub(super) fn payer<'a>(&self, tenant: &'a Tenant, plan: &Plan, ask: Ask) -> Cow<'a, Tenant> {
+    pub(super) fn payer<'a>(&self, tenant: &'a LimitKey, plan: &Plan, ask: Ask) -> Cow<'a, LimitKey> {
         let Self { local, newcomers, space, .. } = self;
         // addresses prove nothing
         let is_proved = *space == TENANTS && !ask.is_anonymous;
-        if is_proved || local.knows(tenant) || local.quotas().is_named(tenant) {
+        if is_proved || local.knows(tenant) || local.plans().is_named(tenant) {
             return Cow::Borrowed(tenant);
         }
         let shared = shared_name(tenant);
-        if local.quotas().plan(&shared) != *plan {
+        if local.plans().plan(&shared) != *plan {
             return Cow::Borrowed(tenant);
         }
         match newcomers.has_room(ask.units > 0, local.reports().clock.now()) {
@@ -100,7 +100,7 @@ impl Server {
     pub(super) async fn call(
         &self,
         operation: &str,
-        tenant: &Tenant,
+        tenant: &LimitKey,
         plan: &Plan,
         ask: Ask,
         more: &[&[u8]],
@@ -112,7 +112,7 @@ impl Server {
     pub(super) async fn try_call(
         &self,
         operation: &str,
-        tenant: &Tenant,
+        tenant: &LimitKey,
         plan: &Plan,
         ask: Ask,
         more: &[&[u8]],
@@ -156,7 +156,7 @@ impl Server {
         &self,
         time: &str,
         operation: &str,
-        tenant: &Tenant,
+        tenant: &LimitKey,
         plan: &Plan,
         ask: Ask,
         more: &[&[u8]],
@@ -182,7 +182,7 @@ impl Server {
 
     /// Returns the key of a tenant, which is its hash tag. Braces in a name would end the tag early, but the rest of the key
     /// follows: no two tenants share a key. A prefix has no colon, so no key of another application or of a store is equal.
-    pub(super) fn key(&self, tenant: &Tenant) -> Vec<u8> {
+    pub(super) fn key(&self, tenant: &LimitKey) -> Vec<u8> {
         [self.prefix.as_bytes(), b":", self.space.as_bytes(), b":{", tenant.as_bytes(), b"}"].concat()
     }
 }

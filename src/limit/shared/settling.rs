@@ -38,7 +38,7 @@ impl Server {
         }
         let (mut calls, mut has_answered) = (JoinSet::new(), false);
         for debt in self.mirror.debts() {
-            let plan = self.local.quotas().plan(&debt.tenant);
+            let plan = self.local.plans().plan(&debt.tenant);
             let counting = match plan.kind() {
                 PlanKind::Limited { .. } => self.mirror.counting(&debt, &plan),
                 // they count again if the tenant gets a limit again

@@ -1,6 +1,6 @@
 //! [`SharedLimiter`]: one budget for many processes.
 
-use std::{error::Error, fmt, mem, sync::Arc, time::Duration};
+use std::{fmt, mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -13,12 +13,13 @@ use super::{
 use crate::{
     limit::{
         decision::{Ask, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
+        error::LimiterError,
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, PlanKind},
-        plans::quotas::Quotas,
+        plans::table::Plans,
     },
-    redis::{Link, RedisConfig, RedisFailure},
-    tenant::{Standing, Tenant},
+    redis::{Link, RedisConfig},
+    tenant::{LimitKey, Standing},
 };
 
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
@@ -79,11 +80,11 @@ use crate::{
 /// `tollgate_limiter_fallback_changes_total`.
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Quota, Quotas, RateLimitLayer, RedisConfig, tenant::HeaderTenant};
+/// use tollgate::{Limiter, Quota, Plans, RateLimitLayer, RedisConfig, tenant::HeaderTenant};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
-/// let quotas = Quotas::new(Quota::per_minute(600)?);
-/// let limiter = Limiter::redis(RedisConfig::new("redis://localhost:6379")?, quotas).connect().await?;
+/// let plans = Plans::new(Quota::per_minute(600)?);
+/// let limiter = Limiter::redis(RedisConfig::new("redis://localhost:6379")?, plans).connect().await?;
 /// let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant")?, limiter);
 /// # drop(layer);
 /// # Ok(())
@@ -129,14 +130,14 @@ const NEW_NAMES: u32 = 10_000;
 
 impl Limiter {
     /// Starts a limiter whose budgets are shared by all processes that use this server.
-    pub fn redis(config: RedisConfig, quotas: Quotas) -> SharedLimiterBuilder {
-        Self::builder(quotas).redis(config)
+    pub fn redis(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
+        Self::builder(plans).redis(config)
     }
 
     /// Starts a limiter like [`redis`](Self::redis) that takes several units with one call and admits the next requests
     /// without one. See [Leases](SharedLimiter#leases).
-    pub fn leased(config: RedisConfig, quotas: Quotas) -> SharedLimiterBuilder {
-        Self::redis(config, quotas).leases(Leases::new())
+    pub fn leased(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
+        Self::redis(config, plans).leases(Leases::new())
     }
 }
 
@@ -166,8 +167,8 @@ impl SharedLimiterBuilder {
     ///
     /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
     /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of
-    /// addresses. Tenants that a request has proved, that [`Quotas`] names, or whose plan is not the default, for
-    /// example by [`Quotas::by`], always have their own key. A name that spends with its own key and a shared one can get its
+    /// addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the default, for
+    /// example by [`Plans::by`], always have their own key. A name that spends with its own key and a shared one can get its
     /// limit twice in a window.
     pub fn max_new_names_per_minute(mut self, most: u32) -> Self {
         self.new_names = most;
@@ -179,8 +180,8 @@ impl SharedLimiterBuilder {
     /// # Errors
     ///
     /// Returns an error if a setting is invalid, the server can't be reached, or may evict keys.
-    pub async fn connect(self) -> Result<SharedLimiter, SharedLimiterError> {
-        let local = self.local.build().map_err(|error| SharedLimiterError(error.to_string()))?;
+    pub async fn connect(self) -> Result<SharedLimiter, LimiterError> {
+        let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
         let prefix = self.config.prefix().to_owned();
         let server = Arc::new(Server::new(local, link, prefix, self.new_names));
@@ -197,20 +198,20 @@ impl SharedLimiter {
         Self(Arc::new(Inner { server, leasing: None, fallback: Fallback::Local }))
     }
 
-    /// Decides whether the tenant may spend these units now, and charges them if so.
+    /// Decides whether this key, often a [`Tenant`](crate::Tenant), may spend these units now, and charges them if so.
     ///
-    /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
-    pub async fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, false).await
+    /// All units are charged or none. Zero units are admitted, unless the plan is [`Plan::denied`].
+    pub async fn check(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, false).await
     }
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
     /// what a quota [reserves](crate::Quota::reserve).
-    pub async fn check_anonymous(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.check_as(tenant, units, true).await
+    pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
+        self.check_as(key, units, true).await
     }
 
-    async fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
+    async fn check_as(&self, tenant: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
         #[cfg(feature = "plans")]
         if self.local().load_plan(tenant).await.is_err() {
             return Decision::UNAVAILABLE;
@@ -219,8 +220,8 @@ impl SharedLimiter {
     }
 
     /// Decides on a request of a tenant whose plan is looked up.
-    pub(in crate::limit) async fn check_in_plan(&self, tenant: &Tenant, ask: Ask) -> Decision {
-        let plan = self.quotas().plan(tenant);
+    pub(in crate::limit) async fn check_in_plan(&self, tenant: &LimitKey, ask: Ask) -> Decision {
+        let plan = self.plans().plan(tenant);
         let decision = match plan.kind() {
             PlanKind::Limited { .. } => {
                 let payer = self.0.server.payer(tenant, &plan, ask);
@@ -237,7 +238,7 @@ impl SharedLimiter {
     }
 
     /// Returns `None` if the fallback must decide.
-    async fn charge(&self, tenant: &Tenant, plan: &Plan, ask: Ask) -> Option<Decision> {
+    async fn charge(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Decision> {
         let leased = match &self.0.leasing {
             Some(leasing) => leasing.spend(tenant, plan, ask).await,
             None => Leased::Plain,
@@ -267,14 +268,14 @@ impl SharedLimiter {
         }
     }
 
-    fn report(&self, decision: &Decision, tenant: &Tenant, ask: Ask) {
+    fn report(&self, decision: &Decision, tenant: &LimitKey, ask: Ask) {
         // rows of an earlier fallback
         self.local().sweep();
         let reports = self.local().reports();
         reports.decision(decision, ask.units, || Some(tenant.clone()), reports.clock.now());
     }
 
-    pub(super) fn fall_back(&self, payer: &Tenant, ask: Ask) -> Decision {
+    pub(super) fn fall_back(&self, payer: &LimitKey, ask: Ask) -> Decision {
         let Server { local, mirror, .. } = &*self.0.server;
         local.reports().fell_back();
         match self.0.fallback {
@@ -290,15 +291,15 @@ impl SharedLimiter {
         }
     }
 
-    /// Returns the standing of the tenant without spending, or `None` if no enforced quota
+    /// Returns the standing of the key without spending, or `None` if no enforced quota
     /// applies. Includes what is reserved for authenticated requests.
-    pub async fn peek(&self, tenant: &Tenant) -> Option<Standing> {
-        let plan = self.quotas().plan(tenant);
+    pub async fn peek(&self, key: &LimitKey) -> Option<Standing> {
+        let plan = self.plans().plan(key);
         if !matches!(plan.kind(), PlanKind::Limited { .. }) {
             return None;
         }
         let ask = Ask::new(0, false);
-        let payer = self.0.server.payer(tenant, &plan, ask);
+        let payer = self.0.server.payer(key, &plan, ask);
         match self.spend(&payer, &plan, ask).await {
             Some(answer) => {
                 let standing = answer.decision.standing.filter(|_| answer.decision.is_admitted())?;
@@ -329,7 +330,7 @@ impl SharedLimiter {
         {
             return standing;
         }
-        let plan = self.quotas().plan(&past.tenant);
+        let plan = self.plans().plan(&past.tenant);
         if !matches!(plan.kind(), PlanKind::Limited { .. }) {
             return None;
         }
@@ -349,20 +350,20 @@ impl SharedLimiter {
         (operation, ask, identity(past.generation, &past.quotas, &charge.marks))
     }
 
-    /// Clears all spends of the tenant and logs it. With leases, other nodes still use the units that they hold, at most for
+    /// Clears all spends of the key and logs it. With leases, other nodes still use the units that they hold, at most for
     /// a lifetime.
     ///
     /// # Errors
     ///
     /// Returns an error if the server does not answer. It may have cleared them.
-    pub async fn reset(&self, tenant: &Tenant) -> Result<(), SharedLimiterError> {
+    pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
         let Inner { server, leasing, .. } = &*self.0;
-        server.link.remove(&server.key(tenant)).await?;
+        server.link.remove(&server.key(key)).await?;
         if let Some(leasing) = leasing {
-            leasing.forget(tenant);
+            leasing.forget(key);
         }
         // logs it, too
-        server.mirror.reset(tenant);
+        server.mirror.reset(key);
         Ok(())
     }
 
@@ -379,8 +380,8 @@ impl SharedLimiter {
 
     /// Returns the plans of the tenants, which can be changed live. A change applies to this process: make it in all of
     /// them.
-    pub fn quotas(&self) -> &Quotas {
-        self.local().quotas()
+    pub fn plans(&self) -> &Plans {
+        self.local().plans()
     }
 
     /// Returns the limiter of the fallback, which has the same quotas.
@@ -394,11 +395,11 @@ impl SharedLimiter {
         self.0.server.link.spawn(async move { _ = own.refund(spend).await });
     }
 
-    async fn spend(&self, tenant: &Tenant, plan: &Plan, ask: Ask) -> Option<Answer> {
+    async fn spend(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Answer> {
         self.0.server.call("spend", tenant, plan, ask, &[]).await
     }
 
-    pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
+    pub(super) fn with_spend(&self, answer: Answer, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
         let Answer { decision, generation, marks, mirrored, .. } = answer;
         let (mirrored, refusal) = match mirrored {
             Ok(mirrored) => (mirrored, None),
@@ -416,10 +417,10 @@ impl SharedLimiter {
     fn refundable(
         &self,
         mut decision: Decision,
-        tenant: &Tenant,
+        tenant: &LimitKey,
         plan: &Plan,
         ask: Ask,
-        past: impl FnOnce(Tenant) -> SharedPast,
+        past: impl FnOnce(LimitKey) -> SharedPast,
         marks: Marks,
     ) -> Decision {
         if ask.refundable && ask.units > 0 && decision.is_admitted() {
@@ -439,29 +440,11 @@ impl SharedLimiter {
 impl fmt::Debug for SharedLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedLimiter")
-            .field("quotas", self.quotas())
+            .field("plans", self.plans())
             .field("fallback", &self.0.fallback)
             .finish_non_exhaustive()
     }
 }
-
-/// Why a [`SharedLimiter`] can't reach its server.
-#[derive(Clone, Debug)]
-pub struct SharedLimiterError(String);
-
-impl From<RedisFailure> for SharedLimiterError {
-    fn from(failure: RedisFailure) -> Self {
-        Self(failure.to_string())
-    }
-}
-
-impl fmt::Display for SharedLimiterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the shared limiter is not available: {}", self.0)
-    }
-}
-
-impl Error for SharedLimiterError {}
 
 #[cfg(test)]
 mod tests {
@@ -475,15 +458,15 @@ mod tests {
     async fn b25_rows_of_the_fallback_are_removed_while_the_server_answers() {
         let Some(server) = RedisServer::start(&[]) else { return };
         let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-        let (clock, quotas) = (ManualClock::new(), Quotas::new(Quota::per_minute(5).unwrap()));
+        let (clock, quotas) = (ManualClock::new(), Plans::new(Quota::per_minute(5).unwrap()));
         let shared = Limiter::builder(quotas).clock(clock.clone()).redis(config).connect().await.unwrap();
         for number in 0..100 {
-            let tenant = Tenant::parse(format!("t{number}")).unwrap();
+            let tenant = LimitKey::parse(format!("t{number}")).unwrap();
             assert!(shared.fall_back(&tenant, Ask::new(1, false)).is_admitted());
         }
         assert_eq!(shared.local().tenants(), 100);
         // each shard is swept once in 30 seconds
-        let acme = Tenant::parse("acme").unwrap();
+        let acme = LimitKey::parse("acme").unwrap();
         for _ in 0..100 {
             clock.advance(Duration::from_secs(1));
             _ = shared.check(&acme, 0).await;
@@ -496,11 +479,11 @@ mod tests {
         let Some(server) = RedisServer::start(&[]) else { return };
         server.cli(&["acl", "setuser", "app", "on", "nopass", "~tollgate:limit:*", "+@all"]);
         let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-        let (quotas, log) = (|| Quotas::new(Quota::per_minute(5).unwrap()), crate::event::EventLog::new());
+        let (quotas, log) = (|| Plans::new(Quota::per_minute(5).unwrap()), crate::event::EventLog::new());
         let builder = Limiter::builder(quotas()).events(log.clone()).redis(config.user("app").password("any"));
         let shared = builder.fallback(Fallback::Closed).connect().await.unwrap();
         let addresses = shared.beside("address-failures", Limiter::memory(quotas()));
-        let acme = Tenant::parse("acme").unwrap();
+        let acme = LimitKey::parse("acme").unwrap();
         for _ in 0..5 {
             // its own fallback decides
             assert!(addresses.check(&acme, 1).await.is_admitted());
@@ -523,8 +506,8 @@ mod tests {
         for server in RedisServer::each(&[]) {
             let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
             let plan = Plan::from(Quota::new(50, Duration::from_micros(WINDOW)).unwrap());
-            let shared = Limiter::redis(config, Quotas::new(plan.clone())).connect().await.unwrap();
-            let (ask, acme) = (Ask::new(1, false), Tenant::parse("acme").unwrap());
+            let shared = Limiter::redis(config, Plans::new(plan.clone())).connect().await.unwrap();
+            let (ask, acme) = (Ask::new(1, false), LimitKey::parse("acme").unwrap());
             let admitted = async |micros: u64| {
                 let (time, mut admitted) = (micros.to_string(), 0);
                 for _ in 0..60 {

@@ -83,7 +83,7 @@ pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel)
         Ok(opened) => opened,
         Err(error) => {
             if let Some(spend) = spend {
-                core.limits.messages.refund(spend);
+                core.limits.messages.refund_later(spend);
             }
             return Err(step.problem(refused(error)));
         }

@@ -40,7 +40,7 @@ use crate::{
     session::{Proof, UserId},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
     support::outgoing::parse_url,
-    tenant::Tenant,
+    tenant::LimitKey,
     user::{Account, Contact},
     util::{
         clock::{UnixTime, saturating_nanos},
@@ -289,7 +289,7 @@ impl<'a> CountedCall<'a> {
         let mut counted = Self { limits, failure: None, outage: None };
         if let Some(address) = cx.known_address() {
             counted.failure = Some(admitted(limits.failures.check(&address, 1).await)?);
-            let of_provider = Tenant::parse_reserved(format!("{}/{provider}", address.as_str())).unwrap_or(address);
+            let of_provider = LimitKey::parse_reserved(format!("{}/{provider}", address.as_str())).unwrap_or(address);
             counted.outage = Some(admitted(limits.provider_outages.check(&of_provider, 1).await)?);
         }
         Some(counted)
@@ -301,7 +301,7 @@ impl<'a> CountedCall<'a> {
             self.failure = None;
         }
         if let Some(spend) = self.outage.take().filter(|_| !matches!(error, Some(SsoError::Unavailable(_)))) {
-            self.limits.provider_outages.refund(spend);
+            self.limits.provider_outages.refund_later(spend);
         }
     }
 }
@@ -309,7 +309,7 @@ impl<'a> CountedCall<'a> {
 impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
         if let Some(spend) = self.failure.take() {
-            self.limits.failures.refund(spend);
+            self.limits.failures.refund_later(spend);
         }
     }
 }

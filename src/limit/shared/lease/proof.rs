@@ -13,7 +13,7 @@ use crate::{
         decision::Ask,
         limiter::Limiter,
         plan::Plan,
-        plans::quotas::Quotas,
+        plans::table::Plans,
         quota::{Quota, Rule},
         shared::{
             leasing::identity,
@@ -23,7 +23,7 @@ use crate::{
         },
     },
     redis::RedisConfig,
-    tenant::Tenant,
+    tenant::LimitKey,
     util::clock::{Moment, UnixTime},
 };
 
@@ -196,7 +196,7 @@ struct Admission {
 
 struct World {
     server: std::sync::Arc<Server>,
-    tenant: Tenant,
+    tenant: LimitKey,
     plans: [Plan; 2],
     lifetime: Duration,
     nodes: Vec<Node>,
@@ -441,7 +441,7 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: &impl AsyncFn(&mu
     let numbers = std::cell::Cell::new(0);
     let server = runtime.block_on(async {
         let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-        let quotas = Quotas::new(Quota::per_minute(1).unwrap());
+        let quotas = Plans::new(Quota::per_minute(1).unwrap());
         let shared = Limiter::redis(config, quotas).connect().await.unwrap();
         (std::sync::Arc::clone(&shared.0.server), server)
     });
@@ -457,7 +457,7 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: &impl AsyncFn(&mu
         let node = |rate| Node { slots: slots(lifetime), rate, suspended: 0, set_by: 0, plan: 0 };
         let mut world = World {
             server: std::sync::Arc::clone(&server.0),
-            tenant: Tenant::parse(format!("t{}", numbers.get())).unwrap(),
+            tenant: LimitKey::parse(format!("t{}", numbers.get())).unwrap(),
             plans: [first, second],
             lifetime,
             nodes: rates.into_iter().map(node).collect(),

@@ -10,9 +10,9 @@ use std::{
 
 use dashmap::DashMap;
 
-use crate::{limit::plan::Plan, tenant::Tenant};
+use crate::{limit::plan::Plan, tenant::LimitKey};
 
-type PlanOf = dyn Fn(&Tenant) -> Option<Plan> + Send + Sync;
+type PlanOf = dyn Fn(&LimitKey) -> Option<Plan> + Send + Sync;
 
 /// The plans of all tenants.
 ///
@@ -22,20 +22,20 @@ type PlanOf = dyn Fn(&Tenant) -> Option<Plan> + Send + Sync;
 /// Tenants with a plan in this table keep their own budget when the limiter is full.
 ///
 /// ```
-/// use tollgate::{Plan, Quota, Quotas, Tenant};
+/// use tollgate::{Plan, Quota, Plans, Tenant};
 ///
-/// let quotas = Quotas::new(Quota::per_minute(600)?);
-/// quotas.set(Tenant::parse("acme")?, Quota::per_minute(1200)?);
-/// quotas.set(Tenant::parse("monitoring")?, Plan::unlimited());
-/// quotas.set(Tenant::parse("crawler")?, Plan::denied());
+/// let plans = Plans::new(Quota::per_minute(600)?);
+/// plans.set(Tenant::parse("acme")?, Quota::per_minute(1200)?);
+/// plans.set(Tenant::parse("monitoring")?, Plan::unlimited());
+/// plans.set(Tenant::parse("crawler")?, Plan::denied());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Quotas(Arc<Inner>);
+pub struct Plans(Arc<Inner>);
 
 struct Inner {
     default: RwLock<Plan>,
-    named: DashMap<Tenant, NamedPlan, foldhash::fast::RandomState>,
+    named: DashMap<LimitKey, NamedPlan, foldhash::fast::RandomState>,
     named_count: AtomicUsize,
     function: Option<Box<PlanOf>>,
     /// Held during a change, so that each change gets its own epoch.
@@ -75,7 +75,7 @@ impl NamedPlan {
     }
 }
 
-impl Quotas {
+impl Plans {
     /// Creates plans that are the same for every tenant.
     pub fn new(default: impl Into<Plan>) -> Self {
         Self::with(default.into(), None)
@@ -88,7 +88,7 @@ impl Quotas {
     /// first. Use only a few plans: when the limiter is full, each plan has its own buckets. A
     /// tenant that shares a bucket and gets another plan starts again in the bucket of that
     /// plan.
-    pub fn by(default: impl Into<Plan>, function: impl Fn(&Tenant) -> Option<Plan> + Send + Sync + 'static) -> Self {
+    pub fn by(default: impl Into<Plan>, function: impl Fn(&LimitKey) -> Option<Plan> + Send + Sync + 'static) -> Self {
         Self::with(default.into(), Some(Box::new(function)))
     }
 
@@ -103,20 +103,20 @@ impl Quotas {
         }))
     }
 
-    /// Sets a plan for one tenant. If the tenant shared a bucket until now, all that
-    /// counts there counts for the tenant until its window has passed.
-    pub fn set(&self, tenant: Tenant, plan: impl Into<Plan>) {
-        let plan = plan.into();
+    /// Sets a plan for one tenant, or for another key. If it shared a bucket until now, all that
+    /// counts there counts for it until its window has passed.
+    pub fn set(&self, key: impl Into<LimitKey>, plan: impl Into<Plan>) {
+        let (key, plan) = (key.into(), plan.into());
         self.change(|next_epoch| {
-            let since = self.0.named.get(&tenant).map_or(next_epoch, |named| named.since);
-            if self.0.named.insert(tenant, NamedPlan::set(plan, since)).is_none() {
+            let since = self.0.named.get(&key).map_or(next_epoch, |named| named.since);
+            if self.0.named.insert(key, NamedPlan::set(plan, since)).is_none() {
                 self.0.named_count.fetch_add(1, SeqCst);
             }
         });
     }
 
     /// Removes a tenant's own plan.
-    pub fn remove(&self, tenant: &Tenant) {
+    pub fn remove(&self, tenant: &LimitKey) {
         self.change(|_| {
             if self.0.named.remove(tenant).is_some() {
                 self.0.named_count.fetch_sub(1, SeqCst);
@@ -131,13 +131,13 @@ impl Quotas {
     }
 
     /// Returns the plan of a tenant.
-    pub fn plan(&self, tenant: &Tenant) -> Plan {
+    pub fn plan(&self, tenant: &LimitKey) -> Plan {
         self.find(tenant).0.plan
     }
 
     /// Returns the plan of a tenant and, if the tenant has its own, the epoch in which it was set. No lock may be held,
     /// because this can run a function of the application.
-    pub(in crate::limit) fn find(&self, tenant: &Tenant) -> (PlanFound, Option<u32>) {
+    pub(in crate::limit) fn find(&self, tenant: &LimitKey) -> (PlanFound, Option<u32>) {
         // read before the plan: a change in between is seen at the next use
         let epoch = self.epoch();
         // the lock of the table is released before the function runs
@@ -149,7 +149,7 @@ impl Quotas {
     }
 
     /// Returns the plan that a tenant has in this epoch without its own.
-    pub(in crate::limit) fn unnamed(&self, tenant: &Tenant, epoch: u32) -> PlanFound {
+    pub(in crate::limit) fn unnamed(&self, tenant: &LimitKey, epoch: u32) -> PlanFound {
         match self.0.function.as_ref().and_then(|function| function(tenant)) {
             Some(plan) => PlanFound { plan, is_default: false, epoch },
             None => PlanFound { plan: self.default(), is_default: true, epoch },
@@ -157,7 +157,7 @@ impl Quotas {
     }
 
     /// Returns whether the tenant has a plan of its own.
-    pub(in crate::limit) fn is_named(&self, tenant: &Tenant) -> bool {
+    pub(in crate::limit) fn is_named(&self, tenant: &LimitKey) -> bool {
         self.0.named.contains_key(tenant)
     }
 
@@ -188,19 +188,19 @@ impl Quotas {
 
     /// Returns whether an operator has set a plan for this tenant.
     #[cfg(feature = "plans")]
-    pub(super) fn is_set(&self, tenant: &Tenant) -> bool {
+    pub(super) fn is_set(&self, tenant: &LimitKey) -> bool {
         self.0.named.get(tenant).is_some_and(|named| !named.is_found)
     }
 
     /// Returns whether the tenant has a plan that a source has found.
     #[cfg(feature = "plans")]
-    pub(super) fn is_found(&self, tenant: &Tenant) -> bool {
+    pub(super) fn is_found(&self, tenant: &LimitKey) -> bool {
         self.0.named.get(tenant).is_some_and(|named| named.is_found)
     }
 
     /// Sets the plan that a source has found. One that an operator has set stays.
     #[cfg(feature = "plans")]
-    pub(super) fn set_found(&self, tenant: &Tenant, plan: Plan) {
+    pub(super) fn set_found(&self, tenant: &LimitKey, plan: Plan) {
         let stays = |named: &NamedPlan| !named.is_found || named.plan == plan;
         // the usual case, which changes nothing for any row
         if self.0.named.get(tenant).is_some_and(|named| stays(&named)) {
@@ -220,7 +220,7 @@ impl Quotas {
 
     /// Removes the plan of a tenant, if a source has found it.
     #[cfg(feature = "plans")]
-    pub(super) fn remove_found(&self, tenant: &Tenant) {
+    pub(super) fn remove_found(&self, tenant: &LimitKey) {
         // without a plan, nothing changes for any row
         if self.is_found(tenant) {
             self.remove_all_found(|remove| remove(tenant));
@@ -229,7 +229,7 @@ impl Quotas {
 
     /// Removes the plans that `choose` names and that a source has found.
     #[cfg(feature = "plans")]
-    pub(super) fn remove_all_found(&self, choose: impl FnOnce(&dyn Fn(&Tenant))) {
+    pub(super) fn remove_all_found(&self, choose: impl FnOnce(&dyn Fn(&LimitKey))) {
         self.change(|_| {
             choose(&|tenant| {
                 if self.0.named.remove_if(tenant, |_, named| named.is_found).is_some() {
@@ -247,9 +247,9 @@ impl Quotas {
     }
 }
 
-impl fmt::Debug for Quotas {
+impl fmt::Debug for Plans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quotas")
+        f.debug_struct("Plans")
             .field("default", &self.default())
             .field("named", &self.named_count())
             .finish_non_exhaustive()
