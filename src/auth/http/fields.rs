@@ -19,76 +19,49 @@ use crate::{
 /// The members of a body. A member that is missing, `null` or empty counts as absent. Unknown members are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Fields {
-    #[serde(default, deserialize_with = "given")]
     pub(crate) identifier: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     pub(crate) session_id: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     pub(crate) method: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     pub(crate) username: Option<String>,
-    #[serde(default)]
     pub(crate) password: Option<Typed>,
-    #[serde(default, deserialize_with = "given")]
     pub(crate) phone_number: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     pub(crate) email: Option<String>,
-    #[serde(default)]
     pub(crate) otp: Option<Typed>,
     /// The name of another identity provider.
-    #[serde(default, deserialize_with = "given")]
     #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only the method `sso` reads it"))]
     pub(crate) provider: Option<String>,
     /// The query of the login page that sends the user to a provider.
-    #[serde(default, deserialize_with = "given")]
     #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only the method `sso` reads it"))]
     pub(crate) query: Option<String>,
     /// The challenge that a passkey has signed.
-    #[serde(default, deserialize_with = "given")]
     pub(crate) challenge: Option<String>,
     /// The response of a passkey, as the browser returned it.
-    #[serde(default)]
     pub(crate) response: Option<Value>,
     /// A code of an authenticator app, or a recovery code.
-    #[serde(default)]
     pub(crate) code: Option<Typed>,
     /// One of the contacts that the choices after a step list, in place of an address.
-    #[serde(default, deserialize_with = "given")]
     pub(crate) contact_id: Option<String>,
     /// Whether the user wants to stay signed in.
-    #[serde(default)]
     pub(crate) remember: Option<bool>,
     /// Whether a new login continues from the browser's session, if it can. `true` unless given.
-    #[serde(default)]
     pub(crate) continue_session: Option<bool>,
     /// The path to return to after a sign-in to the site itself.
-    #[serde(default, deserialize_with = "given")]
     pub(crate) return_to: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     acr_values: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     prompt: Option<String>,
     #[serde(default, deserialize_with = "number_or_text")]
     max_age: Option<String>,
     #[serde(default, deserialize_with = "number_or_text")]
     steps: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     nonce: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     dpop_jkt: Option<String>,
     #[serde(default, deserialize_with = "object_or_text")]
     claims: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     client_id: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     redirect_uri: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     response_type: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     scope: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     code_challenge: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     code_challenge_method: Option<String>,
 }
 
@@ -107,10 +80,6 @@ impl<'de> Deserialize<'de> for Typed {
     }
 }
 
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Option::<String>::deserialize(deserializer).map(|text| text.filter(|text| !text.is_empty()))
-}
-
 /// Accepts a number, or its text as in a query.
 fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
@@ -119,18 +88,17 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
         Number(u64),
         Text(String),
     }
-    let either = Option::<Either>::deserialize(deserializer)?.map(|either| match either {
+    Ok(Option::<Either>::deserialize(deserializer)?.map(|either| match either {
         Either::Number(number) => number.to_string(),
         Either::Text(text) => text,
-    });
-    Ok(either.filter(|text| !text.is_empty()))
+    }))
 }
 
 /// Accepts an object, or its text as in a query.
 fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Value::String(text) => Ok(Some(text)),
         object @ Value::Object(_) => Ok(Some(object.to_string())),
         _ => Err(D::Error::custom("expected an object or a string")),
     }
@@ -139,7 +107,37 @@ fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 impl Fields {
     /// Reads the body of a request with these headers.
     pub(crate) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
-        json(headers, body).await
+        let mut fields: Self = json(headers, body).await?;
+        // an empty text counts as missing
+        for text in [
+            &mut fields.identifier,
+            &mut fields.session_id,
+            &mut fields.method,
+            &mut fields.username,
+            &mut fields.phone_number,
+            &mut fields.email,
+            &mut fields.provider,
+            &mut fields.query,
+            &mut fields.challenge,
+            &mut fields.contact_id,
+            &mut fields.return_to,
+            &mut fields.acr_values,
+            &mut fields.prompt,
+            &mut fields.max_age,
+            &mut fields.steps,
+            &mut fields.nonce,
+            &mut fields.dpop_jkt,
+            &mut fields.claims,
+            &mut fields.client_id,
+            &mut fields.redirect_uri,
+            &mut fields.response_type,
+            &mut fields.scope,
+            &mut fields.code_challenge,
+            &mut fields.code_challenge_method,
+        ] {
+            let _ = text.take_if(|text| text.is_empty());
+        }
+        Ok(fields)
     }
 
     pub(crate) fn client_id(&self) -> Option<&str> {
