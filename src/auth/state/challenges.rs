@@ -1,10 +1,8 @@
 //! Code challenges that were redeemed. A client that uses one again does not create fresh ones, so anybody who has seen a
 //! verifier could redeem its codes (RFC 9700 §2.1.1).
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::store::{WriteOutcome, table::Change};
 use crate::{
     login::Binding,
     store::{AnyStore, Operation, OperationOutcome, StoreError, table::Table},
@@ -25,11 +23,8 @@ impl RedeemedChallenges {
     /// Remembers that a code for this binding was redeemed.
     pub(crate) async fn note_redeemed(&self, binding: &Binding) -> Result<(), StoreError> {
         let (id, kept_until) = (id(binding), self.0.now() + REMEMBERED);
-        match self.0.insert(None, id.as_bytes(), &(), kept_until).await? {
-            WriteOutcome::Done(_) => Ok(()),
-            // the client has redeemed it before: it is remembered for longer
-            WriteOutcome::Lost(_) => self.0.update(None, id.as_bytes(), |_, _| Change::Put((), kept_until, ())).await,
-        }
+        // one that is remembered already keeps its time
+        self.0.insert(None, id.as_bytes(), &(), kept_until).await.map(|_| ())
     }
 
     /// Returns the operation that reads whether a code for this binding was redeemed.
