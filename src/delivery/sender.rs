@@ -63,48 +63,39 @@ impl<S: OtpSender> OtpSender for Arc<S> {
 /// # let _ = sender;
 /// ```
 #[derive(Clone)]
-pub struct AnySender(Arc<dyn DynSender>);
+pub struct AnySender {
+    send: Arc<SendMessage>,
+    name: &'static str,
+}
+
+type SendMessage = dyn for<'a> Fn(&'a Message) -> BoxFuture<'a, Result<(), SendError>> + Send + Sync;
 
 impl AnySender {
     /// Calls [`OtpSender::send`], or [`OtpSender::send_notice`] for a message without a code.
     pub async fn send(&self, message: &Message) -> Result<(), SendError> {
-        match message.notice() {
-            None => self.0.send(message).await,
-            Some(_) => self.0.send_notice(message).await,
-        }
+        (self.send)(message).await
     }
 }
 
 impl<S: OtpSender> From<S> for AnySender {
     fn from(sender: S) -> Self {
-        Self(Arc::new(sender))
+        let sender = Arc::new(sender);
+        let send: Arc<SendMessage> = Arc::new(move |message| {
+            let sender = Arc::clone(&sender);
+            Box::pin(async move {
+                match message.notice() {
+                    None => sender.send(message).await,
+                    Some(_) => sender.send_notice(message).await,
+                }
+            })
+        });
+        Self { send, name: type_name::<S>() }
     }
 }
 
 impl fmt::Debug for AnySender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnySender").field(&self.0.name()).finish()
-    }
-}
-
-/// The dyn-compatible form of [`OtpSender`].
-trait DynSender: Send + Sync {
-    fn send<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>>;
-    fn send_notice<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>>;
-    fn name(&self) -> &'static str;
-}
-
-impl<S: OtpSender> DynSender for S {
-    fn send<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>> {
-        Box::pin(OtpSender::send(self, message))
-    }
-
-    fn send_notice<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>> {
-        Box::pin(OtpSender::send_notice(self, message))
-    }
-
-    fn name(&self) -> &'static str {
-        type_name::<S>()
+        f.debug_tuple("AnySender").field(&self.name).finish()
     }
 }
 

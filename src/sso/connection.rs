@@ -22,6 +22,10 @@ const LONGEST_LABEL: usize = 64;
 /// The name of the hook in the log.
 const CREATE_ACCOUNT: &str = "CreateAccount";
 
+/// Calls [`CreateAccount::account`].
+type Creator =
+    dyn for<'a> Fn(&'a Tenant, &'a ProviderUser) -> BoxFuture<'a, Result<Option<UserId>, StoreError>> + Send + Sync;
+
 /// A provider with the operator's settings for it.
 ///
 /// Pass it to [`AuthServiceBuilder::sso`](crate::AuthServiceBuilder::sso). A provider alone can be passed there too: its
@@ -31,7 +35,7 @@ pub struct SsoConnection {
     provider: Box<dyn DynSsoProvider>,
     label: Option<String>,
     domains: Vec<String>,
-    creator: Option<Box<dyn DynCreateAccount>>,
+    creator: Option<Box<Creator>>,
     assumes_fresh: bool,
     /// All tenants if empty.
     tenants: Vec<Tenant>,
@@ -133,7 +137,15 @@ impl SsoConnection {
     ///
     /// The hook decides on behalf of the operator, so its links count in logins of any number of steps.
     pub fn create_account(mut self, creator: impl CreateAccount) -> Self {
-        self.creator = Some(Box::new(creator));
+        let creator = Arc::new(creator);
+        let creator: Box<Creator> = Box::new(move |tenant, user| {
+            let creator = Arc::clone(&creator);
+            Box::pin(async move {
+                let created = creator.account(tenant, user).await;
+                created.map_err(|error| StoreError::of_hook(CREATE_ACCOUNT, error))
+            })
+        });
+        self.creator = Some(creator);
         self
     }
 
@@ -212,7 +224,7 @@ impl SsoConnection {
     pub(crate) async fn created(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, StoreError> {
         let Some(creator) = &self.creator else { return Ok(None) };
         let slow = || StoreError::of_hook(CREATE_ACCOUNT, "the call timed out");
-        timeout(DEADLINE, creator.account(tenant, user)).await.unwrap_or_else(|_| Err(slow()))
+        timeout(DEADLINE, creator(tenant, user)).await.unwrap_or_else(|_| Err(slow()))
     }
 }
 
@@ -229,28 +241,6 @@ impl<P: SsoProvider> From<P> for SsoConnection {
 impl fmt::Debug for SsoConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SsoConnection").field("label", &self.label).finish_non_exhaustive()
-    }
-}
-
-/// [`CreateAccount`] as an object.
-trait DynCreateAccount: Send + Sync {
-    fn account<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        user: &'a ProviderUser,
-    ) -> BoxFuture<'a, Result<Option<UserId>, StoreError>>;
-}
-
-impl<C: CreateAccount> DynCreateAccount for C {
-    fn account<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        user: &'a ProviderUser,
-    ) -> BoxFuture<'a, Result<Option<UserId>, StoreError>> {
-        Box::pin(async move {
-            let created = CreateAccount::account(self, tenant, user).await;
-            created.map_err(|error| StoreError::of_hook(CREATE_ACCOUNT, error))
-        })
     }
 }
 
