@@ -78,7 +78,7 @@ impl AuthServiceBuilder {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
             return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
         }
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         self.providers.check()?;
         self.check_policies()?;
         let passkeys = self.passkeys.as_ref().map(|passkeys| passkeys.build(&issuer)).transpose()?;
@@ -135,7 +135,7 @@ impl AuthServiceBuilder {
             sessions,
             session_layer,
             first_party,
-            #[cfg(feature = "sso")]
+            #[cfg(feature = "external-providers")]
             providers: self.providers,
             client_ip,
             journal,
@@ -151,13 +151,13 @@ impl AuthServiceBuilder {
         let (passkeys, totp) = (self.passkeys.is_some(), self.totp.is_some());
         let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, passkeys, totp);
         // a provider for some tenants is enough here, because a policy may be theirs
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         let with_any = if self.providers.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         let with_any = enabled;
         self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
-            #[cfg(feature = "sso")]
+            #[cfg(feature = "external-providers")]
             let enabled = match self.providers.of(client.tenant()).next() {
                 Some(_) => enabled.with(crate::policy::Method::Sso),
                 None => enabled,
@@ -239,7 +239,7 @@ impl AuthServiceBuilder {
             failures: tenants.beside("address-failures", failures),
             messages: tenants.beside("address-messages", messages),
             per_address,
-            #[cfg(feature = "sso")]
+            #[cfg(feature = "external-providers")]
             provider_outages: tenants.beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
             tenants: RateLimitGate::new(no_tenant, tenants),
             addresses: core::Addresses::default(),

@@ -58,7 +58,7 @@ pub struct AuthServiceBuilder {
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(super) providers: crate::sso::SsoConnections,
     pub(super) totp: Option<Totp>,
     pub(super) tokens: Option<Tokens>,
@@ -109,7 +109,7 @@ impl AuthServiceBuilder {
             pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
-            #[cfg(feature = "sso")]
+            #[cfg(feature = "external-providers")]
             providers: crate::sso::SsoConnections::default(),
             totp: None,
             tokens: None,
@@ -329,7 +329,7 @@ impl AuthServiceBuilder {
     /// A name belongs to one provider, also if two are for [different tenants](crate::sso::SsoConnection::only_tenant). Links of users
     /// belong to the name, so another name unlinks them all. Use
     /// [`SsoConnection::label`](crate::sso::SsoConnection::label) to change what users see.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub fn sso(mut self, name: &str, provider: impl Into<crate::sso::SsoConnection>) -> Self {
         self.providers = self.providers.with(name, provider.into());
         self

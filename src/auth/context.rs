@@ -81,9 +81,9 @@ impl<'a> RequestContext<'a> {
     /// identity providers, or where users sign in to the site itself.
     pub(crate) fn serves(&self, path: &Path) -> bool {
         let has_tokens = self.core.tokens.is_some();
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         let has_providers = !self.core.providers.is_empty();
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         let has_providers = false;
         (has_tokens || !path.needs_tokens())
             && (has_providers || !path.needs_providers())
@@ -305,7 +305,7 @@ impl<'a> RequestContext<'a> {
 
     /// Finds the login with which a user comes back from another site, and charges the request. The browser names that site
     /// as the origin, so the origin is not checked.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) async fn returning_login(
         &mut self,
         session_id: Option<&str>,

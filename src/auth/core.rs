@@ -12,7 +12,7 @@ use std::{
 use http::HeaderValue;
 
 use crate::auth::state::token_endpoints::TokenEndpoints;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 use crate::sso::SsoConnections;
 use crate::{
     auth::{
@@ -69,7 +69,7 @@ pub(crate) struct Core {
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
     /// Other identity providers.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) providers: SsoConnections,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
@@ -106,7 +106,7 @@ pub(crate) struct Limits {
     /// Failed attempts of each address.
     pub(crate) failures: AnyLimiter,
     /// Calls of each address to each identity provider that the provider could not answer.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) provider_outages: AnyLimiter,
     /// Messages requested from each address.
     pub(crate) messages: AnyLimiter,
@@ -188,9 +188,9 @@ impl Core {
 
     /// Returns whether users of this tenant can sign in through another identity provider.
     pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         return self.providers.of(tenant).next().is_some();
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         {
             let _ = tenant;
             false

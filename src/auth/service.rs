@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, Request, Response, request::Parts};
 use tower_service::Service;
 
 use crate::auth::endpoints;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 use crate::auth::{account::linking, steps::sso_callback};
 use crate::{
     auth::{
@@ -175,11 +175,11 @@ async fn serve(cx: &mut RequestContext<'_>, body: &mut RequestBody) -> Result<Re
         Route::Status => in_box(|| status::status(cx)).await,
         Route::Choices => in_box(|| choices::choices(cx)).await,
         Route::Par => in_box(|| par::push(cx, body)).await,
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         Route::SsoCallback if linking::is_awaited(cx) => in_box(|| linking::finish(cx)).await,
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         Route::SsoCallback => in_box(|| sso_callback::sso_callback(cx)).await,
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
         Route::SignIn => in_box(|| sign_in::sign_in(cx)).await,
         Route::FinishSignIn => in_box(|| sign_in::finish(cx)).await,

@@ -35,7 +35,7 @@
 //!
 //! - **In the issuer's process**, or in one that shares its store, use `AuthService::verifier` or `Tokens::verifier_in`
 //!   (feature `login`). Revoked tokens are rejected immediately.
-//! - **Elsewhere**, use `Verifier::remote` (feature `jwks`). It fetches the keys that the issuer
+//! - **Elsewhere**, use `Verifier::remote` (feature `external-providers`). It fetches the keys that the issuer
 //!   publishes and needs only its URL. It works with any issuer of RFC 9068 tokens. For Auth0, Cognito,
 //!   Entra ID, Keycloak and others, choose a [`TokenProfile`]. It does not
 //!   learn about revocations: revoked tokens stay valid until they expire, which is at most ten
@@ -94,7 +94,7 @@ mod layer;
 mod possession;
 mod profile;
 mod rejections;
-#[cfg(feature = "jwks")]
+#[cfg(feature = "external-providers")]
 mod remote;
 mod rules;
 mod tenant;
@@ -106,7 +106,7 @@ mod token_claims;
 mod verified_tokens;
 mod verifier;
 
-#[cfg(feature = "jwks")]
+#[cfg(feature = "external-providers")]
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::TokenSlot;

@@ -15,7 +15,7 @@ use crate::{
 /// The maximum number of passkeys of a user.
 pub(crate) const MOST_PASSKEYS: usize = 20;
 /// The maximum number of linked accounts of a user.
-#[cfg(any(feature = "sso", test))]
+#[cfg(any(feature = "external-providers", test))]
 pub(crate) const MOST_LINKS: usize = 10;
 /// The maximum number of removed links that are remembered.
 pub(super) const MOST_UNLINKED: usize = 50;
@@ -197,13 +197,13 @@ impl Credentials {
 
     /// Returns whether the user may have removed this link: if too many were removed to remember them all, any may be among
     /// them.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(super) fn may_be_unlinked(&self, id: CredentialId<'_>) -> bool {
         self.unlinked.len() >= MOST_UNLINKED || self.unlinked.contains(&UnlinkedId(id.digest()))
     }
 
     /// Forgets that the user has removed this link, unless there may be others that are not remembered.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(super) fn relink(&mut self, id: CredentialId<'_>) {
         if self.unlinked.len() < MOST_UNLINKED {
             self.unlinked.retain(|unlinked| *unlinked != UnlinkedId(id.digest()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-#[cfg(any(feature = "sso", test))]
+#[cfg(any(feature = "external-providers", test))]
 use super::row::MOST_LINKS;
 use super::{
     owners::{FOREVER, Owners},
@@ -102,7 +102,7 @@ impl CredentialTable {
     }
 
     /// Finds the user that an account at another identity provider is linked to: by the connection, the issuer and the subject.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn by_link(
         &self,
         tenant: &Tenant,
@@ -150,7 +150,7 @@ impl CredentialTable {
 
     /// Links an account at another identity provider. If the user has unlinked it before, it is linked again only if the user
     /// vouches for it.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn add_link(
         &self,
         owner: (&Tenant, &UserId),
@@ -170,7 +170,7 @@ impl CredentialTable {
     }
 
     /// Removes a link that was added a moment ago, as if it had never been there.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn discard_link(&self, owner: (&Tenant, &UserId), link: &SsoLink) -> Result<Removed, StoreError> {
         self.remove(owner, link.id(), Credentials::remove, |_, _| true).await
     }

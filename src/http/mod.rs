@@ -12,7 +12,7 @@ pub(crate) mod return_to;
 pub(crate) mod user_agent;
 #[cfg(feature = "bearer")]
 #[cfg_attr(
-    not(any(feature = "login", feature = "jwks")),
+    not(any(feature = "login", feature = "external-providers")),
     allow(dead_code, reason = "some features use only parts of it")
 )]
 pub(crate) mod issuer;
@@ -24,11 +24,11 @@ pub(crate) mod replay;
 pub(crate) mod connection;
 #[cfg(feature = "drain")]
 pub mod drain;
-#[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
+#[cfg(any(feature = "smtp", feature = "webhook", feature = "external-providers"))]
 pub(crate) mod roots;
-#[cfg(any(feature = "webhook", feature = "jwks"))]
+#[cfg(any(feature = "webhook", feature = "external-providers"))]
 #[cfg_attr(
-    not(all(feature = "webhook", feature = "jwks")),
+    not(all(feature = "webhook", feature = "external-providers")),
     allow(dead_code, reason = "one feature reads only the head of a response, the other all of it")
 )]
 pub(crate) mod outgoing;

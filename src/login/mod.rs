@@ -17,7 +17,7 @@ mod subject;
 mod throttle;
 
 pub use self::limits::LoginLimits;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) use self::open_sso::OpenSso;
 pub(crate) use self::{
     keyed::Keyed,

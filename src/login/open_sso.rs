@@ -24,14 +24,14 @@ pub(crate) struct OpenSso {
 }
 
 impl OpenSso {
-    #[cfg_attr(not(any(test, feature = "sso")), allow(dead_code, reason = "only providers open it"))]
+    #[cfg_attr(not(any(test, feature = "external-providers")), allow(dead_code, reason = "only providers open it"))]
     pub(crate) fn new(provider: &str, state: &Secret, query: String, now: UnixTime) -> Self {
         let expires = (now + LIFETIME).as_nanos();
         Self { provider: provider.to_owned(), state: state.digest(), expires, query }
     }
 
     /// Returns when the user left for the provider.
-    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers answer"))]
     pub(crate) fn opened_at(&self) -> UnixTime {
         UnixTime::from_nanos(self.expires.saturating_sub(saturating_nanos(LIFETIME)))
     }

@@ -98,7 +98,7 @@ pub(crate) enum LoginPhase {
 #[derive(Clone, Debug)]
 pub(crate) enum Challenge {
     Code(OpenCode),
-    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers open it"))]
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers open it"))]
     Sso(OpenSso),
 }
 

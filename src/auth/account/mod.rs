@@ -3,7 +3,7 @@
 mod freshness;
 pub(crate) mod call;
 mod authenticators;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) mod linking;
 pub(crate) mod links;
 mod credentials;
@@ -65,9 +65,9 @@ pub(crate) async fn serve(
         AccountRoute::ConfirmTotp => authenticators::confirm_totp(cx, &call, &fields).await,
         AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
         AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         AccountRoute::BeginLink => linking::begin(cx, &call, &fields).await,
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         AccountRoute::BeginLink => Err(Problem::invalid("provider is unknown")),
         AccountRoute::DeleteLink => links::delete(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,

@@ -37,11 +37,11 @@ pub(crate) struct Fields {
     pub(crate) otp: Option<Typed>,
     /// The name of another identity provider.
     #[serde(default, deserialize_with = "given")]
-    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only the method `sso` reads it"))]
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
     pub(crate) provider: Option<String>,
     /// The query of the login page that sends the user to a provider.
     #[serde(default, deserialize_with = "given")]
-    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only the method `sso` reads it"))]
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
     pub(crate) query: Option<String>,
     /// The challenge that a passkey has signed.
     #[serde(default, deserialize_with = "given")]

@@ -7,9 +7,9 @@ mod method;
 mod otp;
 mod passkey;
 mod password;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) mod sso;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) mod sso_refusal;
 mod step;
 
@@ -21,7 +21,7 @@ use self::{
     password::PasswordMethod,
 };
 pub(crate) use self::{otp::verify as verify_otp, step::LoginStep};
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 use crate::{auth::methods::sso::SsoMethod, sso::SsoConnection};
 use crate::{
     auth::{core::Core, http::problem::Problem},
@@ -62,9 +62,9 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         (Method::Whatsapp, _) => OtpMethod { method, channel: Channel::Whatsapp }.begin(step).await,
         (Method::Totp | Method::RecoveryCode, _) => EnrolledCodeMethod(method).begin(step).await,
         (Method::Passkey, Some(passkeys)) => PasskeyMethod { passkeys }.begin(step).await,
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         (Method::Sso, _) => SsoMethod.begin(step).await,
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         (Method::Sso, _) => Err(step.unsupported(UNSUPPORTED)),
         (Method::Passkey, None) => Err(step.unsupported(UNSUPPORTED)),
     }
@@ -72,13 +72,13 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
 
 /// Another identity provider, as users see it.
 #[derive(Serialize)]
-#[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
+#[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "there are no providers"))]
 pub(crate) struct OfferedProvider {
     name: String,
     label: String,
 }
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 impl From<(&str, &SsoConnection)> for OfferedProvider {
     fn from((name, connection): (&str, &SsoConnection)) -> Self {
         Self { name: name.to_owned(), label: connection.shown_label(name).to_owned() }
@@ -87,7 +87,7 @@ impl From<(&str, &SsoConnection)> for OfferedProvider {
 
 /// Returns the providers of a tenant if `sso` is among these methods.
 pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec<OfferedProvider> {
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     if methods.contains(Method::Sso) {
         return core.providers.of(tenant).map(OfferedProvider::from).collect();
     }
@@ -109,14 +109,14 @@ pub(crate) fn usable_providers(
     account: &Account,
     row: Option<&Credentials>,
 ) -> Vec<OfferedProvider> {
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     {
         let is_usable = |(name, connection): &(&str, &SsoConnection)| {
             row.is_some_and(|row| sso::has_link(login, row, name)) || sso::may_link(login, connection, account)
         };
         core.providers.of(&login.tenant).filter(is_usable).map(OfferedProvider::from).collect()
     }
-    #[cfg(not(feature = "sso"))]
+    #[cfg(not(feature = "external-providers"))]
     {
         let _ = (core, login, account, row);
         Vec::new()
@@ -125,9 +125,9 @@ pub(crate) fn usable_providers(
 
 /// Returns what users see of a provider, or `None` if this tenant has no such provider.
 pub(crate) fn provider_label<'c>(core: &'c Core, tenant: &Tenant, name: &str) -> Option<&'c str> {
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     return core.providers.find(tenant, name).map(|(name, connection)| connection.shown_label(name));
-    #[cfg(not(feature = "sso"))]
+    #[cfg(not(feature = "external-providers"))]
     {
         let _ = (core, tenant, name);
         None

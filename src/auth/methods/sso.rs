@@ -283,7 +283,10 @@ pub(crate) async fn returned_user(
     counted.settle(user.as_ref().err());
     match &user {
         Ok(_) => {}
-        Err(SsoError::Denied) => crate::util::trace::debug!("the sign-in at the provider {name} was cancelled"),
+        Err(SsoError::Denied) => {
+            #[cfg(feature = "tracing")]
+            tracing::debug!("the sign-in at the provider {name} was cancelled");
+        }
         Err(error) => crate::util::trace::warning!("the provider {name} has not signed in a user: {error}"),
     }
     user

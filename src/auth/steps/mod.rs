@@ -6,7 +6,7 @@ pub(crate) mod complete;
 pub(crate) mod enrol;
 pub(crate) mod login_page;
 mod enter;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) mod sso_callback;
 pub(crate) mod start;
 pub(crate) mod status;
