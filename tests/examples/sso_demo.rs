@@ -7,7 +7,10 @@ use super::*;
 async fn a_server_without_single_sign_on_tells_how_to_get_it() {
     let output = run("server", &["--sso-demo"]).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("cargo run --features external-providers --example server"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("cargo run --features external-providers --example server"),
+        "{said}"
+    );
 }
 
 #[cfg(feature = "external-providers")]
