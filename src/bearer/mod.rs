@@ -127,7 +127,7 @@ pub use self::{
     token::AccessToken,
     verifier::{Verifier, VerifierBuilder},
 };
-#[cfg(any(feature = "login", feature = "test-util", test))]
+#[cfg(any(feature = "login", test))]
 pub(crate) use self::{
     keys::{KeySource, Revocation, Unavailable},
     token_claims::AccessTokenClaims,
