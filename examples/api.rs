@@ -2,7 +2,7 @@
 //! publishes, and needs only the issuer's URL.
 //!
 //!     cargo run --example server                                    # the issuer, in another terminal
-//!     cargo run --example api --features jwks
+//!     cargo run --example api --features external-providers
 //!     curl -i -H "authorization: Bearer $TOKEN" http://127.0.0.1:3000/orders
 //!
 //! Use a token that <http://localhost:8080/demo/> shows after a login, or the `$TOKEN` of the

@@ -1,6 +1,6 @@
 //! A page behind "Continue with Google", codes by e-mail and passkeys, in axum.
 //!
-//!     GOOGLE_CLIENT_ID=… GOOGLE_CLIENT_SECRET=… cargo run --example login_google_passkeys --features sso
+//!     GOOGLE_CLIENT_ID=… GOOGLE_CLIENT_SECRET=… cargo run --example login_google_passkeys --features external-providers
 //!
 //! Register `http://localhost:3000/authentication/sso/google/callback` as a redirect URI at Google first. Sign in with Google,
 //! and add a passkey at `/account/security`. That needs Google and a code by e-mail, which this program prints. Google does

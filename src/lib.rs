@@ -11,7 +11,7 @@
 //! | cookie sessions with a sign-in of your own | [`Sessions`], [`SessionLayer`] | `session` |
 //! | to check PKCE in front of a server of your own | [`PkceLayer`] | `session` |
 //! | to sign users in | [`AuthService`], and the page of [`auth`] | `login` |
-//! | to sign users in at Google, GitHub or another provider | [`sso`] | `sso` |
+//! | to sign users in at Google, GitHub or another provider | [`sso`] | `login`, `external-providers` |
 //! | to issue tokens to apps | [`Tokens`] | `login` |
 //! | to check tokens at an API | [`BearerLayer`], [`Verifier`] | `bearer` |
 //! | to keep state | [`store`]: in memory, in one file, on Redis, or in a store of your own | `session` |
@@ -68,7 +68,7 @@ pub mod pkce;
 mod support;
 #[cfg(feature = "bearer")]
 mod dpop;
-#[cfg(feature = "jwks")]
+#[cfg(feature = "external-providers")]
 mod discovery;
 #[cfg(feature = "bearer")]
 pub mod bearer;
@@ -82,7 +82,7 @@ pub mod user;
 pub mod client;
 #[cfg(feature = "login")]
 pub mod delivery;
-#[cfg(feature = "sso")]
+#[cfg(all(feature = "login", feature = "external-providers"))]
 pub mod sso;
 #[cfg(feature = "login")]
 mod login;

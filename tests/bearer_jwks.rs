@@ -1,6 +1,6 @@
 //! Access tokens of remote issuers, well-behaved and not.
 
-#![cfg(feature = "jwks")]
+#![cfg(feature = "external-providers")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
 mod support;

@@ -452,7 +452,7 @@ async fn a14_each_rule_can_be_chosen_alone() {
     assert!(accepts(marked, &sign(json!({}))).await);
 }
 
-#[cfg(feature = "jwks")]
+#[cfg(feature = "external-providers")]
 #[tokio::test]
 async fn a14_keys_are_fetched_from_where_each_provider_publishes_them() {
     use tollgate::bearer::RemoteKeys;

@@ -1,5 +1,5 @@
 //! Checks that every line of `checklist.md` is covered by a test with its number in the name, such as `c045`, or listed
-//! there with the reason.
+//! there with the reason, and that every number in a test name has a line.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
@@ -20,16 +20,26 @@ fn numbers(text: &str) -> BTreeSet<u32> {
     (0..bytes.len()).filter(|at| begins(*at)).filter_map(number).collect()
 }
 
-fn read_all(folder: &Path, found: &mut BTreeMap<u32, String>) {
+/// Calls a function with the text of each Rust file below a folder, except this one.
+fn read_all(folder: &Path, read: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            read_all(&path, found);
+            read_all(&path, read);
         } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests/checklist.rs") {
-            let names = numbers(&fs::read_to_string(&path).unwrap());
-            found.extend(names.into_iter().map(|number| (number, path.display().to_string())));
+            read(&path, &fs::read_to_string(&path).unwrap());
         }
     }
+}
+
+/// Returns the words such as `c045` and `a01` at the beginning of the name of a function.
+fn labels(name: &str) -> impl Iterator<Item = &str> {
+    let is_label = |word: &&str| {
+        let digits = word.get(1..).unwrap_or("");
+        let expected = if word.starts_with('c') { 3 } else { 2 };
+        word.starts_with(['a', 'b', 'c']) && digits.len() == expected && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    name.split('_').take_while(is_label)
 }
 
 /// The numbers in lines such as `- c001–c009: text` or `- c024: text`.
@@ -49,8 +59,11 @@ fn listed(text: &str) -> BTreeSet<u32> {
 fn every_line_is_tested_or_explained() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut proved = BTreeMap::new();
-    read_all(&root.join("src"), &mut proved);
-    read_all(&root.join("tests"), &mut proved);
+    let mut read = |path: &Path, text: &str| {
+        proved.extend(numbers(text).into_iter().map(|number| (number, path.display().to_string())));
+    };
+    read_all(&root.join("src"), &mut read);
+    read_all(&root.join("tests"), &mut read);
     let text = fs::read_to_string(root.join("tests/checklist.md")).unwrap();
     let (legend, not_tested) = text.split_once("## Not tested").unwrap();
     assert!(listed(legend).iter().copied().eq(1..=LINES), "the list does not have all of {LINES} lines");
@@ -63,6 +76,34 @@ fn every_line_is_tested_or_explained() {
 }
 
 #[test]
+fn every_number_in_a_test_name_has_one_line() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("tests/checklist.md")).unwrap();
+    let (legend, _) = text.split_once("## Not tested").unwrap();
+    let mut lines = BTreeSet::new();
+    for (label, meaning) in legend.lines().filter_map(|line| line.strip_prefix("- ")?.split_once(": ")) {
+        assert_eq!(labels(label).count(), 1, "no number: {label}");
+        assert!(!meaning.trim().is_empty(), "no text: {label}");
+        assert!(lines.insert(label.to_owned()), "two lines: {label}");
+    }
+    let mut used = BTreeMap::new();
+    let mut read = |_: &Path, text: &str| {
+        for name in text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next()) {
+            used.extend(labels(name).map(|label| (label.to_owned(), name.to_owned())));
+        }
+    };
+    for folder in ["src", "tests", "crates", "interop/tests", "bench", "models"] {
+        read_all(&root.join(folder), &mut read);
+    }
+    assert!(used.len() > 150, "{}", used.len());
+    let unexplained: Vec<_> = used.iter().filter(|(label, _)| !lines.contains(*label)).collect();
+    assert!(unexplained.is_empty(), "without a line: {unexplained:?}");
+    let unused: Vec<_> = lines.iter().filter(|line| !line.starts_with('c') && !used.contains_key(*line)).collect();
+    assert!(unused.is_empty(), "without a test: {unused:?}");
+}
+
+#[test]
 fn numbers_are_found_as_words() {
+    assert!(labels("b08_c131_a01_c12_c131_x").eq(["b08", "c131", "a01"]));
     assert_eq!(numbers("fn c012_c013_x() // c126: abc999 c1 c0145 xc001"), BTreeSet::from([12, 13, 126]));
 }

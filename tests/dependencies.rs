@@ -1,8 +1,8 @@
 //! The crates that users of this one have to build.
 
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 /// Returns the crates that users of these features build, for any platform.
 fn crates(features: &[&str]) -> Vec<String> {
@@ -25,6 +25,40 @@ fn a20_rate_limits_alone_need_no_json_library_and_no_procedural_macros() {
     assert!(!with_json(&["--no-default-features", "--features", "smooth,tracing,metrics"]));
     // sessions are stored as JSON
     assert!(with_json(&[]) && with_json(&["--no-default-features", "--features", "session"]));
+}
+
+fn manifest(path: &str) -> toml::Table {
+    fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_lean_package_is_built_like_tollgate() {
+    let (own, lean) = (manifest("Cargo.toml"), manifest("lean/Cargo.toml"));
+    for table in ["features", "dependencies"] {
+        let (own, lean) = (own[table].as_table().unwrap(), lean[table].as_table().unwrap());
+        for (name, value) in lean {
+            assert_eq!(Some(value), own.get(name), "{table}: {name}");
+        }
+        for (name, value) in own.iter().filter(|_| table == "dependencies") {
+            let is_optional = value.get("optional").is_some();
+            assert!(is_optional || lean.contains_key(name), "{name} is missing in lean/Cargo.toml");
+        }
+    }
+}
+
+#[test]
+fn every_example_is_in_one_package() {
+    let mut listed = Vec::new();
+    for path in ["Cargo.toml", "lean/examples/Cargo.toml"] {
+        let examples = manifest(path)["example"].as_array().unwrap().clone();
+        listed.extend(examples.iter().map(|example| example["name"].as_str().unwrap().to_owned()));
+    }
+    listed.sort();
+    let files = fs::read_dir(format!("{}/examples", env!("CARGO_MANIFEST_DIR"))).unwrap().map(|it| it.unwrap().path());
+    let programs = files.filter(|path| path.is_dir() || path.extension().is_some_and(|extension| extension == "rs"));
+    let mut programs: Vec<_> = programs.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    programs.sort();
+    assert_eq!(listed, programs);
 }
 
 #[test]

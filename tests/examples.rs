@@ -1081,7 +1081,7 @@ async fn login_tonic_admits_calls_with_the_token_of_a_login() {
     assert!(health.check(call).await.is_ok());
 }
 
-#[cfg(feature = "jwks")]
+#[cfg(feature = "external-providers")]
 #[tokio::test]
 async fn a_remote_api_accepts_the_tokens_of_the_server() {
     let server = Example::start("server", &FREE_PORT).await;

@@ -1,6 +1,6 @@
 //! Sign-in at a provider from npm that fails, and connecting that provider on the account page, in a real browser.
 
-#![cfg(feature = "sso")]
+#![cfg(feature = "external-providers")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 mod support;

@@ -1,6 +1,6 @@
 //! Signing in at another provider from the login page, in a real browser.
 
-#![cfg(feature = "sso")]
+#![cfg(feature = "external-providers")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 mod support;

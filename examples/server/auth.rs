@@ -43,7 +43,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
     }
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     if let Some(provider) = &facts.provider {
         let (name, connection) = crate::sso_demo::connection(provider, users)?;
         auth = auth.sso(name, connection);

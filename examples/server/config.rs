@@ -17,7 +17,7 @@ pub(crate) struct Config {
     pub(crate) store: Storage,
     pub(crate) event_log: Option<PathBuf>,
     pub(crate) end_sessions: bool,
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) sso_demo: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         };
         let slot = match flag {
             "--help" | "-h" => return Ok(Command::Help),
-            "--sso-demo" if !cfg!(feature = "sso") => return Err(help::without_sso()),
+            "--sso-demo" if !cfg!(feature = "external-providers") => return Err(help::without_sso()),
             "--sso-demo" if value.is_none() => {
                 sso_demo = true;
                 continue;
@@ -60,7 +60,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         return Err("--sso-demo is for the demo, without --config.".to_owned());
     }
     Ok(Command::Serve(Config {
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         sso_demo,
         end_sessions,
         listen: match (listen, &file) {

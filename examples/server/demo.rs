@@ -77,7 +77,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
         tokens: std::sync::Arc::new(TokenSettings::default()),
         prints_codes: true,
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         provider: None,
         is_demo: true,
     })

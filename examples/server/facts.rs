@@ -29,7 +29,7 @@ pub(crate) struct Facts {
     /// Enables one-time codes, which are printed to stdout.
     pub(crate) prints_codes: bool,
     /// The issuer of the identity provider of `--sso-demo`.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) provider: Option<String>,
     /// Serves the demo's pages and shows its one-time codes to everyone.
     pub(crate) is_demo: bool,

@@ -81,7 +81,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         clients,
         people,
         tokens: std::sync::Arc::new(file.tokens.read()?),
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         provider: None,
         prints_codes: file.insecure_print_codes,
         is_demo: false,

@@ -17,7 +17,7 @@ Usage: {COMMAND} -- [FLAGS]
                      file instead of the demo's;
                      examples/server/config.toml shows every setting
 {HELP}  --sso-demo         starts an identity provider on the next port, so that single
-                     sign-on can be tried; needs the feature `sso`:
+                     sign-on can be tried; needs the feature `external-providers`:
                      {WITH_SSO} -- --sso-demo
   --end-sessions     ends all sessions, logins and tokens at the start, and keeps
                      the accounts: after a backup was restored, or a failover of

@@ -34,7 +34,7 @@ mod file;
 mod home;
 mod html;
 mod outbox;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_demo;
 mod applied;
 mod accounts;

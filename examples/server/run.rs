@@ -4,7 +4,7 @@ use std::{error::Error, process::ExitCode};
 
 use tollgate::{EventLog, event::JsonLines};
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 use crate::sso_demo;
 use crate::{
     api,
@@ -44,14 +44,14 @@ async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
     let listeners = listen::bind(config.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
     let origin = config.listen.origin(bound);
-    #[cfg_attr(not(feature = "sso"), expect(unused_mut, reason = "only --sso-demo changes it"))]
+    #[cfg_attr(not(feature = "external-providers"), expect(unused_mut, reason = "only --sso-demo changes it"))]
     let mut facts = match &config.file {
         Some(path) => file::read(path).map_err(|error| format!("--config {}: {error}", path.display()))?,
         None => demo::facts(&origin)?,
     };
     let welcome =
         if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     if config.sso_demo {
         facts.provider = Some(sso_demo::start(&origin, bound.port().wrapping_add(1)).await?);
     }
@@ -68,7 +68,7 @@ async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
             None => error,
         })?;
     print!("{welcome}");
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     print!("{}", if config.sso_demo { sso_demo::WELCOME } else { "" });
     serve::until_stopped(listeners, app, is_behind_proxies, &log).await;
     state.close().await;

@@ -12,7 +12,7 @@ use crate::{
 
 /// How to run this server.
 pub(crate) const COMMAND: &str = "cargo run --example server";
-pub(crate) const WITH_SSO: &str = "cargo run --features sso --example server";
+pub(crate) const WITH_SSO: &str = "cargo run --features external-providers --example server";
 
 /// The part of `--help` about storage.
 pub(crate) const HELP: &str = "  --data DIR         keeps logins, sessions, users and signing keys in this

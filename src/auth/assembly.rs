@@ -83,7 +83,7 @@ impl AuthServiceBuilder {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
             return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
         }
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         self.factors.sso.check()?;
         self.check_policies()?;
         let (seal, is_persistent) = (self.tokens.as_ref().map(Tokens::own_seal).cloned(), self.store.is_persistent());
@@ -149,13 +149,13 @@ impl AuthServiceBuilder {
     fn check_policies(&self) -> Result<(), ConfigError> {
         let enabled = self.factors.methods(&self.queue);
         // a provider for some tenants is enough here, because a policy may be theirs
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         let with_any = if self.factors.sso.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         let with_any = enabled;
         self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
-            #[cfg(feature = "sso")]
+            #[cfg(feature = "external-providers")]
             let enabled = match self.factors.sso.of(client.tenant()).next() {
                 Some(_) => enabled.with(crate::policy::Method::Sso),
                 None => enabled,
@@ -237,7 +237,7 @@ impl AuthServiceBuilder {
             failures: tenants.beside("address-failures", failures),
             messages: tenants.beside("address-messages", messages),
             per_address,
-            #[cfg(feature = "sso")]
+            #[cfg(feature = "external-providers")]
             provider_outages: tenants.beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
             tenants: RateLimitGate::new(no_tenant, tenants),
             addresses: core::Addresses::default(),

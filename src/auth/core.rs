@@ -91,7 +91,7 @@ pub(crate) struct Limits {
     /// Failed attempts of each address.
     pub(crate) failures: AnyLimiter,
     /// Calls of each address to each identity provider that the provider could not answer.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) provider_outages: AnyLimiter,
     /// Messages requested from each address.
     pub(crate) messages: AnyLimiter,
@@ -190,9 +190,9 @@ impl Core {
 
     /// Returns whether users of this tenant can sign in through another identity provider.
     pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         return self.factors.sso.of(tenant).next().is_some();
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         {
             let _ = tenant;
             false

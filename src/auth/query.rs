@@ -49,7 +49,7 @@ impl<'a> Query<'a> {
         self.value("client_id").filter(|_| !self.is_twice("client_id"))
     }
 
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) fn has_duplicates(&self) -> bool {
         self.form.has_duplicates()
     }

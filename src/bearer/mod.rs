@@ -35,7 +35,7 @@
 //!
 //! - **In the issuer's process**, or in one that shares its store, use `AuthService::verifier` or `Tokens::verifier_in`
 //!   (feature `login`). Revoked tokens are rejected immediately.
-//! - **Elsewhere**, use `Verifier::remote` (feature `jwks`). It fetches the keys that the issuer
+//! - **Elsewhere**, use `Verifier::remote` (feature `external-providers`). It fetches the keys that the issuer
 //!   publishes and needs only its URL. It works with any issuer of RFC 9068 tokens. For Auth0, Cognito,
 //!   Entra ID, Keycloak and others, choose a [`TokenProfile`]. It does not
 //!   learn about revocations: revoked tokens stay valid until they expire, which is at most ten
@@ -96,7 +96,7 @@ mod layer;
 mod possession;
 mod profile;
 mod rejections;
-#[cfg(feature = "jwks")]
+#[cfg(feature = "external-providers")]
 mod remote;
 mod rules;
 #[cfg(feature = "login")]
@@ -109,7 +109,7 @@ mod verifier;
 
 #[cfg(feature = "axum")]
 pub use self::extractor::AccessTokenRejection;
-#[cfg(feature = "jwks")]
+#[cfg(feature = "external-providers")]
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "login")]
 pub(crate) use self::token_claims::Audience;
@@ -127,7 +127,7 @@ pub use self::{
     token::{AccessToken, AccessTokenTenant},
     verifier::{Verifier, VerifierBuilder},
 };
-#[cfg(any(feature = "login", feature = "test-util", test))]
+#[cfg(any(feature = "login", test))]
 pub(crate) use self::{
     keys::{KeySource, Revocation, Unavailable},
     token_claims::AccessTokenClaims,

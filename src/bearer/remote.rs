@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The keys of a remote issuer (feature `jwks`). A service far away from the login service can
+/// The keys of a remote issuer (feature `external-providers`). A service far away from the login service can
 /// verify tokens on its own, knowing only the issuer's URL.
 ///
 /// ```no_run
@@ -169,7 +169,7 @@ impl RemoteKeys {
 }
 
 impl Verifier {
-    /// Returns a verifier for tokens of a remote issuer (feature `jwks`) with the default settings
+    /// Returns a verifier for tokens of a remote issuer (feature `external-providers`) with the default settings
     /// of [`RemoteKeys`]. `audience` is the name of this service in its tokens.
     ///
     /// # Errors

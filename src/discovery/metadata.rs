@@ -22,7 +22,7 @@ pub(crate) struct DescribedIssuer {
 
 /// The URLs that the metadata names. One that is missing or not safe to use is `None`.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "verifiers need only the keys"))]
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "verifiers need only the keys"))]
 pub(crate) struct Endpoints {
     pub(crate) authorization: Option<String>,
     pub(crate) token: Option<Uri>,
@@ -51,7 +51,7 @@ impl DescribedIssuer {
     }
 
     /// Expects the metadata to name this issuer instead.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "login")]
     pub(crate) fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }

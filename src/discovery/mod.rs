@@ -9,7 +9,7 @@ mod metadata;
 mod missing;
 mod source;
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "login")]
 pub(crate) use self::metadata::Endpoints;
 pub(crate) use self::{
     fetch::{Fetch, KeysLocation},

@@ -67,7 +67,7 @@ impl RemoteIssuer {
     }
 
     /// Returns the endpoints, together with the keys.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "login")]
     pub(crate) async fn endpoints(&self) -> Result<(Arc<Endpoints>, Arc<KeySet>), Unreachable> {
         let keys = self.keys().wait().await?;
         let endpoints = self.0.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -71,13 +71,13 @@ impl Signer {
     }
 
     /// Parses a key in PKCS #8 form of any algorithm.
-    #[cfg(feature = "sso")]
+    #[cfg(all(feature = "login", feature = "external-providers"))]
     pub(crate) fn read_any(pkcs8: &[u8]) -> Option<Self> {
         Algorithm::ALL.iter().find_map(|algorithm| Self::read(*algorithm, pkcs8))
     }
 
     /// Uses another key id than the thumbprint.
-    #[cfg(feature = "sso")]
+    #[cfg(all(feature = "login", feature = "external-providers"))]
     pub(crate) fn named(self, kid: &str) -> Self {
         Self { kid: kid.to_owned(), ..self }
     }

@@ -1,4 +1,4 @@
-//! Sign-in through other identity providers (feature `sso`).
+//! Sign-in through other identity providers (features `login` and `external-providers`).
 //!
 //! An [`SsoProvider`] sends users to another service and learns who they are when they come back. [`OidcProvider`] does it
 //! by OpenID Connect and [`GitHub`] by plain OAuth 2; implement the trait for others. The login service offers each provider

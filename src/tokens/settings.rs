@@ -143,7 +143,7 @@ impl Tokens {
     ///
     /// It needs the same settings as the service. Revoked tokens are refused at once. In the process of the service, use
     /// [`AuthService::verifier`](crate::AuthService::verifier). Without access to the store, use `Verifier::remote`
-    /// (feature `jwks`).
+    /// (feature `external-providers`).
     ///
     /// # Errors
     ///

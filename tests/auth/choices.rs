@@ -185,7 +185,7 @@ async fn c115_answers_before_a_proved_step_do_not_depend_on_what_is_enrolled() {
     assert_eq!(all[0], all[1]);
 }
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 #[tokio::test]
 async fn c115_choices_list_the_providers_that_the_user_can_use() {
     use tollgate::sso::{OidcProvider, SsoConnection};

@@ -64,7 +64,7 @@ async fn b12_c114_an_error_of_users_is_logged_with_its_sources_and_not_shown() {
     assert_eq!(log.take(), [format!("a request failed: the hook Users::find failed: {LOGGED}")]);
 }
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 #[tokio::test]
 async fn b12_c114_an_error_of_create_account_is_logged_with_its_sources_and_not_shown() {
     use tollgate::sso::{CreateAccount, ProviderUser};

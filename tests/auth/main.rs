@@ -5,7 +5,7 @@
 mod access_token;
 mod account_changes;
 mod account_enrolment;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod account_linking;
 mod account_sessions;
 mod account_unlock;
@@ -40,14 +40,14 @@ mod first_party;
 mod first_second_factor;
 mod five_tenants;
 mod flow;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod forgotten_users;
 mod full_store;
 #[cfg(feature = "tracing")]
 mod hook_errors;
 mod id_token;
 mod id_token_on_refresh;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 #[path = "../support/identity_provider.rs"]
 mod identity_provider;
 mod introspect;
@@ -69,7 +69,7 @@ mod machine_clients;
 mod matrix;
 mod message_limits;
 mod metadata;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod method_matrix;
 mod notice_limits;
 mod oidc_parameters;
@@ -108,33 +108,33 @@ mod shared_limits;
 mod soft_passkey;
 mod special_worlds;
 mod sso;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_accounts;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_answers;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_callback;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_foreign;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_connections;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_fresh;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_github;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_links;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_mix_up;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_outage;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_provider;
-#[cfg(all(feature = "sso", feature = "tracing"))]
+#[cfg(all(feature = "external-providers", feature = "tracing"))]
 mod sso_reasons;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_requests;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod sso_unlinked;
 mod start;
 mod status;

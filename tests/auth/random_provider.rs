@@ -76,7 +76,7 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) fn of(provider: usize, url: &str) -> Self {
         let asked = crate::sso_provider::asked(url);
         let [state, nonce, challenge] = ["state", "nonce", "code_challenge"].map(|name| asked[name].clone());
@@ -84,7 +84,7 @@ impl Visit {
         Self { provider, state, nonce, challenge }
     }
 
-    #[cfg(not(feature = "sso"))]
+    #[cfg(not(feature = "external-providers"))]
     pub(crate) fn of(_: usize, url: &str) -> Self {
         panic!("no service sends users to {url}")
     }
@@ -194,7 +194,7 @@ pub(crate) async fn more_contacts(world: &World) {
 }
 
 /// Adds both providers. The company is trusted for its domain. The operator has a hook for users of the other one.
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) fn both(service: AuthServiceBuilder) -> AuthServiceBuilder {
     use self::in_process::InProcess;
     use tollgate::sso::SsoConnection;
@@ -203,13 +203,13 @@ pub(crate) fn both(service: AuthServiceBuilder) -> AuthServiceBuilder {
     service.sso(PROVIDERS[0], company).sso(PROVIDERS[1], public)
 }
 
-#[cfg(not(feature = "sso"))]
+#[cfg(not(feature = "external-providers"))]
 pub(crate) fn both(service: AuthServiceBuilder) -> AuthServiceBuilder {
     let _ = TRUSTED;
     service
 }
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod in_process {
     use tollgate::{
         CodeChallenge, Tenant, UserId,

@@ -173,7 +173,7 @@ const LISTED: [(usize, Return); 7] = [
 ];
 
 /// The picks of a call that continues a login. The last two send users to providers.
-const PICKS: usize = if cfg!(feature = "sso") { 14 } else { 12 };
+const PICKS: usize = if cfg!(feature = "external-providers") { 14 } else { 12 };
 
 fn likely() -> impl Strategy<Value = Action> {
     (0..BROWSERS, 0..PICKS, 0..SLIPS).prop_map(|(browser, pick, slip)| Action::Continue { browser, pick, slip })
@@ -236,7 +236,7 @@ fn at_providers() -> BoxedStrategy<Action> {
     });
     let back = (browser(), login(), login(), 0..PEOPLE.len(), how)
         .prop_map(|(browser, login, of, person, how)| Action::Return { browser, login, of, person, how });
-    if cfg!(feature = "sso") { prop_oneof![1 => leave, 2 => back].boxed() } else { wait.boxed() }
+    if cfg!(feature = "external-providers") { prop_oneof![1 => leave, 2 => back].boxed() } else { wait.boxed() }
 }
 
 fn client(mfa: bool) -> &'static str {
@@ -475,7 +475,7 @@ impl Simulation {
                 (_, false) => Action::Totp { browser, login, late: 1 + pick % 3 / 2 },
             };
         }
-        let can_leave = cfg!(feature = "sso") && !known.proved.contains(&FactorClass::Federated);
+        let can_leave = cfg!(feature = "external-providers") && !known.proved.contains(&FactorClass::Federated);
         if can_leave && (pick >= 12 || slip < 10 && !known.proved.is_empty()) {
             return Action::Leave { browser, login, provider: usize::from(pick % 4 == 3 || pick == 13) };
         }
@@ -1077,5 +1077,8 @@ fn many_random_logins_end_with_a_code() {
     }
     let Reached { codes, by_passkey, by_provider, new_links } = sum;
     assert!(codes >= 20 && by_passkey >= 5, "{codes} {by_passkey}");
-    assert!(cfg!(not(feature = "sso")) || by_provider >= 10 && new_links >= 5, "{by_provider} {new_links}");
+    assert!(
+        cfg!(not(feature = "external-providers")) || by_provider >= 10 && new_links >= 5,
+        "{by_provider} {new_links}"
+    );
 }

@@ -2,15 +2,18 @@
 
 use super::*;
 
-#[cfg(not(feature = "sso"))]
+#[cfg(not(feature = "external-providers"))]
 #[tokio::test]
 async fn a_server_without_single_sign_on_tells_how_to_get_it() {
     let output = run("server", &["--sso-demo"]).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("cargo run --features sso --example server"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("cargo run --features external-providers --example server"),
+        "{said}"
+    );
 }
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 #[tokio::test]
 async fn login_google_passkeys_offers_google_codes_and_passkeys() {
     let mut command = support::example::command("login_google_passkeys", &["127.0.0.1:0"]);
@@ -28,7 +31,7 @@ async fn login_google_passkeys_offers_google_codes_and_passkeys() {
 }
 
 /// Opens the page of a login and follows it to its code, by the calls that the page makes. Returns the URL at the end.
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 async fn logged_in(
     browser: &mut Browser,
     authorize: &str,
@@ -67,7 +70,7 @@ async fn logged_in(
     browser.open(authorize).await.header("location").to_owned()
 }
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 #[tokio::test]
 async fn users_of_a_second_server_sign_in_at_the_first() {
     let server = Example::start("server", &["--listen", "localhost:0", "--sso-demo"]).await;

@@ -35,7 +35,7 @@ use tollgate::{CodeChallenge, CodeVerifier};
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let mut build = std::process::Command::new(env!("CARGO"));
     build.args(["build", "--message-format=json", "-p", "tollgate-sqlx", "--example", "server"]);
-    build.args(if cfg!(feature = "sso") { &["--all-features"][..] } else { &[] });
+    build.args(if cfg!(feature = "external-providers") { &["--all-features"][..] } else { &[] });
     let output = build.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();

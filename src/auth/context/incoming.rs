@@ -72,9 +72,9 @@ impl<'a> IncomingRequest<'a> {
     /// providers, or where users sign in to the site itself.
     pub(crate) fn serves(&self, path: &Path) -> bool {
         let has_tokens = self.core.tokens.is_some();
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         let has_providers = !self.core.factors.sso.is_empty();
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         let has_providers = false;
         (has_tokens || !path.needs_tokens())
             && (has_providers || !path.needs_providers())
@@ -82,7 +82,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Returns whether users sign in to the site itself.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) fn has_site(&self) -> bool {
         self.core.first_party.is_some()
     }

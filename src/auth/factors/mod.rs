@@ -82,9 +82,9 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         Method::Passkey => passkey::login::begin(step).await,
         Method::Totp => totp::login::begin(step).await,
         Method::RecoveryCode => recovery::begin(step).await,
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         Method::Sso => sso::login::begin(step).await,
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         Method::Sso => Err(step.unsupported(UNSUPPORTED)),
     }
 }
@@ -96,9 +96,9 @@ pub(crate) async fn verify_otp(step: LoginStep<'_>) -> Result<Response<Body>, Pr
 
 /// Serves the return of a user from another identity provider.
 pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     return sso::callback::serve(request).await;
-    #[cfg(not(feature = "sso"))]
+    #[cfg(not(feature = "external-providers"))]
     {
         request.charge(None).await?;
         Err(Problem::new(crate::auth::http::problem::Code::NotFound, "there is no such endpoint"))

@@ -1,6 +1,6 @@
 //! The settings of all factors.
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 use crate::sso::SsoConnections;
 use crate::{
     delivery::{Channel, Queue},
@@ -16,7 +16,7 @@ pub(crate) struct FactorSettings {
     pub(crate) without_passwords: bool,
     pub(crate) passkey: Option<crate::auth::factors::passkey::settings::Passkeys>,
     pub(crate) totp: Option<crate::auth::factors::totp::settings::Totp>,
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) sso: SsoConnections,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct EnabledFactors {
     pub(crate) passkey: Option<crate::auth::factors::passkey::settings::PasskeyRules>,
     pub(crate) totp: Option<crate::auth::factors::totp::settings::TotpSettings>,
     /// Other identity providers.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) sso: SsoConnections,
 }
 
@@ -56,7 +56,7 @@ impl FactorSettings {
             methods: self.methods(queue),
             passkey: self.passkey.map(|it| it.build(issuer)).transpose()?,
             totp: self.totp.map(|it| it.complete(issuer.host(), seal, is_persistent)).transpose()?,
-            #[cfg(feature = "sso")]
+            #[cfg(feature = "external-providers")]
             sso: self.sso,
         })
     }

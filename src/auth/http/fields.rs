@@ -28,10 +28,10 @@ pub(crate) struct Fields {
     pub(crate) email: Option<String>,
     pub(crate) otp: Option<Typed>,
     /// The name of another identity provider.
-    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only the method `sso` reads it"))]
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
     pub(crate) provider: Option<String>,
     /// The query of the login page that sends the user to a provider.
-    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only the method `sso` reads it"))]
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
     pub(crate) query: Option<String>,
     /// The challenge that a passkey has signed.
     pub(crate) challenge: Option<String>,

@@ -21,7 +21,7 @@ macro_rules! error_codes {
         /// The errors that a caller can get.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[cfg_attr(
-            not(feature = "sso"),
+            not(feature = "external-providers"),
             allow(dead_code, reason = "some errors concern providers only")
         )]
         pub(crate) enum Code {

@@ -38,7 +38,7 @@ mod home;
 mod html;
 #[path = "../../../../examples/server/outbox.rs"]
 mod outbox;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 #[path = "../../../../examples/server/sso_demo.rs"]
 mod sso_demo;
 #[path = "../../../../examples/server/applied.rs"]

@@ -58,7 +58,7 @@ pub(crate) struct AccountFields {
     /// A credential.
     pub(crate) id: Option<String>,
     /// The name of another identity provider.
-    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "there are no providers"))]
     pub(crate) provider: Option<String>,
     /// The name of a passkey.
     pub(crate) name: Option<String>,
@@ -86,7 +86,7 @@ impl AccountCall {
     /// Finds the session and the account of a user of this tenant who comes back from another identity provider. The browser
     /// names that site as the origin, so `state` must have shown that this session has sent the user there. The proofs that
     /// were fresh at the time `left_at` count as fresh.
-    #[cfg(feature = "sso")]
+    #[cfg(feature = "external-providers")]
     pub(crate) async fn returning(
         cx: &RequestContext<'_>,
         tenant: &Tenant,

@@ -3,10 +3,10 @@
 use http::Response;
 use serde::Serialize;
 
-#[cfg(any(feature = "sso", test))]
+#[cfg(any(feature = "external-providers", test))]
 use super::row::MOST_LINKS;
 use super::{providers::provider_label, row::SsoLink};
-#[cfg(any(feature = "sso", test))]
+#[cfg(any(feature = "external-providers", test))]
 use crate::auth::factors::credentials::{credential::CredentialId, table::Added};
 use crate::{
     auth::{
@@ -63,9 +63,9 @@ pub(crate) async fn serve(
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     match change {
-        #[cfg(feature = "sso")]
+        #[cfg(feature = "external-providers")]
         LinkChange::Begin => super::linking::begin(cx, call, fields).await,
-        #[cfg(not(feature = "sso"))]
+        #[cfg(not(feature = "external-providers"))]
         LinkChange::Begin => Err(Problem::invalid("provider is unknown")),
         LinkChange::Delete => delete(cx, call, fields).await,
     }
@@ -101,7 +101,7 @@ fn ends_with(session: &Session, link: &SsoLink, keyed: &Keyed) -> bool {
 
 impl CredentialTable {
     /// Finds the user that an account at another identity provider is linked to: by the connection, the issuer and the subject.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn by_link(
         &self,
         tenant: &Tenant,
@@ -114,7 +114,7 @@ impl CredentialTable {
 
     /// Links an account at another identity provider. If the user has unlinked it before, it is linked again only if the user
     /// vouches for it.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn add_link(
         &self,
         owner: (&Tenant, &UserId),
@@ -134,7 +134,7 @@ impl CredentialTable {
     }
 
     /// Removes a link that was added a moment ago, as if it had never been there.
-    #[cfg(any(feature = "sso", test))]
+    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn discard_link(&self, owner: (&Tenant, &UserId), link: &SsoLink) -> Result<Removed, StoreError> {
         self.remove(owner, link.link_id(), |row| remove(row, link), |_, _| true).await
     }

@@ -1,21 +1,21 @@
 //! The method `sso`: accounts at other identity providers.
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) mod callback;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod linking;
 pub(crate) mod links;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 pub(crate) mod login;
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 mod outcome;
 pub(crate) mod providers;
 pub(crate) mod row;
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 use crate::{auth::builder::AuthServiceBuilder, sso::SsoConnection};
 
-#[cfg(feature = "sso")]
+#[cfg(feature = "external-providers")]
 impl AuthServiceBuilder {
     /// Lets users sign in through another identity provider, which enables the method `sso`. `name` is a part of the URL to
     /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
