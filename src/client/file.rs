@@ -222,7 +222,7 @@ mod tests {
         let more = from_json(&more).unwrap().remove(0);
         assert_eq!(more.display_name(), "Demo");
         assert!(more.needs_pushed_requests() && more.has_single_sign_on() && !expected().has_single_sign_on());
-        assert!(more.accepts_redirect("http://localhost/cb"));
+        assert!(more.redirect("http://localhost/cb").is_some());
     }
 
     #[test]
