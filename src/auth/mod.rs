@@ -257,9 +257,8 @@
 //! providers make no difference; [`Policy::without_enrolled_second_factor`](crate::Policy::without_enrolled_second_factor)
 //! switches it off. A user who has lost the factor uses a recovery code.
 //!
-//! [`build`](AuthServiceBuilder::build) refuses policies that no
-//! login could meet, and [`explain`](AuthService::explain) lists the steps of a login. See [`policy`](crate::policy) and
-//! [`delivery`](crate::delivery).
+//! [`build`](AuthServiceBuilder::build) refuses policies that no login could meet, and names them. See
+//! [`policy`](crate::policy) and [`delivery`](crate::delivery).
 //!
 //! # The hash key
 //!

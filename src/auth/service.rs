@@ -31,9 +31,7 @@ use crate::{
         query::Query,
         steps::{authenticate, choices, complete, login_page, start, status},
     },
-    client::Client,
     http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
-    policy::Explanation,
     session::{SessionLayer, Sessions},
     store::StoreError,
     support::run_to_completion::RunToCompletion,
@@ -82,11 +80,6 @@ impl AuthService {
     /// flood of probes costs nothing.
     pub async fn check_store(&self) -> Result<(), StoreError> {
         self.0.store.check(Arc::clone(&self.0.clock)).await
-    }
-
-    /// Explains to an operator which steps a login of this client would need, and why.
-    pub fn explain(&self, client: &Client, acr_values: Option<&str>) -> Explanation {
-        self.0.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled(client.tenant()))
     }
 
     /// Returns the OpenAPI description of all endpoints, as served at `GET /openapi.json`.

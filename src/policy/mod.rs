@@ -24,15 +24,11 @@
 //! assert_eq!(plan.methods(), Method::Password | Method::Email);
 //! assert_eq!(plan.next(Method::Password.into()), Method::Email.into());
 //! assert!(plan.is_met_by(Method::Email | Method::Password));
-//!
-//! let why = policies.explain(&acme, None, Some("urn:example:2fa"), enabled).to_string();
-//! assert!(why.contains("Tenant acme requires 2 steps: password; and sms or email."));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod demand;
 mod enrolled;
-mod explain;
 pub(crate) mod file;
 mod method;
 #[cfg(test)]
@@ -44,7 +40,6 @@ mod policies;
 pub(crate) use self::enrolled::EnrolledFactors;
 pub use self::{
     demand::Policy,
-    explain::Explanation,
     method::MethodSet,
     method::{FactorClass, Method},
     plan::{LoginPlan, Unsatisfiable},

@@ -229,8 +229,6 @@ impl TryFrom<StoredPlan> for LoginPlan {
 }
 
 /// The error of a login whose policies can't be satisfied with the enabled methods.
-///
-/// [`Policies::explain`](super::Policies::explain) shows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsatisfiable(());
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{
     demand::Policy,
-    explain::{DemandSource, Explanation},
     method::MethodSet,
     plan::{LoginPlan, Unsatisfiable},
 };
@@ -101,7 +100,8 @@ impl Policies {
         acr_values: Option<&str>,
         (enabled, least): (MethodSet, usize),
     ) -> Result<LoginPlan, Unsatisfiable> {
-        plan_of(&self.demands(Some(tenant), client, acr_values), (enabled, least))
+        let (demands, acr) = self.demands(Some(tenant), client, acr_values);
+        LoginPlan::of(&demands, (enabled, least), acr)
     }
 
     /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
@@ -133,18 +133,6 @@ impl Policies {
         clients.iter().flat_map(|client| levels().filter_map(|acr| steps(*client, acr))).max().unwrap_or_default()
     }
 
-    /// Explains the result of [`plan`](Self::plan) to the operator.
-    pub fn explain(
-        &self,
-        tenant: &Tenant,
-        client: Option<&Policy>,
-        acr_values: Option<&str>,
-        enabled: MethodSet,
-    ) -> Explanation {
-        let demands = self.demands(Some(tenant), client, acr_values);
-        Explanation::new(&demands, enabled, plan_of(&demands, (enabled, 1)))
-    }
-
     /// Checks that the enabled methods can satisfy the policies of every tenant, with every `acr`
     /// and with none.
     ///
@@ -165,31 +153,28 @@ impl Policies {
         enabled: MethodSet,
     ) -> Result<(), String> {
         for acr in self.acr.keys().map(|name| Some(name.as_str())).chain([None]) {
-            let demands = self.demands(tenant, client, acr);
-            let plan = plan_of(&demands, (enabled, 1));
-            if plan.is_err() {
-                return Err(Explanation::new(&demands, enabled, plan).to_string().replace('\n', " "));
+            let (demands, acr_name) = self.demands(tenant, client, acr);
+            if LoginPlan::of(&demands, (enabled, 1), acr_name).is_err() {
+                let demands: Vec<String> = demands.iter().map(|policy| format!("({policy})")).collect();
+                let by = acr.map(|name| format!(" of the acr {name:?}")).unwrap_or_default();
+                return Err(format!("can't satisfy the policies {}{by} together", demands.join(" and ")));
             }
         }
         Ok(())
     }
 
+    /// Returns the policies that apply to a login, and the requested name that does.
     fn demands<'a>(
         &'a self,
         tenant: Option<&Tenant>,
         client: Option<&'a Policy>,
         acr_values: Option<&str>,
-    ) -> Vec<(DemandSource<'a>, &'a Policy)> {
-        let own = tenant.and_then(|tenant| self.tenants.get_key_value(tenant));
-        let first = own
-            .map_or((DemandSource::Default, &self.default), |(tenant, policy)| (DemandSource::Tenant(tenant), policy));
-        let requested = acr_values.into_iter().flat_map(|names| names.split(' '));
-        let acr = requested.filter_map(|name| self.acr.get_key_value(name)).next();
-        let client = client.map(|policy| (DemandSource::Client, policy));
-        [Some(first), client, acr.map(|(name, policy)| (DemandSource::Acr(name), policy))]
-            .into_iter()
-            .flatten()
-            .collect()
+    ) -> (Vec<&'a Policy>, Option<&'a str>) {
+        let own = tenant.and_then(|tenant| self.tenants.get(tenant)).unwrap_or(&self.default);
+        let mut requested = acr_values.into_iter().flat_map(|names| names.split(' '));
+        let acr = requested.find_map(|name| self.acr.get_key_value(name));
+        let demands = [Some(own), client, acr.map(|(_, policy)| policy)].into_iter().flatten().collect();
+        (demands, acr.map(|(name, _)| name.as_str()))
     }
 }
 
@@ -273,7 +258,8 @@ mod tests {
         assert!(policies().check(ALL).is_ok());
         let error = policies().check(enabled).unwrap_err();
         assert_eq!((error.setting(), error.value()), ("enabled methods", "password, sms, whatsapp"));
-        assert!(error.reason().ends_with("The requested acr \"key\" can't be satisfied: none of passkey is enabled."));
+        let reason = "can't satisfy the policies (1 step: password or passkey) and (1 step: passkey) of the acr \"key\" together";
+        assert_eq!(error.reason(), reason);
         assert!(Policies::default().check(MethodSet::EMPTY).is_err());
     }
 
@@ -283,43 +269,5 @@ mod tests {
         for bad in ["", " ", "a b", "a\"", "a\\", "é", "a\n", &huge] {
             assert!(Policies::default().acr(bad, Policy::default()).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn an_explanation_names_all_policies_and_the_problem() {
-        let client = slots(&[Method::Sms.into()]);
-        let explain = |enabled, acr| policies().explain(&acme(), Some(&client), acr, enabled).to_string();
-        assert_eq!(
-            explain(Method::Password | Method::Sms | Method::Passkey, None),
-            "Tenant acme requires 1 step: password or passkey.\n\
-             The client requires 1 step: sms.\n\
-             Enabled: password, sms, passkey.\n\
-             The login has 2 steps.\n\
-             Accepted: password and sms; or sms and passkey."
-        );
-        let last = |text: String| text.lines().last().unwrap().to_owned();
-        assert_eq!(
-            last(explain(Method::Password.into(), None)),
-            "The client can't be satisfied: none of sms is enabled."
-        );
-        assert_eq!(
-            last(explain(Method::Sms | Method::Whatsapp, Some("two"))),
-            "Tenant acme can't be satisfied: none of password, passkey is enabled."
-        );
-        let two = Policies::new(Policy::any(2).unwrap());
-        assert_eq!(
-            two.explain(&acme(), None, None, Method::Sms | Method::Whatsapp).to_string(),
-            "The default policy requires 2 steps: each by any method.\n\
-             Enabled: sms, whatsapp.\n\
-             The default policy can't be satisfied: the enabled methods have too few different factor classes."
-        );
-        let phone = Policies::new(slots(&[Method::Whatsapp.into()]));
-        assert_eq!(
-            last(phone.explain(&acme(), Some(&client), None, ALL).to_string()),
-            "Each policy can be satisfied, but not all of them by methods of different factor classes."
-        );
-        assert!(two.explain(&acme(), None, None, MethodSet::EMPTY).to_string().contains("No method is enabled."));
-        let codes = two.explain(&acme(), None, None, Method::Totp | Method::RecoveryCode);
-        assert_eq!(last(codes.to_string()), "No enabled method can be the first step of a login.");
     }
 }
