@@ -9,7 +9,7 @@ mod tests;
 pub(crate) use self::read::{pairs, raw_pairs};
 pub use self::{
     read::{MAX_COOKIES, MAX_HEADER_BYTES, read},
-    set::{MAX_COOKIE_BYTES, SameSite, SetCookie},
+    set::{MAX_COOKIE_BYTES, SetCookie},
 };
 
 /// Matches `cookie-value` of RFC 6265bis §4.1.1.

@@ -92,16 +92,10 @@ fn c103_a_session_cookie_has_every_attribute() {
 
 #[test]
 fn each_setter_writes_its_attribute() {
-    let cookie = SetCookie::new("a", "\"1\"").unwrap().path("/app").unwrap().domain("example.com").unwrap();
-    let cookie = cookie.max_age(Duration::from_millis(1500)).same_site(SameSite::Strict).unwrap();
-    assert_eq!(
-        cookie.insecure_script_access().header_value(),
-        "a=\"1\"; Path=/app; Domain=example.com; Max-Age=2; Secure; SameSite=Strict"
-    );
+    let cookie = SetCookie::new("a", "\"1\"").unwrap().max_age(Duration::from_millis(1500));
+    assert_eq!(cookie.header_value(), "a=\"1\"; Path=/; Max-Age=2; Secure; HttpOnly; SameSite=Lax");
     let cookie = SetCookie::new("a", "1").unwrap().insecure_plain_http().unwrap();
     assert_eq!(cookie.header_value(), "a=1; Path=/; HttpOnly; SameSite=Lax");
-    let cookie = SetCookie::new("a", "1").unwrap().same_site(SameSite::None).unwrap();
-    assert_eq!(cookie.header_value(), "a=1; Path=/; Secure; HttpOnly; SameSite=None");
     let cookie = SetCookie::removal("__Host-session").unwrap();
     assert_eq!(cookie.header_value(), "__Host-session=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Lax");
 }
@@ -109,30 +103,15 @@ fn each_setter_writes_its_attribute() {
 #[test]
 fn c103_a_prefix_enforces_its_rules() {
     // browsers ignore the case of prefixes
-    for name in ["__Host-a", "__host-a", "__HOST-a"] {
-        let cookie = || SetCookie::new(name, "1").unwrap();
-        assert!(cookie().domain("example.com").is_err());
-        assert!(cookie().path("/app").is_err());
-        assert!(cookie().path("/").is_ok());
-        assert!(cookie().insecure_plain_http().is_err());
+    for name in ["__Host-a", "__host-a", "__HOST-a", "__Secure-a", "__secure-a"] {
+        assert!(SetCookie::new(name, "1").unwrap().insecure_plain_http().is_err());
     }
-    for name in ["__Secure-a", "__secure-a"] {
-        let cookie = || SetCookie::new(name, "1").unwrap();
-        assert!(cookie().insecure_plain_http().is_err());
-        assert!(cookie().domain("example.com").unwrap().path("/app").is_ok());
-    }
-    let cookie = || SetCookie::new("a", "1").unwrap();
-    assert!(cookie().insecure_plain_http().unwrap().same_site(SameSite::None).is_err());
-    assert!(cookie().same_site(SameSite::None).unwrap().insecure_plain_http().is_err());
 }
 
 #[test]
 fn c103_a_cookie_that_browsers_would_drop_is_rejected() {
     assert!(SetCookie::new("abc", &"x".repeat(4093)).is_ok());
     assert!(SetCookie::new("abc", &"x".repeat(4094)).is_err());
-    let cookie = || SetCookie::new("a", "1").unwrap();
-    assert!(cookie().path(&format!("/{}", "x".repeat(1023))).is_ok());
-    assert!(cookie().path(&format!("/{}", "x".repeat(1024))).is_err());
 }
 
 #[test]
@@ -143,13 +122,6 @@ fn nothing_can_be_injected_into_the_header() {
     for value in ["a b", "a;b", "a,b", "a\\b", "a\r\nb", "a\"b", "\"", "é", "a\0", "\x7f", "\ta"] {
         let error = SetCookie::new("a", value).unwrap_err();
         assert!(!error.to_string().contains(value), "{value:?}");
-    }
-    let cookie = || SetCookie::new("a", "1").unwrap();
-    for path in ["", "a", "/;Domain=x", "/\r\n", "/é", "/\t"] {
-        assert!(cookie().path(path).is_err(), "{path:?}");
-    }
-    for domain in ["", ".a", "-", "a;b", "a b", "a\r\n", "é.com", "a/b"] {
-        assert!(cookie().domain(domain).is_err(), "{domain:?}");
     }
 }
 
@@ -184,20 +156,12 @@ proptest! {
     }
 
     #[test]
-    fn every_valid_cookie_can_be_written(name: String, value: String, path: String, domain: String, seconds: u64) {
+    fn every_valid_cookie_can_be_written(name: String, value: String, seconds: u64) {
         if let Ok(cookie) = SetCookie::new(&name, &value) {
             let cookie = cookie.max_age(Duration::from_secs(seconds));
             let written = cookie.header_value();
             let start = format!("{name}={value}; Path=/; Max-Age={seconds}; ");
             prop_assert!(written.to_str().unwrap().starts_with(&start));
-        }
-        let cookie = || SetCookie::new("a", "1").unwrap();
-        let parts = |cookie: SetCookie| cookie.header_value().to_str().unwrap().matches(';').count();
-        if let Ok(cookie) = cookie().path(&format!("/{path}")) {
-            prop_assert_eq!(parts(cookie), 4);
-        }
-        if let Ok(cookie) = cookie().domain(&domain) {
-            prop_assert_eq!(parts(cookie), 5);
         }
     }
 }
