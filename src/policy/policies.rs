@@ -178,14 +178,6 @@ impl Policies {
     }
 }
 
-fn plan_of(
-    demands: &[(DemandSource<'_>, &Policy)],
-    (enabled, least): (MethodSet, usize),
-) -> Result<LoginPlan, Unsatisfiable> {
-    let acr = demands.iter().find_map(|(source, _)| source.acr());
-    LoginPlan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), (enabled, least), acr)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::Method, *};
