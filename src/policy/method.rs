@@ -410,8 +410,9 @@ mod tests {
             prop_assert_eq!(of(a.intersection(b)), &one & &other);
             prop_assert_eq!(a.is_subset(b), one.is_subset(&other));
             prop_assert_eq!((a.len(), a.is_empty()), (one.len(), one.is_empty()));
-            let distinct = one.iter().map(|method| method.class()).collect::<BTreeSet<_>>().len() == one.len();
-            prop_assert_eq!(a.is_distinct(), distinct);
+            let classes = one.iter().map(|method| method.class()).collect::<BTreeSet<_>>().len();
+            prop_assert_eq!((a.classes(), a.is_distinct()), (classes, classes == one.len()));
+            prop_assert_eq!(format!("{a:?}"), format!("{one:?}"));
             for method in Method::ALL.iter().copied() {
                 prop_assert_eq!(a.contains(method), one.contains(&method));
                 prop_assert!(a.with(method).contains(method) && !a.without(method).contains(method));

@@ -263,6 +263,8 @@ mod tests {
         assert!(policies().plan(&acme(), None, Some("key"), enabled).is_err());
         assert!(policies().plan(&acme(), Some(&Policy::any(3).unwrap()), None, enabled).is_err());
         assert!(policies().plan(&acme(), None, None, MethodSet::EMPTY).is_err());
+        let error = policies().plan(&acme(), None, None, Method::Sms.into()).unwrap_err();
+        assert_eq!(error.to_string(), "the enabled methods can't satisfy the policies of this login");
         assert!(policies().check(ALL).is_ok());
         let error = policies().check(enabled).unwrap_err();
         assert_eq!((error.setting(), error.value()), ("enabled methods", "password, sms, whatsapp"));
@@ -272,7 +274,8 @@ mod tests {
 
     #[test]
     fn invalid_acr_names_are_rejected() {
-        let huge = "x".repeat(256);
+        let (long, huge) = ("x".repeat(255), "x".repeat(256));
+        assert!(Policies::default().acr(&long, Policy::default()).is_ok());
         for bad in ["", " ", "a b", "a\"", "a\\", "é", "a\n", &huge] {
             assert!(Policies::default().acr(bad, Policy::default()).is_err(), "{bad:?}");
         }
@@ -291,6 +294,12 @@ mod tests {
              Accepted: password and sms; or sms and passkey."
         );
         let last = |text: String| text.lines().last().unwrap().to_owned();
+        let one = |policy| Policies::new(policy).explain(&acme(), None, None, Method::Password.into()).to_string();
+        assert_eq!(last(one(Policy::default())), "Accepted: password.");
+        assert_eq!(
+            last(one(Policy::default().without_enrolled_second_factor())),
+            "A second factor that the user has enrolled is not asked for."
+        );
         assert_eq!(
             last(explain(Method::Password.into(), None)),
             "The client can't be satisfied: none of sms is enabled."
