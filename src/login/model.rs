@@ -613,6 +613,8 @@ proptest! {
             prop_assert_eq!(is_away, model.away.is_some());
             prop_assert_eq!(login.open.is_some() && !is_away, model.open.is_some());
             prop_assert_eq!(login.passkey.is_some(), model.passkey.is_some());
+            let is_completed = model.status == LoginStatus::Completed && !model.is_over(seconds);
+            prop_assert_eq!(login.is_completed(now), is_completed);
             prop_assert_eq!(&login.subject, &subject(model.user));
             if let Ok(shown) = taken.answer {
                 prop_assert_eq!(shown, view);
@@ -645,6 +647,17 @@ proptest! {
             if meant.is_err() && !matches!(login.phase, LoginPhase::Failed | LoginPhase::Ended) {
                 prop_assert_eq!(login.phase, before.phase, "a failure changed the status");
             }
+        }
+    }
+
+    #[test]
+    fn logins_are_in_the_order_of_their_last_changes(one in 0_u64..3, other in 0_u64..3) {
+        let touched = |touched| Login { touched, ..begin(1, 0, For::Anyone) };
+        let (one, other) = (touched(one), touched(other));
+        prop_assert!(!one.was_touched_before(&one));
+        prop_assert!(one.was_touched_before(&other) != other.was_touched_before(&one));
+        if one.touched != other.touched {
+            prop_assert_eq!(one.was_touched_before(&other), one.touched < other.touched);
         }
     }
 
