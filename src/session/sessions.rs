@@ -303,3 +303,25 @@ impl SessionsBuilder {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Memory;
+
+    #[test]
+    fn lifetimes_are_bounded_and_may_be_equal() {
+        let day = Duration::from_secs(86400);
+        for (idle, absolute, is_valid) in [
+            (Duration::from_secs(119), day, false),
+            (Duration::from_secs(120), day, true),
+            (day, day, true),
+            (day + Duration::from_nanos(1), day, false),
+            (day, 400 * day, true),
+            (day, 401 * day, false),
+        ] {
+            let built = Sessions::builder(Memory::new()).idle(idle).absolute(absolute).build();
+            assert_eq!(built.is_ok(), is_valid, "{idle:?} {absolute:?}");
+        }
+    }
+}
