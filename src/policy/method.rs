@@ -382,6 +382,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn the_amr_of_a_set_names_each_value_once_and_tells_if_there_were_several_methods() {
+        for (set, amr) in [
+            (MethodSet::EMPTY, &[][..]),
+            (Method::Password.into(), &["pwd"]),
+            (Method::Passkey.into(), &["pop"]),
+            (Method::Password | Method::Sms, &["pwd", "otp", "sms", "mfa"]),
+            (Method::Email | Method::Totp, &["otp", "mfa"]),
+            (Method::Sso | Method::RecoveryCode, &["sso", "otp", "mfa"]),
+        ] {
+            assert_eq!(set.amr(), amr, "{set}");
+        }
+    }
+
+    #[test]
     fn there_are_144_sets_of_distinct_factor_classes() {
         assert_eq!(MethodSet::ALL.distinct_subsets().count(), 144);
         assert_eq!(MethodSet::ALL.iter().collect::<Vec<_>>(), Method::ALL);
