@@ -680,3 +680,22 @@ proptest! {
         prop_assert_eq!(login.has_ended(UnixTime::from_secs(BEGAN + at)), at >= (2 * idle - 1).min(idle + more));
     }
 }
+
+#[test]
+fn attempts_that_were_never_settled_fail_a_login_unless_all_steps_are_proved() {
+    let at = |seconds| UnixTime::from_secs(BEGAN + seconds);
+    let unsettled = Login { failures: 15, ..begin(1, 0, For::User(0, 0)) };
+    assert!(!unsettled.has_failed(at(29)) && unsettled.has_failed(at(30)));
+    let proof = Proof { method: "password".into(), at: at(0).as_nanos(), mark: None, elsewhere: None };
+    let proved = Login { proofs: vec![proof], ..unsettled };
+    assert_eq!((proved.remaining(), proved.has_failed(at(30))), (0, false));
+}
+
+#[test]
+fn a_proof_of_unknown_age_is_as_young_as_the_provider_was_asked_for() {
+    let now = UnixTime::from_secs(BEGAN + 1);
+    let proof = Proof { method: "sso".into(), at: now.as_nanos(), mark: None, elsewhere: Some(0) };
+    let login = Login { proofs: vec![proof], max_age: Some(60), ..begin(1, 0, For::User(0, 0)) };
+    let is_within = |seconds| login.was_proved_within(Duration::from_secs(seconds), now);
+    assert_eq!([59, 60, 61].map(is_within), [false, true, true]);
+}
