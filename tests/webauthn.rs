@@ -405,6 +405,21 @@ fn c077_a_refused_assertion_changes_nothing() {
 }
 
 #[test]
+fn c078_an_overlong_signature_is_malformed_and_not_verified() {
+    for vector in software() {
+        let with_len = |len| vector.authenticate_changed(|it| change(it, "signature", |bytes| bytes.resize(len, 0)));
+        assert_eq!(with_len(1024), Err(WebauthnError::Signature));
+        assert_eq!(with_len(1025), Err(WebauthnError::Malformed("signature")));
+    }
+}
+
+#[test]
+fn an_error_names_the_check_that_failed() {
+    assert_eq!(WebauthnError::Malformed("signature").to_string(), "malformed signature");
+    assert_eq!(WebauthnError::Counter.to_string(), "the signature counter has not increased");
+}
+
+#[test]
 fn c067_short_challenges_are_never_accepted() {
     let vector = &software()[0];
     let registration = RegistrationResponse::from_json(vector.registration.to_string()).unwrap();
@@ -422,6 +437,15 @@ fn c067_short_challenges_are_never_accepted() {
         short.registration_challenge = text;
         assert_eq!(short.register(&party()), Err(WebauthnError::Challenge), "{len}");
     }
+    let mut shortest = vector.clone();
+    let (text, old) = (URL_SAFE_NO_PAD.encode([7; 16]), &vector.registration_challenge);
+    change(&mut shortest.registration, "clientDataJSON", |data| replace(data, old, &text));
+    shortest.registration_challenge = text;
+    assert_eq!(
+        shortest.register(&party()).is_ok(),
+        vector.attestation == "none",
+        "a self-attestation signs the challenge"
+    );
 }
 
 #[test]

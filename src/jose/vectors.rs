@@ -81,9 +81,32 @@ fn only_the_matching_key_verifies_a_signature() {
 }
 
 #[test]
+fn a_key_with_another_id_or_for_another_algorithm_verifies_nothing() {
+    let signer = Signer::read(Algorithm::Rs256, &Signer::generate(Algorithm::Rs256).unwrap()).unwrap();
+    let token = jws::sign(&signer, "at+jwt", &json!({ "sub": "ada" })).unwrap();
+    let is_read_with = |kid: Value, alg: Value| {
+        let mut jwk = serde_json::to_value(signer.public().jwk()).unwrap();
+        (jwk["kid"], jwk["alg"]) = (kid, alg);
+        let keys = KeySet::parse(json!({ "keys": [jwk] }).to_string().as_bytes()).unwrap();
+        assert_eq!(keys.iter().count(), 1);
+        Unverified::parse(&token, "at+jwt").unwrap().claims::<Value>(&keys).is_some()
+    };
+    let kid = || json!(signer.kid());
+    assert!(is_read_with(kid(), json!("RS256")) && is_read_with(kid(), Value::Null));
+    assert!(!is_read_with(json!("another"), json!("RS256")) && !is_read_with(json!("another"), Value::Null));
+    assert!(!is_read_with(kid(), json!("PS256")) && !is_read_with(Value::Null, json!("PS256")));
+}
+
+#[test]
 fn overlong_tokens_are_rejected() {
+    let token = |len: usize| format!("eyJhbGciOiJFUzI1NiJ9.{}.AA", "x".repeat(len - "eyJhbGciOiJFUzI1NiJ9..AA".len()));
+    assert!(Unverified::parse_any(&token(16 * 1024)).is_some());
+    assert!(Unverified::parse_any(&token(16 * 1024 + 1)).is_none());
+}
+
+#[test]
+fn debug_shows_the_id_of_a_key_and_nothing_private() {
     let signer = Signer::read(Algorithm::Es256, &Signer::generate(Algorithm::Es256).unwrap()).unwrap();
-    let token = |more: usize| jws::sign(&signer, "at+jwt", &json!({ "x": "x".repeat(more) })).unwrap();
-    assert!(Unverified::parse(&token(12_000), "at+jwt").is_some());
-    assert!(Unverified::parse(&token(12_300), "at+jwt").is_none());
+    assert_eq!(format!("{signer:?}"), format!("Signer {{ kid: {:?}, .. }}", signer.kid()));
+    assert_eq!(format!("{:?}", signer.public()), format!("PublicKey(\"ES256\", {:?})", signer.kid()));
 }

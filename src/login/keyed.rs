@@ -74,6 +74,13 @@ mod tests {
     }
 
     #[test]
+    fn hashers_are_the_same_if_their_keys_are() {
+        let key = Secret::generate();
+        let keyed = Keyed::new(&key);
+        assert!(keyed.is_same(&Keyed::new(&key)) && !keyed.is_same(&Keyed::new(&Secret::generate())));
+    }
+
+    #[test]
     fn debug_shows_nothing() {
         assert_eq!(format!("{:?}", Keyed::new(&Secret::generate())), "Keyed(..)");
     }

@@ -615,6 +615,8 @@ proptest! {
             prop_assert_eq!(is_away, model.away.is_some());
             prop_assert_eq!(login.open.is_some() && !is_away, model.open.is_some());
             prop_assert_eq!(login.passkey.is_some(), model.passkey.is_some());
+            let is_completed = model.status == LoginStatus::Completed && !model.is_over(seconds);
+            prop_assert_eq!(login.is_completed(now), is_completed);
             prop_assert_eq!(&login.subject, &subject(model.user));
             if let Ok(shown) = taken.answer {
                 prop_assert_eq!(shown, view);
@@ -651,6 +653,17 @@ proptest! {
     }
 
     #[test]
+    fn logins_are_in_the_order_of_their_last_changes(one in 0_u64..3, other in 0_u64..3) {
+        let touched = |touched| Login { touched, ..begin(1, 0, For::Anyone) };
+        let (one, other) = (touched(one), touched(other));
+        prop_assert!(!one.was_touched_before(&one));
+        prop_assert!(one.was_touched_before(&other) != other.was_touched_before(&one));
+        if one.touched != other.touched {
+            prop_assert_eq!(one.was_touched_before(&other), one.touched < other.touched);
+        }
+    }
+
+    #[test]
     fn c105_a_login_keeps_the_timeouts_that_were_set_when_it_began(
         idle in 60_u64..=3600,
         more in 0_u64..3600,
@@ -668,4 +681,23 @@ proptest! {
         let login = transition(&login, &LoginCall::Attempt(Method::Password), last).next.unwrap();
         prop_assert_eq!(login.has_ended(UnixTime::from_secs(BEGAN + at)), at >= (2 * idle - 1).min(idle + more));
     }
+}
+
+#[test]
+fn attempts_that_were_never_settled_fail_a_login_unless_all_steps_are_proved() {
+    let at = |seconds| UnixTime::from_secs(BEGAN + seconds);
+    let unsettled = Login { failures: 15, ..begin(1, 0, For::User(0, 0)) };
+    assert!(!unsettled.has_failed(at(29)) && unsettled.has_failed(at(30)));
+    let proof = Proof { method: "password".into(), at: at(0).as_nanos(), mark: None, elsewhere: None };
+    let proved = Login { proofs: vec![proof], ..unsettled };
+    assert_eq!((proved.remaining(), proved.has_failed(at(30))), (0, false));
+}
+
+#[test]
+fn a_proof_of_unknown_age_is_as_young_as_the_provider_was_asked_for() {
+    let now = UnixTime::from_secs(BEGAN + 1);
+    let proof = Proof { method: "sso".into(), at: now.as_nanos(), mark: None, elsewhere: Some(0) };
+    let login = Login { proofs: vec![proof], max_age: Some(60), ..begin(1, 0, For::User(0, 0)) };
+    let is_within = |seconds| login.was_proved_within(Duration::from_secs(seconds), now);
+    assert_eq!([59, 60, 61].map(is_within), [false, true, true]);
 }

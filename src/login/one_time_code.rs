@@ -175,11 +175,14 @@ mod tests {
             prop_assert_eq!(is(&open, &login, code, late), late < 60 * minutes);
             prop_assert_eq!(is(&open, &login, &other, 0), code == other);
             prop_assert!(!is(&open, &stranger, code, 0));
+            let to_another_time = OpenCode { expires_at: open.expires_at + 1, ..open.clone() };
+            let another_code = OpenCode { code: [0; 32], ..open.clone() };
             let (mut by_another, mut to_another) = (open.clone(), open.clone());
             by_another.method = Method::Whatsapp;
             to_another.contact = *Digest::of("another address").as_bytes();
             prop_assert!(!is(&by_another, &login, code, 0) && !is(&to_another, &login, code, 0));
             prop_assert!(!open.is(code, &login, &Keyed::new(&Secret::generate()), now));
+            prop_assert!(open.is_same(&open.clone()) && !open.is_same(&to_another_time) && !open.is_same(&another_code));
             for guess in [format!(" {code}"), format!("{code} "), format!("{code}0"), code[1..].to_owned()] {
                 prop_assert!(!is(&open, &login, &guess, 0));
             }

@@ -82,3 +82,50 @@ impl Wanted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+
+    fn wanted() -> impl Strategy<Value = Wanted> {
+        let text = || option::of("[ab]");
+        let names = || vec("[abc]", 0..3);
+        (text(), text(), names(), names(), any::<(bool, bool)>(), text()).prop_map(
+            |(nonce, dpop_jkt, id_token, userinfo, (is_confirmed, remember), return_to)| Wanted {
+                nonce,
+                dpop_jkt,
+                id_token,
+                userinfo,
+                is_confirmed,
+                remember,
+                return_to,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn claims_are_included_if_each_is_requested_at_the_same_place(one in wanted(), other in wanted()) {
+            let pairs = |wanted: &Wanted| -> Vec<(bool, String)> {
+                let id_token = wanted.id_token.iter().map(|name| (true, name.clone()));
+                id_token.chain(wanted.userinfo.iter().map(|name| (false, name.clone()))).collect()
+            };
+            let own = pairs(&one);
+            prop_assert_eq!(one.includes(&other), pairs(&other).iter().all(|claim| own.contains(claim)));
+        }
+
+        #[test]
+        fn what_is_missing_is_filled_in_and_nothing_is_replaced(one in wanted(), other in wanted()) {
+            prop_assert_eq!(one.clone().or(&Wanted::default()), one.clone());
+            prop_assert_eq!(Wanted::default().or(&other), other.clone());
+            let both = one.clone().or(&other);
+            prop_assert_eq!(both.clone().or(&other), both.clone());
+            prop_assert_eq!(both.is_confirmed, one.is_confirmed | other.is_confirmed);
+            prop_assert_eq!(both.remember, one.remember | other.remember);
+            prop_assert!(one.nonce.is_none() || both.nonce == one.nonce);
+            prop_assert!(one.id_token.is_empty() || both.id_token == one.id_token);
+        }
+    }
+}

@@ -384,6 +384,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn parameters_with_a_flag_that_does_not_exist_are_corrupt() {
+        let mut writer = Writer::new(0, 0);
+        write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
+        let mut bytes = writer.into_bytes();
+        for (flags, is_valid) in [(0, true), (3, true), (4, false)] {
+            bytes[1] = flags;
+            assert_eq!(Reader::whole(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_row_causes_a_panic(noise in vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), byte: u8) {

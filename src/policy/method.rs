@@ -382,6 +382,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn the_amr_of_a_set_names_each_value_once_and_tells_if_there_were_several_methods() {
+        for (set, amr) in [
+            (MethodSet::EMPTY, &[][..]),
+            (Method::Password.into(), &["pwd"]),
+            (Method::Passkey.into(), &["pop"]),
+            (Method::Password | Method::Sms, &["pwd", "otp", "sms", "mfa"]),
+            (Method::Email | Method::Totp, &["otp", "mfa"]),
+            (Method::Sso | Method::RecoveryCode, &["sso", "otp", "mfa"]),
+        ] {
+            assert_eq!(set.amr(), amr, "{set}");
+        }
+    }
+
+    #[test]
     fn there_are_144_sets_of_distinct_factor_classes() {
         assert_eq!(MethodSet::ALL.distinct_subsets().count(), 144);
         assert_eq!(MethodSet::ALL.iter().collect::<Vec<_>>(), Method::ALL);
@@ -410,8 +424,9 @@ mod tests {
             prop_assert_eq!(of(a.intersection(b)), &one & &other);
             prop_assert_eq!(a.is_subset(b), one.is_subset(&other));
             prop_assert_eq!((a.len(), a.is_empty()), (one.len(), one.is_empty()));
-            let distinct = one.iter().map(|method| method.class()).collect::<BTreeSet<_>>().len() == one.len();
-            prop_assert_eq!(a.is_distinct(), distinct);
+            let classes = one.iter().map(|method| method.class()).collect::<BTreeSet<_>>().len();
+            prop_assert_eq!((a.classes(), a.is_distinct()), (classes, classes == one.len()));
+            prop_assert_eq!(format!("{a:?}"), format!("{one:?}"));
             for method in Method::ALL.iter().copied() {
                 prop_assert_eq!(a.contains(method), one.contains(&method));
                 prop_assert!(a.with(method).contains(method) && !a.without(method).contains(method));

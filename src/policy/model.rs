@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{demand::Policy, enrolled::EnrolledFactors, method::Method, method::MethodSet, plan::LoginPlan};
+use crate::store::compact::{Reader, Writer};
 
 type Methods = BTreeSet<Method>;
 
@@ -64,6 +65,17 @@ fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
 
 fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
     LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), None).ok()
+}
+
+/// Returns the bytes of a plan as they are in a row.
+fn written(plan: &LoginPlan) -> Vec<u8> {
+    let mut writer = Writer::new(0, 0);
+    plan.write(&mut writer).unwrap();
+    writer.into_bytes()
+}
+
+fn read(bytes: &[u8]) -> Option<LoginPlan> {
+    Reader::whole(0, bytes, LoginPlan::read)
 }
 
 fn any_set() -> impl Strategy<Value = MethodSet> {
@@ -191,7 +203,7 @@ proptest! {
             prop_assert!(!next.is_empty(), "stuck after {}", proved);
             proved = proved.with(*choice.get(&next));
             plan.demand_factor(proved, factors);
-            read_again.push(serde_json::from_str::<LoginPlan>(&serde_json::to_string(&plan).unwrap()).unwrap() == plan);
+            read_again.push(read(&written(&plan)) == Some(plan.clone()));
         }
         prop_assert!(plan.is_met_by(proved) && prove_different_things(&methods(proved)), "{}", proved);
         prop_assert!(read_again.into_iter().all(|is_same| is_same));
@@ -201,6 +213,22 @@ proptest! {
         prop_assert!(has_factor || all.is_empty(), "{}", proved);
         // an account without a factor sees nothing of the rule
         prop_assert!(!all.is_empty() || plan == before);
+    }
+
+    #[test]
+    fn b01_methods_meet_the_names_of_a_plan_if_they_meet_each_policy_that_names_any(
+        demands in any_demands(),
+        enabled in any_set(),
+        proved in any_set(),
+    ) {
+        let Some(plan) = plan(&demands, enabled) else { return Ok(()) };
+        let names = |policy: &&Policy| policy.sets().iter().any(|slot| *slot != MethodSet::ALL);
+        let naming: Vec<Policy> = demands.iter().filter(names).cloned().collect();
+        let model = model_of(&naming);
+        let counts = |set: &Methods| prove_different_things(set) && model.iter().all(|slots| meets(set, slots));
+        let expected = subsets(&methods(proved.intersection(enabled))).iter().any(counts);
+        prop_assert_eq!(plan.names_methods(), !naming.is_empty());
+        prop_assert_eq!(plan.is_named_by(proved), expected);
     }
 
     #[test]
@@ -217,10 +245,8 @@ proptest! {
     #[test]
     fn plans_round_trip(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
         let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), acr.as_deref()) else { return Ok(()) };
-        let text = serde_json::to_string(&plan).unwrap();
-        let read: LoginPlan = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(read.acr(), acr.as_deref());
-        prop_assert_eq!(read, plan);
+        prop_assert_eq!(plan.acr(), acr.as_deref());
+        prop_assert_eq!(read(&written(&plan)), Some(plan));
     }
 }
 
@@ -238,21 +264,34 @@ fn a_code_of_an_authenticator_is_never_the_first_step_nor_the_only_one() {
 
 #[test]
 fn stored_plans_are_validated() {
-    let read = |text: &str| serde_json::from_str::<LoginPlan>(text);
-    assert_eq!(read(r#"{"sets":[["password","email"]]}"#).unwrap().steps(), 2);
-    for bad in [
-        r#"{"sets":[]}"#,
-        r#"{"sets":[[]]}"#,
-        r#"{"sets":[["password"],["sms","email"]]}"#,
-        r#"{"sets":[["sms","whatsapp"]]}"#,
-        r#"{"sets":[["sms"],["sms"]]}"#,
-        r#"{"sets":[["sms"],["password"]]}"#,
-        r#"{"sets":[["totp"]]}"#,
-        r#"{"sets":[["password","totp","recovery_code"]]}"#,
-        r#"{"sets":[["fax"]]}"#,
-        "{}",
-        "[]",
+    use Method::{Email, Password, RecoveryCode, Sms, Totp, Whatsapp};
+
+    // no text for the `acr`, then the flags, two lists of sets, each set in two bytes
+    let row = |flags: u8, sets: &[MethodSet]| {
+        let sets = sets.iter().flat_map(|set| set.to_bits().to_le_bytes());
+        let length = |sets: usize| (sets as u16).to_le_bytes();
+        [&[0, 0, 0, flags][..], &length(sets.clone().count() / 2), &sets.collect::<Vec<_>>(), &length(0)].concat()
+    };
+    let two = [Password | Email, Sms | Email];
+    let stored = read(&row(3, &two)).unwrap();
+    assert_eq!((stored.steps(), stored.policy_steps(), stored.asks_enrolled), (2, 2, true));
+    assert!(stored.refuses_self_enrolment() && !read(&row(0, &two)).unwrap().refuses_self_enrolment());
+    assert_eq!(read(&row(4, &two)).unwrap().policy_steps(), 1);
+    let one = |set: MethodSet| vec![set];
+    for (flags, bad) in [
+        (0, vec![]),
+        (0, one(MethodSet::EMPTY)),
+        (0, vec![Password.into(), Sms | Email]),
+        (0, one(Sms | Whatsapp)),
+        (0, vec![Sms.into(), Sms.into()]),
+        (0, vec![Sms.into(), Password.into()]),
+        (0, one(Totp.into())),
+        (0, one(Password | Totp | RecoveryCode)),
+        // an added step next to none, and a flag that does not exist
+        (4, one(Password.into())),
+        (8, two.to_vec()),
     ] {
-        assert!(read(bad).is_err(), "{bad}");
+        assert_eq!(read(&row(flags, &bad)), None, "{flags} {bad:?}");
     }
+    assert_eq!(read(&[0, 0, 0, 0, 1, 0, 0, 128, 0, 0]), None, "a method that does not exist");
 }

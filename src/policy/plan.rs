@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     demand::Policy,
     method::{Method, MethodSet},
@@ -18,18 +16,14 @@ use crate::{
 /// It contains every set of methods that satisfies all policies with the fewest steps. Each step
 /// must lead towards one of these sets. The plan of a user who has enrolled a second factor changes once, after the first
 /// proved step: every set then contains such a factor, if necessary in one step more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "StoredPlan")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPlan {
     /// Never empty, all of the same size, sorted.
     pub(super) sets: Vec<MethodSet>,
     /// The smallest sets that meet every policy that names methods. Empty if all policies only count steps.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     named: Vec<MethodSet>,
     /// Whether users can't enrol their first second factor by themselves.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     without_self_enrolment: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<String>,
     /// Whether the login needs the second factor that its account has enrolled.
     pub(super) asks_enrolled: bool,
@@ -60,7 +54,11 @@ impl LoginPlan {
         let (without_self_enrolment, asks_enrolled, is_extended) = (flag(0), flag(1), flag(2));
         let mut sets = || reader.list(|reader| MethodSet::from_bits(u16::from_le_bytes(*reader.bytes()?)));
         let (sets, named) = (sets()?, sets()?);
-        Self::try_from(StoredPlan { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended }).ok()
+        let steps = sets.first().map_or(0, |set| set.len());
+        let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();
+        let is_valid =
+            steps > usize::from(is_extended) && sets.iter().all(usable) && sets.is_sorted_by(|one, next| one < next);
+        is_valid.then_some(Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended })
     }
 
     /// Returns the plan for these policies and the enabled methods, with at least this many steps.
@@ -180,51 +178,13 @@ impl LoginPlan {
     /// Returns the largest part of `proved` that leads towards an accepted set.
     pub(crate) fn closest(&self, proved: MethodSet) -> MethodSet {
         let overlaps = self.sets.iter().map(|set| set.intersection(proved));
-        overlaps.fold(MethodSet::EMPTY, |best, one| if one.len() > best.len() { one } else { best })
+        // the first one of several that are as large
+        overlaps.rev().max_by_key(|set| set.len()).unwrap_or_default()
     }
 
     /// Returns whether these methods complete the plan. Additional methods don't matter.
     pub fn is_met_by(&self, proved: MethodSet) -> bool {
         self.sets.iter().any(|set| set.is_subset(proved))
-    }
-
-    /// Returns all accepted sets.
-    pub(super) fn sets(&self) -> &[MethodSet] {
-        &self.sets
-    }
-}
-
-/// A stored [`LoginPlan`] before validation.
-#[derive(Deserialize)]
-struct StoredPlan {
-    sets: Vec<MethodSet>,
-    #[serde(default)]
-    named: Vec<MethodSet>,
-    #[serde(default)]
-    without_self_enrolment: bool,
-    #[serde(default)]
-    acr: Option<String>,
-    #[serde(default = "yes")]
-    asks_enrolled: bool,
-    #[serde(default)]
-    is_extended: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl TryFrom<StoredPlan> for LoginPlan {
-    type Error = &'static str;
-
-    fn try_from(stored: StoredPlan) -> Result<Self, Self::Error> {
-        let StoredPlan { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended } = stored;
-        let steps = sets.first().map_or(0, |set| set.len());
-        let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();
-        if steps <= usize::from(is_extended) || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {
-            return Err("invalid login plan");
-        }
-        Ok(Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended })
     }
 }
 

@@ -247,6 +247,8 @@ mod tests {
         assert!(policies().plan(&acme(), None, Some("key"), enabled).is_err());
         assert!(policies().plan(&acme(), Some(&Policy::any(3).unwrap()), None, enabled).is_err());
         assert!(policies().plan(&acme(), None, None, MethodSet::EMPTY).is_err());
+        let error = policies().plan(&acme(), None, None, Method::Sms.into()).unwrap_err();
+        assert_eq!(error.to_string(), "the enabled methods can't satisfy the policies of this login");
         assert!(policies().check(ALL).is_ok());
         let error = policies().check(enabled).unwrap_err();
         assert_eq!((error.setting(), error.value()), ("enabled methods", "password, sms, whatsapp"));
@@ -257,7 +259,8 @@ mod tests {
 
     #[test]
     fn invalid_acr_names_are_rejected() {
-        let huge = "x".repeat(256);
+        let (long, huge) = ("x".repeat(255), "x".repeat(256));
+        assert!(Policies::default().acr(&long, Policy::default()).is_ok());
         for bad in ["", " ", "a b", "a\"", "a\\", "é", "a\n", &huge] {
             assert!(Policies::default().acr(bad, Policy::default()).is_err(), "{bad:?}");
         }

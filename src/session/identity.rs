@@ -184,4 +184,16 @@ mod tests {
         }
         assert_eq!(Authentication { proofs: Vec::new(), ..authentication }.auth_time(), None);
     }
+
+    #[test]
+    fn the_id_of_a_user_has_1_to_255_visible_characters() {
+        let long = "u".repeat(255);
+        for good in ["u", "~!", &long] {
+            assert_eq!(UserId::parse(good).unwrap().as_str(), good);
+        }
+        for bad in ["", " ", "a b", "é", "a\n", &format!("{long}u")] {
+            let error = UserId::parse(bad).unwrap_err();
+            assert_eq!(error.to_string(), "the id of a user must have 1 to 255 visible ASCII characters", "{bad:?}");
+        }
+    }
 }

@@ -323,3 +323,65 @@ impl Pass for SessionPass {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{
+        Method, Request,
+        header::{COOKIE, HOST, ORIGIN},
+    };
+
+    use super::*;
+    use crate::{
+        session::{NewSession, model::proved},
+        store::Memory,
+        tenant::{Tenant, TenantError},
+        testing::block_on,
+    };
+
+    /// A source that finds no tenant because of a mistake of the server.
+    struct Broken;
+
+    impl TenantSource for Broken {
+        fn find(&self, _head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+            Err(TenantError::internal("no source"))
+        }
+    }
+
+    /// Returns why a request is refused, if it is.
+    fn refusal(layer: &SessionLayer, request: &Request<()>) -> Option<RejectionKind> {
+        block_on(layer.gate.inspect(Head::of(request)).wait()).err().map(|rejection| rejection.kind())
+    }
+
+    /// Returns a request with the cookie of a new session.
+    fn signed_in(sessions: &Sessions) -> Request<()> {
+        let new = NewSession::authenticated(proved("acme", "ada", 0, &["password"]));
+        let (cookie, _) = block_on(sessions.create(new)).unwrap();
+        let header = cookie.header_value();
+        let pair = header.to_str().unwrap().split(';').next().unwrap();
+        Request::builder().header(COOKIE, pair).body(()).unwrap()
+    }
+
+    #[test]
+    fn a_mistake_about_tenants_refuses_requests_with_a_cookie_and_no_others() {
+        let sessions = Sessions::new(Memory::new());
+        let layer = SessionLayer::new(sessions.clone()).tenant(Broken);
+        assert_eq!(refusal(&layer, &signed_in(&sessions)), Some(RejectionKind::Internal));
+        assert_eq!(refusal(&layer, &Request::new(())), None);
+    }
+
+    #[test]
+    fn pages_over_plain_http_change_something_only_on_loopback() {
+        let secure = Sessions::builder(Memory::new());
+        for (builder, expected) in
+            [(secure.clone(), Some(RejectionKind::Forbidden)), (secure.insecure_loopback(), None)]
+        {
+            let sessions = builder.build().unwrap();
+            let mut request = signed_in(&sessions);
+            *request.method_mut() = Method::POST;
+            request.headers_mut().insert(HOST, "localhost:8080".parse().unwrap());
+            request.headers_mut().insert(ORIGIN, "http://localhost:8080".parse().unwrap());
+            assert_eq!(refusal(&SessionLayer::new(sessions), &request), expected);
+        }
+    }
+}

@@ -516,6 +516,33 @@ mod tests {
     }
 
     #[test]
+    fn a_proof_with_a_part_that_does_not_exist_is_corrupt() {
+        let proof = Proof { method: "p".into(), at: 1, mark: None, elsewhere: None };
+        let mut bytes = live(vec![proof]).write().unwrap();
+        for (parts, is_valid) in [(0, true), (4, false)] {
+            *bytes.last_mut().unwrap() = parts;
+            assert_eq!(SessionRow::read(&bytes).is_ok(), is_valid, "{parts}");
+        }
+    }
+
+    #[test]
+    fn a_listed_session_stays_until_it_expires_and_renewing_it_never_shortens_that() {
+        let listed =
+            |sid: u8, expires| ListedSession::new(Handle::from_bytes([sid; 16]), UnixTime::from_nanos(expires));
+        assert!(SessionList::default().is_empty());
+        let list = SessionList::default().with(listed(1, 9)).with(listed(2, 5));
+        assert!(!list.is_empty());
+        let live = |now| list.clone().without_expired(UnixTime::from_nanos(now)).iter().count();
+        assert_eq!([4, 5, 8, 9].map(live), [2, 1, 1, 0]);
+        for (expires, expected) in [(3, 9), (12, 12)] {
+            let renewed = list.clone().renewed(listed(1, expires)).unwrap();
+            let all: Vec<_> = renewed.iter().map(|listed| (listed.sid.as_bytes()[0], listed.expires)).collect();
+            assert_eq!(all, [(2, 5), (1, expected)], "the renewed session is the newest");
+        }
+        assert!(list.renewed(listed(3, 9)).is_none());
+    }
+
+    #[test]
     fn a_row_with_a_device_must_have_its_name() {
         let mut bytes = live(Vec::new()).write().unwrap();
         assert!(SessionRow::read(&bytes).is_ok());

@@ -311,3 +311,59 @@ impl TenantSource for SessionTenant {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::{
+        session::{Sessions, model::proved},
+        store::Memory,
+        tenant::TenantErrorKind,
+        testing::block_on,
+    };
+
+    fn new() -> NewSession {
+        NewSession::authenticated(proved("acme", "ada", 0, &["password"]))
+    }
+
+    #[test]
+    fn the_acr_and_the_names_of_the_amr_are_visible_and_bounded() {
+        let (long, longer) = ("x".repeat(64), "x".repeat(65));
+        for (names, is_valid) in [
+            (vec![], true),
+            (vec!["pwd"; 16], true),
+            (vec!["pwd"; 17], false),
+            (vec![long.as_str()], true),
+            (vec![longer.as_str()], false),
+            (vec!["pwd", ""], false),
+            (vec!["a b"], false),
+        ] {
+            assert_eq!(new().amr(names.iter().copied()).is_ok(), is_valid, "{names:?}");
+        }
+        for (name, is_valid) in [("mfa", true), ("", false), ("a b", false), (&"x".repeat(255), true)] {
+            assert_eq!(new().acr(name).is_ok(), is_valid, "{name}");
+        }
+        assert!(new().acr(&"x".repeat(256)).is_err());
+    }
+
+    #[test]
+    fn a_session_proves_its_tenant_and_without_one_there_is_none() {
+        let (cookie, session) = block_on(Sessions::new(Memory::new()).create(new())).unwrap();
+        let mut request = Request::new(());
+        assert!(SessionTenant.find(Head::of(&request)).unwrap().is_none());
+        assert_eq!(SessionTenant.missing(Head::of(&request)).kind(), TenantErrorKind::Internal);
+        let shown = format!("{session:?}");
+        request.extensions_mut().insert(SessionExtension::Present(session));
+        assert_eq!(SessionTenant.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+        let name = SessionTenant.find_name(Head::of(&request)).unwrap().unwrap();
+        assert!(!name.is_claimed());
+        assert_eq!(SessionTenant.missing(Head::of(&request)).kind(), TenantErrorKind::Missing);
+        // what is logged names the user, and does not let anybody use the session
+        assert!(shown.contains("acme") && shown.contains("ada"), "{shown}");
+        let header = cookie.header_value();
+        let (_, secret) = header.to_str().unwrap().split(';').next().unwrap().split_once('.').unwrap();
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}

@@ -320,3 +320,61 @@ impl SessionsBuilder {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        session::{NewSession, model::proved},
+        store::Memory,
+        testing::{ManualClock, block_on},
+    };
+
+    fn begin(sessions: &Sessions) -> Session {
+        block_on(sessions.create(NewSession::authenticated(proved("acme", "ada", 0, &["password"])))).unwrap().1
+    }
+
+    #[test]
+    fn an_ended_session_is_not_listed_any_more() {
+        let sessions = Sessions::new(Memory::new());
+        let (first, second) = (begin(&sessions), begin(&sessions));
+        block_on(sessions.revoke(&first)).unwrap();
+        let key = (first.tenant(), first.user().as_str().as_bytes());
+        let list = block_on(sessions.lists().get(Some(key.0), key.1).wait()).unwrap().unwrap().value;
+        assert!(!list.contains(&first.sid()) && list.contains(&second.sid()));
+    }
+
+    #[cfg(feature = "login")]
+    #[test]
+    fn a_session_that_began_before_everything_was_ended_has_ended() {
+        let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+        let sessions = Sessions::builder(store.clone()).clock(clock.clone()).build().unwrap();
+        let lives = |session: &Session| block_on(sessions.get(&session.sid())).unwrap().is_some();
+        let before = begin(&sessions);
+        assert!(lives(&before));
+        block_on(store.end_everything(Arc::new(clock.clone()))).unwrap();
+        // the time that is stored is later, because clocks differ
+        let left = store.last_cutoff().as_nanos() - clock.unix(clock.now()).as_nanos();
+        clock.advance(Duration::from_nanos(left - 1));
+        let just_before = begin(&sessions);
+        clock.advance(Duration::from_nanos(1));
+        let after = begin(&sessions);
+        assert_eq!([&before, &just_before, &after].map(lives), [false, false, true]);
+    }
+
+    #[test]
+    fn lifetimes_are_bounded_and_may_be_equal() {
+        let day = Duration::from_secs(86400);
+        for (idle, absolute, is_valid) in [
+            (Duration::from_secs(119), day, false),
+            (Duration::from_secs(120), day, true),
+            (day, day, true),
+            (day + Duration::from_nanos(1), day, false),
+            (day, 400 * day, true),
+            (day, 401 * day, false),
+        ] {
+            let built = Sessions::builder(Memory::new()).idle(idle).absolute(absolute).build();
+            assert_eq!(built.is_ok(), is_valid, "{idle:?} {absolute:?}");
+        }
+    }
+}

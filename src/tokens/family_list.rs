@@ -93,11 +93,17 @@ impl Value for FamilyList {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{collections::HashSet, time::Duration};
 
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::{
+        client::Scopes,
+        login::Binding,
+        pkce::CodeChallenge,
+        session::{Authentication, UserId},
+    };
 
     fn listed(number: u8, session: u8, ends: UnixTime) -> ListedFamily {
         let (id, session) = (Handle::from_bytes([number; 16]), Handle::from_bytes([session; 16]));
@@ -140,6 +146,31 @@ mod tests {
             let (later, evicted) = list.with(listed(251, 1, now + Duration::from_secs(9)), now + Duration::from_secs(1));
             prop_assert_eq!((later.0.len(), evicted.is_none()), (1, true));
         }
+    }
+
+    #[test]
+    fn each_user_has_a_list_of_their_own_at_each_client() {
+        let list_of = |user: &str, client: &str| {
+            let who = Authentication {
+                tenant: "acme".parse().unwrap(),
+                user: UserId::parse(user).unwrap(),
+                generation: 0,
+                proofs: Vec::new(),
+                acr: None,
+            };
+            let binding = Binding {
+                client_id: client.to_owned(),
+                redirect_uri: "https://app.example/callback".to_owned(),
+                scope: Scopes::parse("openid").unwrap(),
+                code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
+            };
+            let session = Handle::from_bytes([1; 16]);
+            FamilyList::id(&Grant { who, session, binding, jkt: None, id_token: Vec::new(), userinfo: Vec::new() })
+        };
+        let ids = [("u", "web"), ("u", "app"), ("v", "web"), ("web", "u")].map(|(user, client)| list_of(user, client));
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+        assert_eq!(list_of("u", "web"), ids[0]);
+        assert!(list_of(&"u".repeat(255), &"c".repeat(128)).len() <= 64);
     }
 
     #[test]

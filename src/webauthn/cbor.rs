@@ -211,13 +211,16 @@ mod tests {
             ("a1f400", "a key that is a boolean"),
             ("a18000", "a key that is an array"),
             ("818181818100", "nested too deeply"),
+            ("a100a100a100a100a10000", "nested too deeply"),
             ("9bffffffffffffffff", "an endless array"),
             ("bbffffffffffffffff", "an endless map"),
             ("5bffffffffffffffff", "endless bytes"),
         ] {
             assert_eq!(read_all(&bytes(hex)), None, "{hex}: {why}");
         }
-        assert!(read_all(&bytes("8181818100")).is_some(), "four levels");
+        for four_levels in ["8181818100", "a100a100a100a10000"] {
+            assert!(read_all(&bytes(four_levels)).is_some(), "{four_levels}");
+        }
     }
 
     fn leaf() -> impl Strategy<Value = Value<'static>> {

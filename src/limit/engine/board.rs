@@ -402,12 +402,38 @@ mod tests {
     fn a_slot_is_not_taken_over_until_its_refusal_has_expired() {
         let board = Board::new();
         assert!(post(&board, (1, 2), 10, 20));
+        let has_room = |first, now| board.has_room(first, terms().epoch, Moment::from_nanos(now));
+        assert!(has_room(1, 19) && !has_room(3, 19) && has_room(3, 20));
         assert!(!post(&board, (3, 4), 19, 30), "it has the same slot");
         assert!(find(&board, (1, 2), terms(), 19).is_some());
         assert!(post(&board, (3, 4), 20, 30));
         assert_eq!(find(&board, (1, 2), terms(), 15), None);
         board.clear(1);
         assert!(find(&board, (3, 4), terms(), 25).is_some(), "it is not the one to clear");
+    }
+
+    #[test]
+    fn a_slot_that_is_being_written_has_an_odd_version_and_takes_no_other_writer() {
+        let slot = Slot::default();
+        for after in [2, 4, 6] {
+            let is_written = slot.write(|| {
+                assert_eq!(slot.version.load(Relaxed), after - 1);
+                assert!(!slot.write(|| ()));
+            });
+            assert!(is_written);
+            assert_eq!(slot.version.load(Relaxed), after);
+        }
+    }
+
+    #[test]
+    fn only_homes_with_a_refusal_are_in_use() {
+        let board = Board::new();
+        let homes = || (0..SLOTS as u64).filter(|home| board.in_use.has(home << 43)).collect::<Vec<_>>();
+        assert!(homes().is_empty());
+        assert!(post(&board, (70 << 43, 2), 10, 20) && post(&board, (300 << 43, 2), 10, 20));
+        assert_eq!(homes(), [70, 300]);
+        board.clear(70 << 43);
+        assert_eq!(homes(), [300]);
     }
 
     /// Figures that belong together are posted in turn; a reader never sees a mixture.
