@@ -79,7 +79,6 @@ impl AnyLimiter {
     }
 
     /// Returns a limiter of something else, such as failures of addresses. It is shared if this one is, under keys of its own.
-    #[cfg(feature = "login")]
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {
@@ -90,7 +89,6 @@ impl AnyLimiter {
     }
 
     /// Refunds a charge. A shared limiter does it in the background.
-    #[cfg(feature = "login")]
     pub(crate) fn refund_later(&self, spend: Spend) {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {

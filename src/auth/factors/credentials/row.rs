@@ -88,13 +88,13 @@ impl Credentials {
 
     /// Returns the ids of all credentials that only one user can have.
     pub(super) fn ids(&self) -> impl Iterator<Item = CredentialId<'_>> {
-        self.all().filter_map(|it| it.id())
+        self.all().filter_map(Credential::id)
     }
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.all().map(|it| it.method())).finish()
+        f.debug_list().entries(self.all().map(Credential::method)).finish()
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn strength<'c>(credentials: Option<&'c Credentials>, proof: &Proof, 
     let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(Strength::FULL) };
     let method = Method::from_name(&proof.method)?;
     let proved = credentials?.all().find(|it| it.method() == method && it.mark(keyed) == mark);
-    proved.map(|it| it.strength())
+    proved.map(Credential::strength)
 }
 
 /// Returns whether a proof counts only as long as the user has a credential.
