@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{demand::Policy, enrolled::EnrolledFactors, method::Method, method::MethodSet, plan::LoginPlan};
-use crate::store::compact::{Reader, Writer};
+use crate::support::compact::{Reader, Writer};
 
 type Methods = BTreeSet<Method>;
 
@@ -120,8 +120,8 @@ proptest! {
         match plan(&demands, enabled) {
             None => prop_assert!(expected.is_empty()),
             Some(plan) => {
-                let sets: BTreeSet<Methods> = plan.sets().iter().map(|set| methods(*set)).collect();
-                prop_assert_eq!(plan.sets().len(), sets.len());
+                let sets: BTreeSet<Methods> = plan.sets.iter().map(|set| methods(*set)).collect();
+                prop_assert_eq!(plan.sets.len(), sets.len());
                 prop_assert!(sets.len() <= 144);
                 prop_assert_eq!(plan.steps(), expected[0].len());
                 prop_assert_eq!(methods(plan.methods()), expected.iter().flatten().copied().collect::<Methods>());
@@ -175,11 +175,11 @@ proptest! {
         let Some(after) = plan(&stricter, enabled) else { return Ok(()) };
         let before = plan(&demands, enabled).expect("a set that satisfies all policies satisfies fewer");
         prop_assert!(after.steps() >= before.steps());
-        for set in after.sets() {
+        for set in &after.sets {
             prop_assert!(demands.iter().all(|demand| demand.is_met_by(*set)), "{}", set);
         }
         if after.steps() == before.steps() {
-            prop_assert!(after.sets().iter().all(|set| before.is_met_by(*set)));
+            prop_assert!(after.sets.iter().all(|set| before.is_met_by(*set)));
         }
     }
 

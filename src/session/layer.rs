@@ -335,7 +335,7 @@ mod tests {
     use crate::{
         session::{NewSession, model::proved},
         store::Memory,
-        tenant::{Tenant, TenantError},
+        tenant::{Tenant, TenantError, TenantName},
         testing::block_on,
     };
 
@@ -343,7 +343,7 @@ mod tests {
     struct Broken;
 
     impl TenantSource for Broken {
-        fn find(&self, _head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        fn find<'a>(&self, _head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
             Err(TenantError::internal("no source"))
         }
     }
