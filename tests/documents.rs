@@ -200,6 +200,8 @@ impl Names {
                 self.members.entry(item.clone()).or_default();
             } else if let Some(head) = line.trim_start().strip_prefix("impl") {
                 implemented(head).clone_into(&mut item);
+            } else if line.starts_with("event_kinds! {") {
+                "EventKind".clone_into(&mut item);
             } else if let Some(member) = declared(line, &["fn", "type"]) {
                 self.members.entry(item.clone()).or_default().insert(member.to_owned());
             } else if line.starts_with("    ") {
