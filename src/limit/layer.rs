@@ -39,7 +39,7 @@ impl<R> RateLimitLayer<R> {
     ///
     /// ```
     /// use http::Response;
-    /// use tollgate::{ClientIp, Head, Limiter, Quota, Plans, RateLimitLayer, Rejection, Tenant};
+    /// use tollgate::{ClientIp, Head, LimitKey, Limiter, Plans, Quota, RateLimitLayer, Rejection};
     ///
     /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
     /// let limit = RateLimitLayer::new(ClientIp::peer(), limiter).respond_with(|rejection: &Rejection, _: Head<'_>| {

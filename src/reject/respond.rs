@@ -64,7 +64,7 @@ where
 ///
 /// ```
 /// use http::Response;
-/// use tollgate::{ClientIp, Limiter, Quota, Quotas, RateLimitLayer};
+/// use tollgate::{ClientIp, Limiter, Plans, Quota, RateLimitLayer};
 /// use tonic::{
 ///     Request, Status,
 ///     body::Body,
@@ -73,7 +73,7 @@ where
 /// };
 /// use tower::ServiceBuilder;
 ///
-/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
+/// let limiter = Limiter::memory(Plans::new(Quota::per_minute(600)?));
 /// let stack = ServiceBuilder::new()
 ///     .layer(RateLimitLayer::new(ClientIp::peer(), limiter))
 ///     .map_response(|response: Response<ResponseBody<Body>>| response.map(Body::new))

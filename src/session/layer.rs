@@ -335,7 +335,7 @@ mod tests {
     use crate::{
         session::{NewSession, model::proved},
         store::Memory,
-        tenant::{Tenant, TenantError, TenantName},
+        tenant::{TenantError, TenantName},
         testing::block_on,
     };
 

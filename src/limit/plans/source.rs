@@ -16,7 +16,7 @@ use crate::{
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use tollgate::{CachedPlans, Limiter, Plan, PlanSource, Quota, Plans, Tenant};
+/// use tollgate::{CachedPlans, LimitKey, Limiter, Plan, PlanSource, Plans, Quota};
 ///
 /// struct Customers;
 ///

@@ -28,14 +28,14 @@ use crate::{
 /// works with every limiter, in memory or on Redis:
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Plan, Quota, Plans, RedisConfig, RedisPlans, Tenant};
+/// use tollgate::{Limiter, Plan, Plans, Quota, RedisConfig, RedisPlans, Tenant};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = RedisConfig::new("redis://localhost:6379")?;
 /// let plans = RedisPlans::connect(config.clone()).await?;
 /// // tenants without a plan on the server get the default
-/// let quotas = Plans::new(Quota::per_minute(600)?);
-/// let limiter = Limiter::builder(plans).plan_source(plans.cached()).redis(config).connect().await?;
+/// let default = Plans::new(Quota::per_minute(600)?);
+/// let limiter = Limiter::builder(default).plan_source(plans.cached()).redis(config).connect().await?;
 ///
 /// // from any node, for all nodes
 /// let acme = Tenant::parse("acme")?;
