@@ -23,7 +23,8 @@ use crate::{
 const PREFETCH: [HeaderName; 3] =
     [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
-/// A request that was charged to its tenant, or to the address of its client.
+/// A request that was charged to its tenant, or to the address of its client. One for a fixed file from an unknown address
+/// costs nothing.
 pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,

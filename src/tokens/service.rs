@@ -335,7 +335,7 @@ impl TokenService {
         if self.has_lost_session(grant).await? {
             return Err(RefreshError::Unknown);
         }
-        // steps that can fail without the store come before the token is used up
+        // what can fail comes before the token is used up
         self.prepare().await?;
         match self.use_token(presented, random()).await? {
             Refreshed::Unknown => Err(RefreshError::Unknown),

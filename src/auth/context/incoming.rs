@@ -1,4 +1,4 @@
-//! A request before it is charged: the origin that may read the answer, its client, its login, and its site.
+//! A request before it is charged: its address, who may read the answer, and the charge.
 
 use std::{mem, time::Duration};
 

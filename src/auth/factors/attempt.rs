@@ -22,9 +22,9 @@ use crate::{
 /// call.
 pub(crate) const ROUNDS: usize = 256;
 
-/// An attempt, counted up front and refunded on success.
+/// An attempt, counted before the check, and refunded or cleared on success.
 ///
-/// It counts against the caller's address, the submitted name, the account behind that name, and the login. Only the first
+/// It counts against the caller's address, what was submitted (a name or a passkey), the account behind it, and the login. Only the first
 /// two refuse an attempt visibly. In a browser that is trusted for the account, the browser takes the place of the name.
 pub(crate) struct Attempt<'a> {
     step: &'a LoginStep<'a>,

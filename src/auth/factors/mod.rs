@@ -1,4 +1,5 @@
-//! The factors by which users sign in. The folder of a factor has its settings, its login step, its enrolment and its stored row.
+//! The factors by which users sign in. The folder of a factor has what it needs of these: settings, login step (`login.rs`, or
+//! `mod.rs`), enrolment and stored row.
 //!
 //! A factor knows nothing of the others. This file leads from a method to its factor. [`settings`] lists the settings of all
 //! factors, and [`credentials::row`] what a user has enrolled.

@@ -20,6 +20,7 @@ use crate::{
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Fields {
     pub(crate) identifier: Option<String>,
+    /// The id of the login, which is called a session on the wire.
     pub(crate) session_id: Option<String>,
     pub(crate) method: Option<String>,
     pub(crate) username: Option<String>,

@@ -35,7 +35,7 @@ pub(crate) async fn refresh(
     let scope = scope.map_err(|_| invalid_scope("scope is malformed"))?;
     let (keyed, tokens) = (cx.core.keyed().await?, &endpoints.service);
     let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
-    // checked before everything else; `/token` revokes the family after any error
+    // checked before the client and the grant; `/token` revokes the family after any error
     if tokens.is_reused(&presented) {
         return Err(invalid_grant());
     }

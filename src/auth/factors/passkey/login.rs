@@ -128,7 +128,7 @@ impl PasskeyStep<'_, '_> {
         }
     }
 
-    /// Verifies the response, and then updates the passkey with one compare-and-swap. Unknown passkeys cost about the same.
+    /// Verifies the response and updates the passkey in one compare-and-swap. Unknown passkeys cost about the same.
     /// Returns the user and the mark of the proof.
     async fn check(
         &self,
@@ -178,7 +178,7 @@ impl PasskeyStep<'_, '_> {
         let login = &self.step.login;
         // the login keeps only a digest, so the caller repeats the challenge; `is` below ties it to this login
         let request = AssertionRequest::new(&answered.challenge);
-        // `check` has compared the owner; this only admits responses without a user handle
+        // `check` has compared the owner; a login that knows its user also accepts a response without a user handle
         let request = match (login.subject.user(), stored) {
             (Some(_), Some(stored)) => request.user_handle(&stored.user_handle),
             _ => request,
