@@ -204,9 +204,9 @@ impl AuthServiceBuilder {
     /// Charges requests to their tenant's budget in this limiter, which other APIs can share. Defaults to 600 requests a
     /// minute for this service alone.
     ///
-    /// Requests with a valid access token, introspection secret or session may spend what a quota
-    /// [reserves](crate::Quota::reserve), others may not. A refresh token is only looked at after the charge, so `/token`
-    /// counts as anonymous. The service does not wait for the lookup of a plan: it uses the default until the plan is found.
+    /// Requests with a valid access token, introspection secret, session or refresh token may spend what a quota
+    /// [reserves](crate::Quota::reserve), others may not. A session or a refresh token is looked up only when nothing but the
+    /// reserve is left. The service does not wait for the lookup of a plan: it uses the default until the plan is found.
     ///
     /// If the limiter is shared by several processes, they also share the limits of addresses, under keys of their own: requests,
     /// failures, messages and unverified work. While its server does not answer, each process counts these on its own.

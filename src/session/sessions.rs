@@ -344,7 +344,6 @@ mod tests {
         assert!(!list.contains(&first.sid()) && list.contains(&second.sid()));
     }
 
-    #[cfg(feature = "login")]
     #[test]
     fn a_session_that_began_before_everything_was_ended_has_ended() {
         let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());

@@ -190,7 +190,7 @@ impl<'a> TenantName<'a> {
         }
     }
 
-    /// Returns the tenant of this name, even if it is only [claimed](Self::is_claimed).
+    /// Returns the tenant of this name, even if it is only [claimed](Self::is_claimed): check that before you trust it.
     ///
     /// # Errors
     ///

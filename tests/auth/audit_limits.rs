@@ -158,6 +158,9 @@ async fn a04_a_token_can_spend_what_is_reserved_when_strangers_have_spent_the_re
     // and so does a refresh token, but not one that was made up
     let mut app = world.browser();
     assert_eq!(app.refresh("web", "made-up").await.status, 429);
+    // callers of `/introspect` authenticate before any token is looked at
+    let form = [("client_id", "web"), ("token", "x"), ("refresh_token", tokens.refresh())];
+    assert_eq!(app.form("/introspect", &form).await.status, 429);
     assert_eq!(app.refresh("web", tokens.refresh()).await.status, 200);
     for remaining in (0..28).rev() {
         let answer = user.with_token("/userinfo", token).await;

@@ -40,7 +40,7 @@ impl<'b> Posted<'b> {
         &self,
         request: &mut IncomingRequest<'a>,
     ) -> Result<(RequestContext<'a>, Result<Arc<Client>, Problem>), Problem> {
-        let (cx, named) = self.named_client(request).await?;
+        let (cx, named) = self.named_client(request, self.value("refresh_token")).await?;
         let client = match named {
             Ok(client) => self.authenticated(&cx, client).await,
             Err(problem) => Err(problem),
@@ -70,7 +70,7 @@ impl<'b> Posted<'b> {
         &self,
         request: &mut IncomingRequest<'a>,
     ) -> Result<(RequestContext<'a>, Arc<Client>), Problem> {
-        let (cx, named) = self.named_client(request).await?;
+        let (cx, named) = self.named_client(request, None).await?;
         let client = named?.filter(|client| client.is_machine());
         let client = client.ok_or(credentials::invalid("only clients that authenticate can call this"))?;
         client_assertion::authenticate(&cx, &client, |name| self.value(name)).await?;
@@ -81,13 +81,14 @@ impl<'b> Posted<'b> {
     async fn named_client<'a>(
         &self,
         request: &mut IncomingRequest<'a>,
+        refresh_token: Option<&str>,
     ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
         let claimed = match self.value("client_id") {
             None => self.value("client_assertion").and_then(client_assertion::claimed_client),
             Some(_) => None,
         };
         let id = self.value("client_id").or(claimed.as_deref());
-        let (cx, client) = request.charged_caller_with(self.value("refresh_token"), id).await?;
+        let (cx, client) = request.charged_caller_with(refresh_token, id).await?;
         Ok((cx, client.and_then(|client| self.check().map(|()| client))))
     }
 

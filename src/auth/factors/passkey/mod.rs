@@ -11,8 +11,9 @@ use crate::auth::builder::AuthServiceBuilder;
 impl AuthServiceBuilder {
     /// Lets users sign in with passkeys. See [`Passkeys`].
     ///
-    /// Users add passkeys on the account page, which exists only with [`first_party`](Self::first_party). A service without it
-    /// accepts those that were added at another service on the same store.
+    /// Users add passkeys on the account page, which exists only with [`first_party`](Self::first_party), or, as their first
+    /// second factor, within a login of two steps. A service also accepts those that were added at another service on the same
+    /// store.
     pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
         self.factors.passkey = Some(passkeys);
         self
