@@ -1,4 +1,4 @@
-//! What a signed-in session is worth for a request: single sign-on, and steps that a login takes over.
+//! How a request uses a signed-in session: single sign-on, and steps that a login takes over.
 
 use crate::{
     auth::{authorize::oidc::OidcParameters, context::RequestContext, factors::signed_in::SignedIn},

@@ -235,7 +235,7 @@ impl<'a> IncomingRequest<'a> {
         Ok(self.core)
     }
 
-    /// Gives back the place of unverified work that is counted only while it lasts.
+    /// Releases unverified work that is counted only while it lasts.
     fn release_place(&mut self) {
         if matches!(self.unverified, Unverified::Counted(CountedWork::AtOnce { .. })) {
             self.unverified = Unverified::None;

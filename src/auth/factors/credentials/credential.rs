@@ -69,7 +69,7 @@ pub(crate) fn enrolment_mark(enrolment: &Handle, keyed: &Keyed) -> [u8; 32] {
     *keyed.hash("enrolment mark", [enrolment.as_bytes()]).as_bytes()
 }
 
-/// What vouches for a credential: how many steps, and by which methods.
+/// The proofs behind a credential: how many steps, and by which methods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Strength {
     /// The number of steps that a login can have at most for the credential to count in it: how many factors were proved for

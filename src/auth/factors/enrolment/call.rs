@@ -46,7 +46,7 @@ pub(crate) struct AccountCall {
     /// The enrolled credentials of the user.
     pub(crate) credentials: Option<Credentials>,
     fresh: FreshProofs,
-    /// What must be freshly proved before a change.
+    /// The fresh proofs that a change needs.
     required: Freshness,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     util::{clock::UnixTime, form},
 };
 
-/// What must be proved before a change.
+/// The proofs that a change needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Freshness {
     /// The number of factor classes, each by a proof that counts in a login of as many steps.
