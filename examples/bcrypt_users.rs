@@ -11,9 +11,9 @@ use std::{
 };
 
 use tollgate::{
-    Account, Identifier, Password, PasswordHash, Passwords, Tenant, UserId, Users,
-    password::PasswordMark,
-    user::{AnyUsers, PasswordAttempt, PasswordCheck, PasswordUpgrade},
+    Identifier, Password, Passwords, Tenant, UserId, Users,
+    password::{PasswordHash, PasswordMark},
+    user::{Account, AnyUsers, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 
 /// A bcrypt hash of an unknown password, with the same cost as yours. It is checked for unknown users.

@@ -8,15 +8,18 @@ use axum::extract::ConnectInfo;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{Empty, Full};
 use tollgate::{
-    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, Plans,
-    ProblemJson, Quota, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
-    UnixTime,
+    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceLayer, Plans, ProblemJson, Quota,
+    RateLimitLayer, SessionLayer, Sessions, Tenant, TenantSource,
     bearer::AccessTokenTenant,
+    body::ReplayedBody,
+    clock::UnixTime,
     event::{Event, EventKind, Query, TenantsAndOperator},
     limit::MissingTenant,
+    pkce::PkceBodyLayer,
+    reject::Rejection,
     session::SessionTenant,
     store::Memory,
-    tenant::{HeaderTenant, ProvedTenant, TenantName},
+    tenant::{HeaderTenant, ProvedTenant, TenantError, TenantName},
     testing::{ManualClock, TestIssuer},
 };
 use tower::layer::util::Stack;
@@ -136,7 +139,8 @@ async fn a09_unknown_keys_missing_tenants_sessions_and_challenges_are_events() {
 
     // the same in a body
     let body = PkceBodyLayer::everywhere().events(log.clone()).respond_with(ProblemJson);
-    let inner = service_fn(async |_: Request<Replay<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
+    let inner =
+        service_fn(async |_: Request<ReplayedBody<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
     let form = |content_type: &str| Request::post("/par").header("content-type", content_type).body(Bytes::default());
     let service = body.layer(inner);
     for content_type in ["application/x-www-form-urlencoded", "text/plain"] {
@@ -220,7 +224,8 @@ async fn a19_preflights_pass_the_pkce_layers() {
     *plain.method_mut() = http::Method::OPTIONS;
     assert_eq!(ask(&query, plain).await.0, StatusCode::BAD_REQUEST, "not a preflight");
 
-    let inner = service_fn(async |_: Request<Replay<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
+    let inner =
+        service_fn(async |_: Request<ReplayedBody<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
     let body = PkceBodyLayer::new("/par").unwrap().respond_with(ProblemJson).layer(inner);
     assert_eq!(body.oneshot(preflight("/par", "OPTIONS")).await.unwrap().status(), StatusCode::OK);
 }

@@ -19,7 +19,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    AuthServiceBuilder, EventLog,
+    EventLog,
+    auth::AuthServiceBuilder,
     delivery::{Channel, Queue, Smtp, Undelivered},
     event::{EventKind, Query},
 };

@@ -14,9 +14,12 @@ use std::{
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response, StatusCode, request::Builder};
 use tollgate::{
-    AccessToken, BearerLayer, ClientIp, Clock, Limiter, Moment, NewSession, OAuthJson, PeerAddr, Plans, ProblemJson,
-    Quota, RateLimitLayer, Secret, SessionLayer, Sessions, Tenant, UnixTime, UserId, Verifier,
+    AccessToken, BearerLayer, ClientIp, Limiter, PeerAddr, Plans, ProblemJson, Quota, RateLimitLayer, Secret,
+    SessionLayer, Sessions, Tenant, UserId, Verifier,
     bearer::AccessTokenTenant,
+    clock::{Clock, Moment, UnixTime},
+    reject::OAuthJson,
+    session::NewSession,
     store::{AnyStore, Memory},
     tenant::HeaderTenant,
     testing::{DpopKey, ManualClock, TestClaims, TestIssuer},
@@ -178,8 +181,9 @@ async fn a_token_identifies_the_caller_and_hides_secrets() {
         async move { Ok::<_, Infallible>(Response::new(token)) }
     });
     // a custom responder can return anything
-    let layer = BearerLayer::new(issuer.verifier())
-        .respond_with(|_: &tollgate::Rejection, _: tollgate::Head<'_>| -> Response<AccessToken> { panic!("refused") });
+    let layer = BearerLayer::new(issuer.verifier()).respond_with(
+        |_: &tollgate::reject::Rejection, _: tollgate::Head<'_>| -> Response<AccessToken> { panic!("refused") },
+    );
     let token = layer.layer(checked).oneshot(bearer(&text)).await.unwrap().into_body();
     assert_eq!((token.subject(), token.client_id(), token.issuer()), ("ada", "web", "https://auth.example"));
     assert_eq!(token.tenant().unwrap().as_str(), "acme");

@@ -32,7 +32,7 @@ use tokio::{
     time::timeout,
 };
 use tollgate::{
-    Clock, SystemClock, UnixTime,
+    clock::{Clock, SystemClock, UnixTime},
     delivery::{
         Channel, Message, Notice, NoticeKind, OtpSender, Outbox, Queue, SendErrorKind, Undelivered, Webhook, Wording,
     },

@@ -14,7 +14,8 @@ use std::{
 };
 
 use tollgate::{
-    EventLog, Tenant, UnixTime,
+    EventLog, Tenant,
+    clock::UnixTime,
     event::{ChannelSink, Event, EventKind, JsonLines, Mode, Query, Sink},
 };
 

@@ -15,9 +15,10 @@ use hyper_util::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tollgate::{
-    EventLog, EventService, Head, Tenant, TenantError, UnixTime,
+    EventLog, EventService, Head, Tenant,
+    clock::UnixTime,
     event::{Event, EventKind, EventServiceBuilder, TenantsAndOperator},
-    tenant::ProvedTenant,
+    tenant::{ProvedTenant, TenantError},
 };
 use tower::ServiceExt;
 

@@ -14,8 +14,10 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
-    Digest, EventLog, EventService, Handle, Head, LimitKey, TenantError, UnixTime,
-    event::{Event, EventKind, TenantsAndOperator},
+    EventLog, EventService, Head, LimitKey, SecretDigest,
+    clock::UnixTime,
+    event::{Event, EventKind, PublicId, TenantsAndOperator},
+    tenant::TenantError,
 };
 
 use support::chromium::Chromium;
@@ -88,7 +90,7 @@ async fn serve(log: &EventLog) -> (SocketAddr, mpsc::UnboundedReceiver<Value>) {
 async fn each_event_is_shown_with_its_session() {
     let log = EventLog::new();
     let Some(mut browser) = Browser::watch(&log, "x-operator-key", "an-operator-s-secret").await else { return };
-    let session = Handle::of(&Digest::of("a secret"));
+    let session = PublicId::of_digest(&SecretDigest::of_secret("a secret"));
     let mut event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse().unwrap());
     event.policy = Some("per-minute");
     log.record(event.clone());

@@ -26,9 +26,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tollgate::{
-    EventLog, Limiter, Plan, Plans, Quota, RedisConfig, Tenant,
+    EventLog, Limiter, Plan, Plans, Quota, Tenant,
     event::{EventKind, Query},
     limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
+    store::RedisConfig,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -7,11 +7,14 @@ use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ApiKeys, ClientIp, EventLog, Head, HeaderStyle, LimitKey, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota,
-    RateLimit, RateLimitLayer, Rejection, Tenant, TenantError, TenantSource,
+    ApiKeys, ClientIp, EventLog, Head, LimitKey, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota, RateLimit,
+    RateLimitLayer, Tenant, TenantSource,
     event::{EventKind, Query},
-    limit::MissingTenant,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantName},
+    limit::{HeaderStyle, MissingTenant},
+    reject::Rejection,
+    tenant::{
+        ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantError, TenantName,
+    },
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};

@@ -31,8 +31,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    Limiter, Plan, Plans, Quota, RedisConfig, Tenant,
+    Limiter, Plan, Plans, Quota, Tenant,
     limit::{Fallback, Leases, RefusalReason, SharedLimiter},
+    store::RedisConfig,
     testing::ManualClock,
 };
 

@@ -31,9 +31,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    Clock, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, RedisConfig, SystemClock, Tenant, UnixTime,
+    EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    clock::{Clock, SystemClock, UnixTime},
     event::{Event, EventKind, Query},
     limit::{Fallback, Leases, LimiterErrorKind, RefusalReason, SharedLimiter},
+    store::RedisConfig,
     tenant::{HeaderTenant, Standing},
     testing::ManualClock,
 };

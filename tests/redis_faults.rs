@@ -34,9 +34,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate::{
-    Clock, Limiter, Plans, Quota, RedisConfig, SystemClock, Tenant,
+    Limiter, Plans, Quota, Tenant,
+    clock::{Clock, SystemClock},
     limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
-    store::{Key, Record, Redis, Store, StoreErrorKind, WriteOutcome},
+    store::{Key, Record, Redis, RedisConfig, Store, StoreErrorKind, WriteOutcome},
 };
 
 const LIMITER_DEADLINE: Duration = Duration::from_millis(200);

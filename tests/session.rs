@@ -22,9 +22,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tollgate::{
-    EventLog, MaybeReady, NewSession, ProblemJson, Session, SessionLayer, Sessions, Tenant, UserId,
+    EventLog, ProblemJson, Session, SessionLayer, Sessions, Tenant, UserId,
     cookie::SetCookie,
     event::{EventKind, Query},
+    gate::MaybeReady,
+    session::NewSession,
     store::{Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::HostTenant,
     testing::ManualClock,

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use http::{Request, request::Builder};
 use tollgate::{
-    ApiKeys, ClientIp, ConfigError, Head, PeerAddr, Tenant, TenantError, TenantSource,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant},
+    ApiKeys, ClientIp, ConfigError, Head, PeerAddr, Tenant, TenantSource,
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantError},
 };
 
 /// Returns the name as text, or the status of the error.

@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, AuthServiceBuilder, EventLog, Secret, Tenant,
-    auth::{Passkeys, Totp},
+    AuthService, EventLog, Secret, Tenant,
+    auth::{AuthServiceBuilder, Passkeys, Totp},
     limit::AnyLimiter,
     store::AnyStore,
 };

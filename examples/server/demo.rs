@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Plans, Policies, Policy, Quota, Tenant};
+use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Plans, Policies, Quota, Tenant, policy::Policy};
 
 use crate::{
     facts::Facts,

@@ -4,7 +4,7 @@ use std::{error::Error, fs, path::Path};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tollgate::{ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Tenant};
+use tollgate::{ClientIp, ClientTable, ConfigError, Policies, Tenant, password::PasswordHash};
 
 use crate::{
     budgets::{Budgets, WrittenTenant},

@@ -5,8 +5,9 @@ use axum::{
     http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
 };
 use tollgate::{
-    ApiKeys, ClientIp, ConfigError, EventLog, Head, HeaderStyle, Limiter, Plans, ProblemJson, Quota, RateLimitLayer,
-    Rejection, Respond, TenantSource,
+    ApiKeys, ClientIp, ConfigError, EventLog, Head, Limiter, Plans, ProblemJson, Quota, RateLimitLayer, TenantSource,
+    limit::HeaderStyle,
+    reject::{Rejection, Respond},
 };
 
 pub(crate) type Refusal = fn(&Rejection, Head<'_>) -> Response<Body>;

@@ -12,7 +12,11 @@ use axum::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tollgate::{CodeChallenge, CodeVerifier, Secret, cookie::SetCookie};
+use tollgate::{
+    Secret,
+    cookie::SetCookie,
+    pkce::{CodeChallenge, CodeVerifier},
+};
 
 use crate::{
     callback::callback,

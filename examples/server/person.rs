@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use tollgate::{
-    Identifier, NewUser, Password, PasswordHash, Passwords, Tenant, UserId, Users,
+    Identifier, NewUser, Password, Passwords, Tenant, UserId, Users,
+    password::PasswordHash,
     user::{Contact, EmailAddress, PhoneNumber, UserError},
 };
 

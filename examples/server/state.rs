@@ -3,9 +3,9 @@
 use std::{error::Error, sync::OnceLock};
 
 use tollgate::{
-    EventLog, Limiter, Plans, Quota, RedisConfig, RedisPlans,
-    limit::{AnyLimiter, Leases, SharedLimiter},
-    store::AnyStore,
+    EventLog, Limiter, Plans, Quota,
+    limit::{AnyLimiter, Leases, RedisPlans, SharedLimiter},
+    store::{AnyStore, RedisConfig},
 };
 
 use crate::{facts::Facts, users::AccountTable};

@@ -4,8 +4,9 @@ use std::error::Error;
 
 use serde::Deserialize;
 use tollgate::{
-    Algorithm, AuthService, AuthServiceBuilder, ConfigError, Secret, Tokens, Verifier,
-    bearer::VerifierBuilder,
+    AuthService, ConfigError, Secret, Tokens, Verifier,
+    auth::AuthServiceBuilder,
+    bearer::{Algorithm, VerifierBuilder},
     store::{AnyStore, StoreErrorKind},
 };
 

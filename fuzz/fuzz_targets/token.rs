@@ -16,12 +16,9 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, Identifier, Limiter, Password, Passwords,
-    PeerAddr, Quota, Plans, StoredUsers, Tokens, UserId,
-    body::Body,
-    store::{AnyStore, Memory},
-    testing::DpopKey,
-    user::NewUser,
+    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, Password, Passwords, PeerAddr, Plans, Quota,
+    StoredUsers, Tokens, UserId, body::Body, pkce::{CodeChallenge, CodeVerifier}, store::{AnyStore, Memory},
+    testing::DpopKey, user::NewUser,
 };
 use tower_service::Service;
 

@@ -250,7 +250,11 @@ fn token_endpoints(
     issuer: &Issuer,
     store: &AnyStore,
     clock: &Arc<dyn Clock>,
-    (tokens, introspectors, nonces): (Option<Tokens>, Vec<crate::util::secret::Digest>, Option<crate::dpop::Nonces>),
+    (tokens, introspectors, nonces): (
+        Option<Tokens>,
+        Vec<crate::util::secret::SecretDigest>,
+        Option<crate::dpop::Nonces>,
+    ),
 ) -> Result<Option<TokenEndpoints>, ConfigError> {
     let Some(tokens) = tokens else {
         if !introspectors.is_empty() || nonces.is_some() {

@@ -55,7 +55,7 @@ pub struct AuthServiceBuilder {
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
     pub(super) tokens: Option<Tokens>,
-    pub(super) introspectors: Vec<crate::util::secret::Digest>,
+    pub(super) introspectors: Vec<crate::util::secret::SecretDigest>,
     pub(super) nonces: Option<crate::dpop::Nonces>,
 }
 

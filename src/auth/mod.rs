@@ -91,7 +91,7 @@
 //! - **The first second factor** of an account is a passkey or an app that needs a fresh proof of the one factor that the account
 //!   has. It counts in logins of two steps, and changes need both from then on. If the account has a passkey or an app that one proof
 //!   enrolled, changes need that, too: a login of one step asks for both. A policy can
-//!   [refuse it](crate::Policy::without_self_enrolment).
+//!   [refuse it](crate::policy::Policy::without_self_enrolment).
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
 //!   to which codes can be sent.
@@ -246,7 +246,7 @@
 //! was enrolled, except for the first second factor of an account, which counts in logins of two.
 //!
 //! A login of two steps lets users who have only one factor set up the second one, unless its policy is
-//! [without self-enrolment](crate::Policy::without_self_enrolment) or names methods that were not proved.
+//! [without self-enrolment](crate::policy::Policy::without_self_enrolment) or names methods that were not proved.
 //! If the account has a passkey or an app that is too weak for the login, `choices` has `weak_factor`: the user proves it on the account
 //! page first.
 //!
@@ -254,7 +254,7 @@
 //! code or a passkey at each login. A login that begins with a passkey needs nothing more. `start` answers the same for everybody:
 //! the answer to the first proved step may have one `remaining_steps` more than `required_steps` promised, and `choices` lists
 //! what is left. A factor that does not count for the steps of the policies is not asked for. Trusted browsers and other identity
-//! providers make no difference; [`Policy::without_enrolled_second_factor`](crate::Policy::without_enrolled_second_factor)
+//! providers make no difference; [`Policy::without_enrolled_second_factor`](crate::policy::Policy::without_enrolled_second_factor)
 //! switches it off. A user who has lost the factor uses a recovery code.
 //!
 //! [`build`](AuthServiceBuilder::build) refuses policies that no login could meet, and names them. See

@@ -58,7 +58,7 @@ impl AuthService {
     ///
     /// It attaches a [`Session`](crate::Session) to each request of a signed-in user, and
     /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). After
-    /// [`first_party`](crate::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
+    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
     /// [`required`](SessionLayer::required) sends a person who is not signed in to the sign-in page and back.
     pub fn session_layer(&self) -> SessionLayer {
         self.0.session_layer.clone()

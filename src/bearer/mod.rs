@@ -132,3 +132,4 @@ pub(crate) use self::{
     keys::{KeySource, Revocation, Unavailable},
     token_claims::AccessTokenClaims,
 };
+pub use crate::jose::{Algorithm, AlgorithmError};

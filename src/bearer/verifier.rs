@@ -27,7 +27,7 @@ use crate::{
     util::{
         clock::{Clock, SystemClock, UnixTime},
         error::ConfigError,
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -144,7 +144,7 @@ impl Verifier {
     }
 
     fn verify_with(&self, token: &str, keys: Arc<KeySet>) -> Verified {
-        let digest = Digest::of(token);
+        let digest = SecretDigest::of_secret(token);
         if let Some(known) = self.0.cache.get(&digest, &keys) {
             return self.settle(known);
         }
@@ -211,7 +211,7 @@ impl Verifier {
     /// Returns whether this token is cached.
     pub(super) fn remembers(&self, token: &str) -> bool {
         let MaybeReady::Ready(Ok(keys)) = self.0.settings.keys.keys() else { return false };
-        self.0.cache.get(&Digest::of(token), &keys).is_some()
+        self.0.cache.get(&SecretDigest::of_secret(token), &keys).is_some()
     }
 }
 

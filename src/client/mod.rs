@@ -7,7 +7,7 @@
 //! example in a [`ClientTable`] or in your database.
 //!
 //! ```
-//! use tollgate::{Client, ClientTable, Policy, Tenant, client::Scopes};
+//! use tollgate::{Client, ClientTable, Tenant, client::Scopes, policy::Policy};
 //!
 //! let web = Client::new("demo-web", Tenant::parse("acme")?)?
 //!     .redirect_uri("https://app.example/callback?from=login")?

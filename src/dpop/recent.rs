@@ -21,7 +21,7 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::proof::{MOST_AGE, MOST_AHEAD};
-use crate::util::{clock::Moment, secret::Digest};
+use crate::util::{clock::Moment, secret::SecretDigest};
 
 type HashSet<K> = std::collections::HashSet<K, RandomState>;
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
@@ -77,7 +77,7 @@ impl RecentProofs {
         Self { shards: Default::default(), hasher: RandomState::default(), room }
     }
 
-    pub(super) fn mark(&self, thumbprint: &str, digest: &Digest, now: Moment) -> Sighting {
+    pub(super) fn mark(&self, thumbprint: &str, digest: &SecretDigest, now: Moment) -> Sighting {
         let key = self.hasher.hash_one(thumbprint);
         let Some(shard) = self.shards.get(key as usize % SHARDS) else { return Sighting::Unknown };
         let mut proof = [0; 8];
@@ -131,7 +131,7 @@ mod tests {
     const ROOM: usize = 8;
 
     fn mark(memory: &RecentProofs, key: usize, proof: usize, seconds: u64) -> Sighting {
-        let digest = Digest::of(format!("{key} {proof}"));
+        let digest = SecretDigest::of_secret(format!("{key} {proof}"));
         memory.mark(&key.to_string(), &digest, Moment::default() + Duration::from_secs(seconds))
     }
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     tenant::LimitKey,
-    util::{clock::UnixTime, handle::Handle, lock::lock},
+    util::{clock::UnixTime, lock::lock, public_id::PublicId},
 };
 
 /// Counters in a stripe: the maximum number of keys that it tracks at a time.
@@ -64,7 +64,7 @@ struct Counter {
 }
 
 type CounterKey =
-    (Option<LimitKey>, EventKind, Option<&'static str>, Mode, Option<(Handle, Option<&'static str>)>, u64);
+    (Option<LimitKey>, EventKind, Option<&'static str>, Mode, Option<(PublicId, Option<&'static str>)>, u64);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -328,7 +328,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::util::secret::Digest;
+    use crate::util::secret::SecretDigest;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
         Event::new(EventKind::RateLimited, at).tenant(LimitKey::parse(tenant).unwrap())
@@ -358,7 +358,7 @@ mod tests {
     }
 
     fn failure_of(name: u32, second: u64) -> Event {
-        let subject = Handle::of(&Digest::of(name.to_be_bytes()));
+        let subject = PublicId::of_digest(&SecretDigest::of_secret(name.to_be_bytes()));
         Event::new(EventKind::RateLimited, UnixTime::from_secs(second)).tenant("acme".parse().unwrap()).subject(subject)
     }
 

@@ -41,7 +41,7 @@ use crate::util::{
 /// all numbered events add up to the number of events that were recorded and tallied.
 ///
 /// ```
-/// use tollgate::{EventLog, UnixTime, event::{Event, EventKind, Query}};
+/// use tollgate::{EventLog, clock::UnixTime, event::{Event, EventKind, Query}};
 ///
 /// let log = EventLog::new();
 /// let rejection = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse()?);
@@ -50,7 +50,7 @@ use crate::util::{
 /// }
 /// let page = log.read(&Query::new());
 /// assert_eq!(page.events.iter().map(|event| event.count).collect::<Vec<_>>(), [1, 999]);
-/// # Ok::<(), tollgate::TenantError>(())
+/// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 #[derive(Clone)]
 pub struct EventLog(Arc<Owner>);

@@ -30,3 +30,4 @@ pub use self::{
     shared::Stats,
     sink::{ChannelSink, Sink},
 };
+pub use crate::util::public_id::{PublicId, PublicIdError};

@@ -51,7 +51,7 @@ where
 ///
 /// ```
 /// use std::sync::mpsc;
-/// use tollgate::{EventLog, UnixTime, event::{ChannelSink, Event, EventKind}};
+/// use tollgate::{EventLog, clock::UnixTime, event::{ChannelSink, Event, EventKind}};
 ///
 /// let (sender, receiver) = mpsc::sync_channel(100);
 /// let log = EventLog::builder().sink(ChannelSink::new(sender)).build();

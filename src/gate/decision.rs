@@ -10,7 +10,7 @@ use crate::{http::head::Head, reject::Rejection};
 /// [`Pass::finish`]. A rejected request never reaches the inner service.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a gate",
-    note = "implement `tollgate::Gate` for it; the documentation of `tollgate::gate` shows an example"
+    note = "implement `tollgate::gate::Gate` for it; the documentation of `tollgate::gate` shows an example"
 )]
 pub trait Gate: Send + Sync + 'static {
     /// The value that an admitted request carries.

@@ -2,7 +2,7 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header, request::Parts};
 
-/// A request without its body, as [`Gate`](crate::Gate)s see it.
+/// A request without its body, as [`Gate`](crate::gate::Gate)s see it.
 ///
 /// It borrows from the request, because taking a request apart and reassembling it moves about 450
 /// bytes each way.

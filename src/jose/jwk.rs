@@ -13,7 +13,7 @@ use super::algorithm::{
     Algorithm::{EdDsa, Es256, Rs256},
     JwsAlgorithm::{self, Common, Es384, Ps256},
 };
-use crate::util::secret::Digest;
+use crate::util::secret::SecretDigest;
 
 const COORDINATE: usize = 32;
 const LONG_COORDINATE: usize = 48;
@@ -152,7 +152,7 @@ impl PublicKey {
             Self::Ed25519(_) => format!(r#"{{"crv":"{}","kty":"OKP","x":"{}"}}"#, own(crv), own(x)),
             Self::Rsa { .. } => format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, own(e), own(n)),
         };
-        BASE64URL.encode(Digest::of(canonical).as_bytes())
+        BASE64URL.encode(SecretDigest::of_secret(canonical).as_bytes())
     }
 
     /// Verifies a signature of these bytes. An algorithm for other types of keys has no valid

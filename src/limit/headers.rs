@@ -25,7 +25,7 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 /// Refusals also carry `retry-after`, in every style but [`none`](Self::none).
 ///
 /// ```
-/// use tollgate::HeaderStyle;
+/// use tollgate::limit::HeaderStyle;
 ///
 /// let both = HeaderStyle::new().ietf_draft_10();
 /// let only_ietf = HeaderStyle::none().ietf_draft_10();

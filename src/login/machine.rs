@@ -14,7 +14,7 @@ use super::{
 use crate::{
     policy::{EnrolledFactors, Method},
     session::Proof,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// One call that changes a login.
@@ -41,7 +41,7 @@ pub(crate) enum LoginCall<'a> {
     },
     /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
     #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers answer"))]
-    Redeem { provider: &'a str, state: &'a Digest },
+    Redeem { provider: &'a str, state: &'a SecretDigest },
     /// Opens a challenge for a passkey, which closes the one before.
     OpenPasskey(&'a OpenChallenge),
     /// Closes this challenge and counts an attempt to answer it. Only one call gets each challenge.
@@ -51,9 +51,9 @@ pub(crate) enum LoginCall<'a> {
     /// Ends the login because its user or a proof no longer counts.
     End,
     /// Uses the login up for this session.
-    Consume(&'a Handle),
+    Consume(&'a PublicId),
     /// Notes that a login that was used up joined the session of another tab instead.
-    Join(&'a Handle),
+    Join(&'a PublicId),
 }
 
 /// The user whose secret was right, with the current generation, and the mark of the secret.
@@ -292,7 +292,7 @@ fn denied(error: LoginError) -> Transition {
 
 impl Login {
     /// Returns whether the user is at this provider, and comes back with this state.
-    fn waits_for_provider(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+    fn waits_for_provider(&self, provider: &str, state: &SecretDigest, now: UnixTime) -> bool {
         matches!(&self.open, Some(Challenge::Redirect(open)) if open.is_for(provider, state, now))
     }
 

@@ -22,8 +22,8 @@ use crate::{
     user::Identifier,
     util::{
         clock::UnixTime,
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -472,7 +472,7 @@ fn begin(steps: usize, carried: usize, user: For) -> Login {
         mark: None,
         elsewhere: None,
     });
-    let session = Handle::of(&Digest::of("a session"));
+    let session = PublicId::of_digest(&SecretDigest::of_secret("a session"));
     login.carrying(CarriedProofs { session, user: bound((0, 0)), proofs: proofs.collect() })
 }
 
@@ -487,7 +487,7 @@ proptest! {
         actions in vec(action(), 1..80),
     ) {
         let keyed = Keyed::new(&Secret::generate());
-        let (contact, limits) = (Digest::of("an address"), LoginLimits::new());
+        let (contact, limits) = (SecretDigest::of_secret("an address"), LoginLimits::new());
         let carried = carried.min(steps);
         let user = if carried > 0 { For::User(0, 0) } else { user };
         let mut login = begin(steps, carried, user);
@@ -555,7 +555,7 @@ proptest! {
                 Action::Return(Guess::Text(_)) => ("other", states.last().map(Secret::digest)),
                 _ => ("idp", Secret::parse(&guess).map(|state| state.digest())),
             };
-            let state = state.unwrap_or(Digest::of("no state"));
+            let state = state.unwrap_or(SecretDigest::of_secret("no state"));
             let call = match (action, &open) {
                 (Action::OpenPasskey, _) => LoginCall::OpenPasskey(&opened),
                 (Action::TakePasskey { newest: true }, _) => LoginCall::TakePasskey(newest),

@@ -15,7 +15,7 @@ use crate::{
     support::compact::{Reader, Writer},
     tenant::Tenant,
     user::Identifier,
-    util::{handle::Handle, secret::Digest},
+    util::{public_id::PublicId, secret::SecretDigest},
 };
 
 /// The first byte of a row. A number is never used again with another meaning: 1 had no flags in the plan.
@@ -93,7 +93,7 @@ impl Value for Login {
     fn read(bytes: &[u8]) -> Result<Self, StoreError> {
         let login = Reader::whole(LOGIN, bytes, |reader| {
             Some(Self {
-                id: Handle::from_bytes(*reader.bytes()?),
+                id: PublicId::from_bytes(*reader.bytes()?),
                 tenant: Tenant::parse(reader.text()?).ok()?,
                 binding: read_binding(reader)?,
                 wanted: read_wanted(reader)?,
@@ -107,14 +107,14 @@ impl Value for Login {
                 plan: LoginPlan::read(reader)?,
                 proofs: read_proofs(reader)?,
                 carried: reader.number()?.try_into().ok()?,
-                session: read_option(reader, |reader| reader.bytes().copied().map(Handle::from_bytes))?,
+                session: read_option(reader, |reader| reader.bytes().copied().map(PublicId::from_bytes))?,
                 phase: match reader.byte()? {
                     0 => LoginPhase::Pending,
                     1 => LoginPhase::Success,
                     2 => LoginPhase::Failed,
                     3 => LoginPhase::Ended,
                     4 => LoginPhase::Completed(reader.number()?),
-                    5 => LoginPhase::Consumed(Handle::from_bytes(*reader.bytes()?)),
+                    5 => LoginPhase::Consumed(PublicId::from_bytes(*reader.bytes()?)),
                     _ => return None,
                 },
                 open: match reader.byte()? {
@@ -146,7 +146,7 @@ fn write_challenge(writer: &mut Writer, challenge: &OpenChallenge) {
 }
 
 fn read_challenge(reader: &mut Reader<'_>) -> Option<OpenChallenge> {
-    Some(OpenChallenge { digest: Digest::from_bytes(*reader.bytes()?), expires_at: reader.number()? })
+    Some(OpenChallenge { digest: SecretDigest::from_bytes(*reader.bytes()?), expires_at: reader.number()? })
 }
 
 fn write_code(writer: &mut Writer, code: &OpenCode) -> Written {
@@ -327,13 +327,13 @@ mod tests {
             Proof { method: "password".into(), at: 7, mark: Some([9; 32]), elsewhere: None },
             Proof { method: "sso".into(), at: 8, mark: None, elsewhere: Some(0) },
         ];
-        (bound.carried, bound.session, bound.max_age) = (1, Some(Handle::random()), Some(0));
+        (bound.carried, bound.session, bound.max_age) = (1, Some(PublicId::random()), Some(0));
         let code = |owner| {
             let keyed = Keyed::new(&secret);
-            let to = (Method::Sms, &Digest::of("an address"));
+            let to = (Method::Sms, &SecretDigest::of_secret("an address"));
             Challenge::Code(OpenCode::new(to, owner, &begun.id, &OneTimeCode::generate(), &keyed, (&limits, NOW)))
         };
-        let state = OpenChallenge::new(Digest::of("x"), UnixTime::from_nanos(5));
+        let state = OpenChallenge::new(SecretDigest::of_secret("x"), UnixTime::from_nanos(5));
         let redirect = OpenRedirect { provider: "idp".to_owned(), state: state.clone(), query: "a=b".to_owned() };
         let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Redirect(redirect))];
         let mut extended = Login { subject: bound.subject.clone(), ..begun.clone() };
@@ -345,7 +345,7 @@ mod tests {
             LoginPhase::Failed,
             LoginPhase::Ended,
             LoginPhase::Completed(3),
-            LoginPhase::Consumed(Handle::random()),
+            LoginPhase::Consumed(PublicId::random()),
         ];
         let passkey = Some(state);
         let mut all = vec![begun, named, bound.clone(), extended];

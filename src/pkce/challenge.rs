@@ -12,7 +12,7 @@ use crate::util::{
     encoding::{LEN_OF_32, base64url_of_32, base64url_to_32},
     form::Form,
     json,
-    secret::Digest,
+    secret::SecretDigest,
 };
 
 const CHALLENGE: &str = "code_challenge";
@@ -24,13 +24,13 @@ const METHOD: &str = "code_challenge_method";
 /// It does not reveal the verifier and may be shown and stored.
 ///
 /// ```
-/// use tollgate::{CodeChallenge, CodeVerifier};
+/// use tollgate::pkce::{CodeChallenge, CodeVerifier};
 ///
 /// let verifier = CodeVerifier::generate();
 /// let challenge = CodeChallenge::parse(CodeChallenge::of(&verifier).as_str())?;
 /// assert!(challenge.verify(&verifier));
 /// assert!(!challenge.verify(&CodeVerifier::generate()));
-/// # Ok::<(), tollgate::PkceError>(())
+/// # Ok::<(), tollgate::pkce::PkceError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CodeChallenge([u8; LEN_OF_32]);
@@ -38,7 +38,7 @@ pub struct CodeChallenge([u8; LEN_OF_32]);
 impl CodeChallenge {
     /// Computes the S256 challenge of a verifier.
     pub fn of(verifier: &CodeVerifier) -> Self {
-        Self(base64url_of_32(Digest::of(verifier.expose()).as_bytes()))
+        Self(base64url_of_32(SecretDigest::of_secret(verifier.expose()).as_bytes()))
     }
 
     /// Parses a challenge. Accepts only the 43 characters of a SHA-256: padding, the standard

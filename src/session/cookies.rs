@@ -11,8 +11,8 @@ use crate::{
     util::{
         encoding::{LEN_OF_16, LEN_OF_32},
         error::ConfigError,
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -62,7 +62,7 @@ impl CookieFormat {
     /// Returns the name of a tenant's cookie. The names of two tenants can be equal, so the
     /// tenant of the session must be compared as well.
     pub(super) fn name(&self, tenant: &Tenant) -> String {
-        let digest = Digest::of(tenant.as_str());
+        let digest = SecretDigest::of_secret(tenant.as_str());
         let mut name = String::with_capacity(self.prefix.len() + SUFFIX_LEN);
         name.push_str(&self.prefix);
         // 6 bytes are 8 characters
@@ -72,7 +72,7 @@ impl CookieFormat {
 
     /// Creates the cookie `<sid>.<secret>`.
     #[expect(clippy::expect_used, reason = "the name was checked when it was set, and the value is base64url")]
-    pub(super) fn set(&self, tenant: &Tenant, sid: Handle, secret: &Secret, max_age: Option<Duration>) -> SetCookie {
+    pub(super) fn set(&self, tenant: &Tenant, sid: PublicId, secret: &Secret, max_age: Option<Duration>) -> SetCookie {
         let value = zeroize::Zeroizing::new(format!("{sid}.{}", secret.expose()));
         let cookie = self.cookie(&self.name(tenant), &value).expect("the name is valid");
         match max_age {
@@ -132,16 +132,16 @@ impl CookieFormat {
 /// The content of a session cookie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionCookie {
-    pub(super) sid: Handle,
+    pub(super) sid: PublicId,
     /// The digest of the secret.
-    pub(super) secret: Digest,
+    pub(super) secret: SecretDigest,
 }
 
 impl SessionCookie {
     /// Reads `<sid>.<secret>`.
     pub(super) fn parse(value: &[u8]) -> Option<Self> {
         let (sid, secret) = value.split_at_checked(LEN_OF_16)?;
-        let (sid, secret) = (Handle::parse(sid)?, secret.strip_prefix(b".")?);
+        let (sid, secret) = (PublicId::parse(sid)?, secret.strip_prefix(b".")?);
         Some(Self { sid, secret: Secret::digest_of(secret)? })
     }
 
@@ -211,7 +211,7 @@ mod tests {
 
     fn value(number: u8) -> String {
         let secret = crate::util::encoding::base64url_of_32(&[number; 32]);
-        format!("{}.{}", Handle::from_bytes([number; 16]), std::str::from_utf8(&secret).unwrap())
+        format!("{}.{}", PublicId::from_bytes([number; 16]), std::str::from_utf8(&secret).unwrap())
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
     fn c107_only_one_form_of_the_value_is_read() {
         let good = value(7);
         let cookie = SessionCookie::parse(good.as_bytes()).unwrap();
-        assert_eq!(cookie.sid, Handle::from_bytes([7; 16]));
+        assert_eq!(cookie.sid, PublicId::from_bytes([7; 16]));
         let (sid, secret) = good.split_once('.').unwrap();
         for bad in [
             "",
@@ -300,7 +300,7 @@ mod tests {
         assert!(matches!(read(17), PresentedCookies::Unusable));
         // one tenant's cookie is found among them all
         let third = format.of_tenant(&headers(&lines), &Tenant::parse("tenant-3").unwrap());
-        assert!(matches!(third, PresentedCookies::One(cookie) if cookie.sid == Handle::from_bytes([3; 16])));
+        assert!(matches!(third, PresentedCookies::One(cookie) if cookie.sid == PublicId::from_bytes([3; 16])));
     }
 
     proptest! {
@@ -325,7 +325,7 @@ mod tests {
             place in 0..66_usize,
             byte in "[!-~]",
         ) {
-            let (format, sid, secret) = (CookieFormat::default_name(), Handle::from_bytes(sid), Secret::generate());
+            let (format, sid, secret) = (CookieFormat::default_name(), PublicId::from_bytes(sid), Secret::generate());
             let written = format.set(&acme(), sid, &secret, None).header_value();
             let pair = written.to_str().unwrap().split(';').next().unwrap();
             let read = |pair: &str| format.of_tenant(&headers(&[pair.to_owned()]), &acme());

@@ -151,7 +151,7 @@ impl<R> SessionLayer<R> {
         self
     }
 
-    /// Sets how refusals are answered; see [`Respond`](crate::Respond).
+    /// Sets how refusals are answered; see [`Respond`](crate::reject::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> SessionLayer<R2> {
         SessionLayer { gate: self.gate, respond }
     }

@@ -23,7 +23,7 @@ use crate::{
     http::cookie::SetCookie,
     store::{StoreError, StoreErrorKind, WriteOutcome, table::Change},
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, secret::Secret},
+    util::{clock::UnixTime, public_id::PublicId, secret::Secret},
 };
 
 /// How often a list is read again because others change it.
@@ -64,13 +64,13 @@ impl Sessions {
         &self,
         new: NewSession,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        self.create_as(Handle::random(), new).await
+        self.create_as(PublicId::random(), new).await
     }
 
     /// Begins a session with an id that was chosen before. Also returns `None` if there is or was a session with this id.
     pub(crate) async fn create_as(
         &self,
-        sid: Handle,
+        sid: PublicId,
         new: NewSession,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let (generation, secret) = (self.generation_of(&new).await?, Secret::generate());
@@ -220,13 +220,13 @@ impl Sessions {
     ///
     /// A `sid` is not a secret. If users name the session to end, check first that it is
     /// one of their own: [`get`](Self::get) returns its tenant and user.
-    pub async fn revoke_sid(&self, sid: &Handle) -> Result<bool, StoreError> {
+    pub async fn revoke_sid(&self, sid: &PublicId) -> Result<bool, StoreError> {
         Ok(self.end_sid(sid).await?.unwrap_or(false))
     }
 
     /// Ends the session with this id, even if it has expired, because what was issued from it can still be valid. Returns
     /// whether it was live, or `None` if it had already been ended.
-    pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
+    pub(crate) async fn end_sid(&self, sid: &PublicId) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
         let ended = self.end(&row.tenant, &ListedSession::new(*sid, row.times.expires)).await?;
@@ -237,7 +237,12 @@ impl Sessions {
     }
 
     /// Ends the session of a user with this id. If it has not begun yet, it never begins.
-    pub(crate) async fn end_or_prevent(&self, tenant: &Tenant, user: &UserId, sid: &Handle) -> Result<(), StoreError> {
+    pub(crate) async fn end_or_prevent(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        sid: &PublicId,
+    ) -> Result<(), StoreError> {
         let listed = ListedSession::new(*sid, self.rows().now() + self.lifetimes().absolute);
         let ended = self.end(tenant, &listed).await?;
         self.record_revoked(&Vec::from_iter(ended));
@@ -366,7 +371,7 @@ impl Sessions {
         &self,
         tenant: &Tenant,
         user: &UserId,
-        whether: impl Fn(&Handle) -> bool + Send,
+        whether: impl Fn(&PublicId) -> bool + Send,
     ) -> Result<usize, StoreError> {
         let rest = move |list: SessionList| Some(list.only(|listed| !whether(&listed.sid)));
         let ended = self.amend(tenant, user, None, rest).await?.unwrap_or_default();
@@ -417,7 +422,7 @@ impl Sessions {
     }
 
     /// Removes an ended session from the list of its user. A failure does not matter: the list may name ended sessions.
-    async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: Handle) {
+    async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: PublicId) {
         let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
         if let Err(error) = self.amend(tenant, user, Some(sid), rest).await {
             crate::util::trace::warning!(
@@ -436,7 +441,7 @@ impl Sessions {
         &self,
         tenant: &Tenant,
         user: &UserId,
-        ended: Option<Handle>,
+        ended: Option<PublicId>,
         mut plan: impl FnMut(SessionList) -> Option<SessionList> + Send,
     ) -> Result<Option<Vec<Session>>, StoreError> {
         let (mut ended, mut lived) = (Vec::from_iter(ended), Vec::new());
@@ -587,7 +592,7 @@ mod tests {
         for bit in [0, 1, 100, 255] {
             let mut secret = *right.secret.as_bytes();
             secret[bit / 8] ^= 1 << (bit % 8);
-            let wrong = SessionCookie { secret: crate::util::secret::Digest::from_bytes(secret), ..right };
+            let wrong = SessionCookie { secret: crate::util::secret::SecretDigest::from_bytes(secret), ..right };
             assert!(present(&world.sessions, wrong).unwrap().is_none());
         }
         assert_eq!(row(), before, "nothing was written");
@@ -787,7 +792,7 @@ mod tests {
         assert_eq!((ended(&sids[0]), ended(&sids[1]), ended(&sids[2])), (true, true, false));
         world.clock.advance(Duration::from_nanos(1));
         assert!(!ended(&sids[0]));
-        assert!(!block_on(world.sessions.revoke_sid(&Handle::random())).unwrap());
+        assert!(!block_on(world.sessions.revoke_sid(&PublicId::random())).unwrap());
     }
 
     #[test]

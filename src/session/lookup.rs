@@ -15,7 +15,7 @@ use crate::{
     gate::MaybeReady,
     store::{BoxFuture, StoreError, WriteOutcome, table::Stored},
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, public_id::PublicId},
 };
 
 /// Use is recorded if the last record is this many seconds old.
@@ -93,7 +93,7 @@ impl Sessions {
     }
 
     /// Finds a live session by its id, without recording that it was used.
-    pub async fn get(&self, sid: &Handle) -> Result<Option<Session>, StoreError> {
+    pub async fn get(&self, sid: &PublicId) -> Result<Option<Session>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         self.store().cutoff().wait().await?;
         Ok(match stored.value {

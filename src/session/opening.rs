@@ -11,7 +11,7 @@ use crate::{
     event::EventKind,
     http::cookie::SetCookie,
     store::{Operation, OperationOutcome, StoreError, table::ReadRow},
-    util::{handle::Handle, secret::Secret},
+    util::{public_id::PublicId, secret::Secret},
 };
 
 /// A session that is about to begin.
@@ -24,7 +24,7 @@ pub(crate) struct Opening {
 impl Sessions {
     /// Prepares a session with an id that was chosen before. `new` has to have the generation of its sign-in. Most users
     /// have no other session, so the list of the user is not read first.
-    pub(crate) fn opening(&self, sid: Handle, new: NewSession) -> Opening {
+    pub(crate) fn opening(&self, sid: PublicId, new: NewSession) -> Opening {
         let secret = Secret::generate();
         let generation = new.generation.unwrap_or_default();
         let row = new.into_row(generation, secret.digest(), self.rows().now(), self.lifetimes().absolute);

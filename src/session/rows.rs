@@ -13,7 +13,7 @@ use super::identity::{Proof, UserId};
 use crate::{
     store::{StoreError, StoreErrorKind, table::Value},
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// The table of the sessions.
@@ -43,7 +43,7 @@ pub(super) struct LiveSession {
     /// The generation of the user when the sign-in began.
     pub(super) generation: u64,
     /// The digest of the current secret.
-    pub(super) secret: Digest,
+    pub(super) secret: SecretDigest,
     /// When the user authenticated, for sessions without proofs.
     pub(super) declared_auth_time: UnixTime,
     pub(super) times: SessionTimes,
@@ -236,7 +236,7 @@ impl<'a> RowReader<'a> {
             tenant,
             user,
             generation,
-            secret: Digest::from_bytes(*secret),
+            secret: SecretDigest::from_bytes(*secret),
             declared_auth_time,
             times,
             details: self.lazy_details(kind == LIVE_ON_DEVICE)?,
@@ -348,13 +348,13 @@ pub(super) struct SessionList(Vec<ListedSession>);
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ListedSession {
     #[serde(with = "crate::util::text")]
-    pub(super) sid: Handle,
+    pub(super) sid: PublicId,
     /// The absolute end, in Unix nanoseconds. Never earlier than that of the session's row.
     expires: u64,
 }
 
 impl ListedSession {
-    pub(super) fn new(sid: Handle, expires: UnixTime) -> Self {
+    pub(super) fn new(sid: PublicId, expires: UnixTime) -> Self {
         Self { sid, expires: expires.as_nanos() }
     }
 
@@ -372,7 +372,7 @@ impl SessionList {
         self.0.is_empty()
     }
 
-    pub(super) fn contains(&self, sid: &Handle) -> bool {
+    pub(super) fn contains(&self, sid: &PublicId) -> bool {
         self.0.iter().any(|listed| listed.sid == *sid)
     }
 
@@ -453,7 +453,7 @@ mod tests {
                     tenant,
                     user: UserId::parse(user).unwrap(),
                     generation: numbers[4],
-                    secret: Digest::from_bytes(secret),
+                    secret: SecretDigest::from_bytes(secret),
                     declared_auth_time,
                     times: SessionTimes { created, expires, last_use, remembered },
                     details: SessionDetails { proofs, acr, amr: amr.into(), client, device }.into(),
@@ -502,7 +502,7 @@ mod tests {
             tenant: Tenant::parse("acme").unwrap(),
             user: UserId::parse("ada").unwrap(),
             generation: 0,
-            secret: Digest::of("x"),
+            secret: SecretDigest::of_secret("x"),
             declared_auth_time: created,
             times: SessionTimes { created, expires, last_use, remembered: false },
             details: SessionDetails { proofs, ..SessionDetails::default() }.into(),
@@ -528,7 +528,7 @@ mod tests {
     #[test]
     fn a_listed_session_stays_until_it_expires_and_renewing_it_never_shortens_that() {
         let listed =
-            |sid: u8, expires| ListedSession::new(Handle::from_bytes([sid; 16]), UnixTime::from_nanos(expires));
+            |sid: u8, expires| ListedSession::new(PublicId::from_bytes([sid; 16]), UnixTime::from_nanos(expires));
         assert!(SessionList::default().is_empty());
         let list = SessionList::default().with(listed(1, 9)).with(listed(2, 5));
         assert!(!list.is_empty());
@@ -562,7 +562,7 @@ mod tests {
             (3, vec![1, 0], None),
             (4, vec![], None),
         ] {
-            let sid = Handle::from_bytes([number; 16]);
+            let sid = PublicId::from_bytes([number; 16]);
             let outcome = block_on(raw.insert(None, sid.as_bytes(), &RawRow(bytes), until)).unwrap();
             assert!(matches!(outcome, WriteOutcome::Done(_)));
             let check = ended.check(&sid).unwrap();
@@ -571,7 +571,7 @@ mod tests {
             }
             assert_eq!(block_on(ended.contains(&sid).wait()).ok(), expected, "{number}");
         }
-        assert!(!block_on(ended.contains(&Handle::from_bytes([9; 16])).wait()).unwrap());
+        assert!(!block_on(ended.contains(&PublicId::from_bytes([9; 16])).wait()).unwrap());
     }
 
     struct RawRow(Vec<u8>);

@@ -16,7 +16,7 @@ use crate::{
     util::{
         clock::{Clock, SystemClock, UnixTime},
         error::ConfigError,
-        handle::Handle,
+        public_id::PublicId,
     },
 };
 
@@ -54,7 +54,7 @@ event_kinds! {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{NewSession, Sessions, Tenant, UserId, store::Memory};
+/// use tollgate::{Sessions, Tenant, UserId, session::NewSession, store::Memory};
 ///
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let sessions = Sessions::builder(Memory::new()).idle(Duration::from_secs(1800)).build()?;
@@ -180,7 +180,7 @@ impl Sessions {
     }
 
     /// Counts an event that any caller can trigger at will.
-    pub(super) fn tally(&self, kind: EventKind, tenant: &Tenant, sid: Handle) {
+    pub(super) fn tally(&self, kind: EventKind, tenant: &Tenant, sid: PublicId) {
         if let Some(log) = &self.0.log {
             log.tally(&self.event(kind, tenant, sid));
         }
@@ -202,7 +202,7 @@ impl Sessions {
         }
     }
 
-    fn event(&self, kind: EventKind, tenant: &Tenant, sid: Handle) -> Event {
+    fn event(&self, kind: EventKind, tenant: &Tenant, sid: PublicId) -> Event {
         Event::new(kind, self.0.clock.unix(self.0.clock.now())).tenant(tenant.clone().into()).session(sid)
     }
 }

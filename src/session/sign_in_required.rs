@@ -169,7 +169,8 @@ mod tests {
 
     fn answer(sign_in: &SignInRequired, request: http::request::Builder) -> (u16, Option<String>) {
         let rejection = sign_in.answer(Head::of(&request.body(()).unwrap()));
-        let response: http::Response<String> = rejection.into_response(Head::of(&Request::new(())), &crate::StatusOnly);
+        let response: http::Response<String> =
+            rejection.into_response(Head::of(&Request::new(())), &crate::reject::StatusOnly);
         let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
         (response.status().as_u16(), location)
     }

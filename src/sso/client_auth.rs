@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::{
     jose::{Signer, jws},
     sso::{provider::SsoError, secret::ClientSecret},
-    util::{clock::UnixTime, error::ConfigError, form, handle::Handle},
+    util::{clock::UnixTime, error::ConfigError, form, public_id::PublicId},
 };
 
 const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -83,7 +83,7 @@ impl ClientAuth {
                     aud: audience,
                     iat,
                     exp: iat.saturating_add(ASSERTION_LIFETIME),
-                    jti: Handle::random().to_string(),
+                    jti: PublicId::random().to_string(),
                 };
                 let signed =
                     jws::sign(signer, "JWT", &claims).ok_or(SsoError::Failed("the private key does not sign"))?;

@@ -25,7 +25,7 @@ use crate::http::head::Head;
 /// let company = Tenant::parse("acme")?;
 /// let request = http::Request::get("/").extension(User { company }).body(()).unwrap();
 /// assert_eq!(source.find(Head::of(&request))?.unwrap().as_bytes(), b"acme");
-/// # Ok::<(), tollgate::TenantError>(())
+/// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 pub struct ExtensionTenant<T = Tenant, F = fn(&T) -> Option<Tenant>> {
     tenant: F,

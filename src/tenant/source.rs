@@ -26,7 +26,7 @@ use crate::http::head::Head;
 /// [`ProvedTenant`]. Return `Ok(None)` if the request names no tenant, so that the next source of a chain is asked:
 ///
 /// ```
-/// use tollgate::{Head, LimitKey, TenantError, TenantSource};
+/// use tollgate::{Head, LimitKey, TenantSource, tenant::TenantError};
 ///
 /// let by_region = |head: Head<'_>| -> Result<Option<LimitKey>, TenantError> {
 ///     head.headers().get("x-region").map(|value| LimitKey::parse(value)).transpose()
@@ -237,7 +237,7 @@ impl From<LimitKey> for TenantName<'_> {
 /// sets and strips from the requests of callers.
 ///
 /// ```
-/// use tollgate::{Head, Tenant, TenantError, TenantSource, tenant::ProvedTenant};
+/// use tollgate::{Head, Tenant, TenantSource, tenant::{ProvedTenant, TenantError}};
 ///
 /// fn verified(token: &[u8]) -> Option<Tenant> {
 ///     // checks the signature of the token

@@ -7,14 +7,14 @@ use crate::{
     jose::{Algorithm, Signer},
     util::{
         clock::{Clock, SystemClock, UnixTime},
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
 
 /// A DPoP key of a client (RFC 9449).
 ///
 /// ```
-/// use tollgate::{UnixTime, testing::DpopKey};
+/// use tollgate::{clock::UnixTime, testing::DpopKey};
 ///
 /// let key = DpopKey::generate();
 /// let for_a_token = key.proof("POST", "https://auth.example/token").sign();
@@ -85,7 +85,7 @@ impl DpopProof<'_> {
 
     /// Binds the proof to the access token of the request.
     pub fn token(self, token: &str) -> Self {
-        let digest = BASE64URL.encode(Digest::of(token).as_bytes());
+        let digest = BASE64URL.encode(SecretDigest::of_secret(token).as_bytes());
         self.claim("ath", digest)
     }
 

@@ -13,7 +13,7 @@ use crate::{
     client::{Client, Scopes},
     jose::jws,
     store::{StoreError, StoreErrorKind},
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 impl TokenService {
@@ -33,7 +33,7 @@ impl TokenService {
             issuer: &inner.issuer,
             audience: client.tokens.audience.as_deref().unwrap_or(&inner.audience),
             scope: &scope,
-            jti: issued_claims::jti(&Handle::random(), &Handle::random()),
+            jti: issued_claims::jti(&PublicId::random(), &PublicId::random()),
             span,
             more: Map::new(),
         };

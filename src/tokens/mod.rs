@@ -5,8 +5,8 @@
 //! use http_body_util::BodyExt;
 //! use serde_json::{Value, json};
 //! use tollgate::{
-//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, StoredUsers, Tenant,
-//!     Tokens, body::Body, store::{AnyStore, Memory},
+//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, StoredUsers, Tenant, Tokens,
+//!     body::Body, pkce::{CodeChallenge, CodeVerifier}, store::{AnyStore, Memory},
 //! };
 //! use tower::{Layer, ServiceExt};
 //! # use http::{HeaderMap, Response};
@@ -215,8 +215,8 @@
 //! use jsonwebtoken::{Algorithm, EncodingKey, Header, jwk::Jwk};
 //! use serde_json::{Value, json};
 //! use tollgate::{
-//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, Clock, Secret, StoredUsers, SystemClock, Tenant,
-//!     Tokens, body::Body, store::{AnyStore, Memory},
+//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, Secret, StoredUsers, Tenant, Tokens,
+//!     body::Body, clock::{Clock, SystemClock}, store::{AnyStore, Memory},
 //! };
 //! use tower::{Layer, ServiceExt};
 //!

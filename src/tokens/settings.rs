@@ -20,7 +20,7 @@ use crate::{
 
 /// The settings of tokens: their lifetimes, their algorithm and how their keys are kept.
 ///
-/// Pass them to [`AuthServiceBuilder::tokens`](crate::AuthServiceBuilder::tokens). Building the service reports settings that
+/// Pass them to [`AuthServiceBuilder::tokens`](crate::auth::AuthServiceBuilder::tokens). Building the service reports settings that
 /// can't work. The [module docs](super) show the whole flow.
 #[derive(Clone)]
 #[must_use]

@@ -14,7 +14,7 @@ use crate::{
 /// A user account, with everything that a login needs to know about it.
 ///
 /// ```
-/// use tollgate::{Account, UserId, user::{Contact, EmailAddress}};
+/// use tollgate::{UserId, user::{Account, Contact, EmailAddress}};
 ///
 /// let mailbox = Contact::from(EmailAddress::parse("ada@example.com")?);
 /// let account = Account::new(UserId::parse("u-1815")?).contact(mailbox.clone());

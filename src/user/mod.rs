@@ -29,7 +29,7 @@
 //! Implement [`Users`] for your database, with its own error type:
 //!
 //! ```
-//! use tollgate::{Account, Identifier, PasswordHash, Tenant, UserId, Users};
+//! use tollgate::{Identifier, Tenant, UserId, Users, password::PasswordHash, user::Account};
 //! use tollgate::user::{Claims, ClaimsRequest};
 //! # struct Database;
 //! # struct Person { id: String, password: String, locked: bool }

@@ -8,7 +8,7 @@ use super::{
     policy::{BackupPolicy, UserVerification},
     relying_party::RelyingParty,
 };
-use crate::util::secret::Digest;
+use crate::util::secret::SecretDigest;
 
 /// CTAP2 messages have about 1,200 bytes by default. Large keys and extensions fit many times.
 const MOST_BYTES: usize = 8192;
@@ -66,7 +66,7 @@ impl<'a> AuthenticatorData<'a> {
 
     /// Checks the relying party and the flags.
     pub(super) fn check(&self, party: &RelyingParty) -> Result<(), WebauthnError> {
-        let expected = Digest::of(&party.id);
+        let expected = SecretDigest::of_secret(&party.id);
         if !bool::from(self.rp_id_hash.ct_eq(expected.as_bytes())) {
             return Err(WebauthnError::RelyingParty);
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn data(flags: u8, rest: &[u8]) -> Vec<u8> {
-        [Digest::of("example.com").as_bytes(), &[flags][..], &[0, 0, 1, 2], rest].concat()
+        [SecretDigest::of_secret("example.com").as_bytes(), &[flags][..], &[0, 0, 1, 2], rest].concat()
     }
 
     /// An id of two bytes, and a key that is an empty map.

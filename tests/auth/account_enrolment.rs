@@ -3,10 +3,11 @@
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    Client, ClientTable, Method, Policies, Policy, Tokens,
+    Client, ClientTable, Policies, Tokens,
     auth::Totp,
     delivery::{Channel, NoticeKind, Outbox, Queue},
     event::EventKind,
+    policy::{Method, Policy},
     store::Memory,
     testing::ManualClock,
 };

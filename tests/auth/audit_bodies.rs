@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body::{Body, Frame};
 use tokio::task::{JoinSet, yield_now};
-use tollgate::{AuthServiceBuilder, store::Memory};
+use tollgate::{auth::AuthServiceBuilder, store::Memory};
 
 use crate::world::{ADA, Answer, World};
 

@@ -3,12 +3,12 @@
 
 use http::header::COOKIE;
 use tollgate::{
-    Account, AuthServiceBuilder, Identifier, Password, Passwords, UserId, Users,
-    auth::LoginLimits,
+    Identifier, Password, Passwords, UserId, Users,
+    auth::{AuthServiceBuilder, LoginLimits},
     event::{EventKind, Query},
     store::{AnyStore, Memory},
     testing::ManualClock,
-    user::{Contact, NewUser, PhoneNumber},
+    user::{Account, Contact, NewUser, PhoneNumber},
 };
 
 use crate::{

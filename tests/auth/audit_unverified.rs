@@ -14,9 +14,10 @@ use std::{
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::{
-    BearerLayer, Client, ClientIp, ClientTable, Clients, Limiter, Plans, Quota, RateLimit, RateLimitLayer,
+    BearerLayer, Client, ClientIp, ClientTable, Limiter, Plans, Quota, RateLimit, RateLimitLayer,
     bearer::AccessTokenTenant,
     body::Body,
+    client::Clients,
     store::{Memory, StoreError},
     testing::{DpopKey, ManualClock},
 };
@@ -211,7 +212,7 @@ async fn a02_what_is_cheap_to_check_in_a_proof_comes_before_its_signature() {
         let signed = key.proof(method, &format!("{ISSUER}{path}")).at(world.time()).token(&access).sign();
         format!("{}.AAAA", signed.rsplit_once('.').unwrap().0)
     };
-    let early = tollgate::UnixTime::from_secs(world.time().as_secs() - 61);
+    let early = tollgate::clock::UnixTime::from_secs(world.time().as_secs() - 61);
     let old = key.proof("GET", &format!("{ISSUER}/userinfo")).at(early).token(&access).sign();
     for (proof, detail) in [
         (proof(&key, "POST", "/userinfo"), "the proof is for another method"),

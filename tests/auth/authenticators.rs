@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use tollgate::{
-    Client, ClientTable, Policy, Secret, Tenant, Tokens, UserId,
+    Client, ClientTable, Secret, Tenant, Tokens, UserId,
     auth::Totp,
     event::{EventKind, Query},
+    policy::Policy,
     store::Memory,
 };
 

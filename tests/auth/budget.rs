@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tollgate::{
-    Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
-    testing::ManualClock,
+    Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, body::Body, store::Memory,
+    tenant::TenantError, testing::ManualClock,
 };
 use tower::{Layer, ServiceExt};
 

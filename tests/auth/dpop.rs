@@ -105,8 +105,8 @@ async fn c100_a_proof_works_for_one_request_and_once() {
     let code = browser.sign_in("web").await;
     let fields = redemption("web", &code);
     let good = proof().sign();
-    let past = proof().at(tollgate::UnixTime::from_secs(world.time().as_secs() - 3600)).sign();
-    let ahead = proof().at(tollgate::UnixTime::from_secs(world.time().as_secs() + 3600)).sign();
+    let past = proof().at(tollgate::clock::UnixTime::from_secs(world.time().as_secs() - 3600)).sign();
+    let ahead = proof().at(tollgate::clock::UnixTime::from_secs(world.time().as_secs() + 3600)).sign();
     let elsewhere = key.proof("POST", "https://auth.example.evil/token").at(world.time()).sign();
     let other_path = key.proof("POST", &url("/revoke")).at(world.time()).sign();
     let other_method = key.proof("GET", &url("/token")).at(world.time()).sign();

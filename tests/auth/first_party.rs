@@ -7,9 +7,11 @@ use http::{Request, header};
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tollgate::{
-    AuthServiceBuilder, Client, Clients, Head, Identifier, NewUser, Session, Tenant, TenantError, UserId, Users,
+    Client, Head, Identifier, NewUser, Session, Tenant, UserId, Users,
+    auth::AuthServiceBuilder,
+    client::Clients,
     store::{Memory, StoreError},
-    tenant::TenantSource,
+    tenant::{TenantError, TenantSource},
     user::{Account, Claims, ClaimsRequest, PasswordAttempt, PasswordCheck, StoredUsers},
 };
 use tower::ServiceExt;

@@ -3,9 +3,12 @@
 use http::{Request, Response, header};
 use serde_json::Value;
 use tollgate::{
-    AuthServiceBuilder, Client, ClientTable, CodeChallenge, CodeVerifier, Identifier, Password, PasswordHash,
-    Passwords, Policy, Secret, Session, SessionLayer, Tenant, Tokens, UserId,
+    Client, ClientTable, Identifier, Password, Passwords, Secret, Session, SessionLayer, Tenant, Tokens, UserId,
+    auth::AuthServiceBuilder,
     body::Body,
+    password::PasswordHash,
+    pkce::{CodeChallenge, CodeVerifier},
+    policy::Policy,
     store::{AnyStore, Memory},
     testing::ManualClock,
     user::{Contact, EmailAddress, NewUser},

@@ -7,7 +7,9 @@ use http::Request;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::Value;
 use tollgate::{
-    AuthServiceBuilder, Clock, Tokens,
+    Tokens,
+    auth::AuthServiceBuilder,
+    clock::Clock,
     store::{AnyStore, Key, Memory},
     testing::ManualClock,
 };

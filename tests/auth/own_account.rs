@@ -4,8 +4,9 @@ use aws_lc_rs::hmac;
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Identifier, NewUser, Password, Passwords, Session, Tenant, UnixTime, UserId,
-    auth::Totp,
+    Identifier, NewUser, Password, Passwords, Session, Tenant, UserId,
+    auth::{AuthServiceBuilder, Totp},
+    clock::UnixTime,
     event::{EventKind, Query},
     store::Memory,
 };

@@ -1,7 +1,7 @@
 //! The pages for people as the server sends them: the login page, its assets, its JSON description, and errors.
 
 use http::Request;
-use tollgate::{AuthService, Client, ClientIp, ClientTable, Policy, Tenant, store::Memory};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Tenant, policy::Policy, store::Memory};
 
 use crate::world::{Answer, Browser, CALLBACK, ISSUER, World, challenge, query};
 
@@ -129,7 +129,7 @@ async fn a_custom_page_gets_the_same_information_as_json() {
 
 #[tokio::test]
 async fn the_described_methods_are_those_that_a_login_offers() {
-    let clients = |service: tollgate::AuthServiceBuilder| service.without_passwords();
+    let clients = |service: tollgate::auth::AuthServiceBuilder| service.without_passwords();
     let world = World::with(Memory::new(), clients).await;
     let mut browser = world.browser();
     let told = ask(&mut browser, "GET", &start("mfa"), "application/json").await.json();

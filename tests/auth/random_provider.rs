@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use tollgate::{AuthServiceBuilder, policy::FactorClass};
+use tollgate::{auth::AuthServiceBuilder, policy::FactorClass};
 
 use crate::world::{ADA, GRACE, World, form_of};
 
@@ -212,7 +212,8 @@ pub(crate) fn both(service: AuthServiceBuilder) -> AuthServiceBuilder {
 #[cfg(feature = "external-providers")]
 mod in_process {
     use tollgate::{
-        CodeChallenge, Tenant, UserId,
+        Tenant, UserId,
+        pkce::CodeChallenge,
         sso::{CreateAccount, ProviderUser, SsoCallback, SsoError, SsoProvider, SsoRequest},
     };
 

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tollgate::{
-    AuthServiceBuilder, Clock, EventLog, Limiter, Plans, Quota, RedisConfig, SystemClock,
+    EventLog, Limiter, Plans, Quota,
+    auth::AuthServiceBuilder,
+    clock::{Clock, SystemClock},
     event::{EventKind, Query},
     limit::{Fallback, SharedLimiter},
-    store::{AnyStore, Memory, Redis},
+    store::{AnyStore, Memory, Redis, RedisConfig},
     testing::ManualClock,
 };
 

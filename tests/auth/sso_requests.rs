@@ -3,7 +3,10 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::Request;
 use serde_json::json;
-use tollgate::{CodeChallenge, CodeVerifier, store::Memory};
+use tollgate::{
+    pkce::{CodeChallenge, CodeVerifier},
+    store::Memory,
+};
 
 use crate::{
     sso_provider::{CLIENT, SECRET, SsoWorld, Trouble, asked, begun, is_open, outcome, sent},

@@ -1,7 +1,7 @@
 //! `POST /token`: requests that get tokens, and requests that are refused.
 
 use http::{Method, Request};
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use crate::{
     controlled_store::ControlledStore,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate::{
-    AuthService, Client, ClientIp, Clock, Identifier, Password, Passwords, Secret, SystemClock, Tenant, Tokens, UserId,
+    AuthService, Client, ClientIp, Identifier, Password, Passwords, Secret, Tenant, Tokens, UserId,
+    clock::{Clock, SystemClock},
     event::{EventKind, Query},
     store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock},
@@ -175,7 +176,8 @@ async fn one_session_has_at_most_twenty_families_of_a_client() {
     for _ in 0..20 {
         world.advance(1);
         let verifier = Secret::generate().expose().to_owned();
-        let challenge = tollgate::CodeChallenge::of(&tollgate::CodeVerifier::parse(&verifier).unwrap()).to_string();
+        let challenge =
+            tollgate::pkce::CodeChallenge::of(&tollgate::pkce::CodeVerifier::parse(&verifier).unwrap()).to_string();
         let own = with(parameters("special"), &[("code_challenge", &challenge), ("prompt", "none")]);
         let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
         let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));

@@ -2,7 +2,10 @@
 
 use http::Request;
 use serde_json::{Value, json};
-use tollgate::{CodeChallenge, CodeVerifier, Secret};
+use tollgate::{
+    Secret,
+    pkce::{CodeChallenge, CodeVerifier},
+};
 
 use crate::{
     issued_tokens::IssuedTokens,

@@ -10,11 +10,15 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog,
-    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Plans, Policy, Quota, Secret, Sessions,
-    StoredUsers, Tenant, Tokens, UnixTime, UserId, Users,
+    AuthService, Client, ClientIp, ClientTable, EventLog, Identifier, Limiter, Password, Passwords, PeerAddr, Plans,
+    Quota, Secret, Sessions, StoredUsers, Tenant, Tokens, UserId, Users,
+    auth::AuthServiceBuilder,
     body::Body,
+    clock::{Clock, UnixTime},
     delivery::Outbox,
+    password::PasswordHash,
+    pkce::{CodeChallenge, CodeVerifier},
+    policy::Policy,
     store::{AnyStore, Memory},
     testing::ManualClock,
     user::{Contact, EmailAddress, NewUser, PhoneNumber},

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::json;
 use tokio::process::Command;
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use super::{FORM, VERIFIER, temporary};
 use crate::support::{

@@ -4,7 +4,7 @@ use std::{fs, process::Stdio};
 
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use super::{FORM, VERIFIER, config, run, sample, temporary};
 use crate::support::{

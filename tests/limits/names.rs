@@ -5,10 +5,9 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate::{
-    ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError,
-    TenantSource,
+    ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
     limit::MissingTenant,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantName},
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantError, TenantName},
 };
 use tower::{Layer, ServiceExt, service_fn};
 

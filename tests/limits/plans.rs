@@ -14,9 +14,9 @@ use std::{
 use http::{Request, Response};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tollgate::{
-    CachedPlans, EventLog, LimitKey, Limiter, Plan, PlanFailure, PlanSource, Plans, Quota, RateLimit, RateLimitLayer,
+    EventLog, LimitKey, Limiter, Plan, Plans, Quota, RateLimit, RateLimitLayer,
     event::{EventKind, Query},
-    limit::RefusalReason,
+    limit::{CachedPlans, PlanFailure, PlanSource, RefusalReason},
     tenant::HeaderTenant,
     testing::{ManualClock, block_on},
 };

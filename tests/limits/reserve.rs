@@ -6,7 +6,8 @@ use std::{convert::Infallible, time::Duration};
 use http::{Request, Response, StatusCode};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use tollgate::{
-    ApiKeys, Clock, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
+    ApiKeys, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
+    clock::Clock,
     limit::{Decision, RefusalReason, Spend, Standing},
     testing::ManualClock,
 };

@@ -2,7 +2,8 @@
 
 use proptest::sample::Index;
 use tollgate::{
-    Clock, Moment, Plan, Tenant, UnixTime,
+    Plan, Tenant,
+    clock::{Clock, Moment, UnixTime},
     limit::{RefusalReason, Spend, Standing},
     testing::ManualClock,
 };

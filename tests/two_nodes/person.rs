@@ -11,7 +11,10 @@ use std::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
-use tollgate::{CodeChallenge, CodeVerifier, Secret};
+use tollgate::{
+    Secret,
+    pkce::{CodeChallenge, CodeVerifier},
+};
 
 use crate::{
     CALLBACK, PASSWORD, PATIENCE,

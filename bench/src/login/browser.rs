@@ -1,6 +1,6 @@
 //! The state and the requests of a browser, independent of the transport.
 
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 pub const CALLBACK: &str = "https://app.example/callback";
 

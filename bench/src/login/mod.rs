@@ -11,8 +11,11 @@ use std::{
 };
 
 use tollgate::{
-    Algorithm, AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, Identifier, Limiter, Password,
-    Passwords, Plans, Quota, StoredUsers, SystemClock, Tenant, Tokens, UserId,
+    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, Password, Passwords, Plans, Quota, StoredUsers,
+    Tenant, Tokens, UserId,
+    auth::AuthServiceBuilder,
+    bearer::Algorithm,
+    clock::{Clock, SystemClock},
     delivery::{OtpSender, Outbox},
     store::AnyStore,
     user::{Contact, EmailAddress, NewUser, PhoneNumber},

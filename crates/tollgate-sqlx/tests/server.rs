@@ -29,7 +29,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
 };
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 /// The server, which is built if needed. Its usual place is also that of the one without a database.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {

@@ -17,11 +17,12 @@ use serde_json::json;
 use support::{Cluster, temporary};
 use tokio::runtime::Runtime;
 use tollgate::{
-    Account, Identifier, NewUser, PasswordHash, StoredUsers, Tenant, UnixTime, UserId, Users,
-    password::PasswordMark,
+    Identifier, NewUser, StoredUsers, Tenant, UserId, Users,
+    clock::UnixTime,
+    password::{PasswordHash, PasswordMark},
     store::Memory,
     testing::ManualClock,
-    user::{ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError},
+    user::{Account, ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError},
 };
 use tollgate_sqlx::{Database, Dialect, SqlUsers};
 

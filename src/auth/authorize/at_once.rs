@@ -11,7 +11,7 @@ use crate::{
     },
     session::Authentication,
     store::{OperationOutcome, StoreError, StoreErrorKind},
-    util::secret::Digest,
+    util::secret::SecretDigest,
 };
 
 /// How often the session is listed again because others change the list.
@@ -38,7 +38,7 @@ pub(crate) async fn begin(
     completed: &mut CompletedLogin<'_>,
     target: &TargetSession,
     who: &Authentication,
-    code: Option<(&Digest, &AuthorizationCode)>,
+    code: Option<(&SecretDigest, &AuthorizationCode)>,
 ) -> Result<AtOnce, StoreError> {
     let (core, sid) = (cx.core, target.sid);
     if completed.login().session.is_some() || target.current.is_some() || !completed.is_alone() {

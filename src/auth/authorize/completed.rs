@@ -19,7 +19,7 @@ use crate::{
     policy::LoginPlan,
     session::{Authentication, Session, UserId},
     store::{Operation, OperationOutcome, StoreError, Version, table::Stored},
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// A completed login, and the cookie that it was found by.
@@ -35,7 +35,7 @@ pub(crate) type FoundLogins = Vec<Option<StoredLogin>>;
 
 /// A session that another login of this browser began or updated.
 pub(crate) struct SessionOfOtherTab {
-    pub(crate) sid: Handle,
+    pub(crate) sid: PublicId,
     pub(crate) user: UserId,
     /// The other login was spent first.
     pub(crate) came_first: bool,
@@ -94,8 +94,10 @@ impl<'c> CompletedLogin<'c> {
 
     /// Returns the id of the session that the login begins. It is the same for each request that tries, so that repeated
     /// failures do not list ever more sessions.
-    pub(crate) fn new_session(&self) -> Handle {
-        Handle::of(&Digest::of([b"tollgate session of a login:", &self.cookie.digest.as_bytes()[..]].concat()))
+    pub(crate) fn new_session(&self) -> PublicId {
+        PublicId::of_digest(&SecretDigest::of_secret(
+            [b"tollgate session of a login:", &self.cookie.digest.as_bytes()[..]].concat(),
+        ))
     }
 
     pub(crate) fn login(&self) -> &Login {
@@ -153,7 +155,11 @@ impl<'c> CompletedLogin<'c> {
     }
 
     /// Returns the call that spends the login for this session, with the operation that stores it.
-    pub(crate) fn prepare_spend(&self, cx: &RequestContext<'_>, session: &Handle) -> Result<PreparedCall, StoreError> {
+    pub(crate) fn prepare_spend(
+        &self,
+        cx: &RequestContext<'_>,
+        session: &PublicId,
+    ) -> Result<PreparedCall, StoreError> {
         cx.core.logins.prepare(&self.cookie.digest, &self.stored, &LoginCall::Consume(session))
     }
 
@@ -163,7 +169,7 @@ impl<'c> CompletedLogin<'c> {
     }
 
     /// Spends the login for the session that it begins or updates. Returns `false` if it was spent before.
-    pub(crate) async fn spend(&mut self, cx: &RequestContext<'_>, session: &Handle) -> Result<bool, StoreError> {
+    pub(crate) async fn spend(&mut self, cx: &RequestContext<'_>, session: &PublicId) -> Result<bool, StoreError> {
         let spend = LoginCall::Consume(session);
         let Some(update) = cx.core.logins.apply(&self.cookie.digest, self.stored.clone(), &spend).await? else {
             return Ok(false);
@@ -173,7 +179,7 @@ impl<'c> CompletedLogin<'c> {
     }
 
     /// Notes that the login, which was spent for another session, joined this one.
-    pub(crate) async fn join(&self, cx: &RequestContext<'_>, session: &Handle) -> Result<(), StoreError> {
+    pub(crate) async fn join(&self, cx: &RequestContext<'_>, session: &PublicId) -> Result<(), StoreError> {
         cx.core.logins.apply(&self.cookie.digest, self.stored.clone(), &LoginCall::Join(session)).await.map(drop)
     }
 

@@ -10,7 +10,7 @@ use crate::{
     policy::{Method, MethodSet},
     session::{Authentication, NewSession, Renewal, Session},
     store::StoreError,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// A remembered session after a login of several steps lives at most this long.
@@ -21,13 +21,13 @@ const SIGN_IN_ROUNDS: usize = 4;
 
 /// The session of a login, and the cookies to set for it.
 pub(crate) struct BegunSession {
-    pub(crate) sid: Handle,
+    pub(crate) sid: PublicId,
     pub(crate) cookies: Vec<SetCookie>,
 }
 
 /// The session that a login will begin or update. It is chosen before the login is spent, and stored with it.
 pub(crate) struct TargetSession {
-    pub(crate) sid: Handle,
+    pub(crate) sid: PublicId,
     /// The browser's session of the same user, if it has one.
     pub(super) current: Option<Session>,
 }

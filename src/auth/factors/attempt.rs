@@ -15,7 +15,7 @@ use crate::{
     policy::Method,
     session::UserId,
     store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
-    util::{handle::Handle, secret::Digest},
+    util::{public_id::PublicId, secret::SecretDigest},
 };
 
 /// How often a decision is made again because others write the same rows. Each lost round is a successful write of another
@@ -29,9 +29,9 @@ pub(crate) const ROUNDS: usize = 256;
 pub(crate) struct Attempt<'a> {
     step: &'a LoginStep<'a>,
     method: Method,
-    submitted: Digest,
+    submitted: SecretDigest,
     account: Option<UserId>,
-    device: Option<Handle>,
+    device: Option<PublicId>,
     spend: Option<Spend>,
     counted: Counted,
     in_login: bool,
@@ -43,7 +43,11 @@ impl<'a> Attempt<'a> {
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) async fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
+    pub(crate) async fn begin(
+        step: &'a LoginStep<'a>,
+        method: Method,
+        submitted: SecretDigest,
+    ) -> Result<Self, Problem> {
         let core = step.cx.core;
         let spend = match step.cx.known_address() {
             None => None,

@@ -29,7 +29,7 @@ use crate::{
     policy::{EnrolledFactors, Method},
     store::{Operation, OperationOutcome, StoreError},
     user::{Account, Identifier},
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// A call for a login that was started in the same browser and with the same parameters.
@@ -37,7 +37,7 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) cx: &'a RequestContext<'a>,
     pub(crate) keyed: &'a Keyed,
     /// The digest of the login's secret.
-    pub(crate) digest: Digest,
+    pub(crate) digest: SecretDigest,
     /// The login at the time of the call.
     pub(crate) login: Arc<Login>,
     /// The login as it was read or written last, so that a change needs no read.
@@ -240,12 +240,12 @@ impl LoginStep<'_> {
     }
 
     /// Returns the id of this browser if it is trusted for this user.
-    pub(crate) fn device(&self, owner: DeviceOwner<'_>) -> Option<Handle> {
+    pub(crate) fn device(&self, owner: DeviceOwner<'_>) -> Option<PublicId> {
         self.cx.core.devices.trusted(&self.cx.parts.headers, owner, self.keyed, self.now())
     }
 
     /// The digest under which attempts with an address are counted.
-    pub(crate) fn pair(&self, address: &Digest) -> Digest {
+    pub(crate) fn pair(&self, address: &SecretDigest) -> SecretDigest {
         let name = match (&self.login.identifier, self.login.subject.user()) {
             (Some(name), _) => submitted::name(name, self.keyed),
             (None, Some(user)) => submitted::user(&user.id, self.keyed),

@@ -18,7 +18,7 @@ use crate::{
     client::Client,
     jose::{JwsAlgorithm, KeySet, date, jws::Unverified},
     store::WriteOutcome,
-    util::{clock::UnixTime, secret::Digest},
+    util::{clock::UnixTime, secret::SecretDigest},
 };
 
 const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -109,7 +109,7 @@ async fn check(
     if assertion.claims_with::<Assertion>(keys, &[JwsAlgorithm::Ps256]).is_err() {
         return Err(invalid("client_assertion is not signed by a key of this client"));
     }
-    let id = Digest::of([Digest::of(client.id()).as_bytes(), claims.jti.as_bytes()].concat());
+    let id = SecretDigest::of_secret([SecretDigest::of_secret(client.id()).as_bytes(), claims.jti.as_bytes()].concat());
     let used = &endpoints.used_assertions;
     match used.insert(Some(client.tenant()), id.as_bytes(), &(), expires + SKEW).await? {
         WriteOutcome::Done(_) => Ok(()),

@@ -14,7 +14,7 @@ use crate::{
     store::StoreError,
     support::run_to_completion::RunToCompletion,
     tokens::{Grant, Issued, TokenRequest},
-    util::secret::{Digest, Secret},
+    util::secret::{Secret, SecretDigest},
 };
 
 /// The only error for a code that can't be redeemed.
@@ -111,7 +111,7 @@ fn fits(binding: &Binding, client: &Client, posted: &Posted<'_>, verifier: &Code
 async fn revoke_if_replayed(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
-    code: &Digest,
+    code: &SecretDigest,
     (client, posted, verifier): (&Client, &Posted<'_>, &CodeVerifier),
 ) -> Result<(), Problem> {
     let Some((family, grant, is_replay)) = endpoints.service.family_of_redeemed(code).await? else { return Ok(()) };

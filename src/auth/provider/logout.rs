@@ -19,7 +19,7 @@ use crate::{
     tokens::TokenService,
     util::{
         form::{self, Form},
-        handle::Handle,
+        public_id::PublicId,
     },
 };
 
@@ -73,7 +73,7 @@ pub(crate) async fn logout(
     cx.refuse_prefetch()?;
     let sessions = &cx.core.sessions;
     let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());
-    let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(Handle::parse);
+    let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(PublicId::parse);
     // also without a cookie: a client can post the hint from another site
     if let Some(sid) = &hinted_sid {
         end(&cx, sid, client.as_deref().map(Client::tenant)).await?;
@@ -138,7 +138,7 @@ fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>)
         .ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
 
-async fn end(cx: &RequestContext<'_>, sid: &Handle, tenant: Option<&Tenant>) -> Result<(), StoreError> {
+async fn end(cx: &RequestContext<'_>, sid: &PublicId, tenant: Option<&Tenant>) -> Result<(), StoreError> {
     if cx.core.sessions.end_sid(sid).await?.is_some() {
         cx.core.journal.tally(EventKind::TokenRevoked, tenant, None);
     }

@@ -14,7 +14,7 @@ use crate::{
     store::StoreError,
     tokens::Grant,
     user::{Account, ClaimTarget, Claims, ClaimsRequest, Contact},
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// The account of a grant, and the part of the grant's authentication that still counts.
@@ -55,7 +55,7 @@ pub(crate) async fn subject(
 pub(crate) async fn subject_of_family(
     core: &Core,
     endpoints: &TokenEndpoints,
-    (family, grant): (&Handle, &Grant),
+    (family, grant): (&PublicId, &Grant),
     rechecks: Option<&Client>,
 ) -> Result<Option<Subject>, StoreError> {
     match find(core, &grant.who, rechecks).await? {

@@ -25,7 +25,7 @@ use crate::{
     http::body::Body,
     tokens::Grant,
     user::ClaimTarget,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 const REALM: &str = "userinfo";
@@ -70,7 +70,7 @@ pub(crate) async fn userinfo(
 struct UserAccess {
     token: AccessTokenClaims,
     grant: Arc<Grant>,
-    family: Handle,
+    family: PublicId,
     /// The proof of the key that the token is bound to.
     proof: Option<DpopProof>,
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     login::Binding,
     store::{AnyStore, Operation, OperationOutcome, StoreError, table::Table},
-    util::{clock::Clock, secret::Digest},
+    util::{clock::Clock, secret::SecretDigest},
 };
 
 /// How long challenges are remembered.
@@ -43,8 +43,8 @@ impl RedeemedChallenges {
 }
 
 /// Each client has its own challenges.
-fn id(binding: &Binding) -> Digest {
-    Digest::of([binding.code_challenge.as_str(), &*binding.client_id].join(" "))
+fn id(binding: &Binding) -> SecretDigest {
+    SecretDigest::of_secret([binding.code_challenge.as_str(), &*binding.client_id].join(" "))
 }
 
 #[cfg(test)]

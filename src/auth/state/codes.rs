@@ -10,7 +10,7 @@ use crate::{
         table::{ReadRow, Table, Value},
     },
     support::compact::{Reader, Writer},
-    util::{clock::Clock, handle::Handle, secret::Digest},
+    util::{clock::Clock, public_id::PublicId, secret::SecretDigest},
 };
 
 /// How long a code can be redeemed.
@@ -21,7 +21,7 @@ const CODE_LIVES: Duration = Duration::from_secs(60);
 pub(crate) struct AuthorizationCode {
     pub(crate) who: Authentication,
     /// The `sid` of the session that the code was issued in.
-    pub(crate) session: Handle,
+    pub(crate) session: PublicId,
     /// The request that the code answers.
     pub(crate) binding: Binding,
     pub(crate) wanted: Wanted,
@@ -44,7 +44,7 @@ impl Value for AuthorizationCode {
         let row = Reader::whole(CODE, bytes, |reader| {
             Some(Self {
                 who: rows::read_authentication(reader)?,
-                session: Handle::from_bytes(*reader.bytes()?),
+                session: PublicId::from_bytes(*reader.bytes()?),
                 binding: rows::read_binding(reader)?,
                 wanted: rows::read_wanted(reader)?,
             })
@@ -63,26 +63,26 @@ impl Codes {
     }
 
     /// Returns the operation that issues a code.
-    pub(crate) fn issuing(&self, code: &Digest, row: &AuthorizationCode) -> Result<Operation, StoreError> {
+    pub(crate) fn issuing(&self, code: &SecretDigest, row: &AuthorizationCode) -> Result<Operation, StoreError> {
         let over = ReadRow::<AuthorizationCode>::ABSENT;
         self.0.writing(None, code.as_bytes(), &over, row, self.0.now() + CODE_LIVES)
     }
 
-    pub(crate) async fn issue(&self, code: &Digest, row: &AuthorizationCode) -> Result<(), StoreError> {
+    pub(crate) async fn issue(&self, code: &SecretDigest, row: &AuthorizationCode) -> Result<(), StoreError> {
         match self.0.insert(None, code.as_bytes(), row, self.0.now() + CODE_LIVES).await? {
             WriteOutcome::Done(_) => Ok(()),
             WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
     }
 
-    pub(crate) async fn find(&self, code: &Digest) -> Result<Option<AuthorizationCode>, StoreError> {
+    pub(crate) async fn find(&self, code: &SecretDigest) -> Result<Option<AuthorizationCode>, StoreError> {
         let Some(stored) = self.0.get(None, code.as_bytes()).wait().await? else { return Ok(None) };
         let has_ended = stored.expires_at < self.0.cutoff().wait().await? + CODE_LIVES;
         Ok((!has_ended).then_some(stored.value))
     }
 
     /// Removes a code that was redeemed.
-    pub(crate) async fn remove(&self, code: &Digest) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&self, code: &SecretDigest) -> Result<(), StoreError> {
         self.0.remove(None, code.as_bytes()).await
     }
 }
@@ -108,7 +108,7 @@ mod tests {
                 proofs: vec![Proof { method: "password".into(), at: 1, mark: Some([7; 32]), elsewhere: None }],
                 acr: None,
             },
-            session: Handle::of(&Secret::generate().digest()),
+            session: PublicId::of_digest(&Secret::generate().digest()),
             binding: Binding {
                 client_id: "web".to_owned(),
                 redirect_uri: "https://app.example/callback".to_owned(),

@@ -19,45 +19,45 @@ use crate::{
     user::{Account, Contact, Identifier},
     util::{
         clock::{Clock, UnixTime},
-        handle::Handle,
-        secret::Digest,
+        public_id::PublicId,
+        secret::SecretDigest,
     },
 };
 
 /// Digests of what callers submit. Rows belong to a tenant, so the digests need not name it.
 pub(crate) mod submitted {
-    use super::{Contact, Digest, Handle, Identifier, Keyed, UserId};
+    use super::{Contact, Identifier, Keyed, PublicId, SecretDigest, UserId};
 
     /// A name. An address that is typed as a name has the digest of the address.
-    pub(crate) fn name(name: &Identifier, keyed: &Keyed) -> Digest {
+    pub(crate) fn name(name: &Identifier, keyed: &Keyed) -> SecretDigest {
         text(name.as_str(), keyed)
     }
 
-    pub(crate) fn address(address: &Contact, keyed: &Keyed) -> Digest {
+    pub(crate) fn address(address: &Contact, keyed: &Keyed) -> SecretDigest {
         text(address.as_str(), keyed)
     }
 
-    fn text(text: &str, keyed: &Keyed) -> Digest {
+    fn text(text: &str, keyed: &Keyed) -> SecretDigest {
         keyed.hash("name or address", [text.as_bytes()])
     }
 
     /// The id of a passkey. Strangers don't know it, so they can't lock its owner out.
-    pub(crate) fn passkey(id: &[u8], keyed: &Keyed) -> Digest {
+    pub(crate) fn passkey(id: &[u8], keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted passkey", [id])
     }
 
     /// Takes the place of a name where the login knows its user: in logins that began with a session, and for codes of apps.
-    pub(crate) fn user(user: &UserId, keyed: &Keyed) -> Digest {
+    pub(crate) fn user(user: &UserId, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted user", [user.as_str().as_bytes()])
     }
 
     /// Combines a name with an address, so that knowing an address is not enough to lock its owner out.
-    pub(crate) fn pair(name: &Digest, address: &Digest, keyed: &Keyed) -> Digest {
+    pub(crate) fn pair(name: &SecretDigest, address: &SecretDigest, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted pair", [name.as_bytes(), address.as_bytes()])
     }
 
     /// Takes the place of the pair if the browser is trusted.
-    pub(crate) fn by_device(device: &Handle, address: &Digest, keyed: &Keyed) -> Digest {
+    pub(crate) fn by_device(device: &PublicId, address: &SecretDigest, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted by device", [device.as_bytes(), address.as_bytes()])
     }
 }
@@ -78,18 +78,18 @@ const DECOY_LIFETIME: Duration = Duration::from_secs(60);
 pub(crate) struct AttemptKey<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) method: Method,
-    /// Digest of what was submitted: a name, an address, a passkey, or the user that the login knows.
-    pub(crate) submitted: &'a Digest,
+    /// SecretDigest of what was submitted: a name, an address, a passkey, or the user that the login knows.
+    pub(crate) submitted: &'a SecretDigest,
     pub(crate) account: Option<&'a UserId>,
     /// Set if the browser is trusted for the account.
-    pub(crate) device: Option<Handle>,
+    pub(crate) device: Option<PublicId>,
 }
 
 /// How far an attempt is counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     /// The row of the trusted browser or of what was submitted, and what was written to it, once it has counted the attempt.
-    pub(crate) row: Option<(Digest, Throttle)>,
+    pub(crate) row: Option<(SecretDigest, Throttle)>,
     /// Whether the account was below the ceiling, once its row has counted the attempt.
     pub(crate) below_ceiling: Option<bool>,
 }
@@ -97,23 +97,23 @@ pub(crate) struct Counted {
 /// The ids of the rows that count an attempt.
 pub(crate) struct AttemptIds {
     /// Those of the trusted browser, if it is one, and of what was submitted.
-    shown: Vec<Digest>,
+    shown: Vec<SecretDigest>,
     /// That of the account.
-    hidden: Digest,
+    hidden: SecretDigest,
 }
 
 /// The rows that count an attempt, as they were read.
 pub(crate) struct AttemptRows {
-    shown: Vec<(Digest, ReadRow<Throttle>)>,
-    hidden: (Digest, ReadRow<Throttle>),
+    shown: Vec<(SecretDigest, ReadRow<Throttle>)>,
+    hidden: (SecretDigest, ReadRow<Throttle>),
 }
 
 /// The decision on an attempt.
 pub(crate) struct AttemptPlan<'r> {
-    row: (Digest, &'r ReadRow<Throttle>),
+    row: (SecretDigest, &'r ReadRow<Throttle>),
     /// The new value of that row, with the attempt.
     counted: Throttle,
-    hidden: &'r (Digest, ReadRow<Throttle>),
+    hidden: &'r (SecretDigest, ReadRow<Throttle>),
     pub(crate) below_ceiling: bool,
     /// The writes that count the attempt, as far as it is not counted yet.
     pub(crate) counts: Vec<Operation>,
@@ -129,8 +129,8 @@ pub(crate) struct CountedCode {
 
 /// The rows that count a request for a code, as they were read.
 pub(crate) struct CodeRows {
-    request: (Digest, ReadRow<SentCodes>),
-    message: (Digest, ReadRow<SentCodes>),
+    request: (SecretDigest, ReadRow<SentCodes>),
+    message: (SecretDigest, ReadRow<SentCodes>),
 }
 
 /// The decision on a request for a code.
@@ -315,7 +315,12 @@ impl Guard {
 
     /// Removes the failures after a right attempt, which this row counted. If the store fails here, the counts expire by
     /// themselves.
-    pub(crate) async fn clear(&self, attempt: AttemptKey<'_>, row: Digest, keyed: &Keyed) -> Result<(), StoreError> {
+    pub(crate) async fn clear(
+        &self,
+        attempt: AttemptKey<'_>,
+        row: SecretDigest,
+        keyed: &Keyed,
+    ) -> Result<(), StoreError> {
         let counted = self.throttles.remove(Some(attempt.tenant), row.as_bytes()).await;
         let hidden = self.throttles.remove(Some(attempt.tenant), attempt.hidden(keyed).as_bytes()).await;
         counted.and(hidden)?;
@@ -334,7 +339,7 @@ impl Guard {
         // people sign in with their addresses, too
         let names = contacts.iter().filter_map(|contact| Identifier::parse(contact.as_str()).ok());
         let names = names.chain([identifier.clone()]).map(|name| submitted::name(&name, keyed));
-        let names: Vec<Digest> = names.chain(account.map(|it| submitted::user(it.id(), keyed))).collect();
+        let names: Vec<SecretDigest> = names.chain(account.map(|it| submitted::user(it.id(), keyed))).collect();
         let addresses: Vec<_> = contacts.iter().map(|contact| submitted::address(contact, keyed)).collect();
         for name in &names {
             let pairs = addresses.iter().map(|address| submitted::pair(name, address, keyed));
@@ -355,14 +360,14 @@ impl Guard {
     }
 
     /// Returns the operations that read the rows of a request for a code.
-    pub(crate) fn reading_codes(&self, tenant: &Tenant, ids: &[Digest; 2]) -> Result<Vec<Operation>, StoreError> {
+    pub(crate) fn reading_codes(&self, tenant: &Tenant, ids: &[SecretDigest; 2]) -> Result<Vec<Operation>, StoreError> {
         ids.iter().map(|row| self.sent_codes.reading(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Returns the rows that these operations read.
     pub(crate) fn code_rows(
         &self,
-        [request, message]: [Digest; 2],
+        [request, message]: [SecretDigest; 2],
         outcomes: Vec<OperationOutcome>,
     ) -> Result<CodeRows, StoreError> {
         let mut outcomes = outcomes.into_iter();
@@ -435,17 +440,17 @@ impl AttemptKey<'_> {
         AttemptIds { shown, hidden: self.hidden(keyed) }
     }
 
-    fn visible(&self, keyed: &Keyed) -> Digest {
+    fn visible(&self, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted", [self.method.as_str().as_bytes(), self.submitted.as_bytes()])
     }
 
-    fn of_device(&self, keyed: &Keyed) -> Option<Digest> {
+    fn of_device(&self, keyed: &Keyed) -> Option<SecretDigest> {
         let device = self.device.as_ref()?;
         Some(keyed.hash("attempts of device", [self.method.as_str().as_bytes(), device.as_bytes()]))
     }
 
     /// Returns the id of the row that counts the codes that are really sent to the submitted address.
-    pub(crate) fn messages(&self, keyed: &Keyed) -> Digest {
+    pub(crate) fn messages(&self, keyed: &Keyed) -> SecretDigest {
         let row = match (self.account, self.device) {
             (Some(_), None) => "sent",
             (Some(_), Some(_)) => "sent to a trusted browser",
@@ -454,7 +459,7 @@ impl AttemptKey<'_> {
         keyed.hash(row, [self.submitted.as_bytes()])
     }
 
-    fn hidden(&self, keyed: &Keyed) -> Digest {
+    fn hidden(&self, keyed: &Keyed) -> SecretDigest {
         match self.account {
             Some(account) => of_account(self.method, account, keyed),
             None => keyed.hash("nobody", [self.method.as_str().as_bytes(), self.submitted.as_bytes()]),
@@ -462,6 +467,6 @@ impl AttemptKey<'_> {
     }
 }
 
-fn of_account(method: Method, account: &UserId, keyed: &Keyed) -> Digest {
+fn of_account(method: Method, account: &UserId, keyed: &Keyed) -> SecretDigest {
     keyed.hash("account", [method.as_str().as_bytes(), account.as_str().as_bytes()])
 }

@@ -11,7 +11,7 @@ use crate::{
     },
     util::{
         clock::{Clock, UnixTime},
-        secret::Digest,
+        secret::SecretDigest,
     },
 };
 
@@ -64,12 +64,12 @@ impl Logins {
         self.0.now()
     }
 
-    pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<StoredLogin>, StoreError> {
+    pub(crate) async fn find(&self, digest: &SecretDigest) -> Result<Option<StoredLogin>, StoreError> {
         Ok(self.0.get(None, digest.as_bytes()).wait().await?.map(|row| row.map(Arc::new)))
     }
 
     /// Returns the operation that reads a login.
-    pub(crate) fn reading(&self, digest: &Digest) -> Result<Operation, StoreError> {
+    pub(crate) fn reading(&self, digest: &SecretDigest) -> Result<Operation, StoreError> {
         self.0.reading(None, digest.as_bytes())
     }
 
@@ -79,7 +79,7 @@ impl Logins {
     }
 
     /// Returns the operation that begins a login. Its secret is new, so nothing is in its place.
-    pub(crate) fn beginning(&self, digest: &Digest, login: &Login) -> Result<Operation, StoreError> {
+    pub(crate) fn beginning(&self, digest: &SecretDigest, login: &Login) -> Result<Operation, StoreError> {
         let over = ReadRow::<Login>::ABSENT;
         self.0.writing(None, digest.as_bytes(), &over, login, login.forgotten_at())
     }
@@ -87,7 +87,7 @@ impl Logins {
     /// Returns the outcome of a call for a login that was read, and the operation that stores it if it changes the login.
     pub(crate) fn prepare(
         &self,
-        digest: &Digest,
+        digest: &SecretDigest,
         read: &StoredLogin,
         call: &LoginCall<'_>,
     ) -> Result<PreparedCall, StoreError> {
@@ -102,7 +102,7 @@ impl Logins {
     /// `None` if the login is gone.
     pub(crate) async fn apply(
         &self,
-        digest: &Digest,
+        digest: &SecretDigest,
         mut read: StoredLogin,
         call: &LoginCall<'_>,
     ) -> Result<Option<LoginUpdate>, StoreError> {

@@ -28,7 +28,7 @@ use crate::{
 /// works with every limiter, in memory or on Redis:
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Plan, Plans, Quota, RedisConfig, RedisPlans, Tenant};
+/// use tollgate::{Limiter, Plan, Plans, Quota, Tenant, limit::RedisPlans, store::RedisConfig};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = RedisConfig::new("redis://localhost:6379")?;

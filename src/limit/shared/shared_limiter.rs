@@ -80,7 +80,7 @@ use crate::{
 /// `tollgate_limiter_fallback_changes_total`.
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Quota, Plans, RateLimitLayer, RedisConfig, tenant::HeaderTenant};
+/// use tollgate::{Limiter, Plans, Quota, RateLimitLayer, store::RedisConfig, tenant::HeaderTenant};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let plans = Plans::new(Quota::per_minute(600)?);

@@ -15,7 +15,7 @@ use crate::{
     },
     util::{
         encoding::base64url_to_32,
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -32,7 +32,7 @@ pub(super) struct Name([u8; 32]);
 
 impl Name {
     pub(super) fn of(identifier: &Identifier) -> Self {
-        Self(*Digest::of(identifier.as_str()).as_bytes())
+        Self(*SecretDigest::of_secret(identifier.as_str()).as_bytes())
     }
 
     pub(super) fn as_bytes(&self) -> &[u8; 32] {

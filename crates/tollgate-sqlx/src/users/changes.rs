@@ -1,9 +1,9 @@
 //! Changes to accounts.
 
 use tollgate::{
-    Identifier, NewUser, PasswordHash, Secret, Tenant, UserId,
+    Identifier, NewUser, Secret, Tenant, UserId,
     client::Scopes,
-    password::PasswordMark,
+    password::{PasswordHash, PasswordMark},
     user::{Claims, Contact, UserError},
 };
 
@@ -109,7 +109,7 @@ impl SqlUsers {
     }
 
     /// Sets whether the account has a password that your own `Users::verify_password` checks elsewhere, such as with LDAP. See
-    /// [`Account::external_password`](tollgate::Account::external_password).
+    /// [`Account::external_password`](tollgate::user::Account::external_password).
     ///
     /// # Errors
     ///

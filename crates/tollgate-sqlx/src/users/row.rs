@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use serde_json::Value;
 use sqlx::{ColumnIndex, Decode, Row, Type};
 use tollgate::{
-    Account, Identifier, PasswordHash, UnixTime, UserId,
-    password::PasswordMark,
+    Identifier, UserId,
+    clock::UnixTime,
+    password::{PasswordHash, PasswordMark},
     store::{StoreError, StoreErrorKind},
-    user::{Claims, Contact, EmailAddress, PhoneNumber},
+    user::{Account, Claims, Contact, EmailAddress, PhoneNumber},
 };
 
 use super::sql_user::SqlUser;

@@ -27,7 +27,7 @@ use crate::{
     store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
-    util::{clock::Clock, handle::Handle},
+    util::{clock::Clock, public_id::PublicId},
 };
 
 /// A store that lets other calls run before each operation, and fails permanently after a number of writes. The last one
@@ -152,7 +152,7 @@ fn passkey(number: usize) -> Passkey {
 
 fn link(number: usize) -> SsoLink {
     SsoLink {
-        enrolment: Handle::from_bytes([7; 16]),
+        enrolment: PublicId::from_bytes([7; 16]),
         issuer: "https://idp.example".to_owned(),
         subject: number.to_string(),
         provider: "idp".to_owned(),

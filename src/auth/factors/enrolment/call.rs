@@ -36,7 +36,7 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::Account,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, public_id::PublicId},
 };
 
 /// A call of a signed-in user of this site about their own account.
@@ -122,7 +122,7 @@ impl AccountCall {
     }
 
     /// Returns the id of the session, under which enrolments are pending.
-    pub(crate) fn place(&self) -> Handle {
+    pub(crate) fn place(&self) -> PublicId {
         self.session().sid()
     }
 

@@ -32,7 +32,7 @@ use crate::{
     policy::{EnrolledFactors, Method, MethodSet},
     store::StoreError,
     user::Account,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, public_id::PublicId},
 };
 
 /// The methods that the user of a login can set up to prove the next step.
@@ -203,7 +203,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     }
 
     /// The id under which the enrolment is pending.
-    pub(crate) fn place(&self) -> &Handle {
+    pub(crate) fn place(&self) -> &PublicId {
         &self.step.login.id
     }
 }

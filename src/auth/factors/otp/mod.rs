@@ -32,7 +32,7 @@ use crate::{
     policy::{EnrolledFactors, Method},
     store::{StoreError, StoreErrorKind},
     user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
-    util::{clock::ceil_seconds, secret::Digest},
+    util::{clock::ceil_seconds, secret::SecretDigest},
 };
 
 #[derive(Serialize)]
@@ -119,7 +119,7 @@ async fn opened(
     step: &LoginStep<'_>,
     account: &mut Ungenerated,
     key: AttemptKey<'_>,
-    pair: &Digest,
+    pair: &SecretDigest,
     challenge: impl Fn(Option<BoundUser>) -> Challenge,
 ) -> Result<Result<(LoginUpdate, bool), SendRefused>, Problem> {
     let (core, keyed) = (step.cx.core, step.keyed);
@@ -166,7 +166,7 @@ pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Pr
     let of = step.login.open.as_ref().and_then(Challenge::code);
     step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None, factors: EnrolledFactors::default() })?;
     let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
-    let pair = step.pair(&Digest::from_bytes(open.contact));
+    let pair = step.pair(&SecretDigest::from_bytes(open.contact));
     let mut attempt = Attempt::begin(step, open.method, pair).await?;
     match settled(step, open, &guess, &mut attempt).await {
         Ok(update) => {

@@ -45,7 +45,7 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::Account,
-    util::handle::Handle,
+    util::public_id::PublicId,
     webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, RegistrationVerdict, WebauthnError},
 };
 
@@ -63,7 +63,7 @@ struct PendingPasskey([u8; 32]);
 /// Returns the options for a new passkey. They replace earlier ones of this session or login.
 async fn new_options(
     core: &Core,
-    place: &Handle,
+    place: &PublicId,
     (tenant, account): (&Tenant, &Account),
     credentials: Option<&Credentials>,
 ) -> Result<CreationOptions, Problem> {
@@ -88,7 +88,7 @@ fn registration(sent: Option<Value>) -> Result<RegistrationResponse, Problem> {
 /// Verifies the passkey that was made for the options. They can be used once, even if the passkey is refused.
 async fn verify(
     core: &Core,
-    place: &Handle,
+    place: &PublicId,
     tenant: &Tenant,
     response: &RegistrationResponse,
 ) -> Result<Result<RegistrationVerdict, WebauthnError>, Problem> {

@@ -33,7 +33,7 @@ use crate::{
     session::UserId,
     store::StoreError,
     tenant::Tenant,
-    util::secret::Digest,
+    util::secret::SecretDigest,
     webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
 };
 
@@ -186,7 +186,11 @@ impl PasskeyStep<'_, '_> {
         let party = self.passkeys.of_login(&login.tenant, login.required());
         let verdict = party.verify_assertion(&request, stored, &answered.response)?;
         // compared last, so that an unknown passkey costs the same
-        if answered.open.is(&Digest::of(&answered.challenge)) { Ok(verdict) } else { Err(WebauthnError::Challenge) }
+        if answered.open.is(&SecretDigest::of_secret(&answered.challenge)) {
+            Ok(verdict)
+        } else {
+            Err(WebauthnError::Challenge)
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     auth::factors::credentials::credential::{Credential, Strength, base64url, enrolment_mark},
     login::Keyed,
     policy::Method,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// The number of codes that are handed out together.
@@ -27,7 +27,7 @@ const GROUP: usize = 4;
 pub(crate) struct RecoveryCodes {
     /// A random id, which marks the proofs by these codes.
     #[serde(with = "crate::util::text")]
-    pub(crate) enrolment: Handle,
+    pub(crate) enrolment: PublicId,
     /// Keyed digests of the codes that were not used yet.
     pub(crate) unused: Vec<CodeDigest>,
     pub(crate) created_at: u64,
@@ -83,7 +83,7 @@ impl RecoveryCode {
     }
 
     /// Returns the form in which the code is stored.
-    pub(crate) fn digest(&self, enrolment: &Handle, keyed: &Keyed) -> CodeDigest {
+    pub(crate) fn digest(&self, enrolment: &PublicId, keyed: &Keyed) -> CodeDigest {
         CodeDigest(*keyed.hash("recovery code", [enrolment.as_bytes(), self.0.as_bytes()]).as_bytes())
     }
 }

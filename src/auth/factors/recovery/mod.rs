@@ -31,7 +31,7 @@ use crate::{
     session::UserId,
     store::StoreError,
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 #[derive(Serialize)]
@@ -75,9 +75,9 @@ pub(crate) async fn use_code(
     let Some(code) = RecoveryCode::parse(typed) else { return Ok(None) };
     let take = |row: &mut Credentials| {
         let codes = row.recovery.as_mut().filter(|codes| counts(&codes.strength))?;
-        let digest = Digest::from_bytes(code.digest(&codes.enrolment, keyed).0);
+        let digest = SecretDigest::from_bytes(code.digest(&codes.enrolment, keyed).0);
         let before = codes.unused.len();
-        codes.unused.retain(|unused| !Digest::from_bytes(unused.0).matches(&digest));
+        codes.unused.retain(|unused| !SecretDigest::from_bytes(unused.0).matches(&digest));
         (codes.unused.len() < before).then(|| codes.mark(keyed))
     };
     credentials.update(tenant, user, take).await
@@ -105,8 +105,8 @@ impl CredentialTable {
         (tenant, user): (&Tenant, &UserId),
         (strength, now): (Strength, UnixTime),
         keyed: &Keyed,
-    ) -> Result<(Handle, Vec<String>), StoreError> {
-        let enrolment = Handle::random();
+    ) -> Result<(PublicId, Vec<String>), StoreError> {
+        let enrolment = PublicId::random();
         let codes: Vec<RecoveryCode> = (0..RECOVERY_CODES).map(|_| RecoveryCode::generate()).collect();
         let unused = codes.iter().map(|code| code.digest(&enrolment, keyed)).collect();
         let new = RecoveryCodes { enrolment, unused, created_at: now.as_secs(), strength };
@@ -118,7 +118,7 @@ impl CredentialTable {
     async fn discard_recovery_codes(
         &self,
         (tenant, user): (&Tenant, &UserId),
-        enrolment: &Handle,
+        enrolment: &PublicId,
     ) -> Result<(), StoreError> {
         let discard = |row: &mut Credentials| {
             row.recovery.take_if(|codes| codes.enrolment == *enrolment);

@@ -26,7 +26,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     login::{Challenge, LoginCall, LoginError},
-    util::secret::Digest,
+    util::secret::SecretDigest,
 };
 
 /// Serves the return from a provider: to a login, or to the account page.
@@ -59,7 +59,7 @@ fn unexpected(cx: &RequestContext<'_>) -> Problem {
 async fn returned(
     cx: &RequestContext<'_>,
     query: &Query<'_>,
-    (state, found): (Option<SsoState>, Option<(Digest, StoredLogin)>),
+    (state, found): (Option<SsoState>, Option<(SecretDigest, StoredLogin)>),
 ) -> Result<String, Problem> {
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
@@ -97,7 +97,7 @@ async fn returned(
 }
 
 /// Returns the query of the login page if the login waits for this answer, and whether the answer comes in time.
-fn waiting(step: &LoginStep<'_>, provider: &str, state: &Digest) -> Option<(String, bool)> {
+fn waiting(step: &LoginStep<'_>, provider: &str, state: &SecretDigest) -> Option<(String, bool)> {
     match &step.login.open {
         Some(Challenge::Redirect(open)) if open.was_for(provider, state) => {
             Some((open.query.clone(), open.is_for(provider, state, step.now())))

@@ -36,7 +36,7 @@ use crate::{
     tenant::Tenant,
     util::{
         clock::UnixTime,
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -186,7 +186,7 @@ async fn take(
     let rows = PendingEnrolments::<PendingLink>::of(cx.core, PENDING);
     let Some(pending) = rows.find(&session.sid()).await? else { return Ok(None) };
     let is_awaited =
-        pending.value.provider == provider && Digest::from_bytes(pending.value.state).matches(&state.digest());
+        pending.value.provider == provider && SecretDigest::from_bytes(pending.value.state).matches(&state.digest());
     Ok((is_awaited && rows.take_found(&session.sid(), &pending).await?).then_some(pending.value))
 }
 

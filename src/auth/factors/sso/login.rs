@@ -45,8 +45,8 @@ use crate::{
     util::{
         clock::{UnixTime, saturating_nanos},
         form::{self, Form},
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -162,7 +162,7 @@ impl SsoState {
         Some(Self { login: login.to_owned(), secret: Secret::parse(secret)? })
     }
 
-    pub(crate) fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> SecretDigest {
         self.secret.digest()
     }
 
@@ -175,7 +175,7 @@ impl SsoState {
         CodeVerifier::parse(&text).map_err(|_| SsoError::Failed("no verifier can be made"))
     }
 
-    fn derived(&self, purpose: &'static str, keyed: &Keyed) -> Digest {
+    fn derived(&self, purpose: &'static str, keyed: &Keyed) -> SecretDigest {
         keyed.hash(purpose, [self.secret.expose().as_bytes()])
     }
 }
@@ -458,7 +458,7 @@ pub(crate) fn may_link(login: &Login, connection: &SsoConnection, account: &Acco
 /// Creates the row of a link to this user of a provider.
 pub(crate) fn new_link(provider: &str, user: &ProviderUser, now: UnixTime, strength: Strength) -> SsoLink {
     SsoLink {
-        enrolment: Handle::random(),
+        enrolment: PublicId::random(),
         issuer: user.issuer().to_owned(),
         subject: user.subject().to_owned(),
         provider: provider.to_owned(),

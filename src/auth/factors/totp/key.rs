@@ -13,7 +13,7 @@ use crate::{
     session::UserId,
     support::seal::{Seal, Sealed},
     tenant::Tenant,
-    util::{clock::UnixTime, form::encode, handle::Handle},
+    util::{clock::UnixTime, form::encode, public_id::PublicId},
 };
 
 /// How long a code is shown. All apps use this time, and many ignore another one.
@@ -24,7 +24,7 @@ const STEP_SECONDS: u64 = 30;
 pub(crate) struct TotpKey {
     /// A random id, which marks the proofs by this key.
     #[serde(with = "crate::util::text")]
-    pub(crate) enrolment: Handle,
+    pub(crate) enrolment: PublicId,
     pub(crate) secret: Sealed,
     pub(crate) kind: TotpKind,
     /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
@@ -143,7 +143,7 @@ impl PendingTotp {
         let secret = seal.open(&name(owner), &self.secret)?;
         let last_step = self.kind.step_of(&secret, &digits_of(typed), now)?;
         Some(TotpKey {
-            enrolment: Handle::random(),
+            enrolment: PublicId::random(),
             secret: self.secret.clone(),
             kind: self.kind,
             last_step,
