@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tollgate::{
     AuthService, EventLog, Secret, Tenant,
-    auth::{AuthServiceBuilder, Passkeys, Totp},
+    auth::{AbuseLimits, AuthServiceBuilder, Passkeys, Totp},
     limit::AnyLimiter,
     store::AnyStore,
 };
@@ -37,7 +37,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
     if let Some(quota) = facts.per_address {
-        auth = auth.per_address(quota);
+        auth = auth.abuse_limits(AbuseLimits::new().requests_per_address(quota));
     }
     if facts.prints_codes {
         // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender

@@ -15,11 +15,7 @@ use http_body_util::BodyExt;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, Password, Passwords, PeerAddr, Plans, Quota,
-    StoredUsers, Tokens, UserId, body::Body, pkce::{CodeChallenge, CodeVerifier}, store::{AnyStore, Memory},
-    testing::DpopKey, user::NewUser,
-};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, Password, Passwords, PeerAddr, Plans, Quota, StoredUsers, Tokens, UserId, auth::AbuseLimits, body::Body, pkce::{CodeChallenge, CodeVerifier}, store::{AnyStore, Memory}, testing::DpopKey, user::NewUser};
 use tower_service::Service;
 
 const ISSUER: &str = "https://auth.example";
@@ -88,7 +84,8 @@ impl World {
             .tokens(Tokens::new())
             .passwords(passwords)
             .limiter(Limiter::memory(Plans::new(Quota::per_minute(u32::MAX).unwrap())))
-            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
+            .abuse_limits(AbuseLimits::new()
+            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap()))
             .build()
             .unwrap();
         let key = DpopKey::generate();

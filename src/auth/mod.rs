@@ -227,10 +227,10 @@
 //! [`client_ip`](AuthServiceBuilder::client_ip) finds the address of a client. If it is unknown, per-address limits are
 //! off, and the event `client_address_unknown` shows it. Every request is charged to its tenant's budget: 600 a minute, or a
 //! [`limiter`](AuthServiceBuilder::limiter) shared with your APIs. Client ids are public, so strangers can spend that budget:
-//! [`per_address`](AuthServiceBuilder::per_address) limits one address, for example to a tenth, and
+//! [`requests_per_address`](AbuseLimits::requests_per_address) limits one address, for example to a tenth, and
 //! [`Quota::reserve`](crate::Quota::reserve) keeps a part of the budget for requests with a key, a token or a session.
 //! Requests of unknown clients are charged to their address.
-//! [`messages_per_address`](AuthServiceBuilder::messages_per_address) limits one-time codes, which can cost money.
+//! [`messages_per_address`](AbuseLimits::messages_per_address) limits one-time codes, which can cost money.
 //!
 //! # Steps
 //!
@@ -394,6 +394,7 @@ mod ending;
 mod vouching;
 
 mod signing;
+mod abuse_limits;
 mod builder;
 mod assembly;
 #[cfg(test)]
@@ -401,10 +402,12 @@ mod openapi;
 
 pub(crate) use self::event_kinds::EVENT_KINDS;
 pub use self::{
+    abuse_limits::AbuseLimits,
     builder::AuthServiceBuilder,
     factors::{passkey::settings::Passkeys, totp::settings::Totp},
     pages::custom::Pages,
     service::{AuthFuture, AuthService},
+    signing::SigningKeys,
     vouching::EnrolledCredential,
 };
 pub use crate::login::LoginLimits;

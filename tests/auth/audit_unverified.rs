@@ -15,6 +15,7 @@ use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::{
     BearerLayer, Client, ClientIp, ClientTable, Limiter, Plans, Quota, RateLimit, RateLimitLayer,
+    auth::AbuseLimits,
     bearer::AccessTokenTenant,
     body::Body,
     client::Clients,
@@ -69,7 +70,10 @@ fn limiter(clock: &ManualClock, units: u32, seconds: u64) -> Limiter {
 
 /// A world in which each address may send five bad requests a minute.
 async fn world() -> World {
-    World::with(Memory::new(), |service| service.unverified_per_address(Quota::per_minute(5).unwrap())).await
+    World::with(Memory::new(), |service| {
+        service.abuse_limits(AbuseLimits::new().unverified_per_address(Quota::per_minute(5).unwrap()))
+    })
+    .await
 }
 
 fn is_refused(answer: &Answer) -> bool {
@@ -143,7 +147,10 @@ async fn a02_requests_beyond_the_budget_of_a_tenant_look_up_clients_within_the_b
     let (clock, database) = (ManualClock::new(), Database::new());
     let (own, tenants) = (database.clone(), limiter(&clock, 2, 60));
     let world = World::on(Memory::new().into(), clock, |service| {
-        service.clients(own).limiter(tenants).unverified_per_address(Quota::per_minute(5).unwrap())
+        service
+            .clients(own)
+            .limiter(tenants)
+            .abuse_limits(AbuseLimits::new().unverified_per_address(Quota::per_minute(5).unwrap()))
     })
     .await;
     let mut browser = world.browser();
@@ -164,7 +171,10 @@ async fn a02_where_addresses_are_unknown_so_much_unverified_work_is_done_at_once
     let database = Database::new();
     let own = database.clone();
     let world = World::with(Memory::new(), |service| {
-        service.clients(own).client_ip(ClientIp::unknown()).unverified_at_once(NonZeroU32::new(3).unwrap())
+        service
+            .clients(own)
+            .client_ip(ClientIp::unknown())
+            .abuse_limits(AbuseLimits::new().unverified_at_once(NonZeroU32::new(3).unwrap()))
     })
     .await;
     let (browser, gate) = (world.browser(), Arc::clone(&database.gate));

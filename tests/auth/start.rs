@@ -4,6 +4,7 @@ use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
     Policies, Quota,
+    auth::AbuseLimits,
     policy::{Method, Policy},
 };
 
@@ -235,7 +236,9 @@ async fn c034_the_id_of_a_login_is_useless_without_its_cookie() {
 #[tokio::test]
 async fn c035_the_number_of_starts_is_limited() {
     // by address, if a quota is set
-    let share = |service: tollgate::auth::AuthServiceBuilder| service.per_address(Quota::per_minute(10).unwrap());
+    let share = |service: tollgate::auth::AuthServiceBuilder| {
+        service.abuse_limits(AbuseLimits::new().requests_per_address(Quota::per_minute(10).unwrap()))
+    };
     let world = World::with(tollgate::store::Memory::new(), share).await;
     for round in 0..12 {
         let answer = start(&mut world.browser(), &body("web", &format!("user{round}"))).await;

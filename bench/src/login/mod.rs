@@ -13,7 +13,7 @@ use std::{
 use tollgate::{
     AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, Password, Passwords, Plans, Quota, StoredUsers,
     Tenant, Tokens, UserId,
-    auth::AuthServiceBuilder,
+    auth::{AbuseLimits, AuthServiceBuilder},
     bearer::Algorithm,
     clock::{Clock, SystemClock},
     delivery::{OtpSender, Outbox},
@@ -116,8 +116,11 @@ impl Setup {
             .passwords(passwords)
             .limiter(limiter)
             // all browsers of a benchmark have one address
-            .messages_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
-            .unverified_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
+            .abuse_limits(
+                AbuseLimits::new()
+                    .messages_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
+                    .unverified_per_address(Quota::per_minute(100_000_000).expect("a valid quota")),
+            )
             .clock(clock)
     }
 }
