@@ -931,6 +931,16 @@ async fn tonic_calls_itself_until_its_budget_is_used_up() {
 }
 
 #[tokio::test]
+async fn worst_minute_is_the_limit_only_here() {
+    let output = run("worst_minute", &[]).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    let worst: Vec<u32> = text.lines().skip(2).map(|line| line[..6].trim().parse().unwrap()).collect();
+    assert_eq!(worst.len(), 4, "{text}");
+    assert!(worst[..3].iter().all(|admitted| *admitted > 1_190), "{text}");
+    assert_eq!(worst[3], 600, "{text}");
+}
+
+#[tokio::test]
 async fn axum_refuses_by_the_quota_that_is_used_up_first() {
     let example = Example::start("axum", &["127.0.0.1:0"]).await;
     let mut wire = example.wire().await;
