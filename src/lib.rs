@@ -32,7 +32,7 @@
 //! # }
 //! ```
 //!
-//! The README has a login, an OpenID Connect provider and the table of features. `cargo run --example server` starts all of
+//! The README has a login and an OpenID Connect provider. `cargo run --example server` starts all of
 //! it with demo data.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
