@@ -21,7 +21,9 @@ const UNVERIFIED: &str = "later@example.com";
 pub(crate) struct Person {
     pub(crate) provider: usize,
     subject: &'static str,
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers send it"))]
     email: &'static str,
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers send it"))]
     email_verified: bool,
     /// The account that they are linked to from the beginning, and the strength of that link.
     linked: Option<(&'static str, u8)>,
