@@ -14,7 +14,6 @@ use crate::{
         service::AuthService,
         state::{
             accounts::Accounts,
-            challenges::RedeemedChallenges,
             codes::Codes,
             devices::Devices,
             guard::Guard,
@@ -22,6 +21,7 @@ use crate::{
             key::HashKey,
             logins::Logins,
             pushed::PushedRequests,
+            redeemed_challenges::RedeemedChallenges,
             session_claims::SessionClaims,
             token_endpoints::{TokenEndpoints, TokenSettings},
             unverified::UnverifiedWork,

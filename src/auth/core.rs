@@ -21,8 +21,8 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
         state::{
-            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, key::HashKey, logins::Logins, pushed::PushedRequests,
+            accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
+            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges,
             token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
         },
     },

@@ -4,9 +4,9 @@ use tokio::{runtime::Handle, time::timeout};
 
 use super::{
     account::Account,
-    attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     claims::{Claims, ClaimsRequest},
     identifier::Identifier,
+    password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     users::Users,
 };
 use crate::{

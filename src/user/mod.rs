@@ -99,7 +99,7 @@
 mod contact;
 mod identifier;
 mod account;
-mod attempt;
+mod password_attempt;
 mod claims;
 mod users;
 mod any;
@@ -108,10 +108,10 @@ mod stored;
 pub use self::{
     account::{Account, NewUser},
     any::AnyUsers,
-    attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     claims::{ClaimError, ClaimTarget, Claims, ClaimsRequest},
     contact::{Contact, EmailAddress, IdentifierError, PhoneNumber},
     identifier::Identifier,
+    password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     stored::{StoredUsers, UserError},
     users::Users,
 };

@@ -16,7 +16,7 @@ use crate::{
             stages::{ClientCall, ClientReach},
         },
         http::{
-            answer, credentials,
+            answer, client_secrets,
             problem::{Code, Problem},
         },
         query::Query,
@@ -100,7 +100,7 @@ pub(crate) async fn pushing<'a, 'b>(
 ) -> Result<(RequestContext<'a>, Asked<'b>), Problem> {
     let query = request.or_charge(query).await?;
     let ClientCall { cx, client } = request.calling_client(query.client_id(), ClientReach::Registered).await?;
-    credentials::refuse(&cx.parts.headers, |name| query.value(name))?;
+    client_secrets::refuse(&cx.parts.headers, |name| query.value(name))?;
     Ok((cx, addressed(query, Source::Body, client)?))
 }
 

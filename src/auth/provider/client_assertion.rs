@@ -9,7 +9,7 @@ use crate::{
     auth::{
         context::RequestContext,
         http::{
-            credentials::invalid,
+            client_secrets::invalid,
             problem::{Code, Problem},
         },
         state::token_endpoints::TokenEndpoints,

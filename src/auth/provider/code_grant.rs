@@ -1,6 +1,6 @@
 //! `grant_type=authorization_code`: exchanges a code for the first tokens of a family.
 
-use super::{form::Posted, proof::check_bound, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, user_claims};
 use crate::{
     auth::{
         context::RequestContext,

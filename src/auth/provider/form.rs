@@ -9,7 +9,7 @@ use crate::{
     auth::{
         context::{RequestContext, incoming::IncomingRequest},
         http::{
-            credentials,
+            client_secrets,
             problem::{Code, Problem},
         },
     },
@@ -59,7 +59,7 @@ impl<'b> Posted<'b> {
             client_assertion::authenticate(cx, client, |name| self.value(name)).await?;
             return Ok(Arc::clone(client));
         }
-        credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
+        client_secrets::refuse(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
         client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))
     }
@@ -72,7 +72,7 @@ impl<'b> Posted<'b> {
     ) -> Result<(RequestContext<'a>, Arc<Client>), Problem> {
         let (cx, named) = self.named_client(request, None).await?;
         let client = named?.filter(|client| client.is_machine());
-        let client = client.ok_or(credentials::invalid("only clients that authenticate can call this"))?;
+        let client = client.ok_or(client_secrets::invalid("only clients that authenticate can call this"))?;
         client_assertion::authenticate(&cx, &client, |name| self.value(name)).await?;
         Ok((cx, client))
     }

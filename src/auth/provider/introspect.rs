@@ -6,8 +6,8 @@ use http::{Response, StatusCode, request::Parts};
 use serde::Serialize;
 
 use super::{
+    dpop_proof::{bound_proof, challenge, unproved, with_nonce},
     form::Posted,
-    proof::{bound_proof, challenge, unproved, with_nonce},
     user_claims,
 };
 use crate::{

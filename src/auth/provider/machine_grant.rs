@@ -1,6 +1,6 @@
 //! `grant_type=client_credentials`: an access token for a machine client itself (RFC 6749 §4.4).
 
-use super::{form::Posted, proof::check_bound};
+use super::{dpop_proof::check_bound, form::Posted};
 use crate::{
     auth::{
         context::RequestContext,

@@ -8,7 +8,7 @@ pub(crate) mod introspect;
 pub(crate) mod logout;
 pub(crate) mod machine_grant;
 pub(crate) mod metadata;
-pub(crate) mod proof;
+pub(crate) mod dpop_proof;
 pub(crate) mod refresh_grant;
 pub(crate) mod revoke;
 pub(crate) mod token;

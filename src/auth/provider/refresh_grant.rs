@@ -1,6 +1,6 @@
 //! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
 
-use super::{form::Posted, proof::check_bound, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, user_claims};
 use crate::{
     auth::{
         context::RequestContext,

@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 
-use super::{code_grant, form::Posted, machine_grant, proof::with_nonce, refresh_grant};
+use super::{code_grant, dpop_proof::with_nonce, form::Posted, machine_grant, refresh_grant};
 use crate::{
     auth::{
         context::{RequestContext, incoming::IncomingRequest},

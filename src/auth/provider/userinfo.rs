@@ -6,7 +6,7 @@ use http::{Response, StatusCode, request::Parts};
 use serde_json::Value;
 
 use super::{
-    proof::{bound_proof, challenge, unproved, with_nonce},
+    dpop_proof::{bound_proof, challenge, unproved, with_nonce},
     user_claims,
 };
 use crate::{

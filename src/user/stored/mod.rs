@@ -24,9 +24,9 @@ use crate::{
     tenant::Tenant,
     user::{
         account::{Account, NewUser, OwnContact},
-        attempt::PasswordUpgrade,
         contact::Contact,
         identifier::Identifier,
+        password_attempt::PasswordUpgrade,
         users::Users,
     },
     util::clock::{Clock, SystemClock},

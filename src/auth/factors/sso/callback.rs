@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use http::{Method, Response};
 
 use super::{
-    linking::{self, callback_query},
+    connect::{self, callback_query},
     login::{self, SsoState},
     outcome::SsoOutcome,
 };
@@ -31,8 +31,8 @@ use crate::{
 
 /// Serves the return from a provider: to a login, or to the account page.
 pub(crate) async fn serve(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    match request.has_site() && linking::is_awaited(request.parts()) {
-        true => linking::finish(request).await,
+    match request.has_site() && connect::is_awaited(request.parts()) {
+        true => connect::finish(request).await,
         false => finish_step(request).await,
     }
 }

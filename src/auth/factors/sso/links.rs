@@ -64,7 +64,7 @@ pub(crate) async fn serve(
 ) -> Result<Response<Body>, Problem> {
     match change {
         #[cfg(feature = "external-providers")]
-        LinkChange::Begin => super::linking::begin(cx, call, fields).await,
+        LinkChange::Begin => super::connect::begin(cx, call, fields).await,
         #[cfg(not(feature = "external-providers"))]
         LinkChange::Begin => Err(Problem::invalid("provider is unknown")),
         LinkChange::Delete => delete(cx, call, fields).await,
