@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     dpop_proof::{bound_proof, challenge, unproved, with_nonce},
     form::Posted,
-    user_claims,
+    subject,
 };
 use crate::{
     auth::{
@@ -161,7 +161,7 @@ async fn caller(
     let bound_to = claims.cnf.as_ref().and_then(|cnf| cnf.jkt.as_deref());
     let proof = bound_proof((core, parts), "/introspect", (scheme, text, bound_to), REALM)?;
     let tenant = match &grant {
-        Some(grant) => user_claims::subject(core, &grant.who, None).await?.map(|subject| subject.who.tenant),
+        Some(grant) => subject::subject_of_grant(core, &grant.who, None).await?.map(|subject| subject.who.tenant),
         None => machine(core, &claims).await?.map(|client| client.tenant().clone()),
     };
     let granted = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
@@ -187,14 +187,14 @@ async fn known(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<O
         if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);
         }
-        let subject = user_claims::subject(core, &grant.who, None).await?;
+        let subject = subject::subject_of_grant(core, &grant.who, None).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
     let Some(ValidAccess { claims, grant, .. }) = tokens.access(token).await? else { return Ok(None) };
     let Some(grant) = grant else {
         return Ok(machine(core, &claims).await?.map(|client| of_machine(claims, &client)));
     };
-    let subject = user_claims::subject(core, &grant.who, None).await?;
+    let subject = subject::subject_of_grant(core, &grant.who, None).await?;
     Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
 }
 

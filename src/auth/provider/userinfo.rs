@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     dpop_proof::{bound_proof, challenge, unproved, with_nonce},
-    user_claims,
+    subject, user_claims,
 };
 use crate::{
     auth::{
@@ -55,11 +55,11 @@ pub(crate) async fn userinfo(
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
         return Err(challenge(problem, REALM, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
     };
-    let subject = user_claims::subject_of_family(core, endpoints, (&family, &grant), None).await?;
+    let subject = subject::subject_of_family(core, endpoints, (&family, &grant), None).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
-    let extra = user_claims::extra(core, &account, &grant, &granted).await?;
-    let mut answer = user_claims::named(&account, user_claims::of_scopes(&granted));
-    answer.extend(user_claims::named(&account, grant.userinfo.iter().map(String::as_str)));
+    let extra = user_claims::extra_claims(core, &account, &grant, &granted).await?;
+    let mut answer = user_claims::account_claims(&account, user_claims::claims_of_scopes(&granted));
+    answer.extend(user_claims::account_claims(&account, grant.userinfo.iter().map(String::as_str)));
     answer.extend(extra.iter(ClaimTarget::UserInfo).map(|(name, value)| (name.to_owned(), value.clone())));
     answer.insert("sub".to_owned(), Value::from(token.sub));
     answer.insert("tenant".to_owned(), Value::from(grant.who.tenant.as_str()));
