@@ -268,7 +268,7 @@ impl VerifierBuilder {
     /// the path that the layer sees, such as `https://api.example` or `https://api.example/v1`.
     ///
     /// Each proof is accepted once. By default, used proofs are remembered in this process: about
-    /// 800 per second for one key and 13,000 in total. Further requests get a 503. If callers send
+    /// 800 per second for one key and 14,000 in total. Further requests get a 503. If callers send
     /// more in total, or if several processes serve one URL, use a [shared store](Self::dpop_store).
     ///
     /// # Errors

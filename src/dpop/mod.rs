@@ -11,7 +11,6 @@
 mod cases;
 mod nonce;
 mod proof;
-mod recent;
 mod seen;
 mod url;
 mod verifier;
