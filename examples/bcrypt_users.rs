@@ -41,7 +41,7 @@ impl People {
 }
 
 fn account(person: &Person) -> Result<Account, Box<dyn Error + Send + Sync>> {
-    let mark = PasswordMark::of(person.password_version.to_be_bytes());
+    let mark = PasswordMark::of_version(person.password_version.to_be_bytes());
     let account = Account::new(UserId::parse(person.id)?).password_mark(mark);
     Ok(match PasswordHash::parse(&person.hash) {
         Ok(argon2) => account.password(argon2),

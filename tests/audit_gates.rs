@@ -59,7 +59,7 @@ fn keys() -> ApiKeys {
 /// The kinds in a log with their counts, in the order of their first events.
 fn kinds(log: &EventLog) -> Vec<(EventKind, u64)> {
     let mut kinds: Vec<(EventKind, u64)> = Vec::new();
-    for Event { kind, count, .. } in log.read(&Query::new()).events {
+    for Event { kind, count, .. } in log.read_events(&Query::new()).events {
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, sum)) => *sum += count,
             None => kinds.push((kind, count)),
@@ -191,7 +191,7 @@ async fn a18_the_address_of_axum_is_found_without_a_closure() {
     let behind = ClientIp::behind(["192.0.2.1"]).unwrap();
     let mut request = from(1);
     request.headers_mut().insert("x-forwarded-for", HeaderValue::from_static("203.0.113.9"));
-    assert_eq!(behind.address(Head::of(&request)), Some([203, 0, 113, 9].into()));
+    assert_eq!(behind.address(Head::of_request(&request)), Some([203, 0, 113, 9].into()));
     assert_eq!(kinds(&log), []);
 }
 
@@ -291,7 +291,7 @@ async fn b29_the_event_log_counts_by_the_clock_that_it_was_given() {
         assert_eq!(ask(&pkce, get("/authorize?code_challenge=x", &[])).await.0, StatusCode::BAD_REQUEST);
         let guess = Request::get("/log").header("x-api-key", "guessed").body(Empty::<bytes::Bytes>::new()).unwrap();
         assert_eq!(service.clone().oneshot(guess).await.unwrap().status(), StatusCode::UNAUTHORIZED);
-        let events = log.read(&Query::new()).events;
+        let events = log.read_events(&Query::new()).events;
         let newest: Vec<_> = events.iter().rev().take(2).map(|event| (event.kind, event.at.as_secs())).collect();
         assert_eq!(newest, [(EventKind::CredentialUnknown, second), (EventKind::PkceRefused, second)]);
     }

@@ -292,7 +292,7 @@ async fn a_gate_can_mark_requests_without_its_pass() {
         }
 
         fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
-            let decision = self.inspect(Head::of(request));
+            let decision = self.inspect(Head::of_request(request));
             request.extensions_mut().insert("marked");
             decision
         }

@@ -93,7 +93,7 @@ impl Node {
     }
 
     fn failures(&self) -> usize {
-        self.log.read(&Query::new().kind(EventKind::PlanLookupFailed)).events.len()
+        self.log.read_events(&Query::new().kind(EventKind::PlanLookupFailed)).events.len()
     }
 }
 

@@ -149,7 +149,7 @@ impl Clients {
     }
 
     async fn check(&self) -> Ended {
-        match self.limiter.check(&Tenant::parse("acme").unwrap(), 1).await.refused() {
+        match self.limiter.check(&Tenant::parse("acme").unwrap(), 1).await.refusal_reason() {
             None => Served,
             Some(RefusalReason::Unavailable) => UNAVAILABLE,
             other => panic!("{other:?}"),

@@ -23,7 +23,7 @@ pub(crate) async fn callback(
 ) -> Response {
     let of = |name: &str| answer.get(name).map_or("", String::as_str);
     let name = cookie_name(of("state"));
-    let mut kept = cookie::read(&headers, &name).filter_map(Kept::read);
+    let mut kept = cookie::read_cookies(&headers, &name).filter_map(Kept::read);
     let Some(kept) = kept.find(|kept| kept.state == of("state")) else {
         let body = "<h1>Not logged in</h1>\n<p>This login was not started in this browser: its state does not match.";
         return (StatusCode::BAD_REQUEST, page(body)).into_response();

@@ -46,7 +46,7 @@ fn quiet(layer: RateLimitLayer) -> RateLimitLayer<Refusal> {
 fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
     let mut response: Response<Body> = ProblemJson.respond(rejection, head);
     if let Some(standing) = rejection.standing() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.wait().as_secs() + 1));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.time_until_reset().as_secs() + 1));
     }
     response
 }

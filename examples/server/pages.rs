@@ -85,7 +85,7 @@ async fn login(
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let callback = if client == "demo-native" { NATIVE_CALLBACK } else { CALLBACK };
-    let (challenge, callback) = (CodeChallenge::of(&verifier), format!("{origin}{callback}"));
+    let (challenge, callback) = (CodeChallenge::from_verifier(&verifier), format!("{origin}{callback}"));
     let own = [
         ("client_id", client.as_str()),
         ("redirect_uri", &callback),

@@ -153,7 +153,7 @@ impl AuthServiceBuilder {
         self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             #[cfg(feature = "external-providers")]
-            let enabled = match self.factors.sso.of(client.tenant()).next() {
+            let enabled = match self.factors.sso.iter_for_tenant(client.tenant()).next() {
                 Some(_) => enabled.with(crate::policy::Method::Sso),
                 None => enabled,
             };

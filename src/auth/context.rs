@@ -56,7 +56,7 @@ impl<'a> RequestContext<'a> {
 
     /// Checks whether one of our own pages sent this request.
     pub(crate) fn is_of_own_page(&self) -> bool {
-        Caller::of(&self.parts.headers).is_own_page(self.core.issuer.origin())
+        Caller::from_cors_headers(&self.parts.headers).is_own_page(self.core.issuer.origin())
     }
 
     /// Returns the thumbprint of the key that the caller of this path proves to hold (DPoP), or `None` without a proof. Each
@@ -91,7 +91,7 @@ pub(crate) fn read_proof<'a>(
 ) -> Result<Option<UnverifiedProof<'a>>, Problem> {
     let url = format!("{}{path}", core.issuer.as_str());
     let Some(endpoints) = &core.tokens else { return Ok(None) };
-    Ok(endpoints.proofs.read(&parts.headers, &parts.method, &url, access_token)?)
+    Ok(endpoints.proofs.read_unverified_proof(&parts.headers, &parts.method, &url, access_token)?)
 }
 
 impl From<DpopError> for Problem {

@@ -191,7 +191,7 @@ impl Core {
     /// Returns whether users of this tenant can sign in through another identity provider.
     pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
         #[cfg(feature = "external-providers")]
-        return self.factors.sso.of(tenant).next().is_some();
+        return self.factors.sso.iter_for_tenant(tenant).next().is_some();
         #[cfg(not(feature = "external-providers"))]
         {
             let _ = tenant;

@@ -343,7 +343,7 @@
 //! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), and up to 9 KB with the longest parameters. Failures
 //! take 350 bytes, messages up to 1.8 KB. A tenant whose 600 requests a minute are all spent by strangers has up to 42,000
 //! logins, or up to 864,000 rows after a day. A full `Memory` never drops live rows: logins get a 503. Size it for your tenants,
-//! and set [`per_address`](AuthServiceBuilder::per_address).
+//! and set [`requests_per_address`](AbuseLimits::requests_per_address).
 //!
 //! # Errors
 //!

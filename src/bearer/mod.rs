@@ -116,7 +116,7 @@ pub(crate) use self::token_claims::Audience;
 #[cfg(feature = "login")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
-    rejections::challenge,
+    rejections::challenge_header,
     rules::check_name,
     token_claims::{Confirmation, MACHINE, TYPE},
 };

@@ -218,7 +218,7 @@ impl TokenProfile {
     }
 
     /// Converts the claims of a token to those of RFC 9068. Returns `None` if the token is not acceptable.
-    pub(super) fn read(&self, token: &str, mut given: Map<String, Value>) -> Option<AccessTokenClaims> {
+    pub(super) fn map_profile_claims(&self, token: &str, mut given: Map<String, Value>) -> Option<AccessTokenClaims> {
         if !self.mark.as_ref().is_none_or(|mark| mark.is_on(&given)) {
             return None;
         }

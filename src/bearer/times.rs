@@ -73,9 +73,9 @@ impl KeySource for Far {
         }))
     }
 
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
         self.asked.newer.fetch_add(1, SeqCst);
-        let newer = self.issuer.newer(seen);
+        let newer = self.issuer.newer_keys(seen);
         Box::pin(async move {
             take_a_while().await;
             newer.await

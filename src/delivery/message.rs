@@ -35,7 +35,7 @@ impl Message {
     /// Panics if the random generator of the operating system fails, like
     /// [`Secret::generate`](crate::Secret::generate).
     pub fn new(channel: Channel, tenant: Tenant, to: &str, code: &str, expires_at: UnixTime) -> Self {
-        Self::of(channel, tenant, to, Content::Code(Zeroizing::new(code.to_owned())), expires_at)
+        Self::from_content(channel, tenant, to, Content::Code(Zeroizing::new(code.to_owned())), expires_at)
     }
 
     /// Creates a message without a code, which tells a user about a change, with a new id. Senders get it in
@@ -45,11 +45,11 @@ impl Message {
     ///
     /// Panics like [`new`](Self::new).
     pub fn of_notice(channel: Channel, tenant: Tenant, to: &str, notice: Notice, expires_at: UnixTime) -> Self {
-        Self::of(channel, tenant, to, Content::Notice(notice), expires_at)
+        Self::from_content(channel, tenant, to, Content::Notice(notice), expires_at)
     }
 
     #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
-    fn of(channel: Channel, tenant: Tenant, to: &str, content: Content, expires_at: UnixTime) -> Self {
+    fn from_content(channel: Channel, tenant: Tenant, to: &str, content: Content, expires_at: UnixTime) -> Self {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system provides random bytes");
         Self(Arc::new(Parts {

@@ -75,7 +75,7 @@ impl Notice {
     }
 
     /// Returns when it changed.
-    pub fn at(&self) -> UnixTime {
+    pub fn changed_at(&self) -> UnixTime {
         self.at
     }
 }

@@ -135,7 +135,7 @@ impl Wording {
     fn render(&self, parts: &[Part], message: &Message, now: UnixTime) -> String {
         let left = Duration::from_nanos(message.expires_at().as_nanos().saturating_sub(now.as_nanos()));
         let minutes = ceil_seconds(left).div_ceil(60).max(1).to_string();
-        let time = message.notice().map(|notice| written(notice.at())).unwrap_or_default();
+        let time = message.notice().map(|notice| written(notice.changed_at())).unwrap_or_default();
         let change = message.notice().map(|notice| self.words(notice)).unwrap_or_default();
         let text = parts.iter().map(|part| -> &str {
             match part {

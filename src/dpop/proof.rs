@@ -86,7 +86,10 @@ pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
 
 impl<'h> UnverifiedProof<'h> {
     /// Parses the proof of a request, and compares it with the request. Returns `None` if the request has none.
-    pub(super) fn read(headers: &'h HeaderMap, expected: &Expected<'_>) -> Result<Option<Self>, DpopError> {
+    pub(super) fn parse_proof_header(
+        headers: &'h HeaderMap,
+        expected: &Expected<'_>,
+    ) -> Result<Option<Self>, DpopError> {
         let mut all = headers.get_all(HEADER).iter();
         let text = match (all.next(), all.next()) {
             (None, _) => return Ok(None),

@@ -74,7 +74,7 @@ impl DpopVerifier {
         url: &str,
         token: Option<&str>,
     ) -> MaybeReady<BoxFuture<'static, Result<Option<ProvenKey>, DpopError>>> {
-        let read = self.read(headers, method, url, token);
+        let read = self.read_unverified_proof(headers, method, url, token);
         match read.and_then(|proof| proof.map(UnverifiedProof::verify).transpose()) {
             Ok(Some(proof)) => match self.spend(proof) {
                 MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(Some)),
@@ -86,7 +86,7 @@ impl DpopVerifier {
     }
 
     /// Compares a proof with its request, without checking its signature and whether it was used before.
-    pub(crate) fn read<'h>(
+    pub(crate) fn read_unverified_proof<'h>(
         &self,
         headers: &'h HeaderMap,
         method: &Method,
@@ -94,7 +94,7 @@ impl DpopVerifier {
         token: Option<&str>,
     ) -> Result<Option<UnverifiedProof<'h>>, DpopError> {
         let expected = Expected { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
-        UnverifiedProof::read(headers, &expected)
+        UnverifiedProof::parse_proof_header(headers, &expected)
     }
 
     /// Marks a proof as used. Fails if it was used before.

@@ -169,7 +169,7 @@ impl CounterTable {
     }
 
     fn append_or_merge(&mut self, event: Event, cap: &RecordCap, append: &mut impl FnMut(Event)) {
-        if cap.take(event.at) {
+        if cap.take_record_slot(event.at) {
             append(event);
         } else {
             self.merge(event, append);
@@ -301,11 +301,11 @@ impl RecordCap {
     /// Returns whether this event may be recorded individually. Made-up tenants are the reason for the cap, so it is not for
     /// events of users.
     fn admits(&self, event: &Event) -> bool {
-        event.kind.is_of_users() || self.take(event.at)
+        event.kind.is_of_users() || self.take_record_slot(event.at)
     }
 
     /// Returns whether one more event of this time may be recorded individually.
-    pub(super) fn take(&self, at: UnixTime) -> bool {
+    pub(super) fn take_record_slot(&self, at: UnixTime) -> bool {
         let (max, second) = (u64::from(self.max), at.as_secs());
         let spend = |state: u64| {
             let (current, spent) = (state >> SPENT_BITS, state & SPENT);
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn each_second_has_its_own_cap_and_late_events_count_towards_the_newest() {
         let cap = RecordCap::new(2);
-        let take = |second| cap.take(UnixTime::from_secs(second));
+        let take = |second| cap.take_record_slot(UnixTime::from_secs(second));
         assert_eq!([take(100), take(100), take(100)], [true, true, false]);
         assert_eq!([take(101), take(100), take(101)], [true, true, false]);
         assert!(take(1), "a wall clock that was set back does not silence the log");

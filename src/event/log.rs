@@ -18,7 +18,7 @@ use crate::util::{
 
 /// A bounded in-memory log of [`Event`]s.
 ///
-/// Read it in process with [`read`](Self::read), over HTTP with
+/// Read it in process with [`read_events`](Self::read_events), over HTTP with
 /// [`EventService`](super::EventService), or through a [`Sink`]. Clones share the same log.
 ///
 /// Recording never waits for readers or sinks. The log keeps the newest 10,000 events by default;
@@ -99,7 +99,7 @@ impl EventLog {
     ///
     /// Pending counts are recorded first. If the log is read more than 20 times per second, counts
     /// may appear up to a second late.
-    pub fn read(&self, query: &Query) -> Page {
+    pub fn read_events(&self, query: &Query) -> Page {
         self.0.shared.drain_for_reader();
         self.0.shared.page(query)
     }
@@ -120,7 +120,7 @@ impl EventLog {
     /// log still records events, and its sinks still receive them.
     pub fn close(&self) {
         self.0.shared.drain();
-        self.0.shared.streams.end();
+        self.0.shared.streams.end_streams();
     }
 
     /// Returns counters of the log's activity.

@@ -130,8 +130,8 @@ impl<B> Service<Request<B>> for EventService {
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let head = Head::of(&request);
-        let mut response = self.0.answer(head);
+        let head = Head::of_request(&request);
+        let mut response = self.0.serve_event_request(head);
         // no request has a use for a body, and none is read
         if declares_body(head) {
             announce_close(head.version(), response.headers_mut());
@@ -153,23 +153,23 @@ impl fmt::Debug for EventServiceBuilder {
 }
 
 impl Inner {
-    fn answer(&self, head: Head<'_>) -> Response<Body> {
-        let Some(route) = head.uri().path().strip_prefix(self.base.as_str()).and_then(Route::of) else {
-            return error(StatusCode::NOT_FOUND, "not_found");
+    fn serve_event_request(&self, head: Head<'_>) -> Response<Body> {
+        let Some(route) = head.uri().path().strip_prefix(self.base.as_str()).and_then(Route::match_event_route) else {
+            return event_error(StatusCode::NOT_FOUND, "not_found");
         };
         if let Some(response) = method_response(head.method()) {
             return response;
         }
         let response = match route {
             // without the slash, relative links of the page would resolve one level too high
-            Route::Page if !head.uri().path().ends_with('/') => redirect(&self.base),
-            Route::Page => asset("text/html; charset=utf-8", include_str!("page.html")),
-            Route::Script => asset("text/javascript; charset=utf-8", include_str!("page.js")),
-            Route::Style => asset("text/css; charset=utf-8", include_str!("page.css")),
+            Route::Page if !head.uri().path().ends_with('/') => redirect_to_slash(&self.base),
+            Route::Page => event_page_asset("text/html; charset=utf-8", include_str!("page.html")),
+            Route::Script => event_page_asset("text/javascript; charset=utf-8", include_str!("page.js")),
+            Route::Style => event_page_asset("text/css; charset=utf-8", include_str!("page.css")),
             Route::Log | Route::Stream => match self.authorized(head) {
-                Ok((_, query)) if route == Route::Log => json(self.log.read(&query).to_json()),
+                Ok((_, query)) if route == Route::Log => event_json(self.log.read_events(&query).to_json()),
                 Ok((own, query)) => self.stream(head, own, query),
-                Err((status, name)) => error(status, name),
+                Err((status, name)) => event_error(status, name),
             },
         };
         match *head.method() {
@@ -203,7 +203,7 @@ impl Inner {
     fn stream(&self, head: Head<'_>, own: Option<Tenant>, mut query: Query) -> Response<Body> {
         if let Some(id) = head.headers().get("last-event-id") {
             let Some(id) = id.to_str().ok().and_then(|id| query::number(id).ok()) else {
-                return error(StatusCode::BAD_REQUEST, "invalid_request");
+                return event_error(StatusCode::BAD_REQUEST, "invalid_request");
             };
             query.since = Some(id);
         }
@@ -211,7 +211,7 @@ impl Inner {
             return event_stream(Body::empty());
         }
         let shared = self.log.shared();
-        match OpenStream::take(shared, own, self.max_streams) {
+        match OpenStream::reserve_stream(shared, own, self.max_streams) {
             Some(stream) if pump::ensure(shared) => event_stream(Body::stream(LiveStream::new(stream, query))),
             _ => too_many(),
         }
@@ -228,7 +228,7 @@ enum Route {
 }
 
 impl Route {
-    fn of(path: &str) -> Option<Self> {
+    fn match_event_route(path: &str) -> Option<Self> {
         Some(match path {
             "" | "/" => Self::Page,
             "/page.js" => Self::Script,
@@ -245,13 +245,13 @@ impl Route {
 const JSON: &str = "application/json";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-fn json(body: impl Into<Body>) -> Response<Body> {
-    answer(StatusCode::OK, JSON, body)
+fn event_json(body: impl Into<Body>) -> Response<Body> {
+    event_response(StatusCode::OK, JSON, body)
 }
 
 /// A JSON error with a fixed name. It never contains anything from the request.
-fn error(status: StatusCode, name: &str) -> Response<Body> {
-    let mut response = answer(status, JSON, format!("{{\"error\":\"{name}\"}}"));
+fn event_error(status: StatusCode, name: &str) -> Response<Body> {
+    let mut response = event_response(status, JSON, format!("{{\"error\":\"{name}\"}}"));
     if status == StatusCode::UNAUTHORIZED {
         // RFC 9110 requires a challenge on every 401; there is no registered scheme for keys in
         // headers
@@ -261,7 +261,7 @@ fn error(status: StatusCode, name: &str) -> Response<Body> {
 }
 
 fn too_many() -> Response<Body> {
-    let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable");
+    let mut response = event_error(StatusCode::SERVICE_UNAVAILABLE, "unavailable");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     response
 }
@@ -271,27 +271,27 @@ fn method_response(method: &Method) -> Option<Response<Body>> {
     let mut response = match *method {
         Method::GET | Method::HEAD => return None,
         Method::OPTIONS => {
-            let mut response = answer(StatusCode::NO_CONTENT, JSON, Body::empty());
+            let mut response = event_response(StatusCode::NO_CONTENT, JSON, Body::empty());
             response.headers_mut().remove(header::CONTENT_TYPE);
             response
         }
-        _ => error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+        _ => event_error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
     };
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
     Some(response)
 }
 
 /// A static file of the live page. It contains nothing confidential.
-fn asset(content_type: &'static str, text: &'static str) -> Response<Body> {
-    let mut response = answer(StatusCode::OK, content_type, text);
+fn event_page_asset(content_type: &'static str, text: &'static str) -> Response<Body> {
+    let mut response = event_response(StatusCode::OK, content_type, text);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }
 
 /// Redirects a browser from `base` to `base/`.
-fn redirect(base: &str) -> Response<Body> {
-    let mut response = error(StatusCode::PERMANENT_REDIRECT, "moved");
+fn redirect_to_slash(base: &str) -> Response<Body> {
+    let mut response = event_error(StatusCode::PERMANENT_REDIRECT, "moved");
     if let Ok(location) = HeaderValue::try_from(format!("{base}/")) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -299,13 +299,13 @@ fn redirect(base: &str) -> Response<Body> {
 }
 
 fn event_stream(body: Body) -> Response<Body> {
-    let mut response = answer(StatusCode::OK, "text/event-stream", body);
+    let mut response = event_response(StatusCode::OK, "text/event-stream", body);
     // keeps nginx and other proxies from buffering the stream
     response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
 
-fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+fn event_response(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

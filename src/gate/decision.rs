@@ -28,7 +28,7 @@ pub trait Gate: Send + Sync + 'static {
     /// `Ready(Ok(_))`. The layer calls [`Pass::admit`] itself for a decision that is pending.
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
-        let mut decision = self.inspect(Head::of(request));
+        let mut decision = self.inspect(Head::of_request(request));
         if let MaybeReady::Ready(Ok(pass)) = &mut decision {
             pass.admit(request.extensions_mut());
         }

@@ -42,7 +42,7 @@ impl<B> ReplayedBody<B> {
     }
 
     /// Wraps the content of a body that was read.
-    pub(crate) fn read(whole: Whole) -> Self {
+    pub(crate) fn from_whole_body(whole: Whole) -> Self {
         Self { state: State::Read { whole } }
     }
 }
@@ -134,7 +134,7 @@ impl Reader {
                 Some(Err(_)) => return Poll::Ready(Err(ReadError::Broken)),
                 None => None,
             };
-            return Poll::Ready(Ok(Whole { data: self.take(), trailers }));
+            return Poll::Ready(Ok(Whole { data: self.take_joined_bytes(), trailers }));
         }
     }
 
@@ -147,7 +147,7 @@ impl Reader {
         self.joined.extend_from_slice(&data);
     }
 
-    fn take(&mut self) -> Bytes {
+    fn take_joined_bytes(&mut self) -> Bytes {
         if self.joined.is_empty() { mem::take(&mut self.first) } else { mem::take(&mut self.joined).freeze() }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Jwk {
 impl PublicKey {
     /// Parses a key. Returns `None` for unsupported types, curves and sizes, and for keys that
     /// include their private half.
-    pub(crate) fn of(jwk: &Jwk) -> Option<Self> {
+    pub(crate) fn from_jwk(jwk: &Jwk) -> Option<Self> {
         if jwk.d.is_some() {
             return None;
         }

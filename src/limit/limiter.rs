@@ -301,8 +301,8 @@ impl Limiter {
     }
 
     /// Counts a request that was rejected before a budget was looked at.
-    pub(super) fn rejected(&self, kind: EventKind) {
-        self.0.report.rejected(kind);
+    pub(super) fn count_rejection(&self, kind: EventKind) {
+        self.0.report.report_rejection(kind);
     }
 
     /// Returns the standing of the key without spending, or `None` if no enforced quota
@@ -324,7 +324,7 @@ impl Limiter {
     pub fn reset(&self, key: &LimitKey) {
         let context = self.context();
         self.0.engine.reset(self.0.engine.key(key), context);
-        self.0.report.reset(key, context.now);
+        self.0.report.report_reset(key, context.now);
     }
 
     /// Returns the plans of the tenants, which can be changed live.

@@ -97,7 +97,7 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
     if let (LoginCall::Join(session), LoginPhase::Consumed(_)) = (call, login.phase) {
         // still in the order in which the logins were used up
         let next = Login { phase: LoginPhase::Consumed(**session), ..login.clone() };
-        return Transition { answer: Ok(next.view(now)), next: Some(next) };
+        return Transition { answer: Ok(next.to_login_view(now)), next: Some(next) };
     }
     if let Some(error) = refusal(login, call, now) {
         return Transition { next: refund(login, call, error), answer: Err(error) };
@@ -207,7 +207,7 @@ fn without_failure(login: &Login) -> Login {
 }
 
 fn unchanged(login: &Login, now: UnixTime) -> Transition {
-    Transition { next: None, answer: Ok(login.view(now)) }
+    Transition { next: None, answer: Ok(login.to_login_view(now)) }
 }
 
 /// Counts and compares a guess in one step.
@@ -282,7 +282,7 @@ fn change(login: &Login, now: UnixTime, change: impl FnOnce(&mut Login)) -> Tran
     let mut next = login.clone();
     next.touched = now.as_nanos().max(login.touched);
     change(&mut next);
-    let answer = Ok(next.view(now));
+    let answer = Ok(next.to_login_view(now));
     Transition { next: Some(next), answer }
 }
 

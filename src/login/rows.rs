@@ -24,7 +24,7 @@ const LOGIN: u8 = 2;
 type Written = Result<(), StoreError>;
 
 impl Value for Login {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(LOGIN, 768);
         writer.bytes(self.id.as_bytes());
         writer.text(self.tenant.as_str())?;
@@ -39,7 +39,7 @@ impl Value for Login {
                 write_user(&mut writer, user)?;
             }
         }
-        self.plan.write(&mut writer)?;
+        self.plan.write_login_plan(&mut writer)?;
         write_proofs(&mut writer, &self.proofs)?;
         writer.number(self.carried as u64);
         option(&mut writer, self.session.as_ref(), |writer, sid| {
@@ -90,8 +90,8 @@ impl Value for Login {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let login = Reader::whole(LOGIN, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let login = Reader::read_whole_value(LOGIN, bytes, |reader| {
             Some(Self {
                 id: PublicId::from_bytes(*reader.bytes()?),
                 tenant: Tenant::parse(reader.text()?).ok()?,
@@ -104,7 +104,7 @@ impl Value for Login {
                     2 => Subject::User(read_user(reader)?),
                     _ => return None,
                 },
-                plan: LoginPlan::read(reader)?,
+                plan: LoginPlan::read_login_plan(reader)?,
                 proofs: read_proofs(reader)?,
                 carried: reader.number()?.try_into().ok()?,
                 session: read_option(reader, |reader| reader.bytes().copied().map(PublicId::from_bytes))?,
@@ -320,7 +320,7 @@ mod tests {
         let user = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: u64::MAX };
         let plan = Policies::new(Policy::any(2).unwrap());
         let plan = plan.plan(&"acme".parse().unwrap(), None, None, Method::Password | Method::Sms).unwrap();
-        let begun = Login::begin(&secret, "acme".parse().unwrap(), (binding, wanted), plan, (&limits, NOW));
+        let begun = Login::begin_login(&secret, "acme".parse().unwrap(), (binding, wanted), plan, (&limits, NOW));
         let named = begun.clone().identified(Identifier::parse("Ada@Example.com").unwrap(), Subject::Unknown);
         let mut bound = Login { subject: Subject::User(user.clone()), wanted: Wanted::default(), ..named.clone() };
         bound.proofs = vec![
@@ -363,24 +363,24 @@ mod tests {
     #[test]
     fn every_login_is_read_as_it_was_written_and_a_cut_row_is_corrupt() {
         for login in logins() {
-            let bytes = login.write().unwrap();
-            let read = Login::read(&bytes).unwrap();
+            let bytes = login.encode_row().unwrap();
+            let read = Login::decode_row(&bytes).unwrap();
             assert_eq!(format!("{read:?}"), format!("{login:?}"));
-            assert_eq!(read.write().unwrap(), bytes);
+            assert_eq!(read.encode_row().unwrap(), bytes);
             for len in 0..bytes.len() {
-                assert_eq!(Login::read(&bytes[..len]).unwrap_err().kind(), StoreErrorKind::Corrupt, "{len}");
+                assert_eq!(Login::decode_row(&bytes[..len]).unwrap_err().kind(), StoreErrorKind::Corrupt, "{len}");
             }
-            assert!(Login::read(&[&bytes[..], &[0]].concat()).is_err());
+            assert!(Login::decode_row(&[&bytes[..], &[0]].concat()).is_err());
         }
     }
 
     #[test]
     fn b08_rows_of_the_format_before_are_refused() {
         for login in logins() {
-            let mut bytes = login.write().unwrap();
+            let mut bytes = login.encode_row().unwrap();
             assert_eq!(bytes[0], 2);
             bytes[0] = 1;
-            assert_eq!(Login::read(&bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
+            assert_eq!(Login::decode_row(&bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }
 
@@ -391,18 +391,18 @@ mod tests {
         let mut bytes = writer.into_bytes();
         for (flags, is_valid) in [(0, true), (3, true), (4, false)] {
             bytes[1] = flags;
-            assert_eq!(Reader::whole(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
+            assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
         }
     }
 
     proptest! {
         #[test]
         fn no_row_causes_a_panic(noise in vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), byte: u8) {
-            let _ = Login::read(&noise);
+            let _ = Login::decode_row(&noise);
             for login in logins() {
-                let mut bytes = login.write().unwrap();
+                let mut bytes = login.encode_row().unwrap();
                 *at.get_mut(&mut bytes) = byte;
-                let _ = Login::read(&bytes);
+                let _ = Login::decode_row(&bytes);
             }
         }
     }

@@ -171,7 +171,7 @@ impl Challenge {
 }
 
 impl Login {
-    pub(crate) fn begin(
+    pub(crate) fn begin_login(
         secret: &Secret,
         tenant: Tenant,
         (binding, wanted): (Binding, Wanted),
@@ -323,7 +323,7 @@ impl Login {
                     && self.proofs.iter().all(|proof| is_fresh(proof) || proof.has_unknown_age()))
     }
 
-    pub(crate) fn view(&self, now: UnixTime) -> LoginView {
+    pub(crate) fn to_login_view(&self, now: UnixTime) -> LoginView {
         let status = match self.phase {
             _ if self.has_ended(now) => LoginStatus::Expired,
             _ if self.has_failed(now) => LoginStatus::Failed,

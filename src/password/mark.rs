@@ -28,13 +28,13 @@ pub struct PasswordMark(#[serde(with = "text")] SecretDigest);
 
 impl PasswordMark {
     /// Creates the mark for a version of the password. Equal bytes give equal marks.
-    pub fn of(version: impl AsRef<[u8]>) -> Self {
+    pub fn of_version(version: impl AsRef<[u8]>) -> Self {
         Self(SecretDigest::of_secret(version))
     }
 
     /// Creates the mark of a password for which only the hash is known. It changes when the password is hashed again.
     pub(crate) fn of_hash(hash: &PasswordHash) -> Self {
-        Self::of(hash.as_str())
+        Self::of_version(hash.as_str())
     }
 
     /// Creates a random mark.
@@ -102,6 +102,6 @@ mod tests {
 
     #[test]
     fn debug_shows_nothing_of_a_mark() {
-        assert_eq!(format!("{:?}", PasswordMark::of("7")), "PasswordMark(..)");
+        assert_eq!(format!("{:?}", PasswordMark::of_version("7")), "PasswordMark(..)");
     }
 }

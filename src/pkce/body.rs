@@ -41,7 +41,7 @@ const DEFAULT_LIMIT: usize = 64 * 1024;
 /// - 415 for other content types, and for encoded content.
 ///
 /// CORS preflights pass. Rejected requests never reach the service. Admitted requests have a
-/// [`CodeChallenge`](super::CodeChallenge) in their extensions, and their body and trailers are
+/// [`CodeChallenge`] in their extensions, and their body and trailers are
 /// passed on byte for byte.
 ///
 /// The inner service receives requests with the body type [`ReplayedBody`]. The layer waits for slow
@@ -154,11 +154,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let head = Head::of(&request);
+        let head = Head::of_request(&request);
         if !self.scope.covers(head) {
             return PkceBodyFuture::calling(self.inner.call(request.map(ReplayedBody::untouched)));
         }
-        let Some(format) = Format::of(head.headers()) else {
+        let Some(format) = Format::from_content_type(head.headers()) else {
             let rejection =
                 Rejection::new(RejectionKind::UnsupportedMediaType, "the body must be form-encoded or JSON");
             // release what the ready service has reserved, such as a permit
@@ -268,13 +268,13 @@ where
                     let Parked { mut service, mut head, format, log, respond, .. } = parked.take().expect(POLLED_AGAIN);
                     let checked = match whole {
                         Ok(whole) => format.challenge(&whole.data).map(|it| (it, whole)).map_err(Rejection::from),
-                        Err(error) => Err(refusal(&error)),
+                        Err(error) => Err(read_error_rejection(&error)),
                     };
                     match checked {
                         Ok((challenge, whole)) => {
                             head.extensions.insert(challenge);
                             State::Calling {
-                                future: service.call(Request::from_parts(head, ReplayedBody::read(whole))),
+                                future: service.call(Request::from_parts(head, ReplayedBody::from_whole_body(whole))),
                             }
                         }
                         Err(rejection) => {
@@ -304,7 +304,7 @@ fn tally(log: Option<&EventLog>) {
     }
 }
 
-fn refusal(error: &ReadError) -> Rejection {
+fn read_error_rejection(error: &ReadError) -> Rejection {
     match error {
         ReadError::TooLarge => Rejection::new(RejectionKind::TooLarge, "the body is too long"),
         ReadError::Broken => Rejection::new(RejectionKind::InvalidRequest, "the body is incomplete"),
@@ -335,7 +335,7 @@ enum Format {
 impl Format {
     /// Reads the format from the headers. Returns `None` if another reader could interpret the body
     /// differently, because of a content encoding, another charset or a second content type.
-    fn of(headers: &HeaderMap) -> Option<Self> {
+    fn from_content_type(headers: &HeaderMap) -> Option<Self> {
         let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
         let (Some(media_type), None) = (types.next(), types.next()) else {
             return None;

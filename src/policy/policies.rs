@@ -101,7 +101,7 @@ impl Policies {
         (enabled, least): (MethodSet, usize),
     ) -> Result<LoginPlan, Unsatisfiable> {
         let (demands, acr) = self.demands(Some(tenant), client, acr_values);
-        LoginPlan::of(&demands, (enabled, least), acr)
+        LoginPlan::from_policies(&demands, (enabled, least), acr)
     }
 
     /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
@@ -154,7 +154,7 @@ impl Policies {
     ) -> Result<(), String> {
         for acr in self.acr.keys().map(|name| Some(name.as_str())).chain([None]) {
             let (demands, acr_name) = self.demands(tenant, client, acr);
-            if LoginPlan::of(&demands, (enabled, 1), acr_name).is_err() {
+            if LoginPlan::from_policies(&demands, (enabled, 1), acr_name).is_err() {
                 let demands: Vec<String> = demands.iter().map(|policy| format!("({policy})")).collect();
                 let by = acr.map(|name| format!(" of the acr {name:?}")).unwrap_or_default();
                 return Err(format!("can't satisfy the policies {}{by} together", demands.join(" and ")));

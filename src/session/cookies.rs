@@ -110,12 +110,14 @@ impl CookieFormat {
     pub(super) fn of_tenant(&self, headers: &HeaderMap, tenant: &Tenant) -> PresentedCookies {
         // most requests have no session cookie, and need no digest
         let own = LazyCell::new(|| self.name(tenant));
-        PresentedCookies::read(headers, MOST_OF_A_TENANT, |name| self.is_name(name) && name == own.as_bytes())
+        PresentedCookies::read_session_cookies(headers, MOST_OF_A_TENANT, |name| {
+            self.is_name(name) && name == own.as_bytes()
+        })
     }
 
     /// Reads the session cookies of all tenants.
     pub(super) fn of_all_tenants(&self, headers: &HeaderMap) -> PresentedCookies {
-        PresentedCookies::read(headers, MOST_OF_ALL_TENANTS, |name| self.is_name(name))
+        PresentedCookies::read_session_cookies(headers, MOST_OF_ALL_TENANTS, |name| self.is_name(name))
     }
 
     /// Reads the first session cookies of all tenants, however many there are.
@@ -162,7 +164,7 @@ pub(super) enum PresentedCookies {
 }
 
 impl PresentedCookies {
-    fn read(headers: &HeaderMap, most: usize, is_own: impl Fn(&[u8]) -> bool) -> Self {
+    fn read_session_cookies(headers: &HeaderMap, most: usize, is_own: impl Fn(&[u8]) -> bool) -> Self {
         let mut found = Self::Absent;
         for (_, value) in cookie::raw_pairs(headers).filter(|(name, _)| is_own(name)) {
             match SessionCookie::parse(value) {
@@ -209,7 +211,7 @@ mod tests {
         headers
     }
 
-    fn value(number: u8) -> String {
+    fn cookie_value(number: u8) -> String {
         let secret = crate::util::encoding::base64url_of_32(&[number; 32]);
         format!("{}.{}", PublicId::from_bytes([number; 16]), std::str::from_utf8(&secret).unwrap())
     }
@@ -221,13 +223,13 @@ mod tests {
         assert_eq!(format.name(&acme()), "__Host-session_giszrYfB");
         assert_eq!(CookieFormat::new("app", true).unwrap().name(&acme()), "app_giszrYfB");
         assert_ne!(format.name(&acme()), format.name(&Tenant::parse("globex").unwrap()));
-        let longest = format!("{}{}", format.name(&acme()), value(1)).len();
+        let longest = format!("{}{}", format.name(&acme()), cookie_value(1)).len();
         assert!(longest <= 4096, "c103 {longest}");
     }
 
     #[test]
     fn c107_only_one_form_of_the_value_is_read() {
-        let good = value(7);
+        let good = cookie_value(7);
         let cookie = SessionCookie::parse(good.as_bytes()).unwrap();
         assert_eq!(cookie.sid, PublicId::from_bytes([7; 16]));
         let (sid, secret) = good.split_once('.').unwrap();
@@ -257,11 +259,11 @@ mod tests {
         let format = CookieFormat::default_name();
         let name = format.name(&acme());
         let read = |lines: &[String]| format.of_tenant(&headers(lines), &acme());
-        let own = |number| format!("{name}={}", value(number));
+        let own = |number| format!("{name}={}", cookie_value(number));
         assert!(matches!(read(&[]), PresentedCookies::Absent));
         let case = name.replace("__Host-", "__host-");
         for other in ["session", "__Host-session", "__Host-session_", &name[7..], &case, &format!("{name}x")] {
-            let line = format!("{other}={}", value(1));
+            let line = format!("{other}={}", cookie_value(1));
             assert!(matches!(read(std::slice::from_ref(&line)), PresentedCookies::Absent), "{other}");
             assert!(!format.is_presented(&headers(&[line])), "{other}");
         }
@@ -290,7 +292,7 @@ mod tests {
         let format = CookieFormat::default_name();
         let cookie = |number: u8| {
             let tenant = Tenant::parse(format!("tenant-{number}")).unwrap();
-            format!("{}={}", format.name(&tenant), value(number))
+            format!("{}={}", format.name(&tenant), cookie_value(number))
         };
         let lines: Vec<_> = (0..20).map(cookie).collect();
         let read = |count: usize| format.of_all_tenants(&headers(&lines[..count]));

@@ -23,11 +23,11 @@ pub(super) struct EndMark {
 
 impl Value for EndMark {
     /// Never called: this view of the table only reads.
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         Err(corrupt())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         match bytes.first() {
             Some(&ENDED) => Ok(Self { has_ended: true }),
             Some(&LIVE | &LIVE_ON_DEVICE) => Ok(Self { has_ended: false }),

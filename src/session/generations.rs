@@ -28,11 +28,11 @@ const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 struct Generation(u64);
 
 impl Value for Generation {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.to_le_bytes().to_vec())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         let number = bytes.try_into().map(u64::from_le_bytes);
         number.map(Self).map_err(|_| StoreError::new(StoreErrorKind::Corrupt, "not a generation number"))
     }
@@ -57,11 +57,11 @@ impl Generations {
 
     /// Returns the operation that reads the generation of a user.
     pub(crate) fn reading(&self, tenant: &Tenant, user: &UserId) -> Result<Operation, StoreError> {
-        self.0.reading(Some(tenant), user.as_str().as_bytes())
+        self.0.prepare_row_read(Some(tenant), user.as_str().as_bytes())
     }
 
     /// Returns the generation that an operation read.
-    pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
+    pub(crate) fn generation_from_outcome(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
         Ok(self.0.row(outcome)?.value().map_or(0, |generation| generation.0))
     }
 
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(block_on(generations.current(tenant, user).wait()).unwrap(), 0);
         }
         for bytes in [&[][..], &[1; 7], &[1; 9]] {
-            assert_eq!(Generation::read(bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
+            assert_eq!(Generation::decode_row(bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }
 }

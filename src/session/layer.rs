@@ -253,7 +253,7 @@ impl SessionGate {
     /// Returns the answer to a request without a session.
     fn without_session(&self, head: Head<'_>) -> PassResult {
         if self.required {
-            return Err(self.sign_in.answer(head));
+            return Err(self.sign_in.redirect_or_reject(head));
         }
         Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
     }
@@ -278,10 +278,10 @@ impl SessionGate {
             Ok(None) => return MaybeReady::Ready(self.noted(without_session())),
             Err(error) => return MaybeReady::Ready(Err(unavailable(&self.sessions, &error))),
         };
-        let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::of(session))) };
+        let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::from_session(session))) };
         let sessions = self.sessions.clone();
         let pass = move |found: Result<Session, Box<dyn std::error::Error + Send + Sync>>| match found {
-            Ok(session) => Ok(SessionPass::of(session)),
+            Ok(session) => Ok(SessionPass::from_session(session)),
             Err(error) => Err(unavailable(&sessions, &*error)),
         };
         match claims.add_to(session) {
@@ -311,7 +311,7 @@ impl fmt::Debug for SessionGate {
 pub struct SessionPass(Option<SessionExtension>);
 
 impl SessionPass {
-    fn of(session: Session) -> Self {
+    fn from_session(session: Session) -> Self {
         Self(Some(SessionExtension::Present(session)))
     }
 }
@@ -350,7 +350,7 @@ mod tests {
 
     /// Returns why a request is refused, if it is.
     fn refusal(layer: &SessionLayer, request: &Request<()>) -> Option<RejectionKind> {
-        block_on(layer.gate.inspect(Head::of(request)).wait()).err().map(|rejection| rejection.kind())
+        block_on(layer.gate.inspect(Head::of_request(request)).wait()).err().map(|rejection| rejection.kind())
     }
 
     /// Returns a request with the cookie of a new session.

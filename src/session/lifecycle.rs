@@ -519,7 +519,7 @@ mod tests {
     struct Browser(Vec<(String, String)>);
 
     impl Browser {
-        fn take(&mut self, cookie: &SetCookie) {
+        fn store_cookie(&mut self, cookie: &SetCookie) {
             let header = cookie.header_value();
             let text = header.to_str().unwrap();
             let (name, value) = text.split(';').next().unwrap().split_once('=').unwrap();
@@ -559,7 +559,7 @@ mod tests {
             let (cookie, session) = self.create(proved_sign_in(tenant, user));
             let removals = block_on(self.sessions.end_replaced(&browser.headers(), &session)).unwrap();
             for cookie in [cookie].iter().chain(&removals) {
-                browser.take(cookie);
+                browser.store_cookie(cookie);
             }
             self.clock.advance(Duration::from_secs(1));
             session
@@ -597,7 +597,7 @@ mod tests {
         }
         assert_eq!(row(), before, "nothing was written");
         let count = |kind| {
-            let page = world.log.read(&Query::new().kind(kind));
+            let page = world.log.read_events(&Query::new().kind(kind));
             assert!(page.events.iter().all(|event| event.session == Some(session.sid())));
             page.events.iter().map(|event| event.count).sum::<u64>()
         };

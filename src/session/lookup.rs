@@ -392,7 +392,7 @@ mod tests {
         world.clock.advance(Duration::from_secs(60));
         *lock(&store.before_write) = Some(Box::new(|| Err(StoreErrorKind::Unavailable.into())));
         assert_eq!(present(&world.sessions, cookie).unwrap().unwrap().sid(), session.sid());
-        let failed = world.log.read(&Query::new().kind(EventKind::StoreFailed));
+        let failed = world.log.read_events(&Query::new().kind(EventKind::StoreFailed));
         assert_eq!(failed.events.iter().map(|event| event.count).sum::<u64>(), 1);
     }
 

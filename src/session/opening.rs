@@ -58,7 +58,7 @@ impl Sessions {
 
     /// Returns the session after both writes, and its cookie. Ends the session and returns `None` if `generation`, which
     /// was read after the writes, was raised since the sign-in began.
-    pub(crate) async fn opened(
+    pub(crate) async fn finish_opening(
         &self,
         opening: Opening,
         generation: u64,

@@ -136,7 +136,7 @@ pub(super) const LIVE_ON_DEVICE: u8 = 4;
 /// Compact instead of JSON, because every request reads one. Numbers are little-endian. A
 /// text follows its length in one byte, and an empty text means that there is no value.
 impl Value for SessionRow {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut bytes = Vec::with_capacity(192);
         match self {
             Self::Ended(tenant) => {
@@ -149,7 +149,7 @@ impl Value for SessionRow {
     }
 
     #[inline]
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         RowReader(bytes).row().ok_or_else(corrupt)
     }
 }
@@ -465,12 +465,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_row_is_read_back_unchanged_and_no_part_of_it_is_accepted(row in rows(), cut: prop::sample::Index) {
-            let bytes = row.write().unwrap();
-            let read = SessionRow::read(&bytes).unwrap();
+            let bytes = row.encode_row().unwrap();
+            let read = SessionRow::decode_row(&bytes).unwrap();
             prop_assert_eq!(format!("{read:?}"), format!("{row:?}"));
-            prop_assert_eq!(read.write().unwrap(), bytes.clone());
-            prop_assert!(SessionRow::read(&bytes[..cut.index(bytes.len())]).is_err());
-            let mark = EndMark::read(&bytes).unwrap();
+            prop_assert_eq!(read.encode_row().unwrap(), bytes.clone());
+            prop_assert!(SessionRow::decode_row(&bytes[..cut.index(bytes.len())]).is_err());
+            let mark = EndMark::decode_row(&bytes).unwrap();
             prop_assert_eq!(mark.has_ended, matches!(row, SessionRow::Ended(_)));
         }
 
@@ -482,14 +482,14 @@ mod tests {
             flips in vec(any::<(prop::sample::Index, u8)>(), 1..4),
         ) {
             bytes.insert(0, kind);
-            let mut flipped = row.write().unwrap();
+            let mut flipped = row.encode_row().unwrap();
             for (at, bits) in flips {
                 let at = at.index(flipped.len());
                 flipped[at] ^= bits;
             }
             for bytes in [bytes, flipped] {
-                match SessionRow::read(&bytes) {
-                    Ok(row) => prop_assert_eq!(row.write().unwrap(), bytes),
+                match SessionRow::decode_row(&bytes) {
+                    Ok(row) => prop_assert_eq!(row.encode_row().unwrap(), bytes),
                     Err(error) => prop_assert_eq!(error.kind(), StoreErrorKind::Corrupt),
                 }
             }
@@ -512,16 +512,16 @@ mod tests {
     #[test]
     fn too_many_proofs_are_refused_instead_of_cut_off() {
         let proof = Proof { method: "password".into(), at: 1, mark: None, elsewhere: None };
-        assert_eq!(live(vec![proof; 256]).write().unwrap_err().kind(), StoreErrorKind::TooLarge);
+        assert_eq!(live(vec![proof; 256]).encode_row().unwrap_err().kind(), StoreErrorKind::TooLarge);
     }
 
     #[test]
     fn a_proof_with_a_part_that_does_not_exist_is_corrupt() {
         let proof = Proof { method: "p".into(), at: 1, mark: None, elsewhere: None };
-        let mut bytes = live(vec![proof]).write().unwrap();
+        let mut bytes = live(vec![proof]).encode_row().unwrap();
         for (parts, is_valid) in [(0, true), (4, false)] {
             *bytes.last_mut().unwrap() = parts;
-            assert_eq!(SessionRow::read(&bytes).is_ok(), is_valid, "{parts}");
+            assert_eq!(SessionRow::decode_row(&bytes).is_ok(), is_valid, "{parts}");
         }
     }
 
@@ -544,10 +544,10 @@ mod tests {
 
     #[test]
     fn a_row_with_a_device_must_have_its_name() {
-        let mut bytes = live(Vec::new()).write().unwrap();
-        assert!(SessionRow::read(&bytes).is_ok());
+        let mut bytes = live(Vec::new()).encode_row().unwrap();
+        assert!(SessionRow::decode_row(&bytes).is_ok());
         bytes[0] = LIVE_ON_DEVICE;
-        assert!(SessionRow::read(&bytes).is_err());
+        assert!(SessionRow::decode_row(&bytes).is_err());
     }
 
     #[test]
@@ -577,11 +577,11 @@ mod tests {
     struct RawRow(Vec<u8>);
 
     impl Value for RawRow {
-        fn write(&self) -> Result<Vec<u8>, StoreError> {
+        fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
             Ok(self.0.clone())
         }
 
-        fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
             Ok(Self(bytes.to_vec()))
         }
     }

@@ -358,14 +358,14 @@ mod tests {
     fn a_session_proves_its_tenant_and_without_one_there_is_none() {
         let (cookie, session) = block_on(Sessions::new(Memory::new()).create(new())).unwrap();
         let mut request = Request::new(());
-        assert!(SessionTenant.find(Head::of(&request)).unwrap().is_none());
-        assert_eq!(SessionTenant.missing(Head::of(&request)).kind(), TenantErrorKind::Internal);
+        assert!(SessionTenant.find(Head::of_request(&request)).unwrap().is_none());
+        assert_eq!(SessionTenant.missing(Head::of_request(&request)).kind(), TenantErrorKind::Internal);
         let shown = format!("{session:?}");
         request.extensions_mut().insert(SessionExtension::Present(session));
-        let name = SessionTenant.find(Head::of(&request)).unwrap().unwrap();
+        let name = SessionTenant.find(Head::of_request(&request)).unwrap().unwrap();
         assert_eq!(name.as_bytes(), b"acme");
         assert!(!name.is_claimed());
-        assert_eq!(SessionTenant.missing(Head::of(&request)).kind(), TenantErrorKind::Missing);
+        assert_eq!(SessionTenant.missing(Head::of_request(&request)).kind(), TenantErrorKind::Missing);
         // what is logged names the user, and does not let anybody use the session
         assert!(shown.contains("acme") && shown.contains("ada"), "{shown}");
         let header = cookie.header_value();

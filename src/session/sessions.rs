@@ -330,14 +330,14 @@ mod tests {
         testing::{ManualClock, block_on},
     };
 
-    fn begin(sessions: &Sessions) -> Session {
+    fn create_session(sessions: &Sessions) -> Session {
         block_on(sessions.create(NewSession::authenticated(proved("acme", "ada", 0, &["password"])))).unwrap().1
     }
 
     #[test]
     fn an_ended_session_is_not_listed_any_more() {
         let sessions = Sessions::new(Memory::new());
-        let (first, second) = (begin(&sessions), begin(&sessions));
+        let (first, second) = (create_session(&sessions), create_session(&sessions));
         block_on(sessions.revoke(&first)).unwrap();
         let key = (first.tenant(), first.user().as_str().as_bytes());
         let list = block_on(sessions.lists().get(Some(key.0), key.1).wait()).unwrap().unwrap().value;
@@ -349,15 +349,15 @@ mod tests {
         let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
         let sessions = Sessions::builder(store.clone()).clock(clock.clone()).build().unwrap();
         let lives = |session: &Session| block_on(sessions.get(&session.sid())).unwrap().is_some();
-        let before = begin(&sessions);
+        let before = create_session(&sessions);
         assert!(lives(&before));
         block_on(store.end_everything(Arc::new(clock.clone()))).unwrap();
         // the time that is stored is later, because clocks differ
         let left = store.last_cutoff().as_nanos() - clock.unix(clock.now()).as_nanos();
         clock.advance(Duration::from_nanos(left - 1));
-        let just_before = begin(&sessions);
+        let just_before = create_session(&sessions);
         clock.advance(Duration::from_nanos(1));
-        let after = begin(&sessions);
+        let after = create_session(&sessions);
         assert_eq!([&before, &just_before, &after].map(lives), [false, false, true]);
     }
 

@@ -68,7 +68,8 @@ impl ClientAuth {
         match self {
             Self::None => Ok(Credentials { fields: vec![id()], header: None }),
             Self::Basic(secret) => {
-                let pair = format!("{}:{}", form::encode(client_id), form::encode(secret.expose()));
+                let pair =
+                    format!("{}:{}", form::encode_form_value(client_id), form::encode_form_value(secret.expose()));
                 let value = Zeroizing::new(format!("Basic {}", BASE64.encode(Zeroizing::new(pair).as_bytes())));
                 Ok(Credentials { fields: Vec::new(), header: HeaderValue::from_str(&value).ok() })
             }

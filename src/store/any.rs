@@ -74,9 +74,9 @@ impl AnyStore {
 
     /// Shows the entry of `key` to `see` without copying it. Returns `None`, and calls nothing, unless the store is a
     /// [`Memory`]. The entry is locked meanwhile, so `see` must be quick and must not use the store.
-    pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
+    pub(super) fn view_entry<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
         let (mut see, mut seen) = (Some(see), None);
-        self.0.store.view(key, &mut |entry| seen = see.take().map(|see| see(entry)));
+        self.0.store.view_entry(key, &mut |entry| seen = see.take().map(|see| see(entry)));
         seen
     }
 
@@ -146,7 +146,7 @@ impl fmt::Debug for AnyStore {
 /// The dyn-compatible form of [`Store`].
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
-    fn view(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>));
+    fn view_entry(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>));
     fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn swap<'a>(
         &'a self,
@@ -170,10 +170,10 @@ impl<S: Store> DynStore for S {
         }
     }
 
-    fn view(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>)) {
+    fn view_entry(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>)) {
         // decided by the compiler
         if let Some(memory) = (self as &dyn Any).downcast_ref::<Memory>() {
-            memory.view(key, see);
+            memory.view_entry(key, see);
         }
     }
 

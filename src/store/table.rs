@@ -24,17 +24,17 @@ const TRIES: usize = 256;
 
 /// The serialized form of a value. JSON for all types that implement serde's traits.
 pub(crate) trait Value: Sized + Send + Sync + 'static {
-    fn write(&self) -> Result<Vec<u8>, StoreError>;
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError>;
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError>;
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError>;
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Value for T {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         serde_json::to_vec(self).map_err(|error| not_json(&error))
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         serde_json::from_slice(bytes).map_err(|error| not_json(&error))
     }
 }
@@ -122,10 +122,10 @@ impl<T: Value> Table<T> {
             return MaybeReady::Ready(seen);
         }
         match self.store.get(key) {
-            MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found.as_ref()))),
+            MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.decode_found(found.as_ref()))),
             MaybeReady::Pending(future) => {
                 let table = self.clone();
-                MaybeReady::Pending(Box::pin(async move { table.read(future.await?.as_ref()) }))
+                MaybeReady::Pending(Box::pin(async move { table.decode_found(future.await?.as_ref()) }))
             }
         }
     }
@@ -138,7 +138,7 @@ impl<T: Value> Table<T> {
         now: UnixTime,
         see: impl FnOnce(Option<Stored<T>>) -> R,
     ) -> Option<Result<R, StoreError>> {
-        self.store.view(key, |found| read_at(now, found).map(see))
+        self.store.view_entry(key, |found| read_at(now, found).map(see))
     }
 
     /// Returns since when the store has lost nothing, as far as the calls that have returned show.
@@ -193,7 +193,7 @@ impl<T: Value> Table<T> {
         let entry = self.store.get(&key).wait().await?;
         // the version of the entry, live or expired
         let mut occupant = entry.as_ref().map(|entry| entry.version);
-        let mut found = self.read(entry.as_ref())?;
+        let mut found = self.decode_found(entry.as_ref())?;
         drop(entry);
         for _ in 0..TRIES {
             // the value may have expired since it was read
@@ -218,7 +218,7 @@ impl<T: Value> Table<T> {
                 WriteOutcome::Done(_) => return Ok(answer),
                 WriteOutcome::Lost(instead) => {
                     occupant = instead.as_ref().map(|entry| entry.version);
-                    found = self.read(instead.as_ref())?;
+                    found = self.decode_found(instead.as_ref())?;
                 }
             }
         }
@@ -226,10 +226,10 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes a value and returns it to exactly one caller.
-    pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
+    pub(crate) async fn take_value(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let found = self.store.take(&key).await?;
-        self.read(found.as_ref())
+        self.decode_found(found.as_ref())
     }
 
     /// Removes an entry without parsing it.
@@ -239,7 +239,7 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns the operation that reads a row, for [`AnyStore::run`].
-    pub(crate) fn reading(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Operation, StoreError> {
+    pub(crate) fn prepare_row_read(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Operation, StoreError> {
         self.key(tenant, id).map(Operation::Read)
     }
 
@@ -260,7 +260,7 @@ impl<T: Value> Table<T> {
         match outcome {
             Some(OperationOutcome::Read(entry) | OperationOutcome::Write(WriteOutcome::Lost(entry))) => {
                 let version = entry.as_ref().map(|entry| entry.version);
-                let live = self.read(entry.as_ref())?;
+                let live = self.decode_found(entry.as_ref())?;
                 let expected = match version {
                     Some(version) if live.is_none() => Expected::Expired(version),
                     version => version.into(),
@@ -286,7 +286,7 @@ impl<T: Value> Table<T> {
             if let Some(found) = &occupant
                 && self.lives(found.expires_at)
             {
-                return Ok(WriteOutcome::Lost(self.read(occupant.as_ref())?));
+                return Ok(WriteOutcome::Lost(self.decode_found(occupant.as_ref())?));
             }
         }
         Err(StoreErrorKind::Busy.into())
@@ -304,7 +304,7 @@ impl<T: Value> Table<T> {
         }
         match self.store.swap(key, expected, record).await? {
             WriteOutcome::Done(version) => Ok(WriteOutcome::Done(version)),
-            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.read(found.as_ref())?)),
+            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.decode_found(found.as_ref())?)),
         }
     }
 
@@ -317,11 +317,11 @@ impl<T: Value> Table<T> {
     }
 
     fn record(&self, value: &T, expires_at: UnixTime) -> Result<Record, StoreError> {
-        Record::new(Bytes::from(value.write()?), self.now(), expires_at)
+        Record::new(Bytes::from(value.encode_row()?), self.now(), expires_at)
     }
 
-    fn read(&self, found: Option<&Entry>) -> Result<Option<Stored<T>>, StoreError> {
-        read_at(self.now(), found.map(Entry::view))
+    fn decode_found(&self, found: Option<&Entry>) -> Result<Option<Stored<T>>, StoreError> {
+        read_at(self.now(), found.map(Entry::as_entry_view))
     }
 }
 
@@ -329,7 +329,7 @@ fn read_at<T: Value>(now: UnixTime, found: Option<EntryView<'_>>) -> Result<Opti
     let Some(EntryView { value, version, expires_at }) = found.filter(|entry| now < entry.expires_at) else {
         return Ok(None);
     };
-    Ok(Some(Stored { value: T::read(value)?, version, expires_at }))
+    Ok(Some(Stored { value: T::decode_row(value)?, version, expires_at }))
 }
 
 /// Reports the position only, because serde's messages quote the value.

@@ -151,7 +151,7 @@ mod tests {
         for value in values {
             request.headers_mut().append("x-api-key", HeaderValue::from_str(value).unwrap());
         }
-        Ok(keys.find(Head::of(&request))?.map(|name| name.to_tenant().unwrap()))
+        Ok(keys.find(Head::of_request(&request))?.map(|name| name.to_tenant().unwrap()))
     }
 
     #[test]

@@ -180,7 +180,7 @@ mod tests {
     fn again(token: &RefreshToken) -> RefreshToken {
         // tokens are never copied outside of tests
         let keyed = Keyed::new(&Secret::generate());
-        RefreshToken::parse(&token.write(&keyed), &keyed).unwrap().0
+        RefreshToken::parse(&token.to_token_text(&keyed), &keyed).unwrap().0
     }
 
     proptest! {

@@ -70,7 +70,7 @@ impl FamilyList {
 const LIST: u8 = 1;
 
 impl Value for FamilyList {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(LIST, 3 + 40 * self.0.len());
         writer.list(&self.0, |writer, ListedFamily { id, session, ends }| {
             writer.bytes(id.as_bytes());
@@ -81,8 +81,8 @@ impl Value for FamilyList {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let list = Reader::whole(LIST, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let list = Reader::read_whole_value(LIST, bytes, |reader| {
             reader.list(|reader| {
                 let (id, session) = (PublicId::from_bytes(*reader.bytes()?), PublicId::from_bytes(*reader.bytes()?));
                 Some(ListedFamily { id, session, ends: reader.number()? })
@@ -180,9 +180,11 @@ mod tests {
         let list =
             (0..MOST as u8).fold(FamilyList::default(), |list, n| list.with(listed(n, n, ends), UnixTime::default()).0);
         assert_eq!(list.0.len(), MOST);
-        let bytes = list.write().unwrap();
+        let bytes = list.encode_row().unwrap();
         assert!(bytes.len() < 5 * 1024, "{}", bytes.len());
-        assert_eq!(FamilyList::read(&bytes).unwrap().0, list.0);
-        assert!(FamilyList::read(&bytes[1..]).is_err() && FamilyList::read(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(FamilyList::decode_row(&bytes).unwrap().0, list.0);
+        assert!(
+            FamilyList::decode_row(&bytes[1..]).is_err() && FamilyList::decode_row(&bytes[..bytes.len() - 1]).is_err()
+        );
     }
 }

@@ -21,7 +21,7 @@ const HAS_CURRENT: u8 = 1;
 const HAS_USED: u8 = 2;
 
 impl Value for Family {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let Self { grant, current, used, born, ends } = self;
         let mut writer = Writer::new(FAMILY, 512);
         writer.byte(flag(current, HAS_CURRENT) | flag(used, HAS_USED));
@@ -40,8 +40,8 @@ impl Value for Family {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let family = Reader::whole(FAMILY, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let family = Reader::read_whole_value(FAMILY, bytes, |reader| {
             let parts = reader.byte().filter(|parts| *parts <= HAS_CURRENT | HAS_USED)?;
             let (born, ends) = (reader.number()?, reader.number()?);
             let current = part(parts, HAS_CURRENT, || {
@@ -149,23 +149,23 @@ mod tests {
             let (next, _) = new.refresh(&first, true, SecretDigest::from_bytes(salt), Duration::ZERO, born);
             prop_assert_eq!(next.is_some(), refreshes);
             for family in [Some(new), next].into_iter().flatten() {
-                let bytes = family.write().unwrap();
-                let read = Family::read(&bytes).unwrap();
+                let bytes = family.encode_row().unwrap();
+                let read = Family::decode_row(&bytes).unwrap();
                 prop_assert_eq!(&*read.grant, &grant);
                 prop_assert_eq!((read.born, read.ends), (family.born, family.ends));
-                prop_assert_eq!(read.write().unwrap(), bytes);
+                prop_assert_eq!(read.encode_row().unwrap(), bytes);
             }
         }
 
         #[test]
         fn nothing_panics_and_a_cut_row_is_corrupt(grant in grants(), noise in vec(any::<u8>(), 0..300)) {
-            let _ = Family::read(&noise);
+            let _ = Family::decode_row(&noise);
             let first = RefreshToken::first(PublicId::from_bytes([7; 16]));
-            let bytes = Family::new(grant, Some(&first), UnixTime::default(), UnixTime::default()).write().unwrap();
+            let bytes = Family::new(grant, Some(&first), UnixTime::default(), UnixTime::default()).encode_row().unwrap();
             for end in 0..bytes.len() {
-                prop_assert!(Family::read(&bytes[..end]).is_err());
+                prop_assert!(Family::decode_row(&bytes[..end]).is_err());
             }
-            prop_assert!(Family::read(&[&bytes[..], &[0]].concat()).is_err());
+            prop_assert!(Family::decode_row(&[&bytes[..], &[0]].concat()).is_err());
         }
     }
 
@@ -198,9 +198,9 @@ mod tests {
         else {
             panic!("the token is current");
         };
-        let row = used.unwrap().write().unwrap();
+        let row = used.unwrap().encode_row().unwrap();
         assert!(row.len() <= 320, "{} bytes", row.len());
-        let read = Family::read(&row).unwrap();
+        let read = Family::decode_row(&row).unwrap();
         let (changed, Refreshed::Next { token: again, jti: same, at }) =
             read.refresh(&first, true, SecretDigest::from_bytes([4; 32]), grace, now + Duration::from_secs(1))
         else {

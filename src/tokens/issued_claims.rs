@@ -88,7 +88,7 @@ pub(super) struct AccessTokenParts<'a> {
 }
 
 /// Returns the claims of an access token for `who`, the part of the grant's authentication that still counts.
-pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessTokenParts<'_>) -> AccessTokenClaims {
+pub(super) fn user_token_claims(grant: &Grant, who: &Authentication, token: AccessTokenParts<'_>) -> AccessTokenClaims {
     let mut more = token.more;
     if who.generation > 0 {
         more.insert(GENERATION.to_owned(), who.generation.into());
@@ -115,7 +115,11 @@ pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessTokenPart
 }
 
 /// Returns the claims of an access token that a machine client has for itself.
-pub(super) fn machine(client: &Client, jkt: Option<String>, token: AccessTokenParts<'_>) -> AccessTokenClaims {
+pub(super) fn machine_token_claims(
+    client: &Client,
+    jkt: Option<String>,
+    token: AccessTokenParts<'_>,
+) -> AccessTokenClaims {
     let mut more = token.more;
     more.insert(MACHINE.0.to_owned(), MACHINE.1.into());
     AccessTokenClaims {
@@ -209,7 +213,7 @@ mod tests {
         let (issuer, span) = ("https://auth.example", Span { from: 1, until: 2 });
         let (jti, more) = (jti(&session, &session), Map::new());
         let token = AccessTokenParts { issuer, audience: issuer, scope: "openid", jti, span, more: more.clone() };
-        let access = AccessTokenClaims { nbf: Some(1), ..access(&grant, &grant.who, token) };
+        let access = AccessTokenClaims { nbf: Some(1), ..user_token_claims(&grant, &grant.who, token) };
         assert_eq!(generation(&access), 1);
         let (nonce, algorithm) = (Some("n"), Algorithm::Es256);
         let id = id(&grant, &grant.who, IdTokenParts { issuer, nonce, access_token: "x", algorithm, span, more });

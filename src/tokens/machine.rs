@@ -37,7 +37,7 @@ impl TokenService {
             span,
             more: Map::new(),
         };
-        let claims = issued_claims::machine(client, jkt, token);
+        let claims = issued_claims::machine_token_claims(client, jkt, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(now.as_secs());
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope })

@@ -40,7 +40,7 @@ impl RefreshToken {
 
     /// Creates the first token of a family.
     pub(super) fn first(family: PublicId) -> Self {
-        Self::new(family, 0, Zeroizing::new(*random().as_bytes()))
+        Self::new(family, 0, Zeroizing::new(*random_digest().as_bytes()))
     }
 
     /// Returns the successor for this salt.
@@ -59,7 +59,7 @@ impl RefreshToken {
 
     /// Returns the text that is sent to the client. Its mark proves later that this service made the token, even after the
     /// store has dropped the digest, so that a made-up token can't revoke a family.
-    pub(super) fn write(&self, keyed: &Keyed) -> String {
+    pub(super) fn to_token_text(&self, keyed: &Keyed) -> String {
         let mark = self.mark(keyed);
         let secret = Zeroizing::new(
             [&self.family.as_bytes()[..], &self.generation.to_be_bytes(), &self.secret[..], &mark].concat(),
@@ -89,7 +89,7 @@ impl RefreshToken {
     }
 }
 
-pub(super) fn random() -> SecretDigest {
+pub(super) fn random_digest() -> SecretDigest {
     Secret::generate().digest()
 }
 
@@ -101,7 +101,7 @@ mod tests {
     fn a_written_token_can_be_parsed_and_its_mark_shows_which_service_made_it() {
         let keyed = Keyed::new(&Secret::generate());
         let first = RefreshToken::first(PublicId::from_bytes([7; 16]));
-        let text = first.write(&keyed);
+        let text = first.to_token_text(&keyed);
         let (read, is_ours) = RefreshToken::parse(&text, &keyed).unwrap();
         assert!(is_ours && read.digest().matches(first.digest()) && read.family == first.family);
         assert!(!RefreshToken::parse(&text, &Keyed::new(&Secret::generate())).unwrap().1);

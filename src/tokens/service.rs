@@ -11,7 +11,7 @@ use super::{
     issued_claims::{self, AccessTokenParts, ID_TOKEN, IdTokenParts, Span},
     keys::Keys,
     local_keys::LocalKeys,
-    refresh_token::{RefreshToken, random},
+    refresh_token::{RefreshToken, random_digest},
     revocation::Revocations,
     ring::Schedule,
 };
@@ -249,7 +249,7 @@ impl TokenService {
     pub(crate) async fn first_tokens(&self, new: &NewFamily, request: &TokenRequest<'_>) -> Result<Issued, StoreError> {
         let NewFamily { id, first, family } = new;
         let issued = self.sign(family, request, issued_claims::jti(id, &PublicId::random()), self.now()).await?;
-        let refresh_token = first.as_ref().map(|first| first.write(request.keyed));
+        let refresh_token = first.as_ref().map(|first| first.to_token_text(request.keyed));
         Ok(Issued { refresh_token, ..issued })
     }
 
@@ -337,7 +337,7 @@ impl TokenService {
         }
         // what can fail comes before the token is used up
         self.prepare().await?;
-        match self.use_token(presented, random()).await? {
+        match self.use_token(presented, random_digest()).await? {
             Refreshed::Unknown => Err(RefreshError::Unknown),
             Refreshed::Reused => Err(RefreshError::Reused),
             Refreshed::Next { token: next, jti, at } => {
@@ -346,7 +346,7 @@ impl TokenService {
                 let issued = self.sign(&presented.family, request, issued_claims::jti(&next.family, &own), at).await?;
                 let passed = self.now().as_secs().saturating_sub(at.as_secs());
                 let expires_in = issued.expires_in.saturating_sub(passed);
-                Ok(Issued { expires_in, refresh_token: Some(next.write(request.keyed)), ..issued })
+                Ok(Issued { expires_in, refresh_token: Some(next.to_token_text(request.keyed)), ..issued })
             }
         }
     }
@@ -384,7 +384,7 @@ impl TokenService {
     /// Access tokens end first: if a later step fails, the client can ask again.
     async fn end_family(&self, id: &PublicId) -> Result<(), StoreError> {
         self.0.revocations.revoke_family(id, LAST_ACCESS).await?;
-        let Some(ended) = self.0.families.take(None, id.as_bytes()).await? else { return Ok(()) };
+        let Some(ended) = self.0.families.take_value(None, id.as_bytes()).await? else { return Ok(()) };
         let grant = ended.value.grant;
         let forget = |list: Option<&FamilyList>, _| match list.and_then(|list| list.clone().without(id)) {
             Some(list) => {
@@ -434,7 +434,7 @@ impl TokenService {
         let Some(token) = Unverified::parse(token, typ) else { return Ok(None) };
         let mut keys = self.0.keys.current().await?;
         if token.kid().is_some_and(|kid| !keys.set.names(kid)) {
-            keys = self.0.keys.newer(&keys.set).await?;
+            keys = self.0.keys.reread_keys(&keys.set).await?;
         }
         Ok(token.claims(&keys.set))
     }
@@ -470,7 +470,7 @@ impl TokenService {
             span: Span { from: inner.revocations.issue_time(at), ..span },
             more: issued_claims::of_target(&request.extra_claims, ClaimTarget::AccessToken),
         };
-        let claims = issued_claims::access(grant, request.who, token);
+        let claims = issued_claims::user_token_claims(grant, request.who, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(span.from);
         if !request.with_id_token || !granted.contains("openid") {

@@ -117,7 +117,7 @@ impl Tokens {
 
     /// Encrypts private keys in the store with this secret, which all processes must share. Without it, a copy of the
     /// store can sign tokens. Keys that exist already stay unencrypted until they are
-    /// [rotated](crate::AuthService::rotate_keys) out.
+    /// [rotated](crate::auth::SigningKeys::rotate_keys) out.
     pub fn seal(self, secret: &Secret) -> Self {
         Self { seal: Seal::new(secret), ..self }
     }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn ada() -> Account {
-        Account::new(UserId::parse("u-1").unwrap()).password_mark(PasswordMark::of("1"))
+        Account::new(UserId::parse("u-1").unwrap()).password_mark(PasswordMark::of_version("1"))
     }
 
     fn hash() -> PasswordHash {

@@ -43,20 +43,23 @@ pub(super) struct AttestedCredential<'a> {
 impl<'a> AuthenticatorData<'a> {
     /// Parses the data. Trailing bytes are refused, and so are extensions that are not a map.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, WebauthnError> {
-        Some(bytes).filter(|bytes| bytes.len() <= MOST_BYTES).and_then(Self::read).ok_or(Self::malformed())
+        Some(bytes)
+            .filter(|bytes| bytes.len() <= MOST_BYTES)
+            .and_then(Self::read_authenticator_data)
+            .ok_or(Self::malformed())
     }
 
     pub(super) const fn malformed() -> WebauthnError {
         WebauthnError::Malformed("authenticatorData")
     }
 
-    fn read(mut rest: &'a [u8]) -> Option<Self> {
+    fn read_authenticator_data(mut rest: &'a [u8]) -> Option<Self> {
         let rp_id_hash = chunk::<32>(&mut rest)?;
         let [flags] = *chunk(&mut rest)?;
         let sign_count = u32::from_be_bytes(*chunk(&mut rest)?);
-        let attested = if flags & ATTESTED == 0 { None } else { Some(AttestedCredential::read(&mut rest)?) };
+        let attested = if flags & ATTESTED == 0 { None } else { Some(AttestedCredential::read_attested(&mut rest)?) };
         if flags & EXTENSIONS != 0 {
-            let Value::Map(extensions) = cbor::read(&mut rest)? else { return None };
+            let Value::Map(extensions) = cbor::read_cbor_value(&mut rest)? else { return None };
             if !extensions.iter().all(|(name, _)| matches!(name, Value::Text(_))) {
                 return None;
             }
@@ -101,13 +104,13 @@ impl<'a> AuthenticatorData<'a> {
 }
 
 impl<'a> AttestedCredential<'a> {
-    fn read(rest: &mut &'a [u8]) -> Option<Self> {
+    fn read_attested(rest: &mut &'a [u8]) -> Option<Self> {
         let aaguid = *chunk(rest)?;
         let len = usize::from(u16::from_be_bytes(*chunk(rest)?));
         let (id, after) = rest.split_at_checked(len).filter(|(id, _)| !id.is_empty() && id.len() <= LONGEST_ID)?;
         *rest = after;
         // the key has no length of its own: it ends where its map ends
-        let Value::Map(_) = cbor::read(rest)? else { return None };
+        let Value::Map(_) = cbor::read_cbor_value(rest)? else { return None };
         let key = after.get(..after.len() - rest.len())?;
         Some(Self { aaguid, id, key })
     }

@@ -65,7 +65,7 @@ async fn a03_guesses_from_one_chosen_network_are_counted_together() {
 }
 
 fn events(world: &World, kinds: &[EventKind]) -> Vec<Event> {
-    world.log.read(&Query::new()).events.into_iter().filter(|event| kinds.contains(&event.kind)).collect()
+    world.log.read_events(&Query::new()).events.into_iter().filter(|event| kinds.contains(&event.kind)).collect()
 }
 
 #[tokio::test]

@@ -204,7 +204,7 @@ async fn a02_where_addresses_are_unknown_so_much_unverified_work_is_done_at_once
 async fn bound(world: &World, key: &DpopKey) -> IssuedTokens {
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
-    let proof = key.proof("POST", &format!("{ISSUER}/token")).at(world.time()).sign();
+    let proof = key.proof("POST", &format!("{ISSUER}/token")).issued_at(world.time()).sign();
     IssuedTokens::of(&browser.send(posted("/token").header("dpop", proof), form_of(&redemption("web", &code))).await)
 }
 
@@ -219,11 +219,11 @@ async fn a02_what_is_cheap_to_check_in_a_proof_comes_before_its_signature() {
     let (mut browser, key, other) = (world.browser(), DpopKey::generate(), DpopKey::generate());
     let access = bound(&world, &key).await.access;
     let proof = |key: &DpopKey, method: &str, path: &str| {
-        let signed = key.proof(method, &format!("{ISSUER}{path}")).at(world.time()).token(&access).sign();
+        let signed = key.proof(method, &format!("{ISSUER}{path}")).issued_at(world.time()).token(&access).sign();
         format!("{}.AAAA", signed.rsplit_once('.').unwrap().0)
     };
     let early = tollgate::clock::UnixTime::from_secs(world.time().as_secs() - 61);
-    let old = key.proof("GET", &format!("{ISSUER}/userinfo")).at(early).token(&access).sign();
+    let old = key.proof("GET", &format!("{ISSUER}/userinfo")).issued_at(early).token(&access).sign();
     for (proof, detail) in [
         (proof(&key, "POST", "/userinfo"), "the proof is for another method"),
         (proof(&key, "GET", "/token"), "the proof is for another URL"),
@@ -245,7 +245,7 @@ async fn a02_a_proof_is_not_stored_for_a_request_beyond_the_budget_of_its_tenant
     let access = bound(&world, &key).await.access;
     let acme = "acme".parse().unwrap();
     while tenants.check(&acme, 1).is_admitted() {}
-    let proof = key.proof("GET", &format!("{ISSUER}/userinfo")).at(world.time()).token(&access).sign();
+    let proof = key.proof("GET", &format!("{ISSUER}/userinfo")).issued_at(world.time()).token(&access).sign();
     assert!(is_refused(&info(&mut browser, &access, &proof).await));
     world.advance(10);
     assert_eq!(info(&mut browser, &access, &proof).await.status, 200, "it was not used up");
@@ -284,8 +284,9 @@ async fn a02_a_bearer_layer_charges_the_tenant_before_it_remembers_a_proof() {
         let verifier = if in_store { verifier.dpop_store(world.store.clone()).build() } else { verifier.build() };
         let layer = || BearerLayer::new(verifier.clone()).limit(limiter(&world.clock, 2, 10));
         let layer = layer();
-        let proof =
-            |key: &DpopKey| key.proof("GET", "https://api.example/orders").at(world.time()).token(&access).sign();
+        let proof = |key: &DpopKey| {
+            key.proof("GET", "https://api.example/orders").issued_at(world.time()).token(&access).sign()
+        };
         for left in ["1", "0"] {
             let answer = at_api(layer.clone(), &access, Some(&proof(&key))).await;
             assert_eq!(answer.status(), 200);

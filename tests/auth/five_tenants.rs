@@ -98,7 +98,7 @@ impl Begun {
 /// Creates a challenge and its verifier.
 pub(crate) fn challenge() -> (String, String) {
     let verifier = Secret::generate().expose().to_owned();
-    (CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string(), verifier)
+    (CodeChallenge::from_verifier(&CodeVerifier::parse(&verifier).unwrap()).to_string(), verifier)
 }
 
 impl World {

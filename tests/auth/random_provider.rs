@@ -239,7 +239,8 @@ mod in_process {
 
         async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
             let code: Vec<_> = callback.code()?.split('.').collect();
-            let is_asked = code[1] == callback.nonce() && code[2] == CodeChallenge::of(callback.verifier()).as_str();
+            let is_asked =
+                code[1] == callback.nonce() && code[2] == CodeChallenge::from_verifier(callback.verifier()).as_str();
             let person = &PEOPLE[code[0].parse::<usize>().unwrap()];
             if !is_asked || person.provider != self.provider {
                 return Err(SsoError::Failed("the code belongs to another request"));

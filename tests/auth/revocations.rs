@@ -103,7 +103,7 @@ async fn c118_a_session_cookie_with_a_wrong_secret_is_ignored_and_changes_nothin
     assert_eq!(world.seen(Some(&acme), &browser).await.as_deref(), Some(sid));
     all_are(true, &world, "acme-web", &issued).await;
     world.log.flush();
-    assert!(!world.log.read(&Query::new().kind(EventKind::SessionWrongSecret)).events.is_empty());
+    assert!(!world.log.read_events(&Query::new().kind(EventKind::SessionWrongSecret)).events.is_empty());
 }
 
 #[tokio::test]

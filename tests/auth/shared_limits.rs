@@ -263,7 +263,7 @@ async fn without_the_server_each_node_limits_addresses_on_its_own_and_one_event_
         }
         assert_eq!(statuses, [vec![302; admitted], vec![429; 5 - admitted]].concat());
     }
-    let began = log.read(&Query::new().kind(EventKind::LimiterFallbackBegan)).events;
+    let began = log.read_events(&Query::new().kind(EventKind::LimiterFallbackBegan)).events;
     assert_eq!(began.iter().map(|event| event.count).sum::<u64>(), 2, "one of each node: {began:?}");
     server.signal("CONT");
 }

@@ -20,7 +20,7 @@ async fn why(world: &SsoWorld, identifier: Option<&str>, claims: Value) -> Strin
 /// Returns the methods and reasons of the failed steps since the last call, each once.
 fn failures(world: &SsoWorld, since: &mut usize) -> Vec<(&'static str, &'static str)> {
     world.world.log.flush();
-    let page = world.world.log.read(&Query::new().kind(EventKind::LoginFailed));
+    let page = world.world.log.read_events(&Query::new().kind(EventKind::LoginFailed));
     let mut events: Vec<_> = page.events.iter().map(|event| (event.id, event.method, event.reason)).collect();
     events.sort_unstable();
     let new = events.iter().skip(*since).map(|(_, method, reason)| (method.unwrap_or(""), reason.unwrap_or("")));

@@ -46,7 +46,7 @@ pub(crate) const NOBODY: &str = "nobody@example.com";
 pub(crate) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
 pub(crate) fn challenge() -> String {
-    CodeChallenge::of(&CodeVerifier::parse(VERIFIER).unwrap()).to_string()
+    CodeChallenge::from_verifier(&CodeVerifier::parse(VERIFIER).unwrap()).to_string()
 }
 
 pub(crate) struct World {

@@ -31,7 +31,7 @@ fn refuse(engine: &InMemory) {
         let decision = engine.check(&tenant("acme"), units);
         assert!(!decision.is_admitted());
         assert_eq!(decision.standing().map(tollgate::tenant::Standing::remaining), Some(0));
-        assert_eq!(decision.wait(), Duration::from_secs(3_600));
+        assert_eq!(decision.retry_after(), Duration::from_secs(3_600));
     }
 }
 

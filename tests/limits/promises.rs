@@ -44,7 +44,7 @@ fn refused(engine: &impl Engine, units: u32) -> Decision {
 }
 
 fn events(log: &EventLog, kind: EventKind) -> Vec<Event> {
-    log.read(&Query::new().kind(kind)).events
+    log.read_events(&Query::new().kind(kind)).events
 }
 
 fn layer(limiter: &Limiter) -> RateLimitLayer {
@@ -156,7 +156,7 @@ fn a_smooth_quota_lowered_below_what_is_spent_recovers_when_a_unit_fits() {
     spend(&engine, "acme", 20).unwrap();
     engine.set_default_plan(Quota::smooth(1, SECOND, 5).unwrap().into());
     let told = engine.peek(&tenant("acme")).unwrap();
-    assert_eq!((told.remaining(), told.wait()), (0, 16 * SECOND));
+    assert_eq!((told.remaining(), told.time_until_reset()), (0, 16 * SECOND));
     engine.clock().set(told.reset());
     assert_eq!(remaining(&engine, "acme"), 1);
 }
@@ -174,7 +174,7 @@ fn a_refund_is_taken_from_the_entry_of_its_spend_or_an_older_one() {
     engine.refund(first);
     assert!(spend(&engine, "acme", 1).is_some(), "a refund makes room at once");
     let refusal = refused(&engine, 1);
-    assert_eq!(refusal.standing().unwrap().wait(), 40 * SECOND, "newer entries are unchanged");
+    assert_eq!(refusal.standing().unwrap().time_until_reset(), 40 * SECOND, "newer entries are unchanged");
     at(75);
     assert_eq!(remaining(&engine, "acme"), 1);
     engine.refund(second);
@@ -331,7 +331,7 @@ async fn a_request_that_costs_more_than_the_quota_gets_no_retry_time() {
     assert_eq!(header(&headers, "x-ratelimit-reset"), None);
     assert_eq!(header(&headers, "retry-after"), None);
     assert_eq!(events(&log, EventKind::QuotaImpossible).len(), 1);
-    assert_eq!(refused(&engine, 6).refused(), Some(RefusalReason::Impossible));
+    assert_eq!(refused(&engine, 6).refusal_reason(), Some(RefusalReason::Impossible));
     assert_eq!(remaining(&engine, "acme"), 5);
 }
 
@@ -382,7 +382,7 @@ fn if_several_quotas_have_as_much_left_the_reset_is_the_latest() {
     let (engine, _) = logged(Plan::new([burst, per_minute(4)]).unwrap());
     spend(&engine, "acme", 1).unwrap();
     let told = engine.peek(&tenant("acme")).unwrap();
-    assert_eq!((told.remaining(), told.wait()), (3, 60 * SECOND));
+    assert_eq!((told.remaining(), told.time_until_reset()), (3, 60 * SECOND));
 }
 
 /// A retry after the whole seconds of the header is admitted. One a second earlier is not.

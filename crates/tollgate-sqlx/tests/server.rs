@@ -127,7 +127,7 @@ impl Server {
     /// Signs in by password, and returns the access token and the refresh token.
     async fn sign_in(&self, client: &Registered<'_>, name: &str) -> Option<(String, String)> {
         let (mut browser, verifier) = (self.browser(), CodeVerifier::generate());
-        let challenge = CodeChallenge::of(&verifier).to_string();
+        let challenge = CodeChallenge::from_verifier(&verifier).to_string();
         let with_challenge = |mut members: Value| {
             members["code_challenge"] = json!(challenge);
             members

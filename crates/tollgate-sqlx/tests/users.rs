@@ -239,7 +239,7 @@ fn a_password_has_a_mark_that_outlives_its_hash() {
         users.create(&acme, new("u-1", "ada").password(hash(HASH))).await.unwrap();
         let account = async || users.by_id(&acme, &ada).await.unwrap().unwrap();
         let first = account().await;
-        assert_ne!(first.current_password_mark(), Some(PasswordMark::of(HASH)), "a random mark");
+        assert_ne!(first.current_password_mark(), Some(PasswordMark::of_version(HASH)), "a random mark");
         let upgrade = async |account: &Account| users.upgrade_password(&acme, account, hash(BETTER)).await.unwrap();
         assert!(matches!(upgrade(&first).await, PasswordUpgrade::Replaced));
         let better = account().await;
@@ -264,7 +264,7 @@ fn a_password_has_a_mark_that_outlives_its_hash() {
         execute(&database, "update tollgate_users set password_hash = '$2b$12$abc', password_mark = null").await;
         let foreign = account().await;
         assert_eq!(foreign.foreign_password_hash(), Some("$2b$12$abc"));
-        assert_eq!(foreign.current_password_mark(), Some(PasswordMark::of("$2b$12$abc")));
+        assert_eq!(foreign.current_password_mark(), Some(PasswordMark::of_version("$2b$12$abc")));
         assert!(matches!(upgrade(&foreign).await, PasswordUpgrade::Replaced));
         assert_eq!(account().await.current_password_mark(), foreign.current_password_mark());
         assert_eq!(account().await.password_hash().map(PasswordHash::as_str), Some(BETTER));

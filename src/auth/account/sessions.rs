@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Ends one session, with everything issued from it. A session of another user counts as unknown.
-pub(super) async fn end(
+pub(super) async fn end_account_session(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,

@@ -74,7 +74,7 @@ pub(crate) async fn begin(
             return Err(StoreErrorKind::Busy.into());
         }
         let generation = core.accounts.generation(outcomes.next())?;
-        let Some((cookie, session)) = core.sessions.opened(opening, generation).await? else {
+        let Some((cookie, session)) = core.sessions.finish_opening(opening, generation).await? else {
             return Ok(AtOnce::Refused);
         };
         if !completed.confirm(cx, &session).await? {

@@ -41,7 +41,7 @@ pub(crate) async fn for_login(
     let core = cx.core;
     let acr = plan.acr().or(completed.login().plan.acr()).map(str::to_owned);
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
-    let target = TargetSession::of(cx, &completed, &who).await?;
+    let target = TargetSession::of_completed_login(cx, &completed, &who).await?;
     // what can fail without the store fails before the login is spent
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
@@ -66,7 +66,7 @@ pub(crate) async fn for_login(
             if !is_open(cx, asked).await? {
                 return Err(already_answered());
             }
-            let begun = session::begin(cx, &completed, &row.who, signed_in, target).await?;
+            let begun = session::begin_session(cx, &completed, &row.who, signed_in, target).await?;
             if let Some(begun) = &begun {
                 row.session = begun.sid;
                 core.codes.issue(&code.digest(), &row).await?;

@@ -43,13 +43,13 @@ pub(crate) struct SessionOfOtherTab {
 
 impl<'c> CompletedLogin<'c> {
     /// Reads the logins of this browser, and something else before them, in one call of the store.
-    pub(crate) async fn read(
+    pub(crate) async fn read_logins(
         cx: &RequestContext<'_>,
         first: Option<Operation>,
         presented: &[PresentedLogin<'_>],
     ) -> Result<(Option<OperationOutcome>, FoundLogins), StoreError> {
         let (core, has_first) = (cx.core, first.is_some());
-        let logins = presented.iter().map(|cookie| core.logins.reading(&cookie.digest));
+        let logins = presented.iter().map(|cookie| core.logins.prepare_login_read(&cookie.digest));
         let reads = first.map(Ok).into_iter().chain(logins).collect::<Result<_, _>>()?;
         let mut outcomes = core.store.run(reads).await?.into_iter();
         let first = if has_first { outcomes.next() } else { None };
@@ -165,7 +165,7 @@ impl<'c> CompletedLogin<'c> {
 
     /// Notes that the login was spent.
     pub(crate) fn spent(&mut self, prepared: PreparedCall, version: Version) {
-        self.stored = prepared.written(Some(version), self.stored.clone()).stored;
+        self.stored = prepared.update_after_write(Some(version), self.stored.clone()).stored;
     }
 
     /// Spends the login for the session that it begins or updates. Returns `false` if it was spent before.
@@ -179,7 +179,11 @@ impl<'c> CompletedLogin<'c> {
     }
 
     /// Notes that the login, which was spent for another session, joined this one.
-    pub(crate) async fn join(&self, cx: &RequestContext<'_>, session: &PublicId) -> Result<(), StoreError> {
+    pub(crate) async fn note_joined_session(
+        &self,
+        cx: &RequestContext<'_>,
+        session: &PublicId,
+    ) -> Result<(), StoreError> {
         cx.core.logins.apply(&self.cookie.digest, self.stored.clone(), &LoginCall::Join(session)).await.map(drop)
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct TargetSession {
 }
 
 impl TargetSession {
-    pub(crate) async fn of(
+    pub(crate) async fn of_completed_login(
         cx: &RequestContext<'_>,
         completed: &CompletedLogin<'_>,
         who: &Authentication,
@@ -49,7 +49,7 @@ impl TargetSession {
 ///
 /// A login that proved nothing new leaves its session as it is. Returns `None` if the session that the login builds on,
 /// or the user, was ended meanwhile.
-pub(crate) async fn begin(
+pub(crate) async fn begin_session(
     cx: &RequestContext<'_>,
     completed: &CompletedLogin<'_>,
     who: &Authentication,
@@ -111,7 +111,7 @@ async fn sign_in(
         };
         if begun.is_some() {
             if sid != own {
-                completed.join(cx, &sid).await?;
+                completed.note_joined_session(cx, &sid).await?;
             }
             return Ok(begun);
         }
@@ -132,7 +132,7 @@ pub(super) fn described(cx: &RequestContext<'_>, login: &Login, who: Authenticat
     let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
     let auth_time = who.auth_time();
     let new = NewSession::authenticated(who).client(&login.binding.client_id);
-    let new = new.device(user_agent::device(&cx.parts.headers));
+    let new = new.device(user_agent::describe_device(&cx.parts.headers));
     // methods are few and have short names
     let new = new.clone().amr(methods.amr()).unwrap_or(new);
     let new = match auth_time {

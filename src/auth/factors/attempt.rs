@@ -43,7 +43,7 @@ impl<'a> Attempt<'a> {
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) async fn begin(
+    pub(crate) async fn start_attempt(
         step: &'a LoginStep<'a>,
         method: Method,
         submitted: SecretDigest,
@@ -54,7 +54,7 @@ impl<'a> Attempt<'a> {
             Some(address) => {
                 let decision = core.limits.failures.check(&address, 1).await;
                 if !decision.is_admitted() {
-                    return Err(step.locked(method, decision.wait()));
+                    return Err(step.locked(method, decision.retry_after()));
                 }
                 Some(decision.into_spend())
             }
@@ -94,7 +94,7 @@ impl<'a> Attempt<'a> {
 
     /// Returns the operations that read the rows of the attempt.
     pub(crate) fn reads(&self, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
-        self.step.cx.core.guard.reading(&self.step.login.tenant, ids)
+        self.step.cx.core.guard.prepare_attempt_reads(&self.step.login.tenant, ids)
     }
 
     /// Returns the ids of the rows of the attempt.
@@ -152,7 +152,7 @@ impl<'a> Attempt<'a> {
     /// Counts the attempt in the login, before a check that takes time.
     pub(crate) async fn count_in_login(&mut self) -> Result<(), Problem> {
         let counted = self.step.apply(&LoginCall::Attempt(self.method)).await?;
-        counted.view(self.step.now())?;
+        counted.response_view(self.step.now())?;
         self.in_login = true;
         Ok(())
     }
@@ -160,7 +160,7 @@ impl<'a> Attempt<'a> {
     /// Takes the challenge for a passkey, which counts the attempt in the login. Only one of several attempts gets it.
     pub(crate) async fn take_challenge(&mut self, open: &OpenChallenge) -> Result<(), Problem> {
         let taken = self.step.apply(&LoginCall::TakePasskey(open)).await?;
-        taken.view(self.step.now())?;
+        taken.response_view(self.step.now())?;
         self.in_login = true;
         Ok(())
     }

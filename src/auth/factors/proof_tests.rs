@@ -23,7 +23,7 @@ fn c120_a_proof_counts_while_its_password_or_verified_contact_is_the_same() {
     let keyed = Keyed::new(&Secret::generate());
     let phone = Contact::Phone(PhoneNumber::parse("+15555550100").unwrap());
     let mailbox = Contact::Email(EmailAddress::parse("ada@example.com").unwrap());
-    let (old, new) = (PasswordMark::of("1"), PasswordMark::of("2"));
+    let (old, new) = (PasswordMark::of_version("1"), PasswordMark::of_version("2"));
     let account = || Account::new(UserId::parse("u-ada").unwrap());
     let by_password = password::current_mark(&account().password_mark(old), &keyed).unwrap();
     let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark, elsewhere: None };

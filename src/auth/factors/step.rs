@@ -78,7 +78,7 @@ impl LoginStep<'_> {
         let version = outcomes.next().and_then(|written| written.version());
         let update = match prepared.write.is_some() && version.is_none() {
             true => self.apply(call).await?,
-            false => self.applied(prepared.written(version, latest)),
+            false => self.applied(prepared.update_after_write(version, latest)),
         };
         Ok((read, update))
     }
@@ -112,7 +112,7 @@ impl LoginStep<'_> {
 
     /// Adds the state of the login to a problem.
     pub(crate) fn problem(&self, problem: Problem) -> Problem {
-        problem.of(self.login.view(self.now()))
+        problem.with_login_view(self.login.to_login_view(self.now()))
     }
 
     pub(crate) fn unsupported(&self, detail: &'static str) -> Problem {
@@ -221,7 +221,7 @@ impl LoginStep<'_> {
     /// Ends the login, and returns what the caller sees.
     pub(crate) async fn end(&self) -> Result<Problem, Problem> {
         let update = self.apply(&LoginCall::End).await?;
-        Ok(update.view(self.now()).err().unwrap_or_else(|| Problem::denied(LoginError::Expired)))
+        Ok(update.response_view(self.now()).err().unwrap_or_else(|| Problem::denied(LoginError::Expired)))
     }
 
     /// Returns whether a typed name belongs to the account of the login. Asks the same for known and unknown users.
@@ -274,6 +274,6 @@ impl LoginStep<'_> {
             Err(LoginError::TooManyFailures) => self.tally_of(login, EventKind::LoginFailedMost, Some(method), reason),
             Err(_) => {}
         }
-        update.view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))
+        update.response_view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))
     }
 }

@@ -52,11 +52,15 @@ pub(crate) struct OfferedProvider {
 pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response<Body> {
     // serialization can't fail: these documents contain only text, numbers and lists
     let text = serde_json::to_vec(document).unwrap_or_default();
-    whole(status, JSON, text)
+    response_with_body(status, JSON, text)
 }
 
 /// Creates a response with a body of this type.
-pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+pub(crate) fn response_with_body(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Body>,
+) -> Response<Body> {
     let mut response = empty(status, body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

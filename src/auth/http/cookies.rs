@@ -65,7 +65,7 @@ impl LoginCookies {
     /// secret.
     pub(crate) fn secret_of(self, headers: &HeaderMap, id: &LoginId) -> Option<SecretDigest> {
         let name = self.name_of(id);
-        let secrets = cookie::read(headers, &name).take(MOST_COOKIES).filter_map(Secret::parse);
+        let secrets = cookie::read_cookies(headers, &name).take(MOST_COOKIES).filter_map(Secret::parse);
         secrets.map(|secret| secret.digest()).find(|digest| PublicId::of_digest(digest) == *id)
     }
 

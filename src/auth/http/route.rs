@@ -190,7 +190,7 @@ impl Path {
     }
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
-    pub(crate) fn of(path: &str, base: &str) -> Option<&'static Self> {
+    pub(crate) fn match_request_path(path: &str, base: &str) -> Option<&'static Self> {
         let known = |path: &str| {
             let exact = PATHS.iter().find(|known| known.path == path);
             exact.or_else(|| PATHS.iter().find(|known| known.names_provider_in(path)))

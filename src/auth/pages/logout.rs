@@ -9,7 +9,11 @@ use crate::{
 
 /// Returns the page that asks whether to log out. Its form repeats these parameters of the request, and may lead to
 /// `target`, which is a source for a content security policy. Browsers apply the policy also to redirects after the form.
-pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)], target: Option<&str>) -> Response<Body> {
+pub(crate) fn logout_question_page(
+    pages: &Pages,
+    fields: &[(&str, Option<&str>)],
+    target: Option<&str>,
+) -> Response<Body> {
     let field = |(name, value): &(&str, Option<&str>)| {
         Some(format!(r#"<input type="hidden" name="{name}" value="{}">"#, escape((*value)?)))
     };
@@ -35,7 +39,7 @@ pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)], target: Option
 }
 
 /// Returns the page that confirms the sign-out, with a link to this location.
-pub(crate) fn done(pages: &Pages, location: Option<&str>) -> Response<Body> {
+pub(crate) fn logout_done_page(pages: &Pages, location: Option<&str>) -> Response<Body> {
     let next = match location {
         Some(location) => format!(r#"<a href="{}">Go back to the application</a>"#, escape(location)),
         None => "You can close this page.".to_owned(),
@@ -49,7 +53,7 @@ pub(crate) fn done(pages: &Pages, location: Option<&str>) -> Response<Body> {
 }
 
 fn html(text: String) -> Response<Body> {
-    answer::whole(StatusCode::OK, "text/html; charset=utf-8", text)
+    answer::response_with_body(StatusCode::OK, "text/html; charset=utf-8", text)
 }
 
 /// Escapes a text between tags or in quotes.

@@ -82,15 +82,17 @@ pub(crate) fn account() -> Response<Body> {
 /// Returns the scripts and the style of the pages, and the description of the endpoints.
 pub(crate) fn asset(route: Route) -> Response<Body> {
     match route {
-        Route::Script => answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js")),
-        Route::AccountScript => {
-            answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("account.js"))
+        Route::Script => {
+            answer::response_with_body(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js"))
         }
-        Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
-        _ => answer::for_every_origin(answer::whole(StatusCode::OK, answer::JSON, OPENAPI)),
+        Route::AccountScript => {
+            answer::response_with_body(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("account.js"))
+        }
+        Route::Style => answer::response_with_body(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
+        _ => answer::for_every_origin(answer::response_with_body(StatusCode::OK, answer::JSON, OPENAPI)),
     }
 }
 
 fn html(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
-    answer::whole(status, "text/html; charset=utf-8", text)
+    answer::response_with_body(status, "text/html; charset=utf-8", text)
 }

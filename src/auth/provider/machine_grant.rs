@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the token, and whether it is bound to a key. The client has authenticated.
-pub(crate) async fn grant(
+pub(crate) async fn grant_to_machine(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     client: &Client,

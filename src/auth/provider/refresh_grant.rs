@@ -21,7 +21,7 @@ fn invalid_scope(detail: &'static str) -> Problem {
 }
 
 /// Returns the next tokens, and whether they are bound to a key.
-pub(crate) async fn refresh(
+pub(crate) async fn exchange_refresh_token(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     client: &Client,

@@ -18,7 +18,7 @@ use crate::{
 /// Revokes all tokens issued from the same code. Takes a refresh token or an access token.
 ///
 /// The answer is the same for every token, so that it does not reveal which tokens exist.
-pub(crate) async fn revoke(
+pub(crate) async fn revoke_token_family(
     request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,

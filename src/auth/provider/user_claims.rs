@@ -50,8 +50,8 @@ pub(crate) fn claims_of_scopes(scopes: &Scopes) -> impl Iterator<Item = &'static
 }
 
 fn account_claim(account: &Account, name: &str) -> Option<Value> {
-    let email = || contact(account, |contact| matches!(contact, Contact::Email(_)));
-    let phone = || contact(account, |contact| matches!(contact, Contact::Phone(_)));
+    let email = || preferred_contact(account, |contact| matches!(contact, Contact::Email(_)));
+    let phone = || preferred_contact(account, |contact| matches!(contact, Contact::Phone(_)));
     match name {
         "name" => Some(account.display_name()?.into()),
         "preferred_username" => Some(account.preferred_username()?.into()),
@@ -64,7 +64,7 @@ fn account_claim(account: &Account, name: &str) -> Option<Value> {
 }
 
 /// Returns the first verified contact of a kind, or the first one if none is verified.
-fn contact(account: &Account, is: impl Fn(&Contact) -> bool) -> Option<(&Contact, bool)> {
+fn preferred_contact(account: &Account, is: impl Fn(&Contact) -> bool) -> Option<(&Contact, bool)> {
     let all = || account.contacts().filter(|(contact, _)| is(contact));
     all().find(|(_, verified)| *verified).or_else(|| all().next())
 }

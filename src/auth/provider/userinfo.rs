@@ -6,7 +6,7 @@ use http::{Response, StatusCode, request::Parts};
 use serde_json::Value;
 
 use super::{
-    dpop_proof::{bound_proof, challenge, unproved, with_nonce},
+    dpop_proof::{add_challenge, bound_proof, unproved_problem, with_nonce},
     subject, user_claims,
 };
 use crate::{
@@ -48,12 +48,17 @@ pub(crate) async fn userinfo(
     };
     let UserAccess { token, grant, family, proof } = found?;
     if let Some(proof) = proof {
-        cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
+        cx.spend_proof(proof).await.map_err(|problem| unproved_problem(problem, REALM))?;
     }
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
-        return Err(challenge(problem, REALM, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
+        return Err(add_challenge(
+            problem,
+            REALM,
+            scheme_of(&grant),
+            r#", error="insufficient_scope", scope="openid""#,
+        ));
     };
     let subject = subject::subject_of_family(core, endpoints, (&family, &grant), None).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
@@ -77,15 +82,15 @@ struct UserAccess {
 
 /// Returns the access token of the request, if it is valid.
 async fn find(core: &Core, parts: &Parts, endpoints: &TokenEndpoints) -> Result<UserAccess, Problem> {
-    let (scheme, text) = match Authorization::read(&parts.headers) {
+    let (scheme, text) = match Authorization::from_auth_headers(&parts.headers) {
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is required");
-            return Err(challenge(problem, REALM, Scheme::Bearer, ""));
+            return Err(add_challenge(problem, REALM, Scheme::Bearer, ""));
         }
         Authorization::Malformed => {
             let problem = Problem::invalid("the authorization header is malformed");
-            return Err(challenge(problem, REALM, Scheme::Bearer, r#", error="invalid_request""#));
+            return Err(add_challenge(problem, REALM, Scheme::Bearer, r#", error="invalid_request""#));
         }
     };
     let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
@@ -101,5 +106,5 @@ fn scheme_of(grant: &Grant) -> Scheme {
 
 fn invalid(scheme: Scheme) -> Problem {
     let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
-    challenge(problem, REALM, scheme, r#", error="invalid_token""#)
+    add_challenge(problem, REALM, scheme, r#", error="invalid_token""#)
 }

@@ -72,7 +72,7 @@ impl Accounts {
 
     /// Returns the generation that an operation read.
     pub(crate) fn generation(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
-        self.generations.read(outcome)
+        self.generations.generation_from_outcome(outcome)
     }
 
     /// Returns whether a name leads to this account now.

@@ -31,7 +31,7 @@ pub(crate) struct AuthorizationCode {
 const CODE: u8 = 1;
 
 impl Value for AuthorizationCode {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(CODE, 512);
         rows::write_authentication(&mut writer, &self.who)?;
         writer.bytes(self.session.as_bytes());
@@ -40,8 +40,8 @@ impl Value for AuthorizationCode {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let row = Reader::whole(CODE, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let row = Reader::read_whole_value(CODE, bytes, |reader| {
             Some(Self {
                 who: rows::read_authentication(reader)?,
                 session: PublicId::from_bytes(*reader.bytes()?),

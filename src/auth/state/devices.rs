@@ -87,7 +87,7 @@ impl Devices {
         let expires_at = now + self.lifetime;
         let new = Entry::signed(id, expires_at, owner.signature(id, expires_at, keyed));
         let others = self.entries(headers).into_iter().filter(|other| other.id != id && now < other.expires_at);
-        let bytes: Vec<u8> = iter::once(new).chain(others).take(MOST).flat_map(Entry::write).collect();
+        let bytes: Vec<u8> = iter::once(new).chain(others).take(MOST).flat_map(Entry::encode_device_entry).collect();
         let cookie = SetCookie::new(self.name(), &URL_SAFE_NO_PAD.encode(bytes)).expect("the cookie is valid");
         let cookie = if self.loopback { cookie.insecure_plain_http().expect("it has no prefix") } else { cookie };
         cookie.max_age(self.lifetime)
@@ -99,11 +99,14 @@ impl Devices {
 
     /// Returns the first entries of a request. They are not verified.
     fn entries(&self, headers: &HeaderMap) -> Vec<Entry> {
-        let values = cookie::read(headers, self.name()).filter(|value| value.len() <= LONGEST);
+        let values = cookie::read_cookies(headers, self.name()).filter(|value| value.len() <= LONGEST);
         let values = values.filter_map(|value| URL_SAFE_NO_PAD.decode(value).ok());
         // a truncated value has no entries
         let values = values.filter(|bytes| bytes.len() % ENTRY == 0);
-        values.flat_map(|bytes| bytes.chunks(ENTRY).filter_map(Entry::read).collect::<Vec<_>>()).take(MOST).collect()
+        values
+            .flat_map(|bytes| bytes.chunks(ENTRY).filter_map(Entry::decode_device_entry).collect::<Vec<_>>())
+            .take(MOST)
+            .collect()
     }
 }
 
@@ -130,14 +133,14 @@ impl Entry {
         Self { id, expires_at, signature }
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn decode_device_entry(bytes: &[u8]) -> Option<Self> {
         let (id, rest) = bytes.split_first_chunk()?;
         let (expires_at, signature) = rest.split_first_chunk()?;
         let expires_at = UnixTime::from_nanos(u64::from_be_bytes(*expires_at));
         Some(Self::signed(PublicId::from_bytes(*id), expires_at, SecretDigest::from_bytes(signature.try_into().ok()?)))
     }
 
-    fn write(self) -> Vec<u8> {
+    fn encode_device_entry(self) -> Vec<u8> {
         [&self.id.as_bytes()[..], &self.expires_at.as_nanos().to_be_bytes(), self.signature.as_bytes()].concat()
     }
 }

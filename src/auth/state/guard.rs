@@ -205,9 +205,13 @@ impl Guard {
     }
 
     /// Returns the operations that read the rows of an attempt.
-    pub(crate) fn reading(&self, tenant: &Tenant, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
+    pub(crate) fn prepare_attempt_reads(
+        &self,
+        tenant: &Tenant,
+        ids: &AttemptIds,
+    ) -> Result<Vec<Operation>, StoreError> {
         let rows = ids.shown.iter().chain([&ids.hidden]);
-        rows.map(|row| self.throttles.reading(Some(tenant), row.as_bytes())).collect()
+        rows.map(|row| self.throttles.prepare_row_read(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Returns the rows that these operations read.
@@ -361,7 +365,7 @@ impl Guard {
 
     /// Returns the operations that read the rows of a request for a code.
     pub(crate) fn reading_codes(&self, tenant: &Tenant, ids: &[SecretDigest; 2]) -> Result<Vec<Operation>, StoreError> {
-        ids.iter().map(|row| self.sent_codes.reading(Some(tenant), row.as_bytes())).collect()
+        ids.iter().map(|row| self.sent_codes.prepare_row_read(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Returns the rows that these operations read.
@@ -383,7 +387,7 @@ impl Guard {
         (rows, counted): (CodeRows, CountedCode),
     ) -> Result<Result<CodePlan, SendRefused>, StoreError> {
         let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
-        let limit = SendLimit::of(attempt.method, &self.limits);
+        let limit = SendLimit::for_send_method(attempt.method, &self.limits);
         let kept_until = SentCodes::forgotten_at(limit, now);
         let mut counts = Vec::with_capacity(3);
         if !counted.request {
@@ -420,7 +424,7 @@ impl Guard {
         contact: &Contact,
         keyed: &Keyed,
     ) -> Result<bool, StoreError> {
-        let limit = SendLimit::of(method, &self.limits).without_interval();
+        let limit = SendLimit::for_send_method(method, &self.limits).without_interval();
         let row = keyed.hash("notices", [submitted::address(contact, keyed).as_bytes()]);
         self.sent_codes
             .update(Some(tenant), row.as_bytes(), |row, now| {

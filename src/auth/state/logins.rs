@@ -43,7 +43,7 @@ pub(crate) struct PreparedCall {
 
 impl PreparedCall {
     /// Returns the login after its write was done with this version. Without a write, the login is as it was read.
-    pub(crate) fn written(self, version: Option<Version>, read: StoredLogin) -> LoginUpdate {
+    pub(crate) fn update_after_write(self, version: Option<Version>, read: StoredLogin) -> LoginUpdate {
         let answer = self.answer;
         match self.next.zip(version) {
             Some((value, version)) => {
@@ -69,8 +69,8 @@ impl Logins {
     }
 
     /// Returns the operation that reads a login.
-    pub(crate) fn reading(&self, digest: &SecretDigest) -> Result<Operation, StoreError> {
-        self.0.reading(None, digest.as_bytes())
+    pub(crate) fn prepare_login_read(&self, digest: &SecretDigest) -> Result<Operation, StoreError> {
+        self.0.prepare_row_read(None, digest.as_bytes())
     }
 
     /// Returns the login that an operation read.
@@ -79,7 +79,7 @@ impl Logins {
     }
 
     /// Returns the operation that begins a login. Its secret is new, so nothing is in its place.
-    pub(crate) fn beginning(&self, digest: &SecretDigest, login: &Login) -> Result<Operation, StoreError> {
+    pub(crate) fn prepare_login_insert(&self, digest: &SecretDigest, login: &Login) -> Result<Operation, StoreError> {
         let over = ReadRow::<Login>::ABSENT;
         self.0.writing(None, digest.as_bytes(), &over, login, login.forgotten_at())
     }
@@ -125,7 +125,7 @@ impl Logins {
 
 impl LoginUpdate {
     /// Returns the response to the caller.
-    pub(crate) fn view(&self, now: UnixTime) -> Result<LoginView, Problem> {
-        self.answer.map_err(|error| Problem::denied(error).of(self.stored.value.view(now)))
+    pub(crate) fn response_view(&self, now: UnixTime) -> Result<LoginView, Problem> {
+        self.answer.map_err(|error| Problem::denied(error).with_login_view(self.stored.value.to_login_view(now)))
     }
 }

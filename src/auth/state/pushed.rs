@@ -47,7 +47,7 @@ impl PushedRequests {
     }
 
     /// Stores a request and returns its secret.
-    pub(crate) async fn push(&self, client_id: &str, parameters: String) -> Result<Secret, StoreError> {
+    pub(crate) async fn store_pushed_request(&self, client_id: &str, parameters: String) -> Result<Secret, StoreError> {
         let secret = Secret::generate();
         let row = Pushed { client_id: client_id.to_owned(), parameters, is_used: false };
         match self.0.insert(None, secret.digest().as_bytes(), &row, self.0.now() + UNUSED).await? {
@@ -57,7 +57,11 @@ impl PushedRequests {
     }
 
     /// Returns the parameters that this client pushed. The first use leaves time for a login.
-    pub(crate) async fn open(&self, secret: &Secret, client_id: &str) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn open_pushed_request(
+        &self,
+        secret: &Secret,
+        client_id: &str,
+    ) -> Result<Option<String>, StoreError> {
         let open = |row: Option<&Pushed>, now| match row.filter(|row| row.client_id == client_id) {
             None => Change::Keep(None),
             Some(row) if row.is_used => Change::Keep(Some(row.parameters.clone())),
@@ -68,6 +72,6 @@ impl PushedRequests {
 
     /// Removes a request whose code is being issued. Returns whether it was there.
     pub(crate) async fn take(&self, secret: &Secret) -> Result<bool, StoreError> {
-        Ok(self.0.take(None, secret.digest().as_bytes()).await?.is_some())
+        Ok(self.0.take_value(None, secret.digest().as_bytes()).await?.is_some())
     }
 }

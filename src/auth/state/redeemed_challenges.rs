@@ -28,8 +28,8 @@ impl RedeemedChallenges {
     }
 
     /// Returns the operation that reads whether a code for this binding was redeemed.
-    pub(crate) fn reading(&self, binding: &Binding) -> Result<Operation, StoreError> {
-        self.0.reading(None, id(binding).as_bytes())
+    pub(crate) fn prepare_challenge_read(&self, binding: &Binding) -> Result<Operation, StoreError> {
+        self.0.prepare_row_read(None, id(binding).as_bytes())
     }
 
     /// Returns whether an operation has found a redeemed code.

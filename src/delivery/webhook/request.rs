@@ -24,7 +24,7 @@ struct Payload<'a> {
     expires_at: u64,
 }
 
-pub(super) fn write(
+pub(super) fn build_webhook_request(
     url: &Uri,
     signer: &WebhookSigner,
     message: &Message,

@@ -179,7 +179,7 @@ impl Meter {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(lengths)) => log.is_idle(lengths, context.now),
             #[cfg(feature = "smooth")]
-            (Self::Smooth(smooth), _) => smooth.whole() <= context.now,
+            (Self::Smooth(smooth), _) => smooth.refilled_at() <= context.now,
             (Self::Fixed(fixed), _) => fixed.used() == 0 || fixed.ends <= context.calendar_now(),
             (Self::Window(_), _) => true,
         }

@@ -90,7 +90,7 @@ impl Smooth {
     }
 
     /// Returns when all units will have come back.
-    pub(super) fn whole(self) -> Moment {
+    pub(super) fn refilled_at(self) -> Moment {
         Moment::from_nanos(self.whole_at)
     }
 }
@@ -148,7 +148,7 @@ mod tests {
             let spent = smooth.try_spend(PACE, second(at), units);
             if let Ok(spent) = spent {
                 smooth.charge(PACE, second(at), units);
-                assert_eq!(spent.whole(), smooth.whole());
+                assert_eq!(spent.refilled_at(), smooth.refilled_at());
             }
         }
     }

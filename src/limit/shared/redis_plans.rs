@@ -136,7 +136,7 @@ impl RedisPlans {
         Ok(self.0.link.remove(&self.key(tenant)).await?)
     }
 
-    async fn read(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
+    async fn fetch_plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
         let Inner { link, breaker, clock, .. } = &*self.0;
         let began = clock.now();
         if !breaker.allows(began) {
@@ -182,7 +182,7 @@ impl PlanSource for RedisPlans {
     type Error = LimiterError;
 
     async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
-        self.read(tenant).await
+        self.fetch_plan(tenant).await
     }
 }
 

@@ -284,7 +284,7 @@ impl SqlUsers {
 
 /// Returns the mark of a new password, as a column.
 fn new_mark() -> Option<String> {
-    write_mark(PasswordMark::of(Secret::generate().expose()))
+    write_mark(PasswordMark::of_version(Secret::generate().expose()))
 }
 
 fn count(len: usize) -> i64 {

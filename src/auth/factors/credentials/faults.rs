@@ -57,7 +57,7 @@ impl Shaky {
         .await;
     }
 
-    async fn written<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn run_shaky_write<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         Self::others_first().await;
         let (happens, answered) = match self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
             Ok(1) => (self.last_happens, false),
@@ -82,15 +82,15 @@ impl Store for Shaky {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.written(self.memory.insert(key, record)).await
+        self.run_shaky_write(self.memory.insert(key, record)).await
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.written(self.memory.swap(key, expected, record)).await
+        self.run_shaky_write(self.memory.swap(key, expected, record)).await
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        self.written(self.memory.take(key)).await
+        self.run_shaky_write(self.memory.take(key)).await
     }
 }
 

@@ -52,7 +52,11 @@ struct ChallengeShown {
 }
 
 /// Sends a code if the address is a verified contact of the account. Otherwise it does the same and sends nothing.
-pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel) -> Result<Response<Body>, Problem> {
+pub(crate) async fn send_login_code(
+    step: LoginStep<'_>,
+    method: Method,
+    channel: Channel,
+) -> Result<Response<Body>, Problem> {
     let contact = match &step.fields.contact_id {
         Some(id) => contacts::chosen(&step, id, method).await?,
         None => typed_contact(&step.fields, method)?,
@@ -63,7 +67,8 @@ pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel)
     let code = OneTimeCode::generate();
     step.preview(&LoginCall::MayOpen(method))?;
 
-    let spend = spend(step.cx).await.map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
+    let spend =
+        charge_message(step.cx).await.map_err(|wait| step.problem(send_refusal_problem(SendRefused::TooMany(wait))))?;
     let name = Identifier::parse(contact.as_str()).ok();
     let mut account = step.account_without_generation(name.as_ref()).await?;
     let found = &account.found;
@@ -85,10 +90,10 @@ pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel)
             if let Some(spend) = spend {
                 core.limits.messages.refund_later(spend);
             }
-            return Err(step.problem(refused(error)));
+            return Err(step.problem(send_refusal_problem(error)));
         }
     };
-    let view = update.view(now)?;
+    let view = update.response_view(now)?;
     let is_sent = owner.is_some() && below_limit;
     // the same work without an owner: a message is created and queued, but not sent
     let expires = now + limits.code_lifetime;
@@ -137,7 +142,9 @@ async fn opened(
         let owner = key.account.filter(|_| below_limit).map(|id| BoundUser { id: id.clone(), generation });
         let challenge = challenge(owner);
         let prepared = core.logins.prepare(&step.digest, &latest, &LoginCall::Open(&challenge))?;
-        let Some(write) = prepared.write.clone() else { return Ok(Ok((prepared.written(None, latest), below_limit))) };
+        let Some(write) = prepared.write.clone() else {
+            return Ok(Ok((prepared.update_after_write(None, latest), below_limit)));
+        };
         let operations = counts.into_iter().chain([write]).collect();
         let mut outcomes = core.store.run(operations).await?.into_iter();
         if !counted.note(below_limit, &mut outcomes) {
@@ -148,7 +155,7 @@ async fn opened(
         }
         let version = outcomes.next().and_then(|written| written.version());
         let update = match version {
-            Some(_) => step.applied(prepared.written(version, latest)),
+            Some(_) => step.applied(prepared.update_after_write(version, latest)),
             None => step.apply(&LoginCall::Open(&challenge)).await?,
         };
         return Ok(Ok((update, below_limit)));
@@ -157,7 +164,7 @@ async fn opened(
 }
 
 /// Compares a typed code with the open one.
-pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn verify_login_code(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
     if guess.is_empty() {
         return Err(Problem::invalid("otp is missing"));
@@ -167,7 +174,7 @@ pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Pr
     step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None, factors: EnrolledFactors::default() })?;
     let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
     let pair = step.pair(&SecretDigest::from_bytes(open.contact));
-    let mut attempt = Attempt::begin(step, open.method, pair).await?;
+    let mut attempt = Attempt::start_attempt(step, open.method, pair).await?;
     match settled(step, open, &guess, &mut attempt).await {
         Ok(update) => {
             match update.answer {
@@ -223,7 +230,7 @@ async fn settled(
             let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
             prepared = core.logins.prepare(&step.digest, &latest, &call)?;
         }
-        let Some(write) = prepared.write.clone() else { return Ok(prepared.written(None, latest)) };
+        let Some(write) = prepared.write.clone() else { return Ok(prepared.update_after_write(None, latest)) };
         let mut operations = std::mem::take(&mut plan.counts);
         if is_right {
             operations = attempt.clearing(&plan)?.into();
@@ -239,7 +246,7 @@ async fn settled(
         }
         let version = if is_noted { outcomes.next() } else { None };
         match version.and_then(|written| written.version()) {
-            Some(version) => return Ok(step.applied(prepared.written(Some(version), latest))),
+            Some(version) => return Ok(step.applied(prepared.update_after_write(Some(version), latest))),
             None => step.refresh().await?,
         }
     }
@@ -247,10 +254,10 @@ async fn settled(
 }
 
 /// Charges a message to the caller's address, or returns how long to wait.
-async fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
+async fn charge_message(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
     let Some(address) = cx.known_address() else { return Ok(None) };
     let decision = cx.core.limits.messages.check(&address, 1).await;
-    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.wait()) }
+    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.retry_after()) }
 }
 
 fn typed_contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
@@ -264,7 +271,7 @@ fn typed_contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
     Ok(Contact::Phone(number.map_err(|_| Problem::invalid("phone_number is not in international format"))?))
 }
 
-fn refused(refused: SendRefused) -> Problem {
+fn send_refusal_problem(refused: SendRefused) -> Problem {
     match refused {
         SendRefused::TooSoon(wait) => {
             Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait)

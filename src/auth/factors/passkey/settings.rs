@@ -137,13 +137,13 @@ pub(crate) struct PasskeyOptions {
 
 impl PasskeyRules {
     /// Returns the rules for registrations.
-    pub(crate) fn of(&self, tenant: &Tenant) -> &RelyingParty {
+    pub(crate) fn party_for_tenant(&self, tenant: &Tenant) -> &RelyingParty {
         self.tenants.get(tenant).unwrap_or(&self.main)
     }
 
     /// Returns the rules for a login of this many steps. A passkey that is the only step must verify its user.
     pub(crate) fn of_login(&self, tenant: &Tenant, steps: usize) -> RelyingParty {
-        let party = self.of(tenant).clone();
+        let party = self.party_for_tenant(tenant).clone();
         if steps > 1 { party } else { party.user_verification(UserVerification::Required) }
     }
 

@@ -17,7 +17,7 @@ use crate::{
             },
             enrolment::call::AccountCall,
             step::LoginStep,
-            typed_code::{prove, typed_code},
+            typed_code::{prove_by_code, typed_code},
         },
         http::{
             answer,
@@ -47,16 +47,16 @@ pub(crate) struct CodesShown {
 }
 
 impl CodesShown {
-    pub(crate) fn of(row: &Credentials) -> Option<Self> {
+    pub(crate) fn from_recovery_row(row: &Credentials) -> Option<Self> {
         row.recovery.as_ref().map(|codes| Self { remaining: codes.unused.len(), created_at: codes.created_at })
     }
 }
 
 /// Checks the code in the request.
-pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_recovery_code(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let typed = typed_code(&mut step)?;
     let step = &step;
-    prove(step, Method::RecoveryCode, async |owner| {
+    prove_by_code(step, Method::RecoveryCode, async |owner| {
         let counts = |strength: &Strength| strength.counts_as_factor(&step.login.plan);
         use_code(&step.cx.core.credentials, owner, &typed, counts, step.keyed).await
     })
@@ -84,7 +84,10 @@ pub(crate) async fn use_code(
 }
 
 /// Creates recovery codes, which replace the old ones, and shows them once.
-pub(crate) async fn renew(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+pub(crate) async fn replace_recovery_codes(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+) -> Result<Response<Body>, Problem> {
     if !cx.core.enabled(call.tenant()).contains(Method::RecoveryCode) {
         return Err(Problem::new(Code::NotFound, "authenticator apps are not enabled here"));
     }
@@ -111,7 +114,7 @@ impl CredentialTable {
         let unused = codes.iter().map(|code| code.digest(&enrolment, keyed)).collect();
         let new = RecoveryCodes { enrolment, unused, created_at: now.as_secs(), strength };
         self.update(tenant, user, |row| row.recovery = Some(new.clone())).await?;
-        Ok((enrolment, codes.iter().map(RecoveryCode::shown).collect()))
+        Ok((enrolment, codes.iter().map(RecoveryCode::to_grouped_text).collect()))
     }
 
     /// Removes the recovery codes of this enrolment.

@@ -30,20 +30,20 @@ use crate::{
 };
 
 /// Serves the return from a provider: to a login, or to the account page.
-pub(crate) async fn serve(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn serve_sso_callback(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     match request.has_site() && connect::is_awaited(request.parts()) {
-        true => connect::finish(request).await,
+        true => connect::finish_provider_link(request).await,
         false => finish_step(request).await,
     }
 }
 
 /// Redeems the open challenge of a login of this browser once, and returns to the login page.
 async fn finish_step(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::shown)?;
+    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::as_error_page)?;
     let state = query.value("state").and_then(SsoState::parse);
     let id = state.as_ref().map(|state| state.login.as_str());
-    let (cx, found) = request.returning_login(id).await.map_err(Problem::shown)?;
-    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::shown)?;
+    let (cx, found) = request.returning_login(id).await.map_err(Problem::as_error_page)?;
+    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::as_error_page)?;
     answer::see_other(&location).ok_or_else(|| unexpected(&cx))
 }
 
@@ -83,7 +83,7 @@ async fn returned(
     let outcome = match redeemed.answer {
         Ok(_) => {
             let parameters: Vec<(&str, &str)> = query.pairs().collect();
-            login::settle(&step, provider, &state, &parameters).await?
+            login::settle_provider_login(&step, provider, &state, &parameters).await?
         }
         Err(error) => {
             step.tally(EventKind::SequenceFailed, Some(crate::policy::Method::Sso));
