@@ -111,7 +111,7 @@ impl World {
     /// Performs a login and returns its code.
     fn sign_in(&mut self) -> String {
         self.verifier = format!("{:x<43}", self.runs);
-        let challenge = CodeChallenge::of(&CodeVerifier::parse(&self.verifier).unwrap());
+        let challenge = CodeChallenge::from_verifier(&CodeVerifier::parse(&self.verifier).unwrap());
         let parameters = format!(
             r#""client_id":"web","redirect_uri":"https://app.example/cb","response_type":"code","scope":"openid","code_challenge":"{challenge}","code_challenge_method":"S256""#
         );
