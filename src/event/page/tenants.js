@@ -63,6 +63,6 @@ export function drawTenants(list, note, model, choose) {
   const source = model.hasBudgets
     ? "The gauges show the limiter as it is now, for tenants with a plan of their own and for those that are refused."
     : "This server shows no budgets: the gauges show the last refusal.";
-  note.textContent = `${more}${source} A tenant is limited from its first refusal until a request would be admitted again; refusals within ten seconds are one time.`;
+  note.textContent = `${more}${source} Limited since: the first refusal after ten quiet seconds. Until: when a request would be admitted again.`;
   return keys.filter((key) => key.isLimited(now)).length;
 }
