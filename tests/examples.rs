@@ -153,8 +153,6 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_rejections() {
         ("GET /events/log?tenant=globex HTTP/1.1\nx-api-key: demo-acme-key", 403),
         ("GET /events/log HTTP/1.1\nx-api-key: guessed", 401),
         ("GET /events/log HTTP/1.1\nx-operator-key: guessed", 401),
-        ("GET /events/log HTTP/1.1", 401),
-        ("GET /events/stream HTTP/1.1", 401),
     ] {
         let answer = wire.ask(request).await;
         assert_eq!(status(&answer), expected, "{request}");
@@ -164,6 +162,71 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_rejections() {
     // requests of other tenants cost acme nothing
     let hello = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: demo-acme-key").await;
     assert_eq!(header(&hello, "x-ratelimit-remaining"), Some("594"));
+}
+
+#[tokio::test]
+async fn at_its_machine_the_demo_shows_the_events_without_a_key() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let mut wire = server.wire().await;
+    let mut ask = async |path: &str, headers: &str| {
+        let headers = headers.replace('\n', "\r\n");
+        wire.send(&format!("GET /events/{path} HTTP/1.1\r\n{headers}\r\n\r\n")).await;
+        wire.answer(false).await
+    };
+    for host in ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:8080", "LOCALHOST"] {
+        assert_eq!(status(&ask("log", &format!("host: {host}")).await), 200, "{host}");
+    }
+    // another name may lead here, too, in a page of another site or behind a proxy
+    for refused in [
+        "host: evil.example",
+        "host: localhost.evil.example",
+        "host: 127.0.0.1.evil.example:8080",
+        "host: 192.0.2.1",
+        "host: localhost\nsec-fetch-site: cross-site",
+        "host: localhost\nsec-fetch-site: same-site",
+        "host: localhost\nx-forwarded-for: 192.0.2.1",
+        "host: localhost\nforwarded: for=192.0.2.1",
+        // a key is checked, if there is one
+        "host: localhost\nx-operator-key: guessed",
+        "host: localhost\nx-api-key: guessed",
+    ] {
+        assert_eq!(status(&ask("log", refused).await), 401, "{refused}");
+    }
+    assert_eq!(status(&ask("usage", "host: evil.example").await), 401);
+    let all = json(&ask("usage", "host: localhost").await);
+    let names: Vec<_> = all["tenants"].as_array().unwrap().iter().map(|one| one["tenant"].clone()).collect();
+    assert_eq!(names, ["acme", "globex"]);
+    let own = json(&ask("usage", "host: localhost\nx-api-key: demo-globex-key").await);
+    assert_eq!(own["tenants"][0]["tenant"], "globex");
+    assert_eq!((own["tenants"].as_array().unwrap().len(), &own["admitted"]), (1, &Value::Null));
+}
+
+#[tokio::test]
+async fn in_a_real_browser_a_flood_of_one_tenant_leaves_the_other_untouched() {
+    let Some(mut tab) = Chromium::start("demo-flood").await else { return };
+    let server = Example::start("server", &FREE_PORT).await;
+    tab.open(&format!("{}/demo/", server.origin)).await;
+    tab.click("#flood").await;
+    let number = |tenant: &str, kind: &str| format!("Number(document.querySelector('#{tenant} b.{kind}').textContent)");
+    tab.until(&format!("{} > 100 && {} > 1", number("acme", "refused"), number("globex", "admitted"))).await;
+    for text in ["HTTP 429", "x-ratelimit: 600", "x-ratelimit-remaining: 0", "retry-after: "] {
+        tab.until(&format!("document.querySelector('#acme .headers').textContent.includes('{text}')")).await;
+    }
+    tab.click("#flood").await;
+    tab.until("document.getElementById('flood').textContent === 'Flood acme'").await;
+    assert_eq!(tab.ask(&number("globex", "refused")).await.unwrap(), 0);
+    // the browser itself reports refused requests
+    let complaints = tab.complaints();
+    assert!(complaints.iter().all(|complaint| complaint.contains("status of 429")), "{complaints:?}");
+
+    // the event page opens without a key, and shows the flood
+    tab.click("nav a:last-child").await;
+    tab.until(
+        "document.querySelector('#tenants [data-tenant=acme].limited') && document.getElementById('form').hidden",
+    )
+    .await;
+    tab.until("document.querySelector('#tenants [data-tenant=globex]')?.className === ''").await;
+    assert_eq!(tab.complaints(), [""; 0]);
 }
 
 #[tokio::test]
@@ -773,7 +836,7 @@ async fn with_a_file_the_server_has_its_tenants_and_nothing_of_the_demo() {
     let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0"];
     let mut server = Example::start("server", &arguments).await;
     let mut browser = server.browser();
-    for demo in ["/", "/demo/", "/demo/outbox", "/demo/page.js", "/callback", "/account"] {
+    for demo in ["/", "/demo/", "/demo/outbox", "/demo/page.js", "/demo/limit.js", "/callback", "/account"] {
         assert_eq!(browser.open(demo).await.status, 404, "{demo}");
     }
     for (key, status) in [("a-key-of-its-own", 200), ("demo-acme-key", 401)] {

@@ -6,7 +6,7 @@ use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
     AccessToken, BearerLayer, EventLog, EventService, ProblemJson, RateLimit, RateLimitLayer, Tenant, TenantSource,
-    bearer::AccessTokenTenant, event::TenantsAndOperator,
+    bearer::AccessTokenTenant,
 };
 
 use crate::{
@@ -15,7 +15,9 @@ use crate::{
     facts::Facts,
     limits,
     outbox::Outbox,
-    pages, ready,
+    pages,
+    readers::Readers,
+    ready,
     state::State,
 };
 
@@ -64,12 +66,8 @@ pub(crate) async fn app(
     let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_failures.clone());
 
     // a tenant reads its own events with its API key, an operator reads all
-    let access = TenantsAndOperator::new(keys.clone());
-    let access = match &operator_key {
-        Some(key) => access.operator_key(key)?,
-        None => access,
-    };
-    let events = EventService::builder(log.clone(), access).base_path("/events")?.build();
+    let readers = Readers::new(keys.clone(), operator_key.as_deref(), is_demo)?;
+    let events = EventService::builder(log.clone(), readers).base_path("/events")?.limiter(limiter.clone()).build();
     let events = Router::new()
         .route_service("/events", events.clone())
         .route_service("/events/{*rest}", events.clone())

@@ -19,7 +19,6 @@ pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 
 /// Encrypts the keys of authenticator apps.
 pub(crate) const SEAL: &str = "ZGVtbyBzZWFsIHRoYXQgaXMga25vd24gdG8gYWxsLi4";
-
 /// An authentication level that any client can request in `acr_values`.
 pub(crate) const TWO_STEPS: &str = "two-steps";
 pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
@@ -59,8 +58,9 @@ pub(crate) const PEOPLE: [Known; 2] = [
 pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     let per_minute = |limit| Quota::per_minute(limit)?.with_name("per-minute");
     let plans = Plans::new(per_minute(600)?);
-    plans.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
     let acme = Tenant::parse(ACME)?;
+    plans.set(acme.clone(), per_minute(600)?);
+    plans.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
     Ok(Facts {
         issuer: None,
         client_ip: ClientIp::peer(),

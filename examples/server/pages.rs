@@ -21,7 +21,7 @@ use tollgate::{
 use crate::{
     callback::callback,
     demo::{CALLBACK, CLIENTS, NATIVE_CALLBACK, SCOPES},
-    home::page_of_logins,
+    home::start_page,
     html::{self, page},
     outbox::Outbox,
 };
@@ -52,11 +52,12 @@ pub(crate) fn cookie_name(state: &str) -> String {
 }
 
 pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
-    let home = page_of_logins(origin);
+    let home = start_page(origin);
     Router::new()
         .route("/demo/", get(async move || page(&home)))
         .route("/demo", get(async || Redirect::to("/demo/")))
         .route("/demo/page.js", get(html::script))
+        .route("/demo/limit.js", get(html::limit_script))
         .route("/demo/page.css", get(html::style))
         .route("/demo/login/{client}", get(login))
         .route(CALLBACK, get(callback))

@@ -8,6 +8,7 @@ mod coalesce;
 mod json_lines;
 pub(crate) mod kind;
 mod log;
+mod page;
 mod pump;
 mod query;
 mod record;
@@ -15,8 +16,8 @@ mod service;
 mod shared;
 mod sink;
 mod stream;
+mod usage;
 
-pub(crate) use self::kind::event_kinds;
 #[cfg(feature = "tracing")]
 pub use self::sink::TracingSink;
 pub use self::{
@@ -29,5 +30,9 @@ pub use self::{
     service::{EventService, EventServiceBuilder},
     shared::Stats,
     sink::{ChannelSink, Sink},
+};
+pub(crate) use self::{
+    kind::event_kinds,
+    usage::{Budget, Budgets},
 };
 pub use crate::util::public_id::{PublicId, PublicIdError};

@@ -126,6 +126,10 @@ impl fmt::Display for Query {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryError(());
 
+impl QueryError {
+    pub(super) const INVALID: Self = Self(());
+}
+
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("invalid event log query")

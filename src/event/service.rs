@@ -15,9 +15,10 @@ use super::{
     access::{Access, Viewer},
     kind::EventKind,
     log::EventLog,
-    pump,
+    page, pump,
     query::{self, Query},
     stream::{LiveStream, OpenStream},
+    usage::{self, Budgets},
 };
 use crate::{
     http::{
@@ -33,13 +34,19 @@ use crate::{
 ///
 /// | request | response |
 /// |---|---|
-/// | `GET /` | a page that shows the log live |
+/// | `GET /` | a page that shows the log live, with charts, budgets and filters |
 /// | `GET /log?since=&tenant=&kind=&limit=` | `{"events":[…],"next":N,"lost":N}`; `next` is the `since` of the next request |
 /// | `GET /stream?since=&tenant=&kind=` | server-sent events, from now on or after `since` or `Last-Event-ID` |
+/// | `GET /usage?tenant=` | `{"admitted":N,"at":N,"tenants":[…]}`, with a [`limiter`](EventServiceBuilder::limiter); otherwise a 404 |
 ///
 /// [`Access`] identifies the caller. Tenants read their own events and get a 403 if they ask for
-/// those of another tenant. Operators read everything. Other callers get a 401. The page is public;
-/// it asks for a key before it shows events.
+/// those of another tenant. Operators read everything. Other callers get a 401. The page is public.
+/// It asks for a key before it shows events, unless [`Access`] knows its reader without one, for example by a cookie.
+///
+/// `/usage` has the budgets of tenants: `policy`, `x-ratelimit`, `x-ratelimit-remaining`, `x-ratelimit-reset`, and
+/// `admitted`, the number of requests that were admitted since the first request for this tenant. The number begins again
+/// if many tenants are watched. A tenant sees its own budget. An operator sees the tenants in the query and those with a
+/// plan of their own, at most 50, and the number of admitted requests of all tenants since the limiter was created.
 ///
 /// The service works unchanged under a prefix that is stripped, for example with axum's
 /// `nest_service`. Open the page with a trailing slash: `/events/`. If nothing strips the prefix,
@@ -62,6 +69,7 @@ struct Inner {
     access: Arc<dyn Access>,
     base: String,
     max_streams: usize,
+    budgets: Option<Arc<dyn Budgets>>,
 }
 
 impl EventService {
@@ -72,7 +80,13 @@ impl EventService {
 
     /// Returns a builder for a service that serves `log` to the callers that `access` identifies.
     pub fn builder(log: EventLog, access: impl Access) -> EventServiceBuilder {
-        EventServiceBuilder(Inner { log, access: Arc::new(access), base: String::new(), max_streams: 64 })
+        EventServiceBuilder(Inner {
+            log,
+            access: Arc::new(access),
+            base: String::new(),
+            max_streams: 64,
+            budgets: None,
+        })
     }
 }
 
@@ -112,6 +126,12 @@ impl EventServiceBuilder {
         }
         self.0.max_streams = streams;
         Ok(self)
+    }
+
+    /// Shows these budgets.
+    pub(crate) fn budgets(mut self, budgets: impl Budgets) -> Self {
+        self.0.budgets = Some(Arc::new(budgets));
+        self
     }
 
     /// Creates the service.
@@ -163,9 +183,17 @@ impl Inner {
         let response = match route {
             // without the slash, relative links of the page would resolve one level too high
             Route::Page if !head.uri().path().ends_with('/') => redirect_to_slash(&self.base),
-            Route::Page => event_page_asset("text/html; charset=utf-8", include_str!("page.html")),
-            Route::Script => event_page_asset("text/javascript; charset=utf-8", include_str!("page.js")),
-            Route::Style => event_page_asset("text/css; charset=utf-8", include_str!("page.css")),
+            Route::Page => {
+                let is_known = self.access.viewer(head) != Viewer::Nobody;
+                event_page_asset("text/html; charset=utf-8", page::html(is_known, self.budgets.is_some()))
+            }
+            Route::File(content_type, text) => event_page_asset(content_type, text),
+            Route::Usage => match &self.budgets {
+                Some(budgets) => {
+                    self.usage(head, &**budgets).unwrap_or_else(|(status, name)| event_error(status, name))
+                }
+                None => event_error(StatusCode::NOT_FOUND, "not_found"),
+            },
             Route::Log | Route::Stream => match self.authorized(head) {
                 Ok((_, query)) if route == Route::Log => event_json(self.log.read_events(&query).to_json()),
                 Ok((own, query)) => self.stream(head, own, query),
@@ -180,15 +208,8 @@ impl Inner {
 
     /// Returns the tenant that asks (`None` for an operator), and the query restricted to what the
     /// caller may read.
-    fn authorized(&self, head: Head<'_>) -> Result<(Option<Tenant>, Query), (StatusCode, &'static str)> {
-        let own = match self.access.viewer(head) {
-            Viewer::Nobody => {
-                self.log.tally_now(EventKind::CredentialUnknown);
-                return Err((StatusCode::UNAUTHORIZED, "unauthenticated"));
-            }
-            Viewer::Tenant(own) => Some(own),
-            Viewer::Operator => None,
-        };
+    fn authorized(&self, head: Head<'_>) -> Result<(Option<Tenant>, Query), Refusal> {
+        let own = self.reader(head)?;
         let query = Query::parse(head.uri().query().unwrap_or_default());
         let query = query.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
         match own {
@@ -196,6 +217,31 @@ impl Inner {
             Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == *own) => {
                 Ok((Some(own.clone()), query.tenant(own.into())))
             }
+            Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
+        }
+    }
+
+    /// Returns the tenant that asks, or `None` for an operator.
+    fn reader(&self, head: Head<'_>) -> Result<Option<Tenant>, Refusal> {
+        match self.access.viewer(head) {
+            Viewer::Nobody => {
+                self.log.tally_now(EventKind::CredentialUnknown);
+                Err((StatusCode::UNAUTHORIZED, "unauthenticated"))
+            }
+            Viewer::Tenant(own) => Ok(Some(own)),
+            Viewer::Operator => Ok(None),
+        }
+    }
+
+    fn usage(&self, head: Head<'_>, budgets: &dyn Budgets) -> Result<Response<Body>, Refusal> {
+        let own = self.reader(head)?;
+        let keys = usage::parse(head.uri().query().unwrap_or_default());
+        let keys = keys.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
+        let clock = &self.log.shared().clock;
+        let now = clock.unix(clock.now());
+        match own {
+            None => Ok(event_json(usage::of_all(budgets, keys, now))),
+            Some(own) if keys.iter().all(|key| *key == *own) => Ok(event_json(usage::of_tenant(budgets, &own, now))),
             Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
         }
     }
@@ -218,11 +264,15 @@ impl Inner {
     }
 }
 
+/// The status and the name of an error.
+type Refusal = (StatusCode, &'static str);
+
 #[derive(Clone, Copy, PartialEq)]
 enum Route {
     Page,
-    Script,
-    Style,
+    /// A file of the page: its type and its text.
+    File(&'static str, &'static str),
+    Usage,
     Log,
     Stream,
 }
@@ -231,11 +281,10 @@ impl Route {
     fn match_event_route(path: &str) -> Option<Self> {
         Some(match path {
             "" | "/" => Self::Page,
-            "/page.js" => Self::Script,
-            "/page.css" => Self::Style,
+            "/usage" => Self::Usage,
             "/log" => Self::Log,
             "/stream" => Self::Stream,
-            _ => return None,
+            _ => page::file(path).map(|(content_type, text)| Self::File(content_type, text))?,
         })
     }
 }
@@ -243,7 +292,6 @@ impl Route {
 // ---- responses
 
 const JSON: &str = "application/json";
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 fn event_json(body: impl Into<Body>) -> Response<Body> {
     event_response(StatusCode::OK, JSON, body)
@@ -282,9 +330,9 @@ fn method_response(method: &Method) -> Option<Response<Body>> {
 }
 
 /// A static file of the live page. It contains nothing confidential.
-fn event_page_asset(content_type: &'static str, text: &'static str) -> Response<Body> {
+fn event_page_asset(content_type: &'static str, text: impl Into<Body>) -> Response<Body> {
     let mut response = event_response(StatusCode::OK, content_type, text);
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }

@@ -311,6 +311,21 @@ impl Limiter {
         self.0.engine.peek(key, self.context())
     }
 
+    /// Returns the standing of the key, and how many of its requests were admitted since the first call for it. Returns `None`
+    /// if no enforced quota applies, or if the key has spent nothing and no plan of its own.
+    pub(super) fn watch(&self, key: &LimitKey) -> Option<(Standing, u64)> {
+        let Inner { engine, .. } = &*self.0;
+        if !engine.knows(key) && !engine.plans.is_named(key) {
+            return None;
+        }
+        Some((self.peek(key)?, engine.watch(key, self.context())))
+    }
+
+    /// Returns how many requests were admitted and charged, of all keys with a limit.
+    pub(super) fn admitted(&self) -> u64 {
+        self.0.engine.admitted()
+    }
+
     /// Refunds the part of a charge that still counts. Returns the new standing of the tenant.
     ///
     /// Nothing is refunded if its window has passed, if another limiter charged it, or

@@ -107,6 +107,7 @@ mod quota;
 mod report;
 #[cfg(feature = "redis")]
 pub(crate) mod shared;
+mod usage;
 
 #[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};

@@ -56,8 +56,8 @@ impl Engine {
         let keeps_named = self.overflow.began().is_some();
         let mut kept = Vec::new();
         let mut rows = lock(&shard.0);
-        let rows_seen = rows.len();
-        rows.retain(|(tenant, row)| {
+        let rows_seen = rows.table.len();
+        rows.table.retain(|(tenant, row)| {
             if !row.is_idle(context) {
                 return true;
             }
@@ -79,7 +79,7 @@ impl Engine {
     fn remove_unnamed(&self, shard: &Shard, tenant: &LimitKey, context: Context<'_>) {
         let hash = self.hasher.hash_one(tenant.as_bytes());
         let mut rows = lock(&shard.0);
-        if let Ok(mut found) = rows.find_entry(hash, |(own, _)| own == tenant) {
+        if let Ok(mut found) = rows.table.find_entry(hash, |(own, _)| own == tenant) {
             let (_, row) = found.get_mut();
             if row.place() == Place::Named && row.is_idle(context) {
                 self.forget(tenant, row, context);

@@ -59,6 +59,8 @@ mod callback;
 mod localhost;
 #[path = "../../../../examples/server/limits.rs"]
 mod limits;
+#[path = "../../../../examples/server/readers.rs"]
+mod readers;
 #[path = "../../../../examples/server/ready.rs"]
 mod ready;
 #[path = "../../../../examples/server/notices.rs"]
