@@ -174,7 +174,10 @@ async fn a_tenant_sees_its_own_budget_alone() {
     let log = EventLog::new();
     let limiter = limiter(&log);
     let globex = Tenant::parse("globex").unwrap();
-    _ = limiter.check(&LimitKey::parse("acme").unwrap(), 1);
+    // it has a plan of its own, too, so an operator would see it
+    let acme = Tenant::parse("acme").unwrap();
+    limiter.plans().set(acme.clone(), Quota::per_minute(600).unwrap());
+    _ = limiter.check(&acme, 1);
     _ = limiter.check(&globex, 1);
     let address = serve_to(Viewer::Tenant(globex), &log, &limiter).await;
     let Some(mut tab) = open("events-tenant", address).await else { return };

@@ -25,6 +25,7 @@ in any minute, while globex goes on as before.
 <h2 id="log-in">Log in</h2>
 <p>As <strong>{ada}</strong>, password <code>{ada_password}</code>, or as <strong>{grace}</strong>,
 <code>{grace_password}</code>. Messages with codes arrive among the <a href="{origin}/demo/outbox">one-time codes</a>.
+Logins spend the limit of acme, too: after a flood, wait a minute.
 <ul>
 <li><a href="{origin}/demo/login/demo-web">Log in with one step</a>: a password or a code
 <li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: if you are signed in, only the second is missing
