@@ -313,6 +313,17 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "smooth")]
+    #[test]
+    fn units_of_a_smooth_quota_come_back_at_the_same_time_after_its_burst_has_changed() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let [was, is] = [5, 9].map(|burst| Gauge::Smooth(Pace { interval: MINUTE, burst }));
+        let meter = charged(was, at(60, &bytes));
+        let later = Context { now: Moment::from_nanos(60 * MINUTE + MINUTE / 2), ..at(60, &bytes) };
+        let rises_at = meter.rises_at(was, 5, later);
+        assert_eq!(meter.converted(was, is, later).rises_at(is, 9, later), rises_at);
+    }
+
     #[test]
     fn a_refund_after_the_end_of_a_calendar_window_leaves_the_next_one_alone() {
         let bytes = ByteBudget::new(usize::MAX);

@@ -477,6 +477,17 @@ mod tests {
     }
 
     #[test]
+    fn a_shadow_quota_alone_refuses_nothing_and_says_what_it_would_refuse() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let mut row = Row::new(Quota::per_minute(1).unwrap().shadow().into(), Place::Named, 1, 1);
+        for would_refuse in [false, true] {
+            let mut decision = Decision::UNLIMITED;
+            row.decide(context(&bytes), Ask::new(1, false), &mut { NO_MARKS }, &mut decision);
+            assert_eq!((decision.is_admitted(), decision.shadow.is_some()), (true, would_refuse));
+        }
+    }
+
+    #[test]
     fn a_new_window_starts_from_one_that_covers_it_even_if_another_rule_counts_more() {
         let bytes = ByteBudget::new(usize::MAX);
         let minute = |name| Quota::per_minute(9).unwrap().with_name(name).unwrap();

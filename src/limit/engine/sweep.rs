@@ -122,6 +122,10 @@ mod tests {
         Context { now, unix_now, swept_at: 0, bytes: &engine.bytes }
     }
 
+    fn tenant(name: &str) -> LimitKey {
+        LimitKey::parse(name).unwrap()
+    }
+
     fn spend(engine: &Engine, tenant: &LimitKey, context: Context<'_>) {
         let mut decision = Decision::UNLIMITED;
         engine.spend(engine.key(tenant), context, Ask::new(1, false), &Cell::new(false), &mut decision).unwrap();
@@ -147,7 +151,7 @@ mod tests {
     fn a_request_stops_to_sweep_after_a_few_hundred_rows() {
         let engine = engine(&Plans::new(Quota::per_hour(9).unwrap()));
         for number in 0..16_000 {
-            spend(&engine, &LimitKey::parse(format!("tenant-{number}")).unwrap(), at(&engine, HOUR));
+            spend(&engine, &tenant(&format!("tenant-{number}")), at(&engine, HOUR));
         }
         engine.sweep(at(&engine, HOUR));
         assert!((2..32).contains(&engine.sweep_next.load(Relaxed)));
@@ -156,7 +160,7 @@ mod tests {
     #[test]
     fn a_tenant_that_is_not_named_any_more_keeps_its_row_until_it_is_idle() {
         let plans = Plans::new(Quota::per_hour(9).unwrap());
-        let (engine, acme) = (engine(&plans), LimitKey::parse("acme").unwrap());
+        let (engine, acme) = (engine(&plans), tenant("acme"));
         plans.set(acme.clone(), Quota::per_hour(5).unwrap());
         spend(&engine, &acme, at(&engine, HOUR));
         let shard = engine.shard(engine.key(&acme).hash).unwrap();
@@ -164,5 +168,26 @@ mod tests {
             engine.remove_unnamed(shard, &acme, at(&engine, now));
             assert_eq!(engine.tenants(), rows);
         }
+    }
+    /// Sweeps all shards. Returns how often that ended the sharing of buckets.
+    fn sweep_all(engine: &Engine, now: u64) -> usize {
+        let swept = (0..SHARDS).filter(|_| {
+            engine.sweep_at.store(0, Relaxed);
+            engine.sweep(at(engine, now))
+        });
+        swept.count()
+    }
+
+    #[test]
+    fn an_idle_row_is_kept_while_others_share_buckets_and_its_tenant_is_named() {
+        let plans = Plans::new(Quota::per_hour(9).unwrap());
+        let (engine, [acme, bob]) = (Engine::new(plans.clone(), 0, usize::MAX), ["acme", "bob"].map(tenant));
+        plans.set(acme.clone(), Quota::per_hour(5).unwrap());
+        spend(&engine, &acme, at(&engine, HOUR));
+        spend(&engine, &bob, at(&engine, 2 * HOUR));
+        assert_eq!((sweep_all(&engine, 2 * HOUR + 1), engine.tenants()), (0, 2));
+        plans.remove(&acme);
+        assert_eq!((sweep_all(&engine, 2 * HOUR + 1), engine.tenants()), (0, 1));
+        assert_eq!((sweep_all(&engine, 3 * HOUR), engine.tenants()), (1, 0), "the last bucket is gone");
     }
 }
