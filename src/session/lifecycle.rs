@@ -822,6 +822,17 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_not_live_any_more_at_its_end() {
+        for (before_its_end, lived) in [(1, true), (0, false)] {
+            let world = World::new();
+            let (_, session) = world.create(proved_sign_in("acme", "ada"));
+            let idle = world.sessions.lifetimes().idle;
+            world.clock.advance(idle - Duration::from_nanos(before_its_end));
+            assert_eq!(block_on(world.sessions.revoke_sid(&session.sid())).unwrap(), lived);
+        }
+    }
+
+    #[test]
     fn a_session_is_remembered_for_two_minutes_to_400_days() {
         let remember = |seconds| proved_sign_in("acme", "ada").remember(Duration::from_secs(seconds));
         assert!(remember(120).is_ok() && remember(400 * 86400).is_ok());

@@ -249,10 +249,11 @@ mod tests {
 
     type Step = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
-    /// A store that answers later, and that does something else before its next read or write.
+    /// A store that answers later or at once, and that does something else before its next read or write.
     #[derive(Clone, Default)]
     struct Interrupted {
         memory: Arc<Memory>,
+        at_once: bool,
         before_read: Arc<Mutex<Option<Step>>>,
         before_write: Arc<Mutex<Option<Step>>>,
     }
@@ -268,10 +269,11 @@ mod tests {
             key: &Key,
         ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
             let (store, key) = (self.clone(), key.clone());
-            MaybeReady::Pending(async move {
+            let answer = async move {
                 interrupt(&store.before_read)?;
                 store.memory.get(&key).wait().await
-            })
+            };
+            if self.at_once { MaybeReady::Ready(block_on(answer)) } else { MaybeReady::Pending(answer) }
         }
 
         async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
@@ -367,6 +369,18 @@ mod tests {
             let step: Step = Box::new(move || write(&sessions, &session));
             *lock(&store.before_write) = Some(step);
             assert_eq!(present(&world.sessions, cookie).unwrap().is_some(), survives);
+        }
+    }
+
+    #[test]
+    fn a_process_reads_when_everything_was_ended_before_it_accepts_its_first_cookie() {
+        for at_once in [false, true] {
+            let store = Interrupted { at_once, ..Interrupted::default() };
+            let [one, other] = [0, 1].map(|_| AnyStore::from(store.clone()));
+            let (world, restarted) = (World::new(one.clone()), World::new(other));
+            let (cookie, _) = world.sign_in("acme");
+            block_on(one.end_everything(Arc::new(world.clock.clone()))).unwrap();
+            assert!(present(&restarted.sessions, cookie).unwrap().is_none());
         }
     }
 

@@ -12,6 +12,8 @@ pub(super) mod lock_tests;
 pub(super) mod meter;
 mod overflow;
 mod row;
+#[cfg(test)]
+mod row_tests;
 #[cfg(feature = "smooth")]
 mod smooth;
 mod spend;

@@ -95,7 +95,7 @@ impl Smooth {
     }
 }
 
-/// A store of one state. Zero means that there is no state, as in governor's own stores.
+/// A store of one state. A tenant that has spent nothing has the state zero.
 struct OneState(Cell<u64>);
 
 impl StateStore for OneState {
@@ -105,8 +105,7 @@ impl StateStore for OneState {
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        let state = Some(self.0.get()).filter(|nanos| *nanos > 0).map(Nanos::new);
-        let (outcome, next) = decide(state)?;
+        let (outcome, next) = decide(Some(Nanos::new(self.0.get())))?;
         self.0.set(next.as_u64());
         Ok(outcome)
     }

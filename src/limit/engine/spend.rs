@@ -172,7 +172,7 @@ impl Engine {
         let mut marks = NO_MARKS;
         row.decide(context, ask, &mut marks, decision);
         if decision.is_admitted() {
-            if row.is_on_board() && ask.units > 0 {
+            if ask.units > 0 {
                 self.clear_board(key, row);
             }
             self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(LimitKey::trusted(key.name)));

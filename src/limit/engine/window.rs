@@ -156,6 +156,10 @@ impl Log {
     /// has stepped back.
     #[inline]
     pub(super) fn add(&mut self, lengths: Lengths, now: Moment, units: u32, bytes: &ByteBudget) -> Moment {
+        // an entry without units would only take memory
+        if units == 0 {
+            return now;
+        }
         // what a shared server has admitted may not fit
         let units = units.min(u32::MAX - self.used);
         self.used += units;
@@ -458,6 +462,23 @@ mod tests {
             copy.add(lengths, moment_at(second * SECOND), 1, &bytes);
         }
         assert_eq!(bytes.used(), log.heap_bytes() + copy.heap_bytes());
+    }
+
+    #[test]
+    fn whole_ticks_are_not_rounded_up() {
+        let lengths = lengths(366 * 24 * 3600, 1);
+        assert!(lengths.shift > 0);
+        let [whole, more] = [5 << lengths.shift, (5 << lengths.shift) + 1];
+        assert_eq!([whole, more].map(|nanos| lengths.ticks(nanos)), [5, 6]);
+    }
+
+    #[test]
+    fn a_budget_has_room_until_all_of_it_is_used() {
+        let bytes = ByteBudget::new(2);
+        for has_room in [true, true, false] {
+            assert_eq!(bytes.has_room(), has_room);
+            bytes.force(1);
+        }
     }
 
     proptest! {
