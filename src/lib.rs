@@ -73,6 +73,8 @@ mod discovery;
 #[cfg(feature = "bearer")]
 pub mod bearer;
 #[cfg(feature = "login")]
+mod words;
+#[cfg(feature = "login")]
 pub mod policy;
 #[cfg(feature = "login")]
 pub mod password;
@@ -127,6 +129,7 @@ pub use crate::{
     password::{Password, PasswordHash, Passwords},
     policy::{Method, Policies, Policy},
     user::{Account, Identifier, NewUser, StoredUsers, Users},
+    words::Language,
 };
 pub use crate::{
     event::{EventLog, EventService},

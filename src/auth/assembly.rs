@@ -11,6 +11,7 @@ use crate::{
         factors::credentials::table::CredentialTable,
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
+        pages::built::BuiltPages,
         service::AuthService,
         state::{
             accounts::Accounts,
@@ -77,7 +78,7 @@ impl AuthServiceBuilder {
             let reason = "is only for issuers on a loopback address";
             return Err(ConfigError::new("insecure_loopback", issuer.as_str(), reason));
         }
-        self.pages.check()?;
+        let pages = BuiltPages::new(std::mem::take(&mut self.pages))?;
         self.login_limits.validate()?;
         if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
@@ -127,7 +128,7 @@ impl AuthServiceBuilder {
             clients: self.clients,
             policies: self.policies,
             passwords: self.passwords,
-            pages: self.pages,
+            pages,
             issuer,
             store,
             clock,
