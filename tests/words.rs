@@ -40,16 +40,15 @@ fn page(name: &str) -> String {
 
 fn words(language: &str) -> BTreeMap<String, String> {
     let file = read(&format!("src/words/{language}.txt"));
-    file.lines()
-        .filter_map(|line| line.split_once(" = "))
-        .map(|(key, text)| (key.to_owned(), text.to_owned()))
-        .collect()
+    let lines = file.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(" = ")).map(|(key, text)| (key.to_owned(), text.to_owned())).collect()
 }
 
 fn is_key(text: &str) -> bool {
-    let is_name = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    matches!(text.split_once('.'), Some((page, name)) if is_name(page) && is_name(name) && name != "html")
-        && ["shared", "login", "account", "error", "logout", "message"].contains(&text.split('.').next().unwrap())
+    let pages = ["shared", "login", "account", "error", "logout", "message"];
+    let is_name = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let is_file = |name| ["", "html", "js", "css"].contains(&name);
+    text.split_once('.').is_some_and(|(page, name)| pages.contains(&page) && is_name(name) && !is_file(name))
 }
 
 /// Returns the texts between these marks that have the form of a key.
