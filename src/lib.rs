@@ -73,6 +73,8 @@ mod discovery;
 #[cfg(feature = "bearer")]
 pub mod bearer;
 #[cfg(feature = "login")]
+mod words;
+#[cfg(feature = "login")]
 pub mod policy;
 #[cfg(feature = "login")]
 pub mod password;
@@ -109,9 +111,10 @@ pub use crate::{
     auth::{AuthService, Passkeys, Totp},
     client::{Client, ClientTable},
     delivery::OtpSender,
-    password::{Password, Passwords},
-    policy::Policies,
-    user::{Identifier, NewUser, StoredUsers, Users},
+    password::{Password, PasswordHash, Passwords},
+    policy::{Method, Policies, Policy},
+    user::{Account, Identifier, NewUser, StoredUsers, Users},
+    words::Language,
 };
 pub use crate::{
     event::{EventLog, EventService},

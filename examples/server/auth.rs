@@ -31,6 +31,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .clients(facts.clients)
         .users(users.clone())
         .policies(facts.policies)
+        .pages(facts.pages)
         // shares its budget with the API
         .limiter(limiter.clone())
         .client_ip(facts.client_ip)

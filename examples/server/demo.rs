@@ -7,7 +7,6 @@ use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Plans, Polic
 use crate::{
     facts::Facts,
     person::{Person, Proof},
-    tokens::TokenSettings,
 };
 
 pub(crate) const KEY_HEADER: &str = "x-api-key";
@@ -74,8 +73,9 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         redis_plans: false,
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
+        pages: tollgate::auth::Pages::new(),
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
-        tokens: std::sync::Arc::new(TokenSettings::default()),
+        tokens: std::sync::Arc::default(),
         prints_codes: true,
         #[cfg(feature = "external-providers")]
         provider: None,

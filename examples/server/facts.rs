@@ -1,6 +1,6 @@
 //! The tenants, clients and users of the server: those of the demo (`demo.rs`) or of a file (`file.rs`).
 
-use tollgate::{ApiKeys, ClientIp, ClientTable, Plans, Policies, Quota};
+use tollgate::{ApiKeys, ClientIp, ClientTable, Plans, Policies, Quota, auth::Pages};
 
 use crate::{person::Person, tokens::TokenSettings};
 
@@ -25,6 +25,7 @@ pub(crate) struct Facts {
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,
+    pub(crate) pages: Pages,
     pub(crate) tokens: std::sync::Arc<TokenSettings>,
     /// Enables one-time codes, which are printed to stdout.
     pub(crate) prints_codes: bool,

@@ -10,7 +10,7 @@ use crate::{
     budgets::{Budgets, WrittenTenant},
     facts::Facts,
     person::{Person, Proof},
-    tokens,
+    theme, tokens,
 };
 
 /// The contents of the file. `config.toml` in this folder lists every key.
@@ -28,6 +28,8 @@ struct File {
     leases: bool,
     #[serde(default)]
     redis_plans: bool,
+    #[serde(default)]
+    pages: theme::Theme,
     #[serde(default)]
     tokens: tokens::Written,
     tenants: Vec<WrittenTenant>,
@@ -80,6 +82,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
         clients,
         people,
+        pages: file.pages.read(path)?,
         tokens: std::sync::Arc::new(file.tokens.read()?),
         #[cfg(feature = "external-providers")]
         provider: None,

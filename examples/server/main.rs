@@ -20,6 +20,7 @@
 mod listen;
 mod explain;
 mod users;
+mod theme;
 mod tokens;
 mod person;
 mod facts;

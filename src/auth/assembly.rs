@@ -10,7 +10,8 @@ use crate::{
         core::{self, Core, Limits},
         factors::credentials::table::CredentialTable,
         first_party::site::FirstParty,
-        http::{cookies::LoginCookies, route::SIGN_IN},
+        http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
+        pages::built::BuiltPages,
         service::AuthService,
         state::{
             accounts::Accounts,
@@ -74,7 +75,7 @@ impl AuthServiceBuilder {
             let reason = "is only for issuers on a loopback address";
             return Err(ConfigError::new("insecure_loopback", issuer.as_str(), reason));
         }
-        self.pages.check()?;
+        let pages = BuiltPages::new(std::mem::take(&mut self.pages))?;
         self.login_limits.validate()?;
         if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
@@ -124,7 +125,7 @@ impl AuthServiceBuilder {
             clients: self.clients,
             policies: self.policies,
             passwords: self.passwords,
-            pages: self.pages,
+            pages,
             issuer,
             store,
             clock,

@@ -235,7 +235,7 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Replaces the built-in pages by your own.
+    /// Sets the logo, the colors and the words of the pages and messages, or replaces pages by your own.
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self

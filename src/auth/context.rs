@@ -16,7 +16,9 @@ use crate::{
         },
     },
     http::head::Head,
+    login::Login,
     tenant::LimitKey,
+    words::Language,
 };
 
 /// Browsers mark a prefetch with one of these; the last two are used by older ones.
@@ -52,6 +54,11 @@ impl<'a> RequestContext<'a> {
     /// limit that all clients share would let anyone lock out everyone.
     pub(crate) fn known_address(&self) -> Option<LimitKey> {
         self.address.clone()
+    }
+
+    /// Returns the language of messages of a login: the one that its page has sent, or what the browser prefers.
+    pub(crate) fn language(&self, login: &Login) -> Language {
+        login.wanted.language.unwrap_or_else(|| Language::accepted(&self.parts.headers))
     }
 
     /// Checks whether one of our own pages sent this request.

@@ -19,7 +19,7 @@ use crate::{
         },
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
-        pages::custom::Pages,
+        pages::built::BuiltPages,
         state::{
             accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
             logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges,
@@ -61,7 +61,7 @@ pub(crate) struct Core {
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
-    pub(crate) pages: Pages,
+    pub(crate) pages: BuiltPages,
 
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,

@@ -363,6 +363,14 @@
 //! | 429 | `slow_down`, `too_many_attempts`, `rate_limit_exceeded` |
 //! | 502, 503 | `provider_unavailable`, `temporarily_unavailable` |
 //!
+//! # Pages and languages
+//!
+//! [`Pages`] sets a logo, colors for light and dark screens, and the words of the pages for login, consent, account, errors and
+//! logout. The pages are in English or German: the first language of the parameter `ui_locales` that is one of these, then the
+//! browser's choice in `Accept-Language`, and then English. `/authorize`, `/par`, `/sign-in`, `/account/security` and `/logout`
+//! take `ui_locales`. The messages of a login are in the language of its page; `Smtp`, `Webhook` and other senders read it
+//! from [`Message::language`](crate::delivery::Message::language). JSON answers have the same codes in all languages.
+//!
 //! # Events
 //!
 //! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were sent or could not be,
@@ -371,7 +379,7 @@
 //!
 //! # Not supported yet
 //!
-//! - Of OpenID Connect: `display`, `ui_locales` and `registration` are ignored; `request`, foreign `request_uri`s and any
+//! - Of OpenID Connect: `display` and `registration` are ignored; `request`, foreign `request_uri`s and any
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
 
@@ -405,7 +413,7 @@ pub use self::{
     abuse_limits::AbuseLimits,
     builder::AuthServiceBuilder,
     factors::{passkey::settings::Passkeys, totp::settings::Totp},
-    pages::custom::Pages,
+    pages::{colors::Colors, custom::Pages},
     service::{AuthFuture, AuthService},
     signing::SigningKeys,
     vouching::EnrolledCredential,

@@ -165,9 +165,9 @@ async fn serve_path(
         Route::Authorize => in_box(|| endpoint::authorize(request)).await,
         Route::AuthorizeForm => in_box(|| endpoint::by_form(request, body)).await,
         Route::StartPage => in_box(|| login_page::login_page(request)).await,
-        Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
-            request.charge_asset().await?;
-            Ok(page::asset(route))
+        Route::Script | Route::Style | Route::Logo | Route::OpenApi | Route::AccountScript => {
+            let cx = request.charge_asset().await?;
+            Ok(page::asset(&cx.core.pages, route))
         }
         Route::Token(route) => in_box(|| provider::serve_token_route(request, route, body)).await,
         Route::Status | Route::Choices => in_box(|| read_login(request, route)).await,

@@ -16,6 +16,7 @@ use crate::{
     tenant::Tenant,
     user::Identifier,
     util::{public_id::PublicId, secret::SecretDigest},
+    words::Language,
 };
 
 /// The first byte of a row. A number is never used again with another meaning: 1 had no flags in the plan.
@@ -198,8 +199,13 @@ pub(crate) fn read_binding(reader: &mut Reader<'_>) -> Option<Binding> {
 }
 
 pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
-    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to } = wanted;
-    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1);
+    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language } = wanted;
+    let language = match language {
+        None => 0,
+        Some(Language::English) => 1,
+        Some(Language::German) => 2,
+    };
+    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2);
     for text in [nonce, dpop_jkt, return_to] {
         option(writer, text.as_deref(), Writer::text)?;
     }
@@ -210,7 +216,13 @@ pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
 }
 
 pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
-    let flags = reader.byte().filter(|flags| *flags < 4)?;
+    let flags = reader.byte()?;
+    let language = match flags >> 2 {
+        0 => None,
+        1 => Some(Language::English),
+        2 => Some(Language::German),
+        _ => return None,
+    };
     let mut text = || read_option(reader, |reader| reader.text().map(str::to_owned));
     let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
     let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
@@ -223,6 +235,7 @@ pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
         is_confirmed: flags & 1 != 0,
         remember: flags & 2 != 0,
         return_to,
+        language,
     })
 }
 
@@ -316,6 +329,7 @@ mod tests {
             is_confirmed: true,
             remember: false,
             return_to: Some("/x".to_owned()),
+            language: Some(Language::German),
         };
         let user = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: u64::MAX };
         let plan = Policies::new(Policy::any(2).unwrap());
@@ -389,7 +403,7 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in [(0, true), (3, true), (4, false)] {
+        for (flags, is_valid) in [(0, true), (3, true), (11, true), (12, false), (16, false), (255, false)] {
             bytes[1] = flags;
             assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
         }

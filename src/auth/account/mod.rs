@@ -16,7 +16,7 @@ use crate::{
             },
         },
         http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
-        pages::page,
+        pages::{built, page},
     },
     http::body::Body,
 };
@@ -24,7 +24,7 @@ use crate::{
 /// Serves the page for a signed-in user, and sends others to the sign-in.
 pub(crate) async fn serve_account_page(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
-        return Ok(page::account());
+        return Ok(page::account(&cx.core.pages, built::language_of(cx.parts)));
     }
     answer::see_other(&freshness::login_url(cx.core, None)).ok_or_else(Problem::unavailable)
 }

@@ -69,7 +69,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Checks whether a path is served: some exist only where tokens are issued, where there are other identity
-    /// providers, or where users sign in to the site itself.
+    /// providers, where the pages have a logo, or where users sign in to the site itself.
     pub(crate) fn serves(&self, path: &Path) -> bool {
         let has_tokens = self.core.tokens.is_some();
         #[cfg(feature = "external-providers")]
@@ -78,6 +78,7 @@ impl<'a> IncomingRequest<'a> {
         let has_providers = false;
         (has_tokens || !path.needs_tokens())
             && (has_providers || !path.needs_providers())
+            && (self.core.pages.logo.is_some() || !path.needs_logo())
             && (self.core.first_party.is_some() || !path.needs_first_party())
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Fields {
     pub(crate) continue_session: Option<bool>,
     /// The path to return to after a sign-in to the site itself.
     pub(crate) return_to: Option<String>,
+    /// The languages that the user prefers.
+    pub(crate) ui_locales: Option<String>,
     acr_values: Option<String>,
     prompt: Option<String>,
     #[serde(default, deserialize_with = "number_or_text")]
@@ -125,6 +127,7 @@ impl Fields {
             &mut fields.challenge,
             &mut fields.contact_id,
             &mut fields.return_to,
+            &mut fields.ui_locales,
             &mut fields.acr_values,
             &mut fields.prompt,
             &mut fields.max_age,

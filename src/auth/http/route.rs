@@ -18,6 +18,8 @@ pub(crate) enum Route {
     Par,
     Script,
     Style,
+    /// The image that the operator has set.
+    Logo,
     OpenApi,
     /// The return from another identity provider.
     SsoCallback,
@@ -104,6 +106,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/par", Route::Par),
     Path::get("/authentication/page.js", Route::Script),
     Path::get("/authentication/page.css", Route::Style),
+    Path::get("/authentication/logo", Route::Logo),
     Path::get("/openapi.json", Route::OpenApi),
     Path::get(SIGN_IN, Route::SignIn),
     Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
@@ -177,6 +180,11 @@ impl Path {
     /// Returns whether the path is served only if there are other identity providers.
     pub(crate) const fn needs_providers(&self) -> bool {
         matches!(self.get, Some(Route::SsoCallback))
+    }
+
+    /// Returns whether the path is served only if the pages have a logo.
+    pub(crate) const fn needs_logo(&self) -> bool {
+        matches!(self.get, Some(Route::Logo))
     }
 
     /// Returns whether the path is served only if users sign in to the site itself.

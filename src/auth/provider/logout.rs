@@ -8,7 +8,7 @@ use crate::{
         authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
         context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         http::{answer, bodies::RequestBody, fields, problem::Problem},
-        pages::logout as logout_pages,
+        pages::{built, logout as logout_pages},
     },
     client::{Client, RequestedRedirect},
     event::EventKind,
@@ -29,6 +29,7 @@ struct Asked {
     hint: Option<String>,
     after: Option<String>,
     state: Option<String>,
+    ui_locales: Option<String>,
     /// The user has pressed the button on our own page.
     confirmed: bool,
 }
@@ -41,6 +42,7 @@ impl Asked {
             hint: own("id_token_hint"),
             after: own("post_logout_redirect_uri"),
             state: own("state"),
+            ui_locales: own("ui_locales"),
             confirmed: value("confirmed").is_some(),
         }
     }
@@ -93,13 +95,16 @@ pub(crate) async fn logout(
     };
     let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
     let needs_no_question = shown.iter().all(is_hinted) && (hinted.is_some() || logins.is_empty());
+    let language = built::language(asked.ui_locales.as_deref(), cx.parts);
     if !is_confirmed && !needs_no_question {
         return Ok(logout_pages::logout_question_page(
             &cx.core.pages,
+            language,
             &[
                 ("client_id", client_id.as_deref()),
                 ("post_logout_redirect_uri", asked.after.as_deref()),
                 ("state", asked.state.as_deref()),
+                ("ui_locales", asked.ui_locales.as_deref()),
             ],
             after.as_ref().and_then(|after| after.to.policy_source()),
         ));
@@ -111,12 +116,12 @@ pub(crate) async fn logout(
     let mut response = match after {
         // the policy of the page that asked can't permit this target, so the user follows a link
         Some(After { to, location }) if asked.confirmed && to.policy_source().is_none() => {
-            logout_pages::logout_done_page(&cx.core.pages, Some(&location))
+            logout_pages::done(&cx.core.pages, language, Some(&location))
         }
         Some(After { location, .. }) => {
             answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?
         }
-        None => logout_pages::logout_done_page(&cx.core.pages, None),
+        None => logout_pages::done(&cx.core.pages, language, None),
     };
     for removal in removals {
         removal.append_to(response.headers_mut());
@@ -132,6 +137,7 @@ fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>)
         ("client_id", client_id),
         ("post_logout_redirect_uri", asked.after.as_deref()),
         ("state", asked.state.as_deref()),
+        ("ui_locales", asked.ui_locales.as_deref()),
     ];
     let query = form::encode_pairs(fields.into_iter().filter_map(|(name, value)| Some((name, value?))));
     answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))

@@ -15,7 +15,7 @@ use crate::{
             problem::Problem,
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN},
         },
-        pages::page,
+        pages::{built, page},
     },
     client::Client,
     http::{accept, body::Body},
@@ -91,7 +91,8 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
     };
     let client = &asked.to.client;
     if accept::favourite(&cx.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
-        return Ok(by_accept(page::login(&cx.core.pages)));
+        let language = built::language(asked.query.value("ui_locales"), cx.parts);
+        return Ok(page::login(&cx.core.pages, language));
     }
     let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
     let signed_in = match cx.is_read_elsewhere {
@@ -125,7 +126,10 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
         remember_available: cx.core.remember.map(|_| true),
         parameters: asked.unseen(),
     };
-    Ok(by_accept(answer::json(StatusCode::OK, &description)))
+    let mut response = answer::json(StatusCode::OK, &description);
+    // the URL also serves a page
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// Returns the path of the account page of this site, if the users of the client are those of this site.
@@ -140,10 +144,4 @@ fn requested_claims(wanted: &Wanted) -> Vec<&str> {
     names.sort_unstable();
     names.dedup();
     names
-}
-
-/// Marks a response of a URL that serves both a page and JSON.
-fn by_accept(mut response: Response<Body>) -> Response<Body> {
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    response
 }

@@ -26,6 +26,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     user::Identifier,
     util::secret::Secret,
+    words::Language,
 };
 
 #[derive(Serialize)]
@@ -49,6 +50,7 @@ pub(crate) async fn start_login(
     let binding = request::bind(&parameters, &to, &cx.core.journal)?;
     let mut oidc = OidcParameters::read_oidc_parameters(|name| fields.wish(name))?;
     oidc.wanted.remember = fields.remember == Some(true) && cx.core.remember.is_some();
+    oidc.wanted.language = fields.ui_locales.as_deref().and_then(Language::of_locales);
     if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {
         oidc.wanted.return_to = site.return_to(fields.return_to.as_deref())?;
     }

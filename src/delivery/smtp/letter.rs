@@ -30,6 +30,8 @@ pub(super) fn build_letter(
 ) -> Result<(Envelope, Vec<u8>), SendError> {
     let to = address(message.to()).ok_or_else(|| SendError::permanent("invalid e-mail address"))?;
     let automatic = HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), String::from("auto-generated"));
+    let language = HeaderName::new_from_ascii_str("Content-Language");
+    let language = HeaderValue::new(language, message.language().to_string());
     let letter = Letter::builder()
         .from(from.clone())
         .to(Mailbox::new(None, to))
@@ -37,6 +39,7 @@ pub(super) fn build_letter(
         .date(SystemTime::from(now))
         .message_id(Some(format!("<{}@{}>", message.id(), from.email.domain())))
         .raw_header(automatic)
+        .raw_header(language)
         .header(ContentType::TEXT_PLAIN)
         .body(wording.text_of(message, now))
         .map_err(SendError::permanent)?;

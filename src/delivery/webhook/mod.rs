@@ -41,6 +41,7 @@ use crate::{
 ///   "tenant": "acme",
 ///   "to": "+15550100",
 ///   "code": "482913",
+///   "language": "en",
 ///   "text": "482913 is your code. It is valid for 5 minutes. …",
 ///   "expires_at": 1763750000
 /// }

@@ -11,6 +11,8 @@ mod listen;
 #[path = "../../../../examples/server/explain.rs"]
 mod explain;
 mod users;
+#[path = "../../../../examples/server/theme.rs"]
+mod theme;
 #[path = "../../../../examples/server/tokens.rs"]
 mod tokens;
 #[path = "../../../../examples/server/person.rs"]

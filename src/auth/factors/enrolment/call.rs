@@ -37,6 +37,7 @@ use crate::{
     tenant::Tenant,
     user::Account,
     util::{clock::UnixTime, public_id::PublicId},
+    words::Language,
 };
 
 /// A call of a signed-in user of this site about their own account.
@@ -302,7 +303,9 @@ impl AccountCall {
     /// lives. The change is made, so failures are only logged: sessions are checked again when their account is read next.
     pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
         let (tenant, user) = self.owner();
-        let announced = cx.core.announce(&self.session().authentication(), (tenant, self.account()), change).await;
+        let who = self.session().authentication();
+        let language = Language::accepted(&cx.parts.headers);
+        let announced = cx.core.announce(&who, (tenant, self.account()), change, language).await;
         let (_, method) = event_of(change);
         let ended = cx.core.end_outdated(tenant, user, Some((self.session(), method))).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {

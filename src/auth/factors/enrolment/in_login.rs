@@ -195,7 +195,8 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     /// Records the change, and tells the user. The change is made, so failures are only logged.
     async fn announce(&self, added: NoticeKind) {
         let (core, login) = (self.step.cx.core, &*self.step.login);
-        let announced = core.announce(login, (&login.tenant, &self.account), added).await;
+        let language = self.step.cx.language(login);
+        let announced = core.announce(login, (&login.tenant, &self.account), added, language).await;
         let ended = core.end_outdated(&login.tenant, self.account.id(), None).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {
             self.step.cx.log(&Problem::from(error));

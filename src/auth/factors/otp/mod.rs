@@ -98,6 +98,7 @@ pub(crate) async fn send_login_code(
     // the same work without an owner: a message is created and queued, but not sent
     let expires = now + limits.code_lifetime;
     let message = Message::new(channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
+    let message = message.in_language(step.cx.language(login)).with_words(core.pages.words.clone());
     let journal = &core.journal;
     let sent = journal.log.is_some().then(|| journal.event(EventKind::OtpSent, login, Some(method), keyed));
     // the queue reports a message that it has no room for; the caller sees no difference

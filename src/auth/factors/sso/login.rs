@@ -385,7 +385,8 @@ async fn find_linked_account(
         return Ok(Err(SsoRefusal::AccountClosed));
     }
     if let Some(account) = found.active().filter(|_| is_new) {
-        core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded).await?;
+        let language = step.cx.language(&step.login);
+        core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded, language).await?;
     }
     let mark = link.mark(step.keyed);
     Ok(found.active().and(found.user()).map(|user| (user, mark)).ok_or(SsoRefusal::AccountClosed))
