@@ -813,8 +813,13 @@ async fn the_server_reports_errors_in_its_file() {
     for (name, from, to, says) in [
         ("unknown", "operator_key", "operator", "unknown field `operator`"),
         ("syntax", "[[users]]", "[[users]", "TOML parse error"),
-        ("client", "require_dpop", "dpop", "clients: unknown field `dpop`"),
-        ("redirect", "com.example.app:/callback", "http://app.example/", "clients[1] \"app\": http://app.example/"),
+        ("client", "require_dpop", "dpop", "unknown field `dpop`"),
+        (
+            "redirect",
+            "com.example.app:/callback",
+            "http://app.example/",
+            "clients: \"app\": redirect URI: http://app.example/",
+        ),
         ("policy", "[\"password\"]", "[\"sms\"]", "sms"),
         ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: no tenant has the name \"acme\""),
         ("seal", "AAECAwQF", "AAECAw", "tokens: seal: must be 32 bytes in base64url"),

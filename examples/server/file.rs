@@ -3,13 +3,15 @@
 use std::{error::Error, fs, path::Path};
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use tollgate::{ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Tenant};
+use tollgate::{ClientIp, ClientTable, PasswordHash, Tenant};
+use toml::Spanned;
 
 use crate::{
     budgets::{Budgets, WrittenTenant},
+    clients::WrittenClient,
     facts::Facts,
     person::{Person, Proof},
+    policies::WrittenPolicies,
     tokens,
 };
 
@@ -31,11 +33,11 @@ struct File {
     #[serde(default)]
     tokens: tokens::Written,
     tenants: Vec<WrittenTenant>,
-    clients: Value,
+    clients: Vec<Spanned<WrittenClient>>,
     #[serde(default)]
-    policies: Map<String, Value>,
+    policies: WrittenPolicies,
     #[serde(default)]
-    users: Vec<toml::Spanned<WrittenUser>>,
+    users: Vec<Spanned<WrittenUser>>,
 }
 
 #[derive(Deserialize)]
@@ -54,9 +56,12 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     let text = fs::read_to_string(path)?;
     let file: File = toml::from_str(&text)?;
     let Budgets { known, keys, plans, per_address } = Budgets::read(file.tenants, file.per_address)?;
-    let clients =
-        ClientTable::from_json(&json!({ "clients": file.clients }).to_string()).map_err(|error| said(&error))?;
     let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let clients = file.clients.iter().map(|client| {
+        let (line, client) = (line(client.span().start), client.get_ref());
+        client.read().map_err(|error| format!("line {line}: clients: {:?}: {error}", client.id))
+    });
+    let clients = ClientTable::new(clients.collect::<Result<Vec<_>, _>>()?)?;
     let people = file.users.into_iter().map(|user| (line(user.span().start), user.into_inner()));
     let people: Vec<Person> = people.map(|(line, user)| user.read(line)).collect::<Result<_, _>>()?;
     let of_clients = clients.iter().map(|client| client.tenant());
@@ -77,7 +82,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         per_address: Some(per_address),
         leases: file.leases,
         redis_plans: file.redis_plans,
-        policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
+        policies: file.policies.read()?,
         clients,
         people,
         tokens: std::sync::Arc::new(file.tokens.read()?),
@@ -86,14 +91,6 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         prints_codes: file.insecure_print_codes,
         is_demo: false,
     })
-}
-
-/// Formats an error without the value, whose position in the generated JSON means nothing to the user.
-fn said(error: &ConfigError) -> String {
-    match error.value().starts_with("line ") {
-        true => format!("{}: {}", error.setting(), error.reason()),
-        false => error.to_string(),
-    }
 }
 
 impl WrittenUser {

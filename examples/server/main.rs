@@ -6,7 +6,7 @@
 //!
 //! - `config.rs`, `help.rs` and `listen.rs` read the flags, `storage.rs` opens the store, and `state.rs` has the budgets.
 //!   `users.rs` and `storage.rs` are all that `crates/tollgate-sqlx/examples/server` has otherwise, for databases.
-//! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file. `people.rs` and
+//! - `demo.rs` has the tenants, keys and users, `file.rs`, `budgets.rs`, `clients.rs` and `policies.rs` read your own from a file. `people.rs` and
 //!   `accounts.rs` keep the accounts as the file says, `applied.rs` what it said.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
@@ -30,6 +30,8 @@ mod config;
 mod budgets;
 mod demo;
 mod welcome;
+mod policies;
+mod clients;
 mod file;
 mod home;
 mod html;

@@ -30,6 +30,10 @@ mod budgets;
 mod demo;
 #[path = "../../../../examples/server/welcome.rs"]
 mod welcome;
+#[path = "../../../../examples/server/policies.rs"]
+mod policies;
+#[path = "../../../../examples/server/clients.rs"]
+mod clients;
 #[path = "../../../../examples/server/file.rs"]
 mod file;
 #[path = "../../../../examples/server/home.rs"]
