@@ -17,6 +17,8 @@ mod sink;
 mod stream;
 
 pub(crate) use self::kind::event_kinds;
+#[cfg(feature = "metrics")]
+pub use self::sink::MetricsSink;
 #[cfg(feature = "tracing")]
 pub use self::sink::TracingSink;
 pub use self::{
