@@ -14,6 +14,7 @@ use crate::{
     auth::{self, Shared},
     facts::Facts,
     limits,
+    login_settings::LoginSettings,
     outbox::Outbox,
     pages,
     readers::Readers,
@@ -32,6 +33,7 @@ pub(crate) struct App {
 pub(crate) async fn app(
     origin: &str,
     facts: Facts,
+    login: LoginSettings,
     state: &State,
     ends_sessions: bool,
     log: &EventLog,
@@ -47,7 +49,7 @@ pub(crate) async fn app(
 
     let shared = Shared { issuer, store, users: &state.users, ends_sessions, limiter: &limiter, log };
     let outbox = Outbox::new();
-    let auth = auth::service(&shared, facts, &outbox).await?;
+    let auth = auth::service(&shared, facts, login, &outbox).await?;
 
     // the tenant comes from the access token, or else from the API key
     let verifier = settings.verifier(&auth, &format!("{site}/api"), store)?;

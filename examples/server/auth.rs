@@ -10,7 +10,8 @@ use tollgate::{
 };
 
 use crate::{
-    accounts::Accounts, demo, explain::explained, facts::Facts, outbox::Outbox, people, tokens, users::AccountTable,
+    accounts::Accounts, demo, explain::explained, facts::Facts, login_settings::LoginSettings, outbox::Outbox, people,
+    tokens, users::AccountTable,
 };
 
 /// The parts that the login service shares with the rest of the server.
@@ -24,7 +25,12 @@ pub(crate) struct Shared<'s> {
     pub(crate) log: &'s EventLog,
 }
 
-pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) -> Result<AuthService, Box<dyn Error>> {
+pub(crate) async fn service(
+    shared: &Shared<'_>,
+    facts: Facts,
+    mut login: LoginSettings,
+    outbox: &Outbox,
+) -> Result<AuthService, Box<dyn Error>> {
     let Shared { issuer, store, users, ends_sessions, limiter, log } = *shared;
     let persons = facts.people;
     let auth = AuthService::builder(issuer, store.clone())
@@ -41,9 +47,15 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         auth = auth.abuse_limits(AbuseLimits::new().requests_per_address(quota));
     }
     if facts.prints_codes {
-        // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
-        auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
+        // not in production
+        login.senders.print_others(outbox);
     }
+    #[cfg(feature = "external-providers")]
+    for provider in std::mem::take(&mut login.providers) {
+        let (name, connection) = provider.connection(users);
+        auth = auth.sso(&name, connection);
+    }
+    auth = login.set_on(auth)?;
     #[cfg(feature = "external-providers")]
     if let Some(provider) = &facts.provider {
         let (name, connection) = crate::sso_demo::connection(provider, users)?;

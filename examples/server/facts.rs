@@ -2,7 +2,7 @@
 
 use tollgate::{ApiKeys, ClientIp, ClientTable, Plans, Policies, Quota, auth::Pages};
 
-use crate::{person::Person, tokens::TokenSettings};
+use crate::{listen::Listen, person::Person, tokens::TokenSettings};
 
 pub(crate) struct Facts {
     /// The public URL, if it differs from the address that the server listens on.
@@ -34,4 +34,15 @@ pub(crate) struct Facts {
     pub(crate) provider: Option<String>,
     /// Serves the demo's pages and shows its one-time codes to everyone.
     pub(crate) is_demo: bool,
+}
+
+impl Facts {
+    /// Checks that a server with these settings may listen here.
+    pub(crate) fn check_reach(&self, listen: Listen) -> Result<(), &'static str> {
+        let is_behind_tls = self.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://"));
+        if is_behind_tls || listen.is_loopback() {
+            return Ok(());
+        }
+        Err("others than this machine reach it only by TLS: `issuer` must be the https URL of the proxy before it.")
+    }
 }

@@ -52,7 +52,6 @@
 //!   a name such as `ada` can exist in all of them.
 
 mod clients;
-mod file;
 mod record;
 mod redirect;
 mod scopes;

@@ -18,6 +18,9 @@ mod sink;
 mod stream;
 mod usage;
 
+pub(crate) use self::kind::event_kinds;
+#[cfg(feature = "metrics")]
+pub use self::sink::MetricsSink;
 #[cfg(feature = "tracing")]
 pub use self::sink::TracingSink;
 pub use self::{

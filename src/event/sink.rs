@@ -101,6 +101,24 @@ impl fmt::Debug for ChannelSink {
     }
 }
 
+/// Counts events by their kind in the counter `tollgate_events_total` of the `metrics` facade, with the label `kind` (feature
+/// `metrics`).
+///
+/// Events that the sink missed are counted in `tollgate_events_lost_total`.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MetricsSink;
+
+#[cfg(feature = "metrics")]
+impl Sink for MetricsSink {
+    fn write(&mut self, events: &[Event]) -> usize {
+        for event in events {
+            metrics::counter!("tollgate_events_total", "kind" => event.kind.as_str()).increment(event.count);
+        }
+        events.len()
+    }
+}
+
 /// Emits each event through `tracing`, at level INFO with the target `tollgate::event` (feature
 /// `tracing`).
 ///

@@ -29,7 +29,6 @@
 
 mod demand;
 mod enrolled;
-pub(crate) mod file;
 mod method;
 #[cfg(test)]
 mod model;

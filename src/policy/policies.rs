@@ -14,25 +14,6 @@ use crate::{tenant::Tenant, util::error::ConfigError};
 /// A login must satisfy the policy of its tenant (or the default), the policy of its client, and
 /// the policy of the requested `acr`. Clients and requests can therefore make a login stricter, but
 /// never weaker. The default policy is one step with any method.
-///
-/// Policies can be loaded from JSON ([`from_json`](Self::from_json)) or TOML (`from_toml`, feature
-/// `toml`):
-///
-/// ```toml
-/// [default]
-/// steps = 1
-///
-/// [tenants.acme]
-/// slots = [["password"], ["sms", "email"]]
-///
-/// [tenants.globex]
-/// steps = 1
-/// enrolled_second_factor = false
-///
-/// [acr."urn:example:2fa"]
-/// steps = 2
-/// self_enrolment = false # see `Policy::without_self_enrolment`
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Policies {

@@ -597,19 +597,3 @@ async fn a15_a_machine_client_can_bind_its_tokens_to_a_key() {
     assert_eq!(claims(access)["cnf"], json!({ "jkt": key.thumbprint() }));
     assert_eq!(api(&world, access).await.0, 401, "it is no bearer token");
 }
-
-#[test]
-fn a15_machine_clients_are_read_from_json() {
-    let keys = ES256.jwks();
-    let text = |more: &str| {
-        format!(r#"{{"clients":[{{"id":"billing","tenant":"acme","scopes":["invoices:write"],"jwks":{keys}{more}}}]}}"#)
-    };
-    let read = ClientTable::from_json(&text("")).unwrap();
-    let expected = Client::machine("billing", acme(), &keys).unwrap().scopes("invoices:write").unwrap();
-    assert_eq!(**read.get("billing").unwrap(), expected);
-    assert!(expected.is_machine());
-    for bad in [text(r#","redirect_uris":["https://app.example/callback"]"#), text("").replace(&keys, r#"{"keys":[]}"#)]
-    {
-        assert!(ClientTable::from_json(&bad).is_err(), "{bad}");
-    }
-}
