@@ -3,10 +3,7 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, EventLog, Secret, Tenant,
-    auth::{AbuseLimits, AuthServiceBuilder, Passkeys, Totp},
-    limit::AnyLimiter,
-    store::AnyStore,
+    AuthService, EventLog, Passkeys, Secret, Tenant, Totp, auth::AuthServiceBuilder, limit::AnyLimiter, store::AnyStore,
 };
 
 use crate::{
@@ -43,9 +40,6 @@ pub(crate) async fn service(
         .client_ip(facts.client_ip)
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
-    if let Some(quota) = facts.per_address {
-        auth = auth.abuse_limits(AbuseLimits::new().requests_per_address(quota));
-    }
     if facts.prints_codes {
         // not in production
         login.senders.print_others(outbox);
@@ -55,7 +49,7 @@ pub(crate) async fn service(
         let (name, connection) = provider.connection(users);
         auth = auth.sso(&name, connection);
     }
-    auth = login.set_on(auth)?;
+    auth = login.set_on(auth, facts.per_address)?;
     #[cfg(feature = "external-providers")]
     if let Some(provider) = &facts.provider {
         let (name, connection) = crate::sso_demo::connection(provider, users)?;

@@ -77,6 +77,7 @@ impl Written {
             policies: self.policies.read()?,
             clients: ClientTable::new(clients)?,
             people,
+            pages: self.pages.read(directory)?,
             tokens: std::sync::Arc::new(tokens.unwrap_or_default()),
             #[cfg(feature = "external-providers")]
             provider: None,

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tollgate::{
     ConfigError, Quota,
-    auth::{AuthServiceBuilder, LoginLimits},
+    auth::{AbuseLimits, AuthServiceBuilder, LoginLimits},
 };
 
 use crate::secret_text::Span;
@@ -44,6 +44,7 @@ impl Limits {
         &self,
         auth: AuthServiceBuilder,
         lifetimes: &Lifetimes,
+        per_address: Option<Quota>,
     ) -> Result<AuthServiceBuilder, ConfigError> {
         let mut limits = LoginLimits::new();
         limits = lifetimes.login.iter().fold(limits, |limits, span| limits.absolute_timeout(span.0));
@@ -52,13 +53,13 @@ impl Limits {
         limits = self.code_attempts.into_iter().fold(limits, LoginLimits::code_attempts);
         limits = self.free_failures.into_iter().fold(limits, LoginLimits::free_failures);
         limits = self.failure_ceiling.into_iter().fold(limits, LoginLimits::failure_ceiling);
-        let mut auth = auth.login_limits(limits);
+        let mut abuse = per_address.into_iter().fold(AbuseLimits::new(), AbuseLimits::requests_per_address);
         if let Some(number) = self.messages_per_address {
-            auth = auth.messages_per_address(Quota::per_minute(number)?);
+            abuse = abuse.messages_per_address(Quota::per_minute(number)?);
         }
         if let Some(number) = self.unverified_per_address {
-            auth = auth.unverified_per_address(Quota::per_minute(number)?);
+            abuse = abuse.unverified_per_address(Quota::per_minute(number)?);
         }
-        Ok(auth)
+        Ok(auth.login_limits(limits).abuse_limits(abuse))
     }
 }

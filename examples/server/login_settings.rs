@@ -3,10 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use tollgate::{
-    ConfigError, Tenant,
-    auth::{AuthServiceBuilder, Passkeys, Totp},
-};
+use tollgate::{ConfigError, Passkeys, Quota, Tenant, Totp, auth::AuthServiceBuilder};
 
 use crate::{
     login_limits::{Lifetimes, Limits},
@@ -62,7 +59,11 @@ impl WrittenApps {
 }
 
 impl LoginSettings {
-    pub(crate) fn set_on(self, mut auth: AuthServiceBuilder) -> Result<AuthServiceBuilder, ConfigError> {
+    pub(crate) fn set_on(
+        self,
+        mut auth: AuthServiceBuilder,
+        per_address: Option<Quota>,
+    ) -> Result<AuthServiceBuilder, ConfigError> {
         let Senders { email, sms, whatsapp } = self.senders;
         auth = email.into_iter().fold(auth, AuthServiceBuilder::email);
         auth = sms.into_iter().fold(auth, AuthServiceBuilder::sms);
@@ -70,6 +71,6 @@ impl LoginSettings {
         auth = self.account_pages.into_iter().fold(auth, AuthServiceBuilder::first_party);
         auth = self.passkeys.into_iter().fold(auth, AuthServiceBuilder::passkeys);
         auth = self.apps.into_iter().fold(auth, AuthServiceBuilder::totp);
-        self.limits.set_on(self.lifetimes.set_on(auth), &self.lifetimes)
+        self.limits.set_on(self.lifetimes.set_on(auth), &self.lifetimes, per_address)
     }
 }

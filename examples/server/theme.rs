@@ -37,11 +37,11 @@ struct WrittenColors {
 }
 
 impl Theme {
-    /// Reads the logo, whose path is relative to the configuration file. The login service checks the values.
-    pub(crate) fn read(self, config: &Path) -> Result<Pages, Box<dyn Error>> {
+    /// Reads the logo from the directory of the configuration file. The login service checks the values.
+    pub(crate) fn read(self, directory: &Path) -> Result<Pages, Box<dyn Error>> {
         let mut pages = Pages::new().colors(self.colors.read()).dark_colors(self.dark_colors.read());
         if let Some(WrittenLogo { name, file }) = self.logo {
-            let path = config.parent().unwrap_or(Path::new("")).join(file);
+            let path = directory.join(file);
             let image = fs::read(&path).map_err(|error| format!("pages.logo: {}: {error}", path.display()))?;
             pages = pages.logo(name, image);
         }

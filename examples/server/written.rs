@@ -15,6 +15,7 @@ use crate::{
     secret_text::SecretText,
     senders::{WrittenSmtp, WrittenWebhook},
     state::WrittenRedis,
+    theme::Theme,
     tokens,
 };
 
@@ -51,6 +52,8 @@ pub(crate) struct Written {
     #[cfg(not(feature = "external-providers"))]
     #[serde(default)]
     pub(crate) providers: Vec<Spanned<serde::de::IgnoredAny>>,
+    #[serde(default)]
+    pub(crate) pages: Theme,
     #[serde(default)]
     pub(crate) lifetimes: Lifetimes,
     #[serde(default)]

@@ -10,7 +10,7 @@ use crate::{
         core::{self, Core, Limits},
         factors::credentials::table::CredentialTable,
         first_party::site::FirstParty,
-        http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
+        http::{cookies::LoginCookies, route::SIGN_IN},
         pages::built::BuiltPages,
         service::AuthService,
         state::{

@@ -127,7 +127,7 @@ impl Wording {
             Some((_, own)) => own,
             None => words.get(language, &format!("message.{}", notice.kind())),
         };
-        let parts = utc(notice.at());
+        let parts = utc(notice.changed_at());
         let parts: Vec<_> = parts.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let time = words.fill(language, "message.time", &parts);
         filled(own, key, message, &[("change", change), ("time", &time)])

@@ -23,6 +23,7 @@ pub(crate) use self::kind::event_kinds;
 pub use self::sink::MetricsSink;
 #[cfg(feature = "tracing")]
 pub use self::sink::TracingSink;
+pub(crate) use self::usage::{Budget, Budgets};
 pub use self::{
     access::{Access, TenantsAndOperator, Viewer},
     json_lines::JsonLines,
@@ -33,9 +34,5 @@ pub use self::{
     service::{EventService, EventServiceBuilder},
     shared::Stats,
     sink::{ChannelSink, Sink},
-};
-pub(crate) use self::{
-    kind::event_kinds,
-    usage::{Budget, Budgets},
 };
 pub use crate::util::public_id::{PublicId, PublicIdError};

@@ -100,7 +100,7 @@ impl AnyStore {
     /// [`Memory`]. The entry is locked meanwhile, so `see` must be quick and must not use the store.
     pub(super) fn view_entry<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
         let (mut see, mut seen) = (Some(see), None);
-        self.0.store.view(key, &mut |entry| seen = see.take().map(|see| see(entry)));
+        self.0.store.view_entry(key, &mut |entry| seen = see.take().map(|see| see(entry)));
         if seen.is_some() {
             count_call!("get");
         }

@@ -61,7 +61,7 @@ pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Res
     ];
     let return_to = return_to.as_deref().map(|path| ("return_to", path));
     let languages = query.value("ui_locales").map(|locales| ("ui_locales", locales));
-    let query = form::written(parameters.into_iter().chain(return_to).chain(languages).chain(wanted()));
+    let query = form::encode_pairs(parameters.into_iter().chain(return_to).chain(languages).chain(wanted()));
     redirect(&format!("{}?{query}", page::url(cx.core)))
 }
 

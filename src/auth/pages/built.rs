@@ -58,7 +58,7 @@ impl BuiltPages {
             key if key.contains('.') => Some(self.text(language, key)).filter(|text| !text.is_empty()),
             name => value(name),
         });
-        let mut response = answer::whole(status, "text/html; charset=utf-8", text);
+        let mut response = answer::response_with_body(status, "text/html; charset=utf-8", text);
         let headers = response.headers_mut();
         headers.insert(header::VARY, HeaderValue::from_static("accept-language"));
         headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(language.as_str()));

@@ -50,7 +50,7 @@ impl Logo {
 
     /// Returns the image.
     pub(crate) fn response(&self) -> Response<Body> {
-        let mut response = answer::whole(StatusCode::OK, self.content_type, self.image.clone());
+        let mut response = answer::response_with_body(StatusCode::OK, self.content_type, self.image.clone());
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
         response.headers_mut().insert(header::CACHE_CONTROL, FOREVER);
         response

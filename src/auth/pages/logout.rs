@@ -12,7 +12,7 @@ const ROOT: &str = "authentication/";
 
 /// Returns the page that asks whether to log out. Its form repeats these parameters of the request, and may lead to
 /// `target`, which is a source for a content security policy. Browsers apply the policy also to redirects after the form.
-pub(crate) fn ask(
+pub(crate) fn logout_question_page(
     pages: &BuiltPages,
     language: Language,
     fields: &[(&str, Option<&str>)],
@@ -42,7 +42,7 @@ pub(crate) fn ask(
 }
 
 /// Returns the page that confirms the sign-out, with a link to this location.
-pub(crate) fn done(pages: &BuiltPages, language: Language, location: Option<&str>) -> Response<Body> {
+pub(crate) fn logout_done_page(pages: &BuiltPages, language: Language, location: Option<&str>) -> Response<Body> {
     let next = match location {
         Some(location) => {
             format!(r#"<a href="{}">{}</a>"#, escape_html(location), pages.text(language, "logout.go_back"))

@@ -39,7 +39,7 @@ pub(crate) fn login(pages: &BuiltPages, language: Language) -> Response<Body> {
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-language"));
         return response;
     };
-    let mut response = answer::whole(StatusCode::OK, "text/html; charset=utf-8", text.clone());
+    let mut response = answer::response_with_body(StatusCode::OK, "text/html; charset=utf-8", text.clone());
     let policy = pages.own.login_policy.as_deref().and_then(|policy| HeaderValue::from_str(policy).ok());
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy.unwrap_or(answer::OWN_PAGE));
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
@@ -98,7 +98,7 @@ pub(crate) fn asset(pages: &BuiltPages, route: Route) -> Response<Body> {
         Route::Script => {
             answer::response_with_body(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js"))
         }
-        Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", pages.style.clone()),
-        _ => answer::for_every_origin(answer::whole(StatusCode::OK, answer::JSON, OPENAPI)),
+        Route::Style => answer::response_with_body(StatusCode::OK, "text/css; charset=utf-8", pages.style.clone()),
+        _ => answer::for_every_origin(answer::response_with_body(StatusCode::OK, answer::JSON, OPENAPI)),
     }
 }

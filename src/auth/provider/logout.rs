@@ -116,12 +116,12 @@ pub(crate) async fn logout(
     let mut response = match after {
         // the policy of the page that asked can't permit this target, so the user follows a link
         Some(After { to, location }) if asked.confirmed && to.policy_source().is_none() => {
-            logout_pages::done(&cx.core.pages, language, Some(&location))
+            logout_pages::logout_done_page(&cx.core.pages, language, Some(&location))
         }
         Some(After { location, .. }) => {
             answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?
         }
-        None => logout_pages::done(&cx.core.pages, language, None),
+        None => logout_pages::logout_done_page(&cx.core.pages, language, None),
     };
     for removal in removals {
         removal.append_to(response.headers_mut());
