@@ -55,13 +55,9 @@ impl Theme {
 
 impl WrittenColors {
     fn read(self) -> Colors {
-        let settings: [(_, fn(Colors, String) -> Colors); 4] = [
-            (self.accent, Colors::accent),
-            (self.background, Colors::background),
-            (self.card, Colors::card),
-            (self.text, Colors::text),
-        ];
-        let set = settings.into_iter().filter_map(|(color, set)| Some((color?, set)));
-        set.fold(Colors::new(), |colors, (color, set)| set(colors, color))
+        let colors = self.accent.into_iter().fold(Colors::new(), Colors::accent);
+        let colors = self.background.into_iter().fold(colors, Colors::background);
+        let colors = self.card.into_iter().fold(colors, Colors::card);
+        self.text.into_iter().fold(colors, Colors::text)
     }
 }

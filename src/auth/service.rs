@@ -174,7 +174,7 @@ async fn serve_path(
         Route::Par => in_box(|| par::push_request(request, body)).await,
         Route::SsoCallback => in_box(|| factors::return_from_provider(request)).await,
         Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::AccountPage => {
-            in_box(|| on_site(request, route, body)).await.map_err(Problem::as_error_page)
+            in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page)
         }
         Route::Account(route) => in_box(|| account::serve_account_route(request, route, body)).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Enrol | Route::Complete => {

@@ -220,7 +220,7 @@ mod tests {
         let cache = CachedClaims::new(Arc::new(world.source), clock, CACHED_FOR);
         let user = |number: usize| (Tenant::parse("acme").unwrap(), UserId::parse(format!("u{number}")).unwrap());
         let keep = |number: usize| {
-            cache.cache_claims(user(number), CachedUser { claims: Arc::default(), read_at: world.clock.now() })
+            cache.cache_claims(user(number), CachedUser { claims: Arc::default(), read_at: world.clock.now() });
         };
         let len = || cache.users.lock().unwrap().len();
         (0..MOST_CACHED / 2).for_each(keep);

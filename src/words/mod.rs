@@ -18,8 +18,8 @@ use crate::util::error::ConfigError;
 const LONGEST_TEXT: usize = 2000;
 
 static BUILT_IN: LazyLock<Words> = LazyLock::new(|| Words {
-    english: Arc::new(Texts::of(include_str!("en.txt"))),
-    german: Arc::new(Texts::of(include_str!("de.txt"))),
+    english: Arc::new(Texts::parse_file(include_str!("en.txt"))),
+    german: Arc::new(Texts::parse_file(include_str!("de.txt"))),
 });
 
 /// The words of all languages, by their keys. Clones share them.
@@ -34,7 +34,7 @@ struct Texts(BTreeMap<&'static str, Box<str>>);
 
 impl Texts {
     /// Reads a file of keys and words.
-    fn of(file: &'static str) -> Self {
+    fn parse_file(file: &'static str) -> Self {
         let pairs = file.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
         Self(pairs.map(|(key, words)| (key, words.into())).collect())
     }
@@ -77,7 +77,7 @@ impl Words {
 
     /// Returns the words of a key, or an empty text if there is no such key.
     pub(crate) fn get(&self, language: Language, key: &str) -> &str {
-        self.of(language).get(key).map_or("", |words| words)
+        self.texts_in(language).get(key).map_or("", |words| words)
     }
 
     /// Returns the words of a key with these values in place of their names.
@@ -88,10 +88,10 @@ impl Words {
     /// Returns the words whose keys start with one of these prefixes.
     pub(crate) fn starting_with(&self, language: Language, prefixes: &[&str]) -> BTreeMap<&str, &str> {
         let is_of = |key: &str| prefixes.iter().any(|prefix| key.starts_with(prefix));
-        self.of(language).iter().filter(|(key, _)| is_of(key)).map(|(key, words)| (*key, &**words)).collect()
+        self.texts_in(language).iter().filter(|(key, _)| is_of(key)).map(|(key, words)| (*key, &**words)).collect()
     }
 
-    fn of(&self, language: Language) -> &BTreeMap<&'static str, Box<str>> {
+    fn texts_in(&self, language: Language) -> &BTreeMap<&'static str, Box<str>> {
         match language {
             Language::English => &self.english.0,
             Language::German => &self.german.0,
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn each_language_has_the_same_keys_and_placeholders() {
         let words = Words::built_in();
-        let (english, german) = (words.of(Language::English), words.of(Language::German));
+        let (english, german) = (words.texts_in(Language::English), words.texts_in(Language::German));
         assert!(english.len() > 200);
         assert_eq!(english.keys().collect::<Vec<_>>(), german.keys().collect::<Vec<_>>());
         for (key, text) in english {

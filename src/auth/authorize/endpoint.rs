@@ -34,7 +34,7 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     let (cx, asked) =
-        query::read_authorize_request(request, ClientReach::Registered).await.map_err(Problem::as_error_page)?;
+        query::read_authorize_request(request, ClientReach::Registered).await.map_err(Problem::into_error_page)?;
     let cx = &cx;
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
@@ -65,7 +65,7 @@ pub(crate) async fn by_form(
     request: &mut IncomingRequest<'_>,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let url = url_of(request, body).await.map_err(Problem::as_error_page)?;
+    let url = url_of(request, body).await.map_err(Problem::into_error_page)?;
     answer::see_other(&url).ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
 

@@ -160,7 +160,7 @@ impl Problem {
     }
 
     /// Shows the problem as a page to a browser. Programs get JSON.
-    pub(crate) fn as_error_page(self) -> Self {
+    pub(crate) fn into_error_page(self) -> Self {
         Self { is_shown: true, ..self }
     }
 

@@ -68,9 +68,9 @@ pub(crate) fn rules(light: &Colors, dark: &Colors) -> Result<String, ConfigError
     let mut rules = String::new();
     for (colors, scheme, built_in) in [(light, "light", LIGHT), (dark, "dark", DARK)] {
         if !colors.is_built_in() {
-            let palette = Palette::of(colors, built_in)?;
+            let palette = Palette::from_colors(colors, &built_in)?;
             // writing to a string never fails
-            let _ = write!(rules, "@media (prefers-color-scheme: {scheme}) {{ :root {{ {palette} }} }}\n");
+            let _ = writeln!(rules, "@media (prefers-color-scheme: {scheme}) {{ :root {{ {palette} }} }}");
         }
     }
     Ok(rules)
@@ -101,7 +101,7 @@ const WHITE: Rgb = Rgb([0xff; 3]);
 const BLACK: Rgb = Rgb([0; 3]);
 
 impl Palette {
-    fn of(colors: &Colors, built_in: Self) -> Result<Self, ConfigError> {
+    fn from_colors(colors: &Colors, built_in: &Self) -> Result<Self, ConfigError> {
         let set = |color: &Option<String>, built_in| match color {
             Some(text) => {
                 Rgb::parse(text).ok_or_else(|| ConfigError::new("color", text, "must be like #1f5fbf or #15b"))
@@ -221,7 +221,7 @@ mod tests {
             for (name, color) in [("accent", palette.accent), ("ground", palette.background), ("ink", palette.text)] {
                 assert!(style.contains(&format!("--{name}: {color};")), "{name} {color}");
             }
-            assert!(Palette::of(&Colors::new(), palette).is_ok());
+            assert!(Palette::from_colors(&Colors::new(), &palette).is_ok());
         }
         assert!(light.contains("--card: #fff;") && dark.contains("--card: #1c1f24;"));
         assert_eq!(rules(&Colors::new(), &Colors::new()).unwrap(), "");

@@ -58,7 +58,7 @@ pub(crate) async fn logout(
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
     let asked = read_logout_request(request.parts(), body).await;
-    let asked = request.or_charge(asked).await.map_err(Problem::as_error_page)?;
+    let asked = request.or_charge(asked).await.map_err(Problem::into_error_page)?;
     let hint = match &asked.hint {
         Some(hint) => {
             request.begin_lookup().await?;
@@ -69,9 +69,9 @@ pub(crate) async fn logout(
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
     let (cx, client) = request.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
     if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
-        return Err(Problem::invalid("id_token_hint belongs to another client than client_id").as_error_page());
+        return Err(Problem::invalid("id_token_hint belongs to another client than client_id").into_error_page());
     }
-    let after = post_logout_target(&asked, client.as_deref()).map_err(Problem::as_error_page)?;
+    let after = post_logout_target(&asked, client.as_deref()).map_err(Problem::into_error_page)?;
     cx.refuse_prefetch()?;
     let sessions = &cx.core.sessions;
     let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());

@@ -81,12 +81,12 @@ impl<'a> Redirect<'a> {
 
 pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     let (cx, asked) =
-        query::read_authorize_request(request, ClientReach::Login).await.map_err(Problem::as_error_page)?;
+        query::read_authorize_request(request, ClientReach::Login).await.map_err(Problem::into_error_page)?;
     let cx = &cx;
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
         // the built-in client has no answers, so there is nowhere to send the error
-        Err(wrong) if asked.to.client.is_first_party() => return Err(wrong.as_error_page()),
+        Err(wrong) if asked.to.client.is_first_party() => return Err(wrong.into_error_page()),
         Err(wrong) => return asked.error(cx, &wrong),
     };
     let client = &asked.to.client;

@@ -39,11 +39,11 @@ pub(crate) async fn serve_sso_callback(request: &mut IncomingRequest<'_>) -> Res
 
 /// Redeems the open challenge of a login of this browser once, and returns to the login page.
 async fn finish_step(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::as_error_page)?;
+    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::into_error_page)?;
     let state = query.value("state").and_then(SsoState::parse);
     let id = state.as_ref().map(|state| state.login.as_str());
-    let (cx, found) = request.returning_login(id).await.map_err(Problem::as_error_page)?;
-    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::as_error_page)?;
+    let (cx, found) = request.returning_login(id).await.map_err(Problem::into_error_page)?;
+    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::into_error_page)?;
     answer::see_other(&location).ok_or_else(|| unexpected(&cx))
 }
 

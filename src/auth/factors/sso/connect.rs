@@ -135,12 +135,12 @@ pub(crate) fn is_awaited(parts: &Parts) -> bool {
 /// Links the account of a user who comes back from a provider, and returns to the account page.
 pub(crate) async fn finish_provider_link(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     let query = callback_query(request.parts());
-    let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::as_error_page)?;
+    let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::into_error_page)?;
     let outcome = match query {
         Ok(query) => returned(&cx, &query, client.tenant()).await,
         Err(problem) => Err(problem),
     };
-    let outcome = outcome.map_err(Problem::as_error_page)?;
+    let outcome = outcome.map_err(Problem::into_error_page)?;
     let location = format!("{}{ACCOUNT_PAGE}#link={}", cx.core.issuer.path(), outcome.as_str());
     answer::see_other(&location).ok_or_else(Problem::unavailable)
 }
