@@ -183,6 +183,13 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_says_whether_enrolled_factors_are_asked_for() {
+        let plan = |policy| Policies::new(policy).plan(&acme(), None, None, ALL).unwrap();
+        assert!(plan(Policy::any(1).unwrap()).asks_enrolled());
+        assert!(!plan(Policy::any(1).unwrap().without_enrolled_second_factor()).asks_enrolled());
+    }
+
+    #[test]
     fn the_policy_of_a_tenant_replaces_the_default() {
         assert_eq!(policies().plan(&acme(), None, None, ALL).unwrap().methods(), Method::Password | Method::Passkey);
         let other = Tenant::parse("globex").unwrap();

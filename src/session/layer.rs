@@ -339,12 +339,12 @@ mod tests {
         testing::block_on,
     };
 
-    /// A source that finds no tenant because of a mistake of the server.
-    struct Broken;
+    /// A source that finds no tenant.
+    struct Failing(TenantError);
 
-    impl TenantSource for Broken {
+    impl TenantSource for Failing {
         fn find<'a>(&self, _head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-            Err(TenantError::internal("no source"))
+            Err(self.0.clone())
         }
     }
 
@@ -365,9 +365,12 @@ mod tests {
     #[test]
     fn a_mistake_about_tenants_refuses_requests_with_a_cookie_and_no_others() {
         let sessions = Sessions::new(Memory::new());
-        let layer = SessionLayer::new(sessions.clone()).tenant(Broken);
+        let layer = SessionLayer::new(sessions.clone()).tenant(Failing(TenantError::internal("no source")));
         assert_eq!(refusal(&layer, &signed_in(&sessions)), Some(RejectionKind::Internal));
         assert_eq!(refusal(&layer, &Request::new(())), None);
+        // a mistake of the caller makes the request anonymous
+        let layer = SessionLayer::new(sessions.clone()).tenant(Failing(TenantError::invalid("two names")));
+        assert_eq!(refusal(&layer, &signed_in(&sessions)), None);
     }
 
     #[test]

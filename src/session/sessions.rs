@@ -335,6 +335,13 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_lifetime_is_the_one_that_was_set() {
+        let hour = Duration::from_secs(3600);
+        let sessions = Sessions::builder(Memory::new()).absolute(hour).idle(hour).build().unwrap();
+        assert_eq!(sessions.absolute_lifetime(), hour);
+    }
+
+    #[test]
     fn an_ended_session_is_not_listed_any_more() {
         let sessions = Sessions::new(Memory::new());
         let (first, second) = (create_session(&sessions), create_session(&sessions));
