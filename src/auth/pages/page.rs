@@ -98,6 +98,9 @@ pub(crate) fn asset(pages: &BuiltPages, route: Route) -> Response<Body> {
         Route::Script => {
             answer::response_with_body(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js"))
         }
+        Route::AccountScript => {
+            answer::response_with_body(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("account.js"))
+        }
         Route::Style => answer::response_with_body(StatusCode::OK, "text/css; charset=utf-8", pages.style.clone()),
         _ => answer::for_every_origin(answer::response_with_body(StatusCode::OK, answer::JSON, OPENAPI)),
     }
