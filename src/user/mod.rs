@@ -113,5 +113,5 @@ pub use self::{
     contact::{Contact, EmailAddress, IdentifierError, PhoneNumber},
     identifier::Identifier,
     stored::{StoredUsers, UserError},
-    users::Users,
+    users::{AccountPage, Users},
 };

@@ -63,6 +63,7 @@ impl Store for CallStore {
             Operation::Read(key) => format!("get {}", key.table()),
             Operation::Write(key, Expected::Absent, _) => format!("insert {}", key.table()),
             Operation::Write(key, _, _) => format!("swap {}", key.table()),
+            other => format!("{other:?}"),
         });
         self.calls.lock().unwrap().push(named.collect());
         self.memory.run(operations).await
@@ -114,7 +115,7 @@ const LOGIN: [(&str, &[&str]); 5] = [
             "get logins",
             // whether the proofs still count, and what the device cookie is signed for
             "get users",
-            "get generations, swap logins",
+            "swap logins, get generations",
         ],
     ),
     (

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        table::{Change, Table},
+        table::{Change, ReadRow, RowOperation, Table},
     },
     util::{clock::Clock, secret::Secret},
 };
@@ -21,7 +21,7 @@ const USED: Duration = Duration::from_secs(30 * 60);
 
 /// A pushed request, stored under the digest of its secret.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Pushed {
+pub(crate) struct Pushed {
     client_id: String,
     parameters: String,
     is_used: bool,
@@ -66,8 +66,10 @@ impl PushedRequests {
         self.0.update(None, secret.digest().as_bytes(), open).await
     }
 
-    /// Removes a request whose code is being issued. Returns whether it was there.
-    pub(crate) async fn take(&self, secret: &Secret) -> Result<bool, StoreError> {
-        Ok(self.0.take(None, secret.digest().as_bytes()).await?.is_some())
+    /// Returns the operation that uses up a request whose code is issued, or `None` if that was done already.
+    pub(crate) async fn using_up(&self, secret: &Secret) -> Result<Option<RowOperation<'_, Pushed>>, StoreError> {
+        let id = secret.digest();
+        let Some(read) = self.0.get(None, id.as_bytes()).wait().await? else { return Ok(None) };
+        self.0.writing(None, id.as_bytes(), &ReadRow::<Pushed>::found(&read), &read.value, self.0.now()).map(Some)
     }
 }
