@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        store::{Memory, table::ReadRow},
+        store::{Entry, Memory, Operation, OperationOutcome, Record, Store, Version, WriteOutcome, table::ReadRow},
         testing::{ManualClock, block_on},
     };
 
@@ -142,6 +142,47 @@ mod tests {
         assert_eq!(block_on(table.get(None, b"id").wait()).unwrap().unwrap().value, "third");
         let (outcomes, ..) = run(&ReadRow::found(&block_on(table.get(None, b"id").wait()).unwrap().unwrap()), "fourth");
         assert_eq!(outcomes.since(1).unwrap().generation(), Some(1));
+    }
+
+    /// Executes operations one by one, and ends after one too early.
+    struct TooEarly(Memory);
+
+    impl Store for TooEarly {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, record).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
+        }
+
+        async fn run(&self, mut operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+            operations.pop();
+            self.0.run(operations).await
+        }
+    }
+
+    #[test]
+    fn c119_a_batch_without_its_generation_shows_nothing() {
+        let (store, clock) = (AnyStore::from(TooEarly(Memory::new())), Arc::new(ManualClock::new()));
+        let generations = Generations::new(store.clone(), clock.clone());
+        let table: Table<String> = Table::new(store, "table", clock);
+        let (acme, ada) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
+        let mut batch = generations.batch(&acme, &ada).unwrap();
+        let _ =
+            batch.add(table.writing(None, b"id", &ReadRow::<String>::ABSENT, &"value".to_owned(), FOREVER).unwrap());
+        assert_eq!(block_on(batch.run()).err().unwrap().kind(), StoreErrorKind::Corrupt);
     }
 
     #[test]

@@ -22,7 +22,10 @@ pub(crate) struct WithoutUser;
 
 /// A batch for a user. It reads their generation after its writes, so that an end of everything that the user has begun either
 /// sees the writes or is seen here.
-pub(crate) struct OfUser<'t, G>(RowOperation<'t, G>);
+pub(crate) struct OfUser<'t, G> {
+    generation: RowOperation<'t, G>,
+    is_first: bool,
+}
 
 /// The place of the outcome of an operation.
 pub(crate) struct Slot<'t, T> {
@@ -55,20 +58,31 @@ impl<'t> Batch<'t, WithoutUser> {
 impl<'t, G: Value + Into<u64>> Batch<'t, OfUser<'t, G>> {
     /// Begins a batch for the user whose generation this operation reads.
     pub(crate) fn of_user(generation: RowOperation<'t, G>) -> Self {
-        Self { store: generation.table.store(), operations: Vec::with_capacity(8), user: OfUser(generation) }
+        let store = generation.table.store();
+        Self { store, operations: Vec::with_capacity(8), user: OfUser { generation, is_first: false } }
+    }
+
+    /// Reads the generation before the writes, so that nothing is written if it cannot be read. Only for writes that grant
+    /// nothing before a later batch compares the generation again.
+    pub(crate) fn generation_first(mut self) -> Self {
+        self.user.is_first = true;
+        self
     }
 
     pub(crate) async fn run(mut self) -> Result<UserOutcomes, StoreError> {
-        let OfUser(RowOperation { operation, table }) = self.user;
+        let OfUser { generation: RowOperation { operation, table }, is_first } = self.user;
         let is_write = |operation: &Operation| matches!(operation, Operation::Write(..));
         // before other reads, as in a call that needs it to know what to read
-        let at = if self.operations.iter().any(is_write) { self.operations.len() } else { 0 };
+        let at = if !is_first && self.operations.iter().any(is_write) { self.operations.len() } else { 0 };
         self.operations.insert(at, operation);
         let mut outcomes = Outcomes { all: self.store.run(self.operations).await?, generation: None };
         if outcomes.all.len() > at {
             let row = outcomes.row(&Slot { at, table })?;
             outcomes.generation = Some(row.live.map_or(0, |read| read.value.into()));
             drop(outcomes.all.remove(at));
+        } else if !matches!(outcomes.all.last(), Some(OperationOutcome::Write(WriteOutcome::Lost(_)))) {
+            // without a write that lost, a store has to return all outcomes, and nothing may show without a generation
+            return Err(StoreErrorKind::Corrupt.into());
         }
         Ok(UserOutcomes(outcomes))
     }

@@ -115,7 +115,7 @@ const LOGIN: [(&str, &[&str]); 5] = [
             "get logins",
             // whether the proofs still count, and what the device cookie is signed for
             "get users",
-            "swap logins, get generations",
+            "get generations, swap logins",
         ],
     ),
     (

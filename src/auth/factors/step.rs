@@ -68,7 +68,7 @@ impl LoginStep<'_> {
     }
 
     /// Applies a call to the stored login, and compares the generation of its user in the same call of the store. Returns `None`
-    /// if it was raised since it was this one.
+    /// if it was raised since it was this one. The call must grant nothing before the generation is compared again.
     pub(crate) async fn apply_for(
         &self,
         (user, generation): (&UserId, u64),
@@ -78,7 +78,7 @@ impl LoginStep<'_> {
         for _ in 0..ROUNDS {
             let latest = self.latest();
             let prepared = core.logins.prepare(&self.digest, &latest, call)?;
-            let mut batch = core.accounts.batch(&self.login.tenant, Some(user))?;
+            let mut batch = core.accounts.batch(&self.login.tenant, Some(user))?.generation_first();
             let write = prepared.write.clone().map(|write| batch.add(write));
             let Some(outcomes) = batch.run().await?.since(generation) else { return Ok(None) };
             let version = write.as_ref().and_then(|write| outcomes.version(write));

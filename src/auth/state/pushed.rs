@@ -9,7 +9,10 @@ use crate::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, ReadRow, RowOperation, Table},
     },
-    util::{clock::Clock, secret::Secret},
+    util::{
+        clock::{Clock, UnixTime},
+        secret::Secret,
+    },
 };
 
 /// The start of a `request_uri`. The secret of the request follows.
@@ -70,6 +73,37 @@ impl PushedRequests {
     pub(crate) async fn using_up(&self, secret: &Secret) -> Result<Option<RowOperation<'_, Pushed>>, StoreError> {
         let id = secret.digest();
         let Some(read) = self.0.get(None, id.as_bytes()).wait().await? else { return Ok(None) };
-        self.0.writing(None, id.as_bytes(), &ReadRow::<Pushed>::found(&read), &read.value, self.0.now()).map(Some)
+        let over = ReadRow::<Pushed>::found(&read);
+        // it has expired by every clock, including those of other nodes that are behind
+        self.0.writing(None, id.as_bytes(), &over, &read.value, UnixTime::from_nanos(0)).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        store::{Memory, batch::Batch},
+        testing::ManualClock,
+    };
+
+    #[tokio::test]
+    async fn c023_a_request_is_used_up_once_and_by_every_clock() {
+        let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+        let pushed = PushedRequests::new(store.clone(), Arc::new(clock.clone()));
+        let secret = pushed.push("web", "scope=openid".to_owned()).await.unwrap();
+        assert!(pushed.open(&secret, "web").await.unwrap().is_some());
+        let (first, second) = (pushed.using_up(&secret).await.unwrap(), pushed.using_up(&secret).await.unwrap());
+        let use_up = async |write: Option<RowOperation<'_, Pushed>>| {
+            let mut batch = Batch::without_user(&store);
+            let used_up = batch.add(write.unwrap());
+            batch.run().await.unwrap().version(&used_up).is_some()
+        };
+        assert!(use_up(first).await && !use_up(second).await);
+        assert!(pushed.using_up(&secret).await.unwrap().is_none());
+        // as on a node whose clock is behind
+        clock.set_wall(UnixTime::from_nanos(pushed.0.now().as_nanos() - 1_000_000_000));
+        assert!(pushed.using_up(&secret).await.unwrap().is_none());
+        assert!(pushed.open(&secret, "web").await.unwrap().is_none());
     }
 }
