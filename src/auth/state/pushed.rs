@@ -83,13 +83,42 @@ impl PushedRequests {
 mod tests {
     use super::*;
     use crate::{
-        store::{Memory, batch::Batch},
+        gate::MaybeReady,
+        store::{Entry, Key, Memory, Record, Store, Version, batch::Batch},
         testing::ManualClock,
     };
 
+    /// Keeps expired entries, because it takes each write for an early one.
+    struct Unswept(Memory);
+
+    fn early(record: &Record) -> Result<Record, StoreError> {
+        Record::new(record.value().clone(), UnixTime::from_nanos(0), record.expires_at())
+    }
+
+    impl Store for Unswept {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, early(&record)?).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, early(&record)?).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
+        }
+    }
+
     #[tokio::test]
     async fn c023_a_request_is_used_up_once_and_by_every_clock() {
-        let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+        let (store, clock) = (AnyStore::from(Unswept(Memory::new())), ManualClock::new());
         let pushed = PushedRequests::new(store.clone(), Arc::new(clock.clone()));
         let secret = pushed.push("web", "scope=openid".to_owned()).await.unwrap();
         assert!(pushed.open(&secret, "web").await.unwrap().is_some());
@@ -101,7 +130,7 @@ mod tests {
         };
         assert!(use_up(first).await && !use_up(second).await);
         assert!(pushed.using_up(&secret).await.unwrap().is_none());
-        // as on a node whose clock is behind
+        // as on another node, whose clock is behind
         clock.set_wall(UnixTime::from_nanos(pushed.0.now().as_nanos() - 1_000_000_000));
         assert!(pushed.using_up(&secret).await.unwrap().is_none());
         assert!(pushed.open(&secret, "web").await.unwrap().is_none());
