@@ -21,8 +21,8 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tollgate::{
-    AccessToken, BearerLayer, ClientIp, HeaderStyle, Limiter, Plans, ProblemJson, Quota, RateLimitLayer, Tenant,
-    Verifier, bearer::AccessTokenTenant,
+    AccessToken, BearerLayer, ClientIp, Limiter, Plans, ProblemJson, Quota, RateLimitLayer, Tenant, Verifier,
+    bearer::AccessTokenTenant, limit::HeaderStyle,
 };
 
 #[tokio::main]

@@ -11,9 +11,9 @@ use std::{
 };
 
 use tollgate::{
-    Account, Identifier, Password, PasswordHash, Passwords, Tenant, UserId, Users,
-    password::PasswordMark,
-    user::{AnyUsers, PasswordAttempt, PasswordCheck, PasswordUpgrade},
+    Identifier, Password, Passwords, Tenant, UserId, Users,
+    password::{PasswordHash, PasswordMark},
+    user::{Account, AnyUsers, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 
 /// A bcrypt hash of an unknown password, with the same cost as yours. It is checked for unknown users.
@@ -41,7 +41,7 @@ impl People {
 }
 
 fn account(person: &Person) -> Result<Account, Box<dyn Error + Send + Sync>> {
-    let mark = PasswordMark::of(person.password_version.to_be_bytes());
+    let mark = PasswordMark::of_version(person.password_version.to_be_bytes());
     let account = Account::new(UserId::parse(person.id)?).password_mark(mark);
     Ok(match PasswordHash::parse(&person.hash) {
         Ok(argon2) => account.password(argon2),

@@ -14,8 +14,11 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tollgate::{
-    ClientIp, CodeChallenge, Limiter, NewSession, PeerAddr, PkceLayer, Plans, ProblemJson, Quota, RateLimit,
-    RateLimitLayer, Session, SessionLayer, Sessions, Tenant, UserId, session::SessionTenant, store::Memory,
+    ClientIp, Limiter, PeerAddr, PkceLayer, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Session,
+    SessionLayer, Sessions, Tenant, UserId,
+    pkce::CodeChallenge,
+    session::{NewSession, SessionTenant},
+    store::Memory,
 };
 use tower::{ServiceBuilder, ServiceExt};
 

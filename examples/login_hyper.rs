@@ -20,6 +20,7 @@ use hyper_util::{
 use tokio::net::TcpListener;
 use tollgate::{
     AuthService, Client, ClientIp, ClientTable, Identifier, NewUser, PeerAddr, Quota, StoredUsers, Tenant, UserId,
+    auth::AbuseLimits,
     body::Body,
     delivery::{Message, OtpSender, SendError},
     store::{AnyStore, Memory},
@@ -72,8 +73,11 @@ async fn auth(origin: &str) -> Result<AuthService, Box<dyn Error>> {
         .email(Printed)
         .without_passwords()
         // one address may spend 60 of the tenant's 600 requests a minute on the login service
-        .per_address(Quota::per_minute(60)?)
-        .messages_per_address(Quota::per_minute(10)?)
+        .abuse_limits(
+            AbuseLimits::new()
+                .requests_per_address(Quota::per_minute(60)?)
+                .messages_per_address(Quota::per_minute(10)?),
+        )
         // for plain HTTP on a loopback address; leave it out behind TLS
         .insecure_loopback()
         .build()?)

@@ -11,9 +11,10 @@ use std::{collections::HashSet, error::Error, net::SocketAddr, sync::Arc};
 use axum::{Router, extract::ConnectInfo, response::Html, routing::get};
 use tokio::net::TcpListener;
 use tollgate::{
-    AccessToken, AuthService, BearerLayer, Client, ClientIp, Clients, Identifier, Limiter, NewUser, Password,
-    Passwords, Plans, Quota, RateLimitLayer, StoredUsers, Tenant, Tokens, UserId,
+    AccessToken, AuthService, BearerLayer, Client, ClientIp, Identifier, Limiter, NewUser, Password, Passwords, Plans,
+    Quota, RateLimitLayer, StoredUsers, Tenant, Tokens, UserId,
     bearer::AccessTokenTenant,
+    client::Clients,
     store::{AnyStore, Memory, StoreError},
 };
 

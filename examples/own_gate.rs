@@ -17,7 +17,11 @@ use std::{error::Error, future::Future, pin::Pin, time::Duration};
 use axum::{Extension, Router, routing::get};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::net::TcpListener;
-use tollgate::{Gate, GateLayer, Head, MaybeReady, Pass, ProblemJson, Rejection, RejectionKind};
+use tollgate::{
+    Head, ProblemJson,
+    gate::{Gate, GateLayer, MaybeReady, Pass},
+    reject::{Rejection, RejectionKind},
+};
 
 struct ReadOnly;
 

@@ -19,7 +19,8 @@ use http::header::AUTHORIZATION;
 use tokio::net::TcpListener;
 use tollgate::{
     ConfigError, Head, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Tenant,
-    TenantError, TenantSource, tenant::TenantName,
+    TenantSource,
+    tenant::{TenantError, TenantName},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use axum::{
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    ApiKeys, CachedPlans, ConfigError, LimitKey, Limiter, Plan, PlanFailure, PlanSource, Plans, ProblemJson, Quota,
-    RateLimit, RateLimitLayer,
+    ApiKeys, ConfigError, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer,
+    limit::{CachedPlans, PlanFailure, PlanSource},
 };
 
 /// A table of your database: requests per minute and a daily maximum by customer.

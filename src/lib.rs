@@ -32,7 +32,7 @@
 //! # }
 //! ```
 //!
-//! The README has a login, an OpenID Connect provider and the table of features. `cargo run --example server` starts all of
+//! The README has a login and an OpenID Connect provider. `cargo run --example server` starts all of
 //! it with demo data.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -73,6 +73,8 @@ mod discovery;
 #[cfg(feature = "bearer")]
 pub mod bearer;
 #[cfg(feature = "login")]
+mod words;
+#[cfg(feature = "login")]
 pub mod policy;
 #[cfg(feature = "login")]
 pub mod password;
@@ -94,54 +96,47 @@ mod rings;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 
-#[cfg(all(feature = "axum", feature = "bearer"))]
-pub use crate::bearer::AccessTokenRejection;
 #[cfg(feature = "bearer")]
 pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
 #[cfg(feature = "drain")]
-pub use crate::http::drain::{self, DrainLayer};
-#[cfg(feature = "axum")]
-pub use crate::http::missing_layer::MissingLayer;
-pub use crate::http::{body, cookie};
-#[cfg(feature = "bearer")]
-pub use crate::jose::{Algorithm, AlgorithmError};
-#[cfg(all(feature = "plans", feature = "redis"))]
-pub use crate::limit::RedisPlans;
-#[cfg(feature = "plans")]
-pub use crate::limit::{CachedPlans, PlanFailure, PlanSource};
+pub use crate::http::drain::DrainLayer;
 #[cfg(feature = "session")]
-pub use crate::pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer};
-#[cfg(feature = "redis")]
-pub use crate::redis::RedisConfig;
-#[cfg(all(feature = "axum", feature = "session"))]
-pub use crate::session::SessionRejection;
+pub use crate::pkce::PkceLayer;
 #[cfg(feature = "session")]
-pub use crate::session::{NewSession, Session, SessionLayer, Sessions, UserId};
+pub use crate::session::{Session, SessionLayer, Sessions, UserId};
 #[cfg(feature = "login")]
 pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]
 pub use crate::{
-    auth::{AuthService, AuthServiceBuilder, Passkeys, Totp},
-    client::{Client, ClientTable, Clients},
+    auth::{AuthService, Passkeys, Totp},
+    client::{Client, ClientTable},
     delivery::OtpSender,
     password::{Password, PasswordHash, Passwords},
     policy::{Method, Policies, Policy},
     user::{Account, Identifier, NewUser, StoredUsers, Users},
+    words::Language,
 };
 pub use crate::{
     event::{EventLog, EventService},
-    gate::{Gate, GateLayer, MaybeReady, Pass},
-    http::{head::Head, replay::Replay},
-    limit::{HeaderStyle, Limiter, Plan, Plans, Quota, RateLimit, RateLimitLayer},
-    reject::{OAuthJson, ProblemJson, Rejection, RejectionKind, Respond, StatusOnly},
-    tenant::{ApiKeys, ClientIp, LimitKey, PeerAddr, Tenant, TenantError, TenantSource},
+    http::{cookie, head::Head},
+    limit::{Limiter, Plan, Plans, Quota, RateLimit, RateLimitLayer},
+    reject::ProblemJson,
+    tenant::{ApiKeys, ClientIp, LimitKey, PeerAddr, Tenant, TenantSource},
     util::{
-        clock::{Clock, Moment, SystemClock, UnixTime},
+        clock,
         error::ConfigError,
-        handle::{Handle, HandleError},
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
+
+/// The bodies of this crate's services and middleware.
+pub mod body {
+    pub use crate::http::body::*;
+    #[cfg(feature = "drain")]
+    pub use crate::http::drain::{Drain, DrainFuture, Drained};
+    #[cfg(feature = "session")]
+    pub use crate::http::replay::ReplayedBody;
+}
 
 /// Compiles the examples of the README, which is written for web pages and is not part of this documentation.
 #[cfg(doctest)]

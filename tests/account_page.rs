@@ -385,8 +385,8 @@ async fn b19_recovery_codes_are_suggested_after_the_first_passkey_too() {
 
 #[tokio::test]
 async fn b08_a_site_that_does_not_ask_for_the_factor_does_not_say_so() {
-    let lax = |service: tollgate::AuthServiceBuilder, _: &str| {
-        service.policies(tollgate::Policies::new(tollgate::Policy::default().without_enrolled_second_factor()))
+    let lax = |service: tollgate::auth::AuthServiceBuilder, _: &str| {
+        service.policies(tollgate::Policies::new(tollgate::policy::Policy::default().without_enrolled_second_factor()))
     };
     let Some(mut site) = Site::with("account-lax", lax, axum::Router::new()).await else { return };
     site.create_lone().await;

@@ -11,6 +11,11 @@ use std::{
 const MAX_LINES: usize = 500;
 const MAX_LINES_OF_AN_EXAMPLE: usize = 120;
 const MAX_FILES_PER_FOLDER: usize = 15;
+const MAX_NAMES_AT_THE_ROOT: usize = 45;
+
+/// Names that would hide one of `http` or `axum` in a file that imports both, or that say nothing without their module.
+const NOT_AT_THE_ROOT: &[&str] =
+    &["Body", "SecretDigest", "Extension", "PublicId", "Method", "Policy", "Replay", "Request", "Response", "Uri"];
 
 /// Modules that are still being rebuilt. Their files may import each other in circles. Only ever remove entries.
 const CIRCLES_ALLOWED_IN: &[&str] = &[];
@@ -155,6 +160,16 @@ fn public_types_have_unique_names() {
     }
     let shared: Vec<(&String, &Vec<String>)> = names.iter().filter(|(_, files)| files.len() > 1).collect();
     assert!(shared.iter().map(|(name, _)| name.as_str()).eq(SHARED_NAMES.iter().copied()), "{shared:#?}");
+}
+
+#[test]
+fn the_root_has_few_names() {
+    let lib = read("src/lib.rs");
+    let exports: Vec<_> = lib.split("\npub use crate::").skip(1).flat_map(paths).collect();
+    let names: BTreeSet<_> = exports.into_iter().filter_map(|mut path| path.pop()).collect();
+    assert!(names.len() <= MAX_NAMES_AT_THE_ROOT, "{} names at the root: {names:?}", names.len());
+    let poor: Vec<_> = names.iter().filter(|name| NOT_AT_THE_ROOT.contains(&name.as_str())).collect();
+    assert!(poor.is_empty(), "these need a module or another name: {poor:?}");
 }
 
 #[test]

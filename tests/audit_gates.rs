@@ -8,15 +8,18 @@ use axum::extract::ConnectInfo;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{Empty, Full};
 use tollgate::{
-    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceBodyLayer, PkceLayer, Plans,
-    ProblemJson, Quota, RateLimitLayer, Rejection, Replay, SessionLayer, Sessions, Tenant, TenantError, TenantSource,
-    UnixTime,
+    ApiKeys, BearerLayer, ClientIp, EventLog, EventService, Head, Limiter, PkceLayer, Plans, ProblemJson, Quota,
+    RateLimitLayer, SessionLayer, Sessions, Tenant, TenantSource,
     bearer::AccessTokenTenant,
+    body::ReplayedBody,
+    clock::UnixTime,
     event::{Event, EventKind, Query, TenantsAndOperator},
     limit::MissingTenant,
+    pkce::PkceBodyLayer,
+    reject::Rejection,
     session::SessionTenant,
     store::Memory,
-    tenant::{HeaderTenant, ProvedTenant, TenantName},
+    tenant::{HeaderTenant, ProvedTenant, TenantError, TenantName},
     testing::{ManualClock, TestIssuer},
 };
 use tower::layer::util::Stack;
@@ -56,7 +59,7 @@ fn keys() -> ApiKeys {
 /// The kinds in a log with their counts, in the order of their first events.
 fn kinds(log: &EventLog) -> Vec<(EventKind, u64)> {
     let mut kinds: Vec<(EventKind, u64)> = Vec::new();
-    for Event { kind, count, .. } in log.read(&Query::new()).events {
+    for Event { kind, count, .. } in log.read_events(&Query::new()).events {
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, sum)) => *sum += count,
             None => kinds.push((kind, count)),
@@ -136,7 +139,8 @@ async fn a09_unknown_keys_missing_tenants_sessions_and_challenges_are_events() {
 
     // the same in a body
     let body = PkceBodyLayer::everywhere().events(log.clone()).respond_with(ProblemJson);
-    let inner = service_fn(async |_: Request<Replay<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
+    let inner =
+        service_fn(async |_: Request<ReplayedBody<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
     let form = |content_type: &str| Request::post("/par").header("content-type", content_type).body(Bytes::default());
     let service = body.layer(inner);
     for content_type in ["application/x-www-form-urlencoded", "text/plain"] {
@@ -187,7 +191,7 @@ async fn a18_the_address_of_axum_is_found_without_a_closure() {
     let behind = ClientIp::behind(["192.0.2.1"]).unwrap();
     let mut request = from(1);
     request.headers_mut().insert("x-forwarded-for", HeaderValue::from_static("203.0.113.9"));
-    assert_eq!(behind.address(Head::of(&request)), Some([203, 0, 113, 9].into()));
+    assert_eq!(behind.address(Head::of_request(&request)), Some([203, 0, 113, 9].into()));
     assert_eq!(kinds(&log), []);
 }
 
@@ -220,7 +224,8 @@ async fn a19_preflights_pass_the_pkce_layers() {
     *plain.method_mut() = http::Method::OPTIONS;
     assert_eq!(ask(&query, plain).await.0, StatusCode::BAD_REQUEST, "not a preflight");
 
-    let inner = service_fn(async |_: Request<Replay<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
+    let inner =
+        service_fn(async |_: Request<ReplayedBody<Bytes>>| Ok::<_, Infallible>(Response::new(Bytes::default())));
     let body = PkceBodyLayer::new("/par").unwrap().respond_with(ProblemJson).layer(inner);
     assert_eq!(body.oneshot(preflight("/par", "OPTIONS")).await.unwrap().status(), StatusCode::OK);
 }
@@ -286,7 +291,7 @@ async fn b29_the_event_log_counts_by_the_clock_that_it_was_given() {
         assert_eq!(ask(&pkce, get("/authorize?code_challenge=x", &[])).await.0, StatusCode::BAD_REQUEST);
         let guess = Request::get("/log").header("x-api-key", "guessed").body(Empty::<bytes::Bytes>::new()).unwrap();
         assert_eq!(service.clone().oneshot(guess).await.unwrap().status(), StatusCode::UNAUTHORIZED);
-        let events = log.read(&Query::new()).events;
+        let events = log.read_events(&Query::new()).events;
         let newest: Vec<_> = events.iter().rev().take(2).map(|event| (event.kind, event.at.as_secs())).collect();
         assert_eq!(newest, [(EventKind::CredentialUnknown, second), (EventKind::PkceRefused, second)]);
     }

@@ -9,8 +9,10 @@ use std::sync::{
 
 use http::{Response, StatusCode};
 use tollgate::{
-    AccessToken, BearerLayer, Head, Limiter, Plans, Quota, RateLimitLayer, Rejection, Respond, StatusOnly,
-    tenant::HeaderTenant, testing::TestIssuer,
+    AccessToken, BearerLayer, Head, Limiter, Plans, Quota, RateLimitLayer,
+    reject::{Rejection, Respond, StatusOnly},
+    tenant::HeaderTenant,
+    testing::TestIssuer,
 };
 use tonic::{
     Code, Status,

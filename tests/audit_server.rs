@@ -19,7 +19,7 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
-use tollgate::{Clock, SystemClock};
+use tollgate::clock::{Clock, SystemClock};
 
 const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 /// A bound for tests that fail. The server is another process, so no clock of a test can move its time.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::{Router, extract::RawQuery, routing::get};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
-use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Policy, Tokens};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Tokens, policy::Policy};
 
 use support::chromium::Chromium;
 use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge, encode};

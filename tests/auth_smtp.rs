@@ -19,7 +19,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    AuthServiceBuilder, EventLog,
+    EventLog,
+    auth::AuthServiceBuilder,
     delivery::{Channel, Queue, Smtp, Undelivered},
     event::{EventKind, Query},
 };
@@ -203,5 +204,5 @@ async fn a_refused_letter_is_logged_and_reported_to_the_callback() {
     assert_eq!(browser.call("authenticate", &WEB, ask).await.status, 200);
     let report = timeout(Duration::from_secs(60), told.recv()).await.expect("no report arrived").unwrap();
     assert_eq!(report, ("refused@example.com".to_owned(), Undelivered::Refused));
-    assert_eq!(log.read(&Query::new().kind(EventKind::OtpUndelivered)).events.len(), 1);
+    assert_eq!(log.read_events(&Query::new().kind(EventKind::OtpUndelivered)).events.len(), 1);
 }

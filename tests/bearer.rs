@@ -14,9 +14,12 @@ use std::{
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response, StatusCode, request::Builder};
 use tollgate::{
-    AccessToken, BearerLayer, ClientIp, Clock, Limiter, Moment, NewSession, OAuthJson, PeerAddr, Plans, ProblemJson,
-    Quota, RateLimitLayer, Secret, SessionLayer, Sessions, Tenant, UnixTime, UserId, Verifier,
+    AccessToken, BearerLayer, ClientIp, Limiter, PeerAddr, Plans, ProblemJson, Quota, RateLimitLayer, Secret,
+    SessionLayer, Sessions, Tenant, UserId, Verifier,
     bearer::AccessTokenTenant,
+    clock::{Clock, Moment, UnixTime},
+    reject::OAuthJson,
+    session::NewSession,
     store::{AnyStore, Memory},
     tenant::HeaderTenant,
     testing::{DpopKey, ManualClock, TestClaims, TestIssuer},
@@ -178,8 +181,9 @@ async fn a_token_identifies_the_caller_and_hides_secrets() {
         async move { Ok::<_, Infallible>(Response::new(token)) }
     });
     // a custom responder can return anything
-    let layer = BearerLayer::new(issuer.verifier())
-        .respond_with(|_: &tollgate::Rejection, _: tollgate::Head<'_>| -> Response<AccessToken> { panic!("refused") });
+    let layer = BearerLayer::new(issuer.verifier()).respond_with(
+        |_: &tollgate::reject::Rejection, _: tollgate::Head<'_>| -> Response<AccessToken> { panic!("refused") },
+    );
     let token = layer.layer(checked).oneshot(bearer(&text)).await.unwrap().into_body();
     assert_eq!((token.subject(), token.client_id(), token.issuer()), ("ada", "web", "https://auth.example"));
     assert_eq!(token.tenant().unwrap().as_str(), "acme");
@@ -415,7 +419,7 @@ impl Bound {
     }
 
     fn proof_of(&self, key: &DpopKey, token: &str) -> String {
-        key.proof("GET", &format!("{API}/me")).token(token).at(self.clock.unix(self.clock.now())).sign()
+        key.proof("GET", &format!("{API}/me")).token(token).issued_at(self.clock.unix(self.clock.now())).sign()
     }
 
     fn request(&self, scheme: &str, proofs: &[&str]) -> Request<String> {
@@ -455,7 +459,7 @@ async fn c100_a_bound_token_needs_a_new_proof_of_its_key_each_time() {
     refuse(bound.request("DPoP", &[&bound.proof_of(&bound.key, &other)]), error("DPoP", "invalid_dpop_proof")).await;
     let proof = |method: &str, url: &str| {
         let now = bound.clock.unix(bound.clock.now());
-        bound.key.proof(method, url).token(&bound.token).at(now).sign()
+        bound.key.proof(method, url).token(&bound.token).issued_at(now).sign()
     };
     for (method, url) in [
         ("GET", "https://api.example/other"),
@@ -515,7 +519,7 @@ async fn c100_proofs_are_verified_only_with_valid_tokens() {
     let key = DpopKey::generate();
     let layer = BearerLayer::new(issuer.verifier().to_builder().dpop(API).unwrap().build());
     let request = |token: &str| {
-        let proof = key.proof("GET", &format!("{API}/")).token(token).at(clock.unix(clock.now())).sign();
+        let proof = key.proof("GET", &format!("{API}/")).token(token).issued_at(clock.unix(clock.now())).sign();
         with(Request::get("/").header("dpop", proof), &format!("DPoP {token}"))
     };
     let good = issuer.token(|claims| claims.bound_to(key.thumbprint()));
@@ -560,7 +564,7 @@ async fn c100_a_required_nonce_is_sent_with_each_response_to_a_proof() {
     let nonce = response.headers()["dpop-nonce"].to_str().unwrap();
     let proof = |nonce: &str| {
         let proof = bound.key.proof("GET", &format!("{API}/me")).token(&bound.token);
-        proof.at(bound.clock.unix(bound.clock.now())).nonce(nonce).sign()
+        proof.issued_at(bound.clock.unix(bound.clock.now())).nonce(nonce).sign()
     };
     let response = answer(&layer, bound.request("DPoP", &[&proof(nonce)])).await;
     assert_eq!((response.status().as_u16(), response.headers()["dpop-nonce"].to_str().unwrap()), (200, nonce));
@@ -588,7 +592,7 @@ async fn c100_the_base_url_is_prepended_to_the_path() {
         .route("/me", get(async |token: AccessToken| say(Some(&token))))
         .layer(BearerLayer::new(bound.issuer.verifier().to_builder().dpop("https://api.example/v1").unwrap().build()));
     let router = Router::new().nest("/v1", service);
-    let proof = bound.key.proof("GET", url).token(&bound.token).at(bound.clock.unix(bound.clock.now())).sign();
+    let proof = bound.key.proof("GET", url).token(&bound.token).issued_at(bound.clock.unix(bound.clock.now())).sign();
     let request = Request::builder().method(Method::GET).uri("/v1/me").header("dpop", proof);
     let (status, _, body) = page(&router, with(request, &format!("DPoP {}", bound.token))).await;
     assert_eq!((status, body.as_str()), (200, "ada of none with "));

@@ -15,7 +15,11 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::{Request, Response};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
-use tollgate::{AccessToken, BearerLayer, Clock, SystemClock, Tenant, Verifier, bearer::TokenProfile};
+use tollgate::{
+    AccessToken, BearerLayer, Tenant, Verifier,
+    bearer::TokenProfile,
+    clock::{Clock, SystemClock},
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// A signing key of a provider.

@@ -20,7 +20,7 @@ use tokio::{
     time::timeout,
 };
 use tollgate::{
-    Clock, SystemClock,
+    clock::{Clock, SystemClock},
     delivery::{Channel, Message, OtpSender, Queue, SendErrorKind, Smtp, Undelivered, Wording},
 };
 

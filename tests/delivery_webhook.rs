@@ -32,7 +32,7 @@ use tokio::{
     time::timeout,
 };
 use tollgate::{
-    Clock, SystemClock, UnixTime,
+    clock::{Clock, SystemClock, UnixTime},
     delivery::{
         Channel, Message, Notice, NoticeKind, OtpSender, Outbox, Queue, SendErrorKind, Undelivered, Webhook, Wording,
     },
@@ -138,7 +138,7 @@ async fn a_gateway_receives_the_code_and_can_verify_the_sender() {
     let body: Value = serde_json::from_slice(request.body()).unwrap();
     let expected = json!({
         "id": message.id(), "channel": "whatsapp", "tenant": "acme", "to": "+15550100", "code": "482913",
-        "text": "482913, \"5\" min.", "expires_at": 1_000_000_300,
+        "language": "en", "text": "482913, \"5\" min.", "expires_at": 1_000_000_300,
     });
     assert_eq!(body, expected);
     assert_eq!(header(&request, "webhook-id"), message.id());
@@ -160,7 +160,7 @@ async fn a_gateway_receives_a_notice_without_a_code() {
         sign-in methods and change your password.";
     let expected = json!({
         "id": message.id(), "channel": "sms", "tenant": "acme", "to": "+15550100", "notice": "passkey_added",
-        "text": text, "expires_at": 1_000_086_400,
+        "language": "en", "text": text, "expires_at": 1_000_086_400,
     });
     assert_eq!(body, expected);
 }

@@ -19,8 +19,8 @@ use http_body_util::BodyExt;
 use late_bodies::{LateCall, Outcome};
 use tokio::net::TcpListener;
 use tollgate::{
-    ApiKeys, DrainLayer, EventLog, EventService, Head, Limiter, PkceBodyLayer, Plans, ProblemJson, Quota,
-    RateLimitLayer, SessionLayer, Sessions, Tenant, TenantError, event::TenantsAndOperator, store::Memory,
+    ApiKeys, DrainLayer, EventLog, EventService, Head, Limiter, Plans, ProblemJson, Quota, RateLimitLayer,
+    SessionLayer, Sessions, Tenant, event::TenantsAndOperator, pkce::PkceBodyLayer, store::Memory, tenant::TenantError,
 };
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -14,7 +14,8 @@ mod world;
 
 use site::{COUNTS, IGNORES_SUGGESTIONS, Site};
 use tollgate::{
-    Tenant, UnixTime,
+    Tenant,
+    clock::UnixTime,
     store::{Key, Record},
 };
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Redirect};
 use proptest::prelude::*;
 use tollgate::{
-    Method, NewSession, Quota, Sessions, Tenant, UserId,
+    Quota, Sessions, Tenant, UserId,
     client::RedirectUri,
     cookie::SetCookie,
     event::EventKind,
+    policy::Method,
+    session::NewSession,
     store::{Memory, StoreError, StoreErrorKind},
 };
 

@@ -14,7 +14,8 @@ use std::{
 };
 
 use tollgate::{
-    EventLog, Tenant, UnixTime,
+    EventLog, Tenant,
+    clock::UnixTime,
     event::{ChannelSink, Event, EventKind, JsonLines, Mode, Query, Sink},
 };
 
@@ -33,7 +34,7 @@ fn sum(events: &[Event]) -> u64 {
 fn walk(log: &EventLog, query: &Query) -> Vec<Event> {
     let (mut events, mut next) = (Vec::new(), 0);
     loop {
-        let page = log.read(&query.clone().since(next));
+        let page = log.read_events(&query.clone().since(next));
         assert_eq!(page.lost, 0);
         if page.events.is_empty() {
             return events;
@@ -77,7 +78,7 @@ impl Drop for Directory {
 fn a_first_rejection_is_readable_immediately_with_limit_and_reset() {
     let log = EventLog::new();
     log.tally(&refusal("acme", 5));
-    let page = log.read(&Query::new());
+    let page = log.read_events(&Query::new());
     let mut expected = refusal("acme", 5);
     expected.id = 1;
     assert_eq!((page.events, page.next, page.lost), (vec![expected], 1, 0));
@@ -104,7 +105,7 @@ fn counts_add_up_across_eight_threads_with_concurrent_readers() {
             });
         }
         for _ in 0..2 {
-            scope.spawn(|| (0..200).for_each(|since| drop(log.read(&Query::new().since(since)))));
+            scope.spawn(|| (0..200).for_each(|since| drop(log.read_events(&Query::new().since(since)))));
         }
     });
     assert!(log.flush());
@@ -146,7 +147,7 @@ fn a_flood_of_tenants_is_limited_and_fully_counted() {
     assert!(merged.iter().any(|event| event.mode == Mode::Shadow && event.count == 1));
     // the next second has a new cap
     log.tally(&refusal("globex", 6));
-    let page = log.read(&Query::new().tenant("globex".parse().unwrap()));
+    let page = log.read_events(&Query::new().tenant("globex".parse().unwrap()));
     assert_eq!(page.events.len(), 1);
 }
 
@@ -156,12 +157,12 @@ fn a_reader_that_falls_behind_learns_how_much_it_missed() {
     for second in 1..=25 {
         assert_eq!(log.record(refusal("acme", second)), second);
     }
-    let page = log.read(&Query::new().since(3));
+    let page = log.read_events(&Query::new().since(3));
     assert_eq!(page.lost, 12, "4 to 15");
     assert_eq!(page.events.iter().map(|event| event.id).collect::<Vec<_>>(), (16..=25).collect::<Vec<_>>());
-    let page = log.read(&Query::new().since(15));
+    let page = log.read_events(&Query::new().since(15));
     assert_eq!((page.lost, page.events.len(), page.next), (0, 10, 25));
-    let page = log.read(&Query::new().since(25));
+    let page = log.read_events(&Query::new().since(25));
     assert_eq!((page.lost, page.events.len(), page.next), (0, 0, 25));
 }
 
@@ -169,7 +170,7 @@ fn a_reader_that_falls_behind_learns_how_much_it_missed() {
 fn an_id_from_before_a_restart_reads_from_the_oldest_event() {
     let log = EventLog::new();
     log.record(refusal("acme", 1));
-    assert_eq!(log.read(&Query::new().since(77)).events.len(), 1);
+    assert_eq!(log.read_events(&Query::new().since(77)).events.len(), 1);
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn paging_returns_every_event_once_even_with_a_filter() {
         assert_eq!(ids, (0..1_000).map(|n| 3 * n + 2).collect::<Vec<_>>());
     }
     assert_eq!(
-        log.read(&Query::new().kind(EventKind::TenantReset)).next,
+        log.read_events(&Query::new().kind(EventKind::TenantReset)).next,
         3_000,
         "events that did not match are skipped"
     );
@@ -383,7 +384,7 @@ fn long_names_are_handled() {
     let name = "x".repeat(Tenant::MAX_LEN);
     let log = EventLog::new();
     (0..10).for_each(|_| log.tally(&refusal(&name, 5)));
-    assert_eq!(sum(&log.read(&Query::new().tenant(name.parse().unwrap())).events), 10);
+    assert_eq!(sum(&log.read_events(&Query::new().tenant(name.parse().unwrap())).events), 10);
 }
 
 #[test]
@@ -411,6 +412,6 @@ fn reading_stats_during_a_flood_never_deadlocks() {
     for _ in 0..4 {
         ended.recv_timeout(Duration::from_secs(30)).expect("deadlock");
     }
-    log.read(&Query::new());
+    log.read_events(&Query::new());
     assert_eq!(log.stats().lost, 0);
 }

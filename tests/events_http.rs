@@ -15,9 +15,10 @@ use hyper_util::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tollgate::{
-    EventLog, EventService, Head, Tenant, TenantError, UnixTime,
+    EventLog, EventService, Head, Limiter, Plans, Quota, Tenant,
+    clock::UnixTime,
     event::{Event, EventKind, EventServiceBuilder, TenantsAndOperator},
-    tenant::ProvedTenant,
+    tenant::{ProvedTenant, TenantError},
 };
 use tower::ServiceExt;
 
@@ -239,7 +240,12 @@ async fn it_can_be_mounted_in_axum_and_under_a_base_path() {
         assert_eq!(ids(&log_of(address, "/events/log", ACME).await), [1]);
         let mut stream = Stream::open(address, "/events/stream?since=0", &[ACME]).await;
         stream.until("id: 1\n").await;
-        for (path, content_type) in [("", "text/html"), ("page.js", "text/javascript"), ("page.css", "text/css")] {
+        for (path, content_type) in [
+            ("", "text/html"),
+            ("page.js", "text/javascript"),
+            ("chart.js", "text/javascript"),
+            ("page.css", "text/css"),
+        ] {
             let (status, headers, body) = get(address, &format!("/events/{path}"), &[]).await;
             assert_eq!(status, StatusCode::OK, "{path}");
             assert!(headers[header::CONTENT_TYPE].to_str().unwrap().starts_with(content_type));
@@ -381,4 +387,52 @@ async fn a_stream_ends_with_its_log_after_the_last_event() {
     let text = timeout(Duration::from_secs(30), reader).await.expect("it does not end").unwrap();
     let text = String::from_utf8(text.to_vec()).unwrap();
     assert!(text.contains("\"count\":1}") && text.contains("\"count\":9}"), "{text}");
+}
+
+#[tokio::test]
+async fn budgets_are_shown_to_their_tenants_and_to_operators() {
+    let log = EventLog::new();
+    let plans = Plans::new(Quota::per_hour(5).unwrap().with_name("hourly").unwrap());
+    plans.set(Tenant::parse("globex").unwrap(), Quota::per_hour(2).unwrap());
+    let limiter = Limiter::memory(plans);
+    let acme = Tenant::parse("acme").unwrap();
+    let address = serve(builder(&log).limiter(limiter.clone()).build()).await;
+    let usage = async |path: &str, key| log_of(address, path, key).await;
+    let names = |answer: &Value| {
+        let tenants = answer["tenants"].as_array().unwrap();
+        tenants.iter().map(|one| one["tenant"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+
+    // acme has spent nothing, and no plan of its own
+    let all = usage("/usage?tenant=acme", OPERATOR).await;
+    assert_eq!((names(&all), &all["admitted"]), (vec!["globex".to_owned()], &json!(0)));
+    for _ in 0..7 {
+        _ = limiter.check(&acme, 1);
+    }
+    let all = usage("/usage?tenant=acme", OPERATOR).await;
+    assert_eq!((names(&all), &all["admitted"]), (vec!["acme".to_owned(), "globex".to_owned()], &json!(5)));
+    limiter.reset(&acme);
+    for units in [1, 0, 2] {
+        _ = limiter.check(&acme, units);
+    }
+    // it is counted from the first look on
+    let own = usage("/usage", ACME).await;
+    assert_eq!((names(&own), &own["admitted"]), (vec!["acme".to_owned()], &Value::Null));
+    let own = &own["tenants"][0];
+    assert_eq!((&own["policy"], &own["x-ratelimit"]), (&json!("hourly"), &json!(5)));
+    assert_eq!((&own["x-ratelimit-remaining"], &own["admitted"]), (&json!(2), &json!(2)));
+    assert!(own["x-ratelimit-reset"].is_u64());
+    let many = (0..100).map(|number| format!("tenant=t{number}")).collect::<Vec<_>>().join("&");
+    assert_eq!(names(&usage(&format!("/usage?tenant=acme&{many}"), OPERATOR).await), ["acme"]);
+
+    for (path, key, status) in [
+        ("/usage?tenant=globex", ACME, StatusCode::FORBIDDEN),
+        ("/usage?tenant=acme&tenant=globex", ACME, StatusCode::FORBIDDEN),
+        ("/usage", ("x-api-key", "guessed"), StatusCode::UNAUTHORIZED),
+        ("/usage?tenant=a%20b", OPERATOR, StatusCode::BAD_REQUEST),
+    ] {
+        assert_eq!(get(address, path, &[key]).await.0, status, "{path}");
+    }
+    let without_limiter = serve(service(&log)).await;
+    assert_eq!(get(without_limiter, "/usage", &[OPERATOR]).await.0, StatusCode::NOT_FOUND);
 }

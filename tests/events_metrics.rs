@@ -10,7 +10,8 @@ use std::sync::{
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use tollgate::{
-    EventLog, UnixTime,
+    EventLog,
+    clock::UnixTime,
     event::{Event, EventKind},
 };
 

@@ -15,10 +15,10 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response, St
 use http_body_util::{BodyExt, Empty, Full, combinators};
 use tokio::sync::oneshot;
 use tollgate::{
-    EventLog, EventService, Gate, GateLayer, Head, Limiter, MaybeReady, Pass, Plans, ProblemJson, Quota,
-    RateLimitLayer, Rejection, RejectionKind, Respond, StatusOnly, Tenant,
-    gate::{Gated, ResponseFuture},
+    EventLog, EventService, Head, Limiter, Plans, ProblemJson, Quota, RateLimitLayer, Tenant,
+    gate::{Gate, GateLayer, Gated, MaybeReady, Pass, ResponseFuture},
     limit::{RateLimitGate, RateLimited},
+    reject::{Rejection, RejectionKind, Respond, StatusOnly},
     tenant::HeaderTenant,
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
@@ -292,7 +292,7 @@ async fn a_gate_can_mark_requests_without_its_pass() {
         }
 
         fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
-            let decision = self.inspect(Head::of(request));
+            let decision = self.inspect(Head::of_request(request));
             request.extensions_mut().insert("marked");
             decision
         }
@@ -449,7 +449,7 @@ async fn a12_a_grpc_client_gets_a_grpc_status_from_every_responder() {
     }
     check(StatusOnly).await;
     check(ProblemJson).await;
-    check(tollgate::OAuthJson).await;
+    check(tollgate::reject::OAuthJson).await;
     check(Own).await;
     check(|rejection: &Rejection, head: Head<'_>| {
         assert!(rejection.is_grpc() && head.is_grpc());

@@ -26,9 +26,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tollgate::{
-    EventLog, Limiter, Plan, Plans, Quota, RedisConfig, Tenant,
+    EventLog, Limiter, Plan, Plans, Quota, Tenant,
     event::{EventKind, Query},
     limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
+    store::RedisConfig,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -86,7 +87,7 @@ impl Node {
     }
 
     fn count(&self, kind: EventKind) -> usize {
-        self.log.read(&Query::new().kind(kind)).events.len()
+        self.log.read_events(&Query::new().kind(kind)).events.len()
     }
 
     /// Waits until the server decides again.
@@ -205,7 +206,7 @@ async fn b35_a_reply_that_is_cut_off_refuses_nothing_and_admits_no_more() {
                 node.proxy.cut_next_reply();
                 for _ in 0..90 {
                     let decision = node.limiter.check(&acme(), 1).await;
-                    assert_ne!(decision.refused(), Some(RefusalReason::Unavailable), "{name}, leases: {leases}");
+                    assert_ne!(decision.refusal_reason(), Some(RefusalReason::Unavailable), "{name}, leases: {leases}");
                     admitted += u32::from(decision.is_admitted());
                 }
                 // what was charged without a reply counts twice
@@ -229,7 +230,7 @@ async fn b35_connections_that_are_closed_again_and_again_refuse_nothing() {
             let mut tasks = JoinSet::new();
             for _ in 0..20 {
                 let limiter = node.limiter.clone();
-                tasks.spawn(async move { limiter.check(&acme(), 1).await.refused() });
+                tasks.spawn(async move { limiter.check(&acme(), 1).await.refusal_reason() });
             }
             if round % 2 == 0 {
                 node.proxy.close();

@@ -7,11 +7,14 @@ use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ApiKeys, ClientIp, EventLog, Head, HeaderStyle, LimitKey, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota,
-    RateLimit, RateLimitLayer, Rejection, Tenant, TenantError, TenantSource,
+    ApiKeys, ClientIp, EventLog, Head, LimitKey, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota, RateLimit,
+    RateLimitLayer, Tenant, TenantSource,
     event::{EventKind, Query},
-    limit::MissingTenant,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantName},
+    limit::{HeaderStyle, MissingTenant},
+    reject::Rejection,
+    tenant::{
+        ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantError, TenantName,
+    },
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -70,7 +73,7 @@ async fn the_end_of_an_overflow_is_an_event() {
     for name in ["first", "second"] {
         assert_eq!(call(&layer, request(Some(name))).await.status(), StatusCode::OK);
     }
-    let count = |kind| log.read(&Query::new()).events.iter().filter(|event| event.kind == kind).count();
+    let count = |kind| log.read_events(&Query::new()).events.iter().filter(|event| event.kind == kind).count();
     assert_eq!((count(EventKind::OverflowBegan), count(EventKind::OverflowEnded)), (1, 0));
     // each shard is swept once in 30 seconds
     for _ in 0..100 {
@@ -298,7 +301,7 @@ async fn no_name_can_spend_the_budget_of_an_address_or_of_anonymous_requests() {
         by_header(limiter.clone()),
         RateLimitLayer::new(QueryTenant::new("tenant").unwrap(), limiter.clone()),
         RateLimitLayer::new(PathTenant::segment(0), limiter.clone()),
-        RateLimitLayer::new(HostTenant::whole(), limiter.clone()),
+        RateLimitLayer::new(HostTenant::whole_host(), limiter.clone()),
         RateLimitLayer::new(
             ApiKeys::new("x-api-key").unwrap().or(HeaderTenant::new("x-tenant").unwrap()),
             limiter.clone(),

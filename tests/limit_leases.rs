@@ -31,8 +31,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    Limiter, Plan, Plans, Quota, RedisConfig, Tenant,
+    Limiter, Plan, Plans, Quota, Tenant,
     limit::{Fallback, Leases, RefusalReason, SharedLimiter},
+    store::RedisConfig,
     testing::ManualClock,
 };
 
@@ -113,12 +114,12 @@ async fn a_refused_tenant_is_refused_without_a_call_until_the_lifetime_has_passe
     let (limiter, clock) = node(&server, per_hour(10)).await;
     assert!(limiter.check(&acme(), 7).await.is_admitted());
     let refused = limiter.check(&acme(), 5).await;
-    assert_eq!((refused.refused(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 3));
+    assert_eq!((refused.refusal_reason(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 3));
     let before = calls(&server);
     for units in [5, 6, 9, 5] {
         let again = limiter.check(&acme(), units).await;
-        assert_eq!((again.refused(), again.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 3));
-        assert!(again.wait() > HOUR - Duration::from_secs(60));
+        assert_eq!((again.refusal_reason(), again.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 3));
+        assert!(again.retry_after() > HOUR - Duration::from_secs(60));
     }
     assert_eq!(calls(&server), before);
     // fewer units may fit
@@ -130,7 +131,7 @@ async fn a_refused_tenant_is_refused_without_a_call_until_the_lifetime_has_passe
     assert_eq!(admitted(&limiter, 1_000).await, 0);
     assert_eq!(calls(&server), before + 5);
     // a request that never fits
-    assert_eq!(limiter.check(&acme(), 11).await.refused(), Some(RefusalReason::Spent));
+    assert_eq!(limiter.check(&acme(), 11).await.refusal_reason(), Some(RefusalReason::Spent));
 }
 
 #[tokio::test]
@@ -160,7 +161,7 @@ async fn a_lease_of_another_plan_is_not_used() {
     limiter.plans().set(acme(), per_hour(20));
     assert_eq!(admitted(&limiter, 1).await, 0);
     limiter.plans().set(acme(), Plan::denied());
-    assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Denied));
+    assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Denied));
 }
 
 #[tokio::test]
@@ -257,7 +258,7 @@ async fn nodes_admit_all_units_and_no_more() {
             tasks.spawn(async move {
                 for weight in [1, 2, 3, 1, 2, 3, 1] {
                     let decision = limiter.check(&acme(), weight).await;
-                    assert_ne!(decision.refused(), Some(RefusalReason::Unavailable));
+                    assert_ne!(decision.refusal_reason(), Some(RefusalReason::Unavailable));
                     admitted.fetch_add(if decision.is_admitted() { weight } else { 0 }, SeqCst);
                 }
             });
@@ -297,7 +298,7 @@ async fn without_the_server_the_lease_is_used_first_and_nobody_waits_long() {
     for _ in 0..50 {
         let limiter = limiter.clone();
         tasks.spawn(async move {
-            timeout(DEADLINE * 2, limiter.check(&acme(), 1)).await.expect("it waits too long").refused()
+            timeout(DEADLINE * 2, limiter.check(&acme(), 1)).await.expect("it waits too long").refusal_reason()
         });
     }
     let refused = tasks.join_all().await;
@@ -305,7 +306,7 @@ async fn without_the_server_the_lease_is_used_first_and_nobody_waits_long() {
     server.signal("CONT");
     server.kill();
     clock.advance(LIFETIME);
-    assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Unavailable));
+    assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Unavailable));
     server.restart();
     let began = Instant::now();
     while !limiter.check(&acme(), 1).await.is_admitted() {

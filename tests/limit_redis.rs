@@ -31,9 +31,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    Clock, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, RedisConfig, SystemClock, Tenant, UnixTime,
+    EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    clock::{Clock, SystemClock, UnixTime},
     event::{Event, EventKind, Query},
     limit::{Fallback, Leases, LimiterErrorKind, RefusalReason, SharedLimiter},
+    store::RedisConfig,
     tenant::{HeaderTenant, Standing},
     testing::ManualClock,
 };
@@ -67,7 +69,7 @@ async fn in_time<T>(call: impl Future<Output = T>) -> T {
 
 /// Returns when the fallback began and ended, oldest first.
 fn changes(log: &EventLog) -> Vec<EventKind> {
-    let of = |kind| log.read(&Query::new().kind(kind)).events.into_iter();
+    let of = |kind| log.read_events(&Query::new().kind(kind)).events.into_iter();
     let (began, ended) = (of(EventKind::LimiterFallbackBegan), of(EventKind::LimiterFallbackEnded));
     let mut events: Vec<Event> = began.chain(ended).collect();
     events.sort_by_key(|event| event.id);
@@ -94,7 +96,7 @@ async fn nodes_share_one_budget() {
             tasks.spawn(async move {
                 for weight in [1, 2, 3, 1, 2, 3] {
                     let decision = limiter.check(&acme(), weight).await;
-                    assert_ne!(decision.refused(), Some(RefusalReason::Unavailable));
+                    assert_ne!(decision.refusal_reason(), Some(RefusalReason::Unavailable));
                     admitted.fetch_add(if decision.is_admitted() { weight } else { 0 }, SeqCst);
                 }
             });
@@ -104,7 +106,9 @@ async fn nodes_share_one_budget() {
         for limiter in &nodes {
             let standing = limiter.peek(&acme()).await.unwrap();
             assert_eq!((standing.remaining(), standing.limit()), (0, 100));
-            assert!(standing.wait() > HOUR - Duration::from_secs(60) && standing.wait() <= HOUR);
+            assert!(
+                standing.time_until_reset() > HOUR - Duration::from_secs(60) && standing.time_until_reset() <= HOUR
+            );
         }
         let other = Tenant::parse("globex").unwrap();
         assert_eq!(nodes[0].peek(&other).await.unwrap().remaining(), 100);
@@ -189,13 +193,16 @@ async fn refunds_and_live_quotas_work_across_nodes() {
             limiter.plans().set(acme(), Quota::new(20, HOUR).unwrap());
         }
         let refused = other.check(&acme(), 1).await;
-        assert_eq!((refused.refused(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 0));
+        assert_eq!(
+            (refused.refusal_reason(), refused.standing().unwrap().remaining()),
+            (Some(RefusalReason::Spent), 0)
+        );
         // a spend of another plan stays spent
         assert_eq!(one.refund(spend).await.unwrap().remaining(), 0);
-        assert_eq!(other.check(&acme(), 21).await.refused(), Some(RefusalReason::Impossible));
+        assert_eq!(other.check(&acme(), 21).await.refusal_reason(), Some(RefusalReason::Impossible));
         for limiter in [&one, &other] {
             limiter.plans().set(acme(), Plan::denied());
-            assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Denied));
+            assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Denied));
             limiter.plans().set(acme(), Quota::new(50, HOUR).unwrap());
         }
         assert_eq!(one.check(&acme(), 5).await.standing().unwrap().remaining(), 15);
@@ -255,7 +262,7 @@ async fn each_fallback_decides_while_the_server_is_down() {
         let mut seen = Vec::new();
         for _ in 0..7 {
             let decision = in_time(limiter.check(&acme(), 1)).await;
-            seen.push((decision.refused(), decision.standing().map(Standing::remaining)));
+            seen.push((decision.refusal_reason(), decision.standing().map(Standing::remaining)));
         }
         let expected = match fallback {
             // the process knows what it has spent
@@ -305,7 +312,7 @@ async fn each_fallback_decides_while_the_server_is_down() {
 #[tokio::test]
 async fn b41_the_event_of_a_fallback_has_a_reason() {
     let reasons = |log: &EventLog| {
-        let began = log.read(&Query::new().kind(EventKind::LimiterFallbackBegan)).events;
+        let began = log.read_events(&Query::new().kind(EventKind::LimiterFallbackBegan)).events;
         began.iter().map(|event| event.reason).collect::<Vec<_>>()
     };
     let Some(mut server) = RedisServer::start(&[]) else { return };
@@ -321,7 +328,7 @@ async fn b41_the_event_of_a_fallback_has_a_reason() {
             _ = in_time(limiter.check(&acme(), 1)).await;
         }
         assert_eq!(reasons(&log), [Some(reason)]);
-        assert!(log.read(&Query::new()).events[0].to_json().contains(&format!(r#""reason":"{reason}""#)));
+        assert!(log.read_events(&Query::new()).events[0].to_json().contains(&format!(r#""reason":"{reason}""#)));
         if !is_dead {
             server.signal("CONT");
             recovered(&limiter, &log).await;
@@ -368,7 +375,7 @@ async fn state_is_small_and_expires() {
     limiter.plans().set(acme(), Quota::new(1, HOUR).unwrap());
     _ = limiter.check(&acme(), 1).await;
     let before = server.cli(&["get", key]);
-    assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Spent));
+    assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Spent));
     assert_eq!(server.cli(&["get", key]), before);
 }
 
@@ -402,7 +409,8 @@ async fn b26_the_count_of_a_calendar_window_is_kept_for_one_more_window() {
             let decision = limiter.check(&acme(), 9).await;
             assert!(decision.is_admitted());
             let lives = server.cli(&["pttl", "tollgate:limit:{acme}"]).trim().parse().unwrap();
-            let after = Duration::from_millis(lives).checked_sub(decision.standing().unwrap().wait()).unwrap();
+            let after =
+                Duration::from_millis(lives).checked_sub(decision.standing().unwrap().time_until_reset()).unwrap();
             assert!(after > kept - minutes(1) && after < kept + minutes(1), "{after:?}");
         }
     }
@@ -512,7 +520,7 @@ async fn b06_a_key_that_can_not_be_used_leaves_the_others_alone() {
     server.cli(&["lpush", "tollgate:limit:{broken}", "1"]);
     let broken = Tenant::parse("broken").unwrap();
     for _ in 0..10 {
-        assert_eq!(limiter.check(&broken, 1).await.refused(), Some(RefusalReason::Unavailable));
+        assert_eq!(limiter.check(&broken, 1).await.refusal_reason(), Some(RefusalReason::Unavailable));
     }
     assert!(limiter.check(&acme(), 1).await.is_admitted());
     assert_eq!(changes(&log), []);

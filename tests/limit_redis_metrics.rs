@@ -26,7 +26,7 @@ use std::{
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use redis_server::RedisServer;
-use tollgate::{Limiter, Plans, Quota, RedisConfig, Tenant};
+use tollgate::{Limiter, Plans, Quota, Tenant, store::RedisConfig};
 
 /// Records counters by name.
 #[derive(Default)]

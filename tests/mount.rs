@@ -21,8 +21,9 @@ use hyper_util::{
 use support::wire::{Wire, body, header, sorted, status};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
-    ApiKeys, ClientIp, Head, HeaderStyle, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit,
-    RateLimitLayer, StatusOnly, Tenant,
+    ApiKeys, ClientIp, Head, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Tenant,
+    limit::HeaderStyle,
+    reject::StatusOnly,
     tenant::{HeaderTenant, ProvedTenant},
     testing::ManualClock,
 };

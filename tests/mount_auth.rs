@@ -18,7 +18,7 @@ use support::browser::Browser;
 use support::login_server::{LoginServer, PASSWORD, WEB, axum, listen, service};
 use support::wire::{Wire, body, header, status};
 use tokio::task::JoinSet;
-use tollgate::{AuthServiceBuilder, PeerAddr};
+use tollgate::{PeerAddr, auth::AuthServiceBuilder};
 use tonic::service::Routes;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncServiceLayer};

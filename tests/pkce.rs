@@ -13,7 +13,12 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
-use tollgate::{CodeChallenge, OAuthJson, PkceBodyLayer, PkceLayer, Replay};
+use tollgate::{
+    PkceLayer,
+    body::ReplayedBody,
+    pkce::{CodeChallenge, PkceBodyLayer},
+    reject::OAuthJson,
+};
 use tower::{ServiceBuilder, service_fn};
 
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -56,7 +61,7 @@ fn refusal(status: &str, body: &str) -> String {
 async fn hyper_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let echo = service_fn(async |request: Request<Replay<Incoming>>| {
+    let echo = service_fn(async |request: Request<ReplayedBody<Incoming>>| {
         let challenge = CodeChallenge::from_extensions(request.extensions()).map(CodeChallenge::to_string);
         let whole = request.into_body().collect().await?;
         let trailer = whole.trailers().and_then(|trailers| trailers.get("x-sum").cloned());

@@ -20,7 +20,11 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use proptest::prelude::*;
-use tollgate::{CodeChallenge, OAuthJson, PkceBodyLayer, Rejection, Replay};
+use tollgate::{
+    body::ReplayedBody,
+    pkce::{CodeChallenge, PkceBodyLayer},
+    reject::{OAuthJson, Rejection},
+};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_test::mock::{self, Mock};
 
@@ -97,10 +101,10 @@ fn layer() -> PkceBodyLayer {
 /// Returns the response, and what the inner service received if it was called.
 async fn send<R>(layer: PkceBodyLayer<R>, request: Request<Steps>) -> (Response<Full<Bytes>>, Option<Seen>)
 where
-    R: tollgate::Respond<Full<Bytes>>,
+    R: tollgate::reject::Respond<Full<Bytes>>,
 {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let inner = service_fn(move |request: Request<Replay<Steps>>| {
+    let inner = service_fn(move |request: Request<ReplayedBody<Steps>>| {
         let sender = sender.clone();
         async move {
             let challenge = CodeChallenge::from_extensions(request.extensions()).copied();
@@ -141,8 +145,9 @@ async fn refused(request: Request<Steps>) -> (u16, String) {
 
 #[tokio::test]
 async fn a_rejection_releases_its_concurrency_permit() {
-    let inner =
-        service_fn(async |_: Request<Replay<Steps>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let inner = service_fn(async |_: Request<ReplayedBody<Steps>>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
     let one_at_a_time = ConcurrencyLimit::new(inner, 1);
     let mut first = layer().layer(one_at_a_time.clone());
     let mut second = layer().layer(one_at_a_time);
@@ -311,10 +316,11 @@ async fn other_requests_are_admitted_with_their_body_unread() {
     let body = Steps::of([Step::Data("any".into()), Step::Wait, Step::Data("thing".into())]);
     let polls = Arc::clone(&body.polls);
     let request = Request::post("/other").body(body).unwrap();
-    let inner =
-        service_fn(async |request: Request<Replay<Steps>>| Ok::<_, Infallible>(Response::new(request.into_body())));
-    let response =
-        layer().respond_with(|_: &Rejection, _: tollgate::Head<'_>| -> Response<Replay<Steps>> { unreachable!() });
+    let inner = service_fn(async |request: Request<ReplayedBody<Steps>>| {
+        Ok::<_, Infallible>(Response::new(request.into_body()))
+    });
+    let response = layer()
+        .respond_with(|_: &Rejection, _: tollgate::Head<'_>| -> Response<ReplayedBody<Steps>> { unreachable!() });
     let response = response.layer(inner).oneshot(request).await.unwrap();
     assert_eq!(polls.load(SeqCst), 0);
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "anything");
@@ -332,7 +338,7 @@ async fn a_grpc_client_gets_trailers_only() {
 
 // -- the contract of tower
 
-type Inner = Mock<Request<Replay<Steps>>, Response<Full<Bytes>>>;
+type Inner = Mock<Request<ReplayedBody<Steps>>, Response<Full<Bytes>>>;
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -340,7 +346,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 #[tokio::test]
 async fn readiness_is_that_of_the_inner_service() {
-    let (inner, mut handle) = mock::pair::<Request<Replay<Steps>>, Response<Full<Bytes>>>();
+    let (inner, mut handle) = mock::pair::<Request<ReplayedBody<Steps>>, Response<Full<Bytes>>>();
     let mut service = layer().layer(inner);
     let mut cx = Context::from_waker(Waker::noop());
     let mut ready = || Service::<Request<Steps>>::poll_ready(&mut service, &mut cx);
@@ -371,7 +377,7 @@ async fn the_ready_service_is_the_one_that_is_called() {
 
 #[tokio::test]
 async fn errors_of_the_inner_service_are_passed_on() {
-    let inner = service_fn(async |_: Request<Replay<Steps>>| Err::<Response<Full<Bytes>>, _>("inner"));
+    let inner = service_fn(async |_: Request<ReplayedBody<Steps>>| Err::<Response<Full<Bytes>>, _>("inner"));
     let service = layer().layer(inner);
     assert_eq!(service.clone().oneshot(post(FORM_TYPE, Steps::data(FORM))).await.unwrap_err(), "inner");
     let other = Request::get("/other").body(Steps::default()).unwrap();
@@ -380,8 +386,9 @@ async fn errors_of_the_inner_service_are_passed_on() {
 
 #[tokio::test]
 async fn a_dropped_future_releases_its_permit() {
-    let inner =
-        service_fn(async |_: Request<Replay<Steps>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let inner = service_fn(async |_: Request<ReplayedBody<Steps>>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
     let mut service = ServiceBuilder::new().layer(layer()).concurrency_limit(1).service(inner);
     for _ in 0..3 {
         let stuck = Steps { endless: true, ..Steps::of([Step::Wait]) };
@@ -397,7 +404,7 @@ async fn a_dropped_future_releases_its_permit() {
 fn services_are_clone_and_futures_are_send() {
     fn is_send_and_sync<T: Send + Sync>(_: &T) {}
     fn is_a_service<T: Clone + Send + Sync + 'static>(_: &T) {}
-    let inner = tower::util::BoxCloneSyncService::new(service_fn(async |_: Request<Replay<Steps>>| {
+    let inner = tower::util::BoxCloneSyncService::new(service_fn(async |_: Request<ReplayedBody<Steps>>| {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     }));
     let mut service = layer().layer(inner);
@@ -405,7 +412,7 @@ fn services_are_clone_and_futures_are_send() {
     is_a_service(&service);
     fn is_send<T: Send>(_: &T) {}
     is_send(&service.call(post(FORM_TYPE, Steps::data(FORM))));
-    let inner = service_fn(|_: Request<Replay<Steps>>| {
+    let inner = service_fn(|_: Request<ReplayedBody<Steps>>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
     });
     is_send_and_sync(&layer().layer(inner).call(post(FORM_TYPE, Steps::data(FORM))));

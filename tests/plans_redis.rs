@@ -21,9 +21,10 @@ use http::{Request, Response};
 use redis_server::{RedisCluster, RedisServer};
 use tokio::time::{Instant, timeout};
 use tollgate::{
-    CachedPlans, EventLog, Limiter, Plan, PlanFailure, Plans, Quota, RateLimitLayer, RedisConfig, RedisPlans, Tenant,
+    EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
     event::{EventKind, Query},
-    limit::{AnyLimiter, Leases},
+    limit::{AnyLimiter, CachedPlans, Leases, PlanFailure, RedisPlans},
+    store::RedisConfig,
     tenant::HeaderTenant,
     testing::ManualClock,
 };
@@ -92,7 +93,7 @@ impl Node {
     }
 
     fn failures(&self) -> usize {
-        self.log.read(&Query::new().kind(EventKind::PlanLookupFailed)).events.len()
+        self.log.read_events(&Query::new().kind(EventKind::PlanLookupFailed)).events.len()
     }
 }
 

@@ -34,9 +34,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate::{
-    Clock, Limiter, Plans, Quota, RedisConfig, SystemClock, Tenant,
+    Limiter, Plans, Quota, Tenant,
+    clock::{Clock, SystemClock},
     limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
-    store::{Key, Record, Redis, Store, StoreErrorKind, WriteOutcome},
+    store::{Key, Record, Redis, RedisConfig, Store, StoreErrorKind, WriteOutcome},
 };
 
 const LIMITER_DEADLINE: Duration = Duration::from_millis(200);
@@ -148,7 +149,7 @@ impl Clients {
     }
 
     async fn check(&self) -> Ended {
-        match self.limiter.check(&Tenant::parse("acme").unwrap(), 1).await.refused() {
+        match self.limiter.check(&Tenant::parse("acme").unwrap(), 1).await.refusal_reason() {
             None => Served,
             Some(RefusalReason::Unavailable) => UNAVAILABLE,
             other => panic!("{other:?}"),

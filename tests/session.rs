@@ -22,9 +22,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tollgate::{
-    EventLog, MaybeReady, NewSession, ProblemJson, Session, SessionLayer, Sessions, Tenant, UserId,
+    EventLog, ProblemJson, Session, SessionLayer, Sessions, Tenant, UserId,
     cookie::SetCookie,
     event::{EventKind, Query},
+    gate::MaybeReady,
+    session::NewSession,
     store::{Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::HostTenant,
     testing::ManualClock,
@@ -403,7 +405,7 @@ async fn requests_of_other_sites_and_failures_of_the_store_are_events() {
         let request = Request::builder().method(method).header("cookie", pair(&cookie)).body(String::new()).unwrap();
         assert_eq!(service.clone().oneshot(request).await.unwrap().status(), status);
     }
-    let seen: Vec<_> = log.read(&Query::new()).events.iter().map(|event| (event.kind, event.count)).collect();
+    let seen: Vec<_> = log.read_events(&Query::new()).events.iter().map(|event| (event.kind, event.count)).collect();
     assert_eq!(seen, [(EventKind::SessionCreated, 1), (EventKind::ForeignOrigin, 1), (EventKind::StoreFailed, 1)]);
 }
 
@@ -656,7 +658,7 @@ async fn c106_c108_the_log_records_what_happens_by_sid() {
     let guessed = SetCookie::new("__Host-session_giszrYfB", &format!("{}.{}", "A".repeat(22), "A".repeat(43))).unwrap();
     assert_eq!(knock(&guessed).await, 401);
 
-    let mut page = log.read(&Query::new());
+    let mut page = log.read_events(&Query::new());
     // each 401 is an event of its own, without a session
     let refused = page.events.extract_if(.., |event| event.kind == EventKind::SessionRefused);
     assert_eq!(refused.map(|event| event.count).sum::<u64>(), 4);

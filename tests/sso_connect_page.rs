@@ -18,7 +18,7 @@ use serde_json::json;
 use site::Site;
 use support::identity_provider::IdentityProvider;
 use tollgate::{
-    Clock, SystemClock,
+    clock::{Clock, SystemClock},
     sso::{OidcProvider, SsoConnection},
 };
 
@@ -26,7 +26,7 @@ use tollgate::{
 async fn site(name: &str) -> Option<(Site, IdentityProvider)> {
     let mut provider = IdentityProvider::start("http://localhost/").await?;
     let issuer = provider.issuer.clone();
-    let more = |service: tollgate::AuthServiceBuilder, _: &str| {
+    let more = |service: tollgate::auth::AuthServiceBuilder, _: &str| {
         let connection = SsoConnection::new(OidcProvider::new(&issuer, "ES256").unwrap()).label("Example ID");
         service.sso("idp", connection)
     };

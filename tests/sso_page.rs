@@ -19,7 +19,8 @@ use axum::{Router, extract::Query, response::Html, routing::get};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use site::Site;
 use tollgate::{
-    Tenant, UnixTime, UserId,
+    Tenant, UserId,
+    clock::UnixTime,
     sso::{CreateAccount, ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
 };
 use world::ADA;
@@ -71,7 +72,7 @@ async fn page(Query(asked): Query<BTreeMap<String, String>>) -> Html<String> {
 }
 
 async fn site(name: &str) -> Option<Site> {
-    let with_corp = |service: tollgate::AuthServiceBuilder, origin: &str| {
+    let with_corp = |service: tollgate::auth::AuthServiceBuilder, origin: &str| {
         let corp = SsoConnection::new(Corp(origin.to_owned())).label("Example Corp").create_account(OnlyAda);
         service.sso("corp", corp.trust_email_domain("example.com").unwrap())
     };

@@ -25,7 +25,7 @@ use std::{
 };
 
 use tollgate::{
-    UnixTime,
+    clock::UnixTime,
     store::{AnyStore, Disk, DiskConfig, Entry, Key, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     testing::block_on,
 };

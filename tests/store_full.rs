@@ -15,7 +15,7 @@ mod programs;
 use std::{env, fs, path::PathBuf, time::Duration};
 
 use tollgate::{
-    UnixTime,
+    clock::UnixTime,
     store::{Disk, DiskConfig, Entry, Expected, Key, Operation, Record, Store, StoreErrorKind, WriteOutcome},
     testing::block_on,
 };

@@ -29,8 +29,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tollgate::{
-    RedisConfig, SystemClock, UnixTime,
-    store::{Entry, Key, Record, Redis, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
+    clock::{SystemClock, UnixTime},
+    store::{Entry, Key, Record, Redis, RedisConfig, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     testing,
 };
 
@@ -45,7 +45,7 @@ async fn connect(url: &str) -> Redis {
 }
 
 fn now() -> UnixTime {
-    use tollgate::Clock;
+    use tollgate::clock::Clock;
     SystemClock::new().read().1
 }
 

@@ -24,8 +24,10 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 use tollgate::{
-    Clock, Limiter, Moment, Plans, Quota, RedisConfig, SystemClock, Tenant, UnixTime,
+    Limiter, Plans, Quota, Tenant,
+    clock::{Clock, Moment, SystemClock, UnixTime},
     limit::{Fallback, Leases},
+    store::RedisConfig,
 };
 
 const NODES: u64 = 4;

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 
 use http::{Request, request::Builder};
 use tollgate::{
-    ApiKeys, ClientIp, ConfigError, Head, PeerAddr, Tenant, TenantError, TenantSource,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant},
+    ApiKeys, ClientIp, ConfigError, Head, PeerAddr, Tenant, TenantSource,
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantError},
 };
 
 /// Returns the name as text, or the status of the error.
 fn find(source: &impl TenantSource, request: Builder) -> String {
     let request = request.body("any body").unwrap();
-    let found = source.find(Head::of(&request)).and_then(|name| name.map(|name| name.to_key()).transpose());
+    let found = source.find(Head::of_request(&request)).and_then(|name| name.map(|name| name.to_key()).transpose());
     match found {
         Ok(Some(key)) => key.to_string(),
         Ok(None) => String::from("nobody"),
@@ -58,7 +58,7 @@ fn no_source_lets_a_caller_impersonate_an_address_or_the_anonymous_tenant() -> R
         assert_eq!(find(&header, Request::get("/").header("x-tenant", name)), "400");
         assert_eq!(find(&query, Request::get(format!("/?tenant={escaped}"))), "400");
         assert_eq!(find(&PathTenant::segment(0), Request::get(format!("/{escaped}/orders"))), "400");
-        assert_eq!(find(&HostTenant::whole(), Request::get("/").header("host", name)), "400");
+        assert_eq!(find(&HostTenant::whole_host(), Request::get("/").header("host", name)), "400");
         assert!(ApiKeys::new("x-api-key")?.key("k", name).is_err());
     }
     Ok(())
@@ -123,7 +123,7 @@ fn a_closure_can_be_a_source_in_a_chain() {
     let by_version = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
         head.headers().get("api-version").map(Tenant::parse).transpose()
     };
-    let source = by_version.or(ExtensionTenant::of(|name: &&str| Tenant::parse(name).ok()));
+    let source = by_version.or(ExtensionTenant::from_fn(|name: &&str| Tenant::parse(name).ok()));
     assert_eq!(find(&source, Request::get("/").header("api-version", "v1")), "v1");
     assert_eq!(find(&source, Request::get("/").extension("acme")), "acme");
     assert_eq!(find(&source, Request::get("/").extension("no tenant")), "nobody");

@@ -38,10 +38,12 @@ use support::{
 };
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tollgate::{
-    AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, PasswordHash,
-    Passwords, Plans, Policy, Quota, RedisConfig, StoredUsers, Tenant, Tokens, UserId, Users,
+    AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Plans,
+    Quota, StoredUsers, Tenant, Tokens, UserId, Users,
     delivery::{Message, OtpSender, SendError},
-    store::{AnyStore, Redis},
+    password::PasswordHash,
+    policy::Policy,
+    store::{AnyStore, Redis, RedisConfig},
     user::EmailAddress,
 };
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use tollgate::{HeaderStyle, Limiter, Plans, Quota, RateLimitLayer, Tenant, tenant::HeaderTenant};
+use tollgate::{Limiter, Plans, Quota, RateLimitLayer, Tenant, limit::HeaderStyle, tenant::HeaderTenant};
 use tower_layer::Layer;
 
 use crate::{

@@ -19,11 +19,12 @@ pub(crate) fn router(auth: AuthService) -> Router {
 async fn account(session: Session) -> Response {
     let proofs: Vec<_> = session.amr().map(escape).collect();
     page(&format!(
-        r#"<h1>Signed in</h1>
+        r#"<section class="card">
+<h1>Signed in</h1>
 <p>as <strong>{}</strong> of {}, by {}.
 <p><a href="/account/security">Passkeys, authenticator app and sessions</a>
 <form method="post" action="/account/sign-out"><button>Sign out</button></form>
-<p><a href="/demo/">Back to the demo</a>"#,
+</section>"#,
         escape(session.user().as_str()),
         escape(session.tenant().as_str()),
         proofs.join(", "),

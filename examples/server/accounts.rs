@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, error::Error};
 
-use tollgate::{AuthService, Identifier, PasswordHash, Tenant, UserId, Users};
+use tollgate::{AuthService, Identifier, Tenant, UserId, Users, password::PasswordHash};
 
 use crate::{
     applied::Entry,

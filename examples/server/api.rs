@@ -6,7 +6,7 @@ use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
     AccessToken, BearerLayer, EventLog, EventService, ProblemJson, RateLimit, RateLimitLayer, Tenant, TenantSource,
-    bearer::AccessTokenTenant, event::TenantsAndOperator,
+    bearer::AccessTokenTenant,
 };
 
 use crate::{
@@ -14,8 +14,11 @@ use crate::{
     auth::{self, Shared},
     facts::Facts,
     limits,
+    login_settings::LoginSettings,
     outbox::Outbox,
-    pages, ready,
+    pages,
+    readers::Readers,
+    ready,
     state::State,
 };
 
@@ -30,6 +33,7 @@ pub(crate) struct App {
 pub(crate) async fn app(
     origin: &str,
     facts: Facts,
+    login: LoginSettings,
     state: &State,
     ends_sessions: bool,
     log: &EventLog,
@@ -45,7 +49,7 @@ pub(crate) async fn app(
 
     let shared = Shared { issuer, store, users: &state.users, ends_sessions, limiter: &limiter, log };
     let outbox = Outbox::new();
-    let auth = auth::service(&shared, facts, &outbox).await?;
+    let auth = auth::service(&shared, facts, login, &outbox).await?;
 
     // the tenant comes from the access token, or else from the API key
     let verifier = settings.verifier(&auth, &format!("{site}/api"), store)?;
@@ -64,12 +68,8 @@ pub(crate) async fn app(
     let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_failures.clone());
 
     // a tenant reads its own events with its API key, an operator reads all
-    let access = TenantsAndOperator::new(keys.clone());
-    let access = match &operator_key {
-        Some(key) => access.operator_key(key)?,
-        None => access,
-    };
-    let events = EventService::builder(log.clone(), access).base_path("/events")?.build();
+    let readers = Readers::new(keys.clone(), operator_key.as_deref(), is_demo)?;
+    let events = EventService::builder(log.clone(), readers).base_path("/events")?.limiter(limiter.clone()).build();
     let events = Router::new()
         .route_service("/events", events.clone())
         .route_service("/events/{*rest}", events.clone())

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 use tollgate::{
-    Clock, SystemClock, UnixTime,
+    clock::{Clock, SystemClock, UnixTime},
     store::{AnyStore, Key, Record, WriteOutcome},
 };
 

@@ -3,14 +3,12 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, AuthServiceBuilder, EventLog, Secret, Tenant,
-    auth::{Passkeys, Totp},
-    limit::AnyLimiter,
-    store::AnyStore,
+    AuthService, EventLog, Passkeys, Secret, Tenant, Totp, auth::AuthServiceBuilder, limit::AnyLimiter, store::AnyStore,
 };
 
 use crate::{
-    accounts::Accounts, demo, explain::explained, facts::Facts, outbox::Outbox, people, tokens, users::AccountTable,
+    accounts::Accounts, demo, explain::explained, facts::Facts, login_settings::LoginSettings, outbox::Outbox, people,
+    tokens, users::AccountTable,
 };
 
 /// The parts that the login service shares with the rest of the server.
@@ -24,25 +22,34 @@ pub(crate) struct Shared<'s> {
     pub(crate) log: &'s EventLog,
 }
 
-pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) -> Result<AuthService, Box<dyn Error>> {
+pub(crate) async fn service(
+    shared: &Shared<'_>,
+    facts: Facts,
+    mut login: LoginSettings,
+    outbox: &Outbox,
+) -> Result<AuthService, Box<dyn Error>> {
     let Shared { issuer, store, users, ends_sessions, limiter, log } = *shared;
     let persons = facts.people;
     let auth = AuthService::builder(issuer, store.clone())
         .clients(facts.clients)
         .users(users.clone())
         .policies(facts.policies)
+        .pages(facts.pages)
         // shares its budget with the API
         .limiter(limiter.clone())
         .client_ip(facts.client_ip)
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
-    if let Some(quota) = facts.per_address {
-        auth = auth.per_address(quota);
-    }
     if facts.prints_codes {
-        // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
-        auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
+        // not in production
+        login.senders.print_others(outbox);
     }
+    #[cfg(feature = "external-providers")]
+    for provider in std::mem::take(&mut login.providers) {
+        let (name, connection) = provider.connection(users);
+        auth = auth.sso(&name, connection);
+    }
+    auth = login.set_on(auth, facts.per_address)?;
     #[cfg(feature = "external-providers")]
     if let Some(provider) = &facts.provider {
         let (name, connection) = crate::sso_demo::connection(provider, users)?;

@@ -1,11 +1,11 @@
 //! The budgets of the tenants in the file of `--config`.
 
-use std::{collections::HashSet, error::Error};
+use std::{collections::HashSet, error::Error, path::Path};
 
 use serde::Deserialize;
 use tollgate::{ApiKeys, Plans, Quota, Tenant};
 
-use crate::demo::KEY_HEADER;
+use crate::{demo::KEY_HEADER, secret_text::SecretText};
 
 /// The part of a budget that strangers can't spend.
 const RESERVE: f64 = 0.5;
@@ -20,7 +20,7 @@ pub(crate) struct WrittenTenant {
     per_minute: u32,
     reserve: Option<f64>,
     #[serde(default)]
-    api_keys: Vec<String>,
+    api_keys: Vec<SecretText>,
 }
 
 pub(crate) struct Budgets {
@@ -31,7 +31,11 @@ pub(crate) struct Budgets {
 }
 
 impl Budgets {
-    pub(crate) fn read(tenants: Vec<WrittenTenant>, per_address: Option<u32>) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn read(
+        tenants: Vec<WrittenTenant>,
+        per_address: Option<u32>,
+        directory: &Path,
+    ) -> Result<Self, Box<dyn Error>> {
         let largest = tenants.iter().map(|tenant| tenant.per_minute).max().unwrap_or_default();
         let per_address = per_address.unwrap_or((largest / PER_ADDRESS).max(LEAST_PER_ADDRESS));
         // requests without one of these tenants have a budget, too
@@ -43,6 +47,7 @@ impl Budgets {
             let quota = quota.and_then(|quota| quota.reserve(reserve.unwrap_or(RESERVE)))?;
             plans.set(tenant.clone(), quota);
             for key in api_keys {
+                let key = key.read(directory).map_err(|error| format!("tenants: {name:?}: api_keys: {error}"))?;
                 keys = keys.key(key, &name)?;
             }
             known.insert(tenant);

@@ -2,12 +2,11 @@
 
 use std::error::Error;
 
-use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Plans, Policies, Policy, Quota, Tenant};
+use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Plans, Policies, Quota, Tenant, policy::Policy};
 
 use crate::{
     facts::Facts,
     person::{Person, Proof},
-    tokens::TokenSettings,
 };
 
 pub(crate) const KEY_HEADER: &str = "x-api-key";
@@ -19,7 +18,6 @@ pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 
 /// Encrypts the keys of authenticator apps.
 pub(crate) const SEAL: &str = "ZGVtbyBzZWFsIHRoYXQgaXMga25vd24gdG8gYWxsLi4";
-
 /// An authentication level that any client can request in `acr_values`.
 pub(crate) const TWO_STEPS: &str = "two-steps";
 pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
@@ -59,8 +57,9 @@ pub(crate) const PEOPLE: [Known; 2] = [
 pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     let per_minute = |limit| Quota::per_minute(limit)?.with_name("per-minute");
     let plans = Plans::new(per_minute(600)?);
-    plans.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
     let acme = Tenant::parse(ACME)?;
+    plans.set(acme.clone(), per_minute(600)?);
+    plans.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
     Ok(Facts {
         issuer: None,
         client_ip: ClientIp::peer(),
@@ -74,8 +73,9 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         redis_plans: false,
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
+        pages: tollgate::auth::Pages::new(),
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
-        tokens: std::sync::Arc::new(TokenSettings::default()),
+        tokens: std::sync::Arc::default(),
         prints_codes: true,
         #[cfg(feature = "external-providers")]
         provider: None,

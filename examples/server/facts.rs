@@ -1,8 +1,8 @@
 //! The tenants, clients and users of the server: those of the demo (`demo.rs`) or of a file (`file.rs`).
 
-use tollgate::{ApiKeys, ClientIp, ClientTable, Plans, Policies, Quota};
+use tollgate::{ApiKeys, ClientIp, ClientTable, Plans, Policies, Quota, auth::Pages};
 
-use crate::{person::Person, tokens::TokenSettings};
+use crate::{listen::Listen, person::Person, tokens::TokenSettings};
 
 pub(crate) struct Facts {
     /// The public URL, if it differs from the address that the server listens on.
@@ -25,6 +25,7 @@ pub(crate) struct Facts {
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,
+    pub(crate) pages: Pages,
     pub(crate) tokens: std::sync::Arc<TokenSettings>,
     /// Enables one-time codes, which are printed to stdout.
     pub(crate) prints_codes: bool,
@@ -33,4 +34,15 @@ pub(crate) struct Facts {
     pub(crate) provider: Option<String>,
     /// Serves the demo's pages and shows its one-time codes to everyone.
     pub(crate) is_demo: bool,
+}
+
+impl Facts {
+    /// Checks that a server with these settings may listen here.
+    pub(crate) fn check_reach(&self, listen: Listen) -> Result<(), &'static str> {
+        let is_behind_tls = self.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://"));
+        if is_behind_tls || listen.is_loopback() {
+            return Ok(());
+        }
+        Err("others than this machine reach it only by TLS: `issuer` must be the https URL of the proxy before it.")
+    }
 }

@@ -2,114 +2,87 @@
 
 use std::{error::Error, fs, path::Path};
 
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use tollgate::{ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Tenant};
+use tollgate::{ClientIp, ClientTable};
 
 use crate::{
-    budgets::{Budgets, WrittenTenant},
-    facts::Facts,
-    person::{Person, Proof},
-    tokens,
+    budgets::Budgets, clients::WrittenClient, facts::Facts, login_settings::LoginSettings, person::Person,
+    problems::Problems, server_settings::ServerSettings, written::Written,
 };
 
-/// The contents of the file. `config.toml` in this folder lists every key.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    issuer: Option<String>,
-    #[serde(default)]
-    proxies: Vec<String>,
-    operator_key: Option<String>,
-    #[serde(default)]
-    insecure_print_codes: bool,
-    per_address: Option<u32>,
-    #[serde(default)]
-    leases: bool,
-    #[serde(default)]
-    redis_plans: bool,
-    #[serde(default)]
-    tokens: tokens::Written,
-    tenants: Vec<WrittenTenant>,
-    clients: Value,
-    #[serde(default)]
-    policies: Map<String, Value>,
-    #[serde(default)]
-    users: Vec<toml::Spanned<WrittenUser>>,
+/// What `--config` sets.
+pub(crate) struct File {
+    pub(crate) facts: Facts,
+    pub(crate) login: LoginSettings,
+    pub(crate) server: ServerSettings,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenUser {
-    tenant: String,
-    id: String,
-    name: Option<String>,
-    identifiers: Vec<String>,
-    password_hash: Option<String>,
-    email: Option<String>,
-    phone: Option<String>,
-}
-
-pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
+/// Reads the file, and reports all that is wrong with its values at once.
+pub(crate) fn read(path: &Path) -> Result<File, Box<dyn Error>> {
     let text = fs::read_to_string(path)?;
-    let file: File = toml::from_str(&text)?;
-    let Budgets { known, keys, plans, per_address } = Budgets::read(file.tenants, file.per_address)?;
-    let clients =
-        ClientTable::from_json(&json!({ "clients": file.clients }).to_string()).map_err(|error| said(&error))?;
-    let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-    let people = file.users.into_iter().map(|user| (line(user.span().start), user.into_inner()));
-    let people: Vec<Person> = people.map(|(line, user)| user.read(line)).collect::<Result<_, _>>()?;
-    let of_clients = clients.iter().map(|client| client.tenant());
-    if let Some(tenant) = of_clients.chain(people.iter().map(|one| &one.tenant)).find(|one| !known.contains(one)) {
-        return Err(format!("tenants: no tenant has the name {:?}", tenant.as_str()).into());
-    }
-    // all callers would have the proxy's address, so one of them could spend the budget of all
-    if file.proxies.is_empty() && file.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://")) {
-        return Err("proxies: an https issuer needs a proxy in front: add its address, such as \"127.0.0.1\"".into());
-    }
-    Ok(Facts {
-        issuer: file.issuer,
-        is_behind_proxies: !file.proxies.is_empty(),
-        client_ip: if file.proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(file.proxies)? },
-        keys,
-        operator_key: file.operator_key,
-        plans,
-        per_address: Some(per_address),
-        leases: file.leases,
-        redis_plans: file.redis_plans,
-        policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
-        clients,
-        people,
-        tokens: std::sync::Arc::new(file.tokens.read()?),
-        #[cfg(feature = "external-providers")]
-        provider: None,
-        prints_codes: file.insecure_print_codes,
-        is_demo: false,
-    })
-}
-
-/// Formats an error without the value, whose position in the generated JSON means nothing to the user.
-fn said(error: &ConfigError) -> String {
-    match error.value().starts_with("line ") {
-        true => format!("{}: {}", error.setting(), error.reason()),
-        false => error.to_string(),
+    let mut written: Written = toml::from_str(&text)?;
+    let directory = path.parent().unwrap_or_else(|| Path::new(""));
+    let mut problems = Problems::of(&text);
+    let server = written.server(directory, &mut problems);
+    let login = written.login(directory, &mut problems);
+    let facts = written.facts(directory, &login, &mut problems);
+    match facts {
+        Ok(facts) if problems.is_empty() => Ok(File { facts, login, server }),
+        Ok(_) => Err(problems.text().into()),
+        Err(error) => Err([problems.text(), error.to_string()].join("\n").trim_start().into()),
     }
 }
 
-impl WrittenUser {
-    fn read(self, line: usize) -> Result<Person, String> {
-        let error = |why: &dyn std::fmt::Display| format!("line {line}: users: {:?}: {why}", self.id);
-        let tenant = Tenant::parse(&self.tenant).map_err(|why| error(&why))?;
-        let hash = self.password_hash.as_ref().map(PasswordHash::parse).transpose().map_err(|why| error(&why))?;
-        Ok(Person {
-            tenant,
-            id: self.id,
-            name: self.name,
-            identifiers: self.identifiers,
-            password: hash.map(Proof::Hash),
-            email: self.email,
-            phone: self.phone,
-            line: Some(line),
+impl Written {
+    fn facts(
+        self,
+        directory: &Path,
+        login: &LoginSettings,
+        problems: &mut Problems<'_>,
+    ) -> Result<Facts, Box<dyn Error>> {
+        let tokens = self.tokens.as_ref();
+        let tokens = tokens.and_then(|tokens| problems.read("", tokens, |tokens| tokens.read(directory)));
+        let key = self.operator_key.as_ref();
+        let operator_key = key.and_then(|key| problems.read("operator_key: ", key, |key| key.read(directory)));
+        let clients = self.clients.iter().filter_map(|client| {
+            let place = format!("clients: {:?}: ", client.get_ref().id);
+            problems.read(&place, client, WrittenClient::read)
+        });
+        let clients = clients.collect::<Vec<_>>();
+        let people = self.users.iter().filter_map(|user| {
+            let (line, place) = (problems.line(user.span()), format!("users: {:?}: ", user.get_ref().id));
+            problems.read(&place, user, |user| user.read(line, directory))
+        });
+        let people: Vec<Person> = people.collect();
+        let Budgets { known, keys, plans, per_address } = Budgets::read(self.tenants, self.per_address, directory)?;
+        let of_clients = clients.iter().map(tollgate::Client::tenant);
+        let named = of_clients.chain(people.iter().map(|one| &one.tenant)).chain(&login.account_pages);
+        if let Some(tenant) = named.into_iter().find(|one| !known.contains(one)) {
+            return Err(format!("tenants: no tenant has the name {:?}", tenant.as_str()).into());
+        }
+        // all callers would have the proxy's address, so one of them could spend the budget of all
+        if self.proxies.is_empty() && self.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://")) {
+            let error = "proxies: an https issuer needs a proxy in front: add its address, such as \"127.0.0.1\"";
+            return Err(error.into());
+        }
+        Ok(Facts {
+            issuer: self.issuer,
+            is_behind_proxies: !self.proxies.is_empty(),
+            client_ip: if self.proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(self.proxies)? },
+            keys,
+            operator_key,
+            plans,
+            per_address: Some(per_address),
+            leases: self.leases,
+            redis_plans: self.redis_plans,
+            policies: self.policies.read()?,
+            clients: ClientTable::new(clients)?,
+            people,
+            pages: self.pages.read(directory)?,
+            tokens: std::sync::Arc::new(tokens.unwrap_or_default()),
+            #[cfg(feature = "external-providers")]
+            provider: None,
+            prints_codes: self.insecure_print_codes,
+            is_demo: false,
         })
     }
 }

@@ -14,8 +14,13 @@ Usage: {COMMAND} -- [FLAGS]
                      passwords of the demo are public, so it accepts only these
                      addresses. With --config and an https issuer, any address.
   --config FILE      reads tenants, keys, clients and users from this TOML
-                     file instead of the demo's;
-                     examples/server/config.toml shows every setting
+                     file instead of the demo's; its other settings are
+                     defaults of these flags
+  --example-config   prints such a file, with every setting explained
+  --check-config FILE
+                     prints what is wrong with the file and in which line, and
+                     exits with 2; otherwise a summary. Connects to nothing
+  --hash-password    reads a password, and prints its hash for the file
 {HELP}  --sso-demo         starts an identity provider on the next port, so that single
                      sign-on can be tried; needs the feature `external-providers`:
                      {WITH_SSO} -- --sso-demo
@@ -33,6 +38,11 @@ A connection without a complete request within 10 seconds is closed. At most
 one address.
 "
     )
+}
+
+/// Says how to build a server with this feature.
+pub(crate) fn without_feature(feature: &str) -> String {
+    format!("this server was built without the feature `{feature}`: {COMMAND} --features {feature}")
 }
 
 pub(crate) fn without_sso() -> String {

@@ -7,10 +7,16 @@ use axum::{
 
 const FRAME: &str = r#"<!doctype html>
 <html lang="en">
+<head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>tollgate demo</title>
 <link rel="stylesheet" href="/demo/page.css">
+</head>
+<body>
+<nav aria-label="Demo"><strong>tollgate</strong><a href="/demo/">Start</a><a href="/account">Account</a><a
+ href="/demo/outbox">One-time codes</a><a href="/events/">Events</a></nav>
+<main>
 "#;
 
 /// Creates a page that is kept out of caches and frames, and runs only scripts of this server.
@@ -23,11 +29,15 @@ pub(crate) fn page(body: &str) -> Response {
         (header::CONTENT_SECURITY_POLICY, policy),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    (headers, Html(format!("{FRAME}{body}\n"))).into_response()
+    (headers, Html(format!("{FRAME}{body}\n</main>\n</body>\n</html>\n"))).into_response()
 }
 
 pub(crate) async fn script() -> impl IntoResponse {
     asset("text/javascript; charset=utf-8", include_str!("page.js"))
+}
+
+pub(crate) async fn limit_script() -> impl IntoResponse {
+    asset("text/javascript; charset=utf-8", include_str!("limit.js"))
 }
 
 pub(crate) async fn style() -> impl IntoResponse {

@@ -5,8 +5,9 @@ use axum::{
     http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
 };
 use tollgate::{
-    ApiKeys, ClientIp, ConfigError, EventLog, Head, HeaderStyle, Limiter, Plans, ProblemJson, Quota, RateLimitLayer,
-    Rejection, Respond, TenantSource,
+    ApiKeys, ClientIp, ConfigError, EventLog, Head, Limiter, Plans, ProblemJson, Quota, RateLimitLayer, TenantSource,
+    limit::HeaderStyle,
+    reject::{Rejection, Respond},
 };
 
 pub(crate) type Refusal = fn(&Rejection, Head<'_>) -> Response<Body>;
@@ -45,7 +46,7 @@ fn quiet(layer: RateLimitLayer) -> RateLimitLayer<Refusal> {
 fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
     let mut response: Response<Body> = ProblemJson.respond(rejection, head);
     if let Some(standing) = rejection.standing() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.wait().as_secs() + 1));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.time_until_reset().as_secs() + 1));
     }
     response
 }

@@ -18,7 +18,7 @@ pub(crate) enum Listen {
 impl Listen {
     /// Parses an address, or `localhost` and a port.
     pub(crate) fn parse(value: &str) -> Result<Self, String> {
-        let error = || format!("--listen {value}: must be an address and a port, such as localhost:8080.");
+        let error = || format!("{value}: must be an address and a port, such as localhost:8080.");
         if let Some(port) = value.strip_prefix("localhost:") {
             return port.parse().map(Self::Localhost).map_err(|_| error());
         }
@@ -30,10 +30,18 @@ impl Listen {
     pub(crate) fn loopback(value: &str) -> Result<Self, String> {
         match Self::parse(value)? {
             Self::At(address) if !is_localhost(address.ip()) => Err(format!(
-                "--listen {value}: the keys of the demo are public, so it listens only on a loopback address, localhost, \
+                "{value}: the keys of the demo are public, so it listens only on a loopback address, localhost, \
                  127.0.0.1 or [::1]."
             )),
             listen => Ok(listen),
+        }
+    }
+
+    /// Returns the form in which the address is written.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Self::Localhost(port) => format!("localhost:{port}"),
+            Self::At(address) => address.to_string(),
         }
     }
 

@@ -6,34 +6,49 @@
 //!
 //! - `config.rs`, `help.rs` and `listen.rs` read the flags, `storage.rs` opens the store, and `state.rs` has the budgets.
 //!   `users.rs` and `storage.rs` are all that `crates/tollgate-sqlx/examples/server` has otherwise, for databases.
-//! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file. `people.rs` and
+//! - `demo.rs` has the tenants, keys and users, `written.rs` and `file.rs` read your own from a file, with `budgets.rs`,
+//!   `clients.rs`, `policies.rs`, `senders.rs`, `providers.rs`, `login_*.rs`, `server_settings.rs` and `secret_text.rs`. `problems.rs`
+//!   collects what is wrong, `check.rs` prints it, and `hash_password.rs` hashes a password. `people.rs` and
 //!   `accounts.rs` keep the accounts as the file says, `applied.rs` what it said.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users, `sso_demo.rs` another identity provider for `--sso-demo`.
-//! - `notices.rs` prints what an operator must know.
+//! - `notices.rs` prints what an operator must know, and `prometheus.rs` serves counters.
 //! - `run.rs` assembles everything, `serve.rs` starts and stops the server, `ready.rs` answers probes, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has the
-//!   budgets of addresses, and `localhost.rs` sends pages to its own name.
+//!   budgets of addresses, `readers.rs` says who reads the event log, and `localhost.rs` sends pages to its own name.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints messages for the person who runs it")]
 
 mod listen;
 mod explain;
+mod secret_text;
 mod users;
+mod theme;
 mod tokens;
 mod person;
+mod outbox;
+mod senders;
+#[cfg(feature = "external-providers")]
+mod providers;
+mod login_limits;
+mod login_settings;
 mod facts;
 mod state;
 mod storage;
 mod help;
-mod config;
+mod problems;
 mod budgets;
 mod demo;
 mod welcome;
+mod policies;
+mod clients;
+mod written;
+mod server_settings;
+mod login_file;
 mod file;
+mod config;
 mod home;
 mod html;
-mod outbox;
 #[cfg(feature = "external-providers")]
 mod sso_demo;
 mod applied;
@@ -45,12 +60,17 @@ mod pages;
 mod callback;
 mod localhost;
 mod limits;
+mod readers;
 mod ready;
 mod notices;
 mod api;
 mod connections;
 mod idle;
 mod serve;
+#[cfg(feature = "metrics")]
+mod prometheus;
+mod hash_password;
+mod check;
 mod run;
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Prints what an operator must know while the server runs.
 
 use tollgate::{
-    UnixTime,
+    clock::UnixTime,
     event::{Event, EventKind},
 };
 

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tollgate::{
-    Clock, SystemClock,
+    clock::{Clock, SystemClock},
     delivery::{Message, OtpSender, SendError, Wording},
 };
 

@@ -35,9 +35,10 @@ function take(answer) {
   if (answer.status === 200) {
     // a refresh token works once, so the new one replaces it
     tokens = { ...tokens, ...answer.body };
-    show("token", tokens.access_token);
     show("access", claims(tokens.access_token));
     show("identity", claims(tokens.id_token));
+    const variables = { ACCESS: tokens.access_token, REFRESH: tokens.refresh_token, IDENTITY: tokens.id_token };
+    show("shell", Object.entries(variables).map(([name, token]) => `${name}=${token}`).join("\n"));
     show("refreshes", tokens.refresh_token);
   }
   return answer;

@@ -12,12 +12,16 @@ use axum::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tollgate::{CodeChallenge, CodeVerifier, Secret, cookie::SetCookie};
+use tollgate::{
+    Secret,
+    cookie::SetCookie,
+    pkce::{CodeChallenge, CodeVerifier},
+};
 
 use crate::{
     callback::callback,
     demo::{CALLBACK, CLIENTS, NATIVE_CALLBACK, SCOPES},
-    home::page_of_logins,
+    home::start_page,
     html::{self, page},
     outbox::Outbox,
 };
@@ -48,11 +52,12 @@ pub(crate) fn cookie_name(state: &str) -> String {
 }
 
 pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
-    let home = page_of_logins(origin);
+    let home = start_page(origin);
     Router::new()
         .route("/demo/", get(async move || page(&home)))
         .route("/demo", get(async || Redirect::to("/demo/")))
         .route("/demo/page.js", get(html::script))
+        .route("/demo/limit.js", get(html::limit_script))
         .route("/demo/page.css", get(html::style))
         .route("/demo/login/{client}", get(login))
         .route(CALLBACK, get(callback))
@@ -81,7 +86,7 @@ async fn login(
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let callback = if client == "demo-native" { NATIVE_CALLBACK } else { CALLBACK };
-    let (challenge, callback) = (CodeChallenge::of(&verifier), format!("{origin}{callback}"));
+    let (challenge, callback) = (CodeChallenge::from_verifier(&verifier), format!("{origin}{callback}"));
     let own = [
         ("client_id", client.as_str()),
         ("redirect_uri", &callback),

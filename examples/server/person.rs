@@ -1,13 +1,28 @@
 //! A user of the demo or of the file.
 
-use std::error::Error;
+use std::{error::Error, path::Path};
 
+use serde::Deserialize;
 use tollgate::{
-    Identifier, NewUser, Password, PasswordHash, Passwords, Tenant, UserId, Users,
+    Identifier, NewUser, Password, Passwords, Tenant, UserId, Users,
+    password::PasswordHash,
     user::{Contact, EmailAddress, PhoneNumber, UserError},
 };
 
-use crate::users::AccountTable;
+use crate::{secret_text::SecretText, users::AccountTable};
+
+/// An entry of `[[users]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenUser {
+    tenant: String,
+    pub(crate) id: String,
+    name: Option<String>,
+    identifiers: Vec<String>,
+    password_hash: Option<SecretText>,
+    email: Option<String>,
+    phone: Option<String>,
+}
 
 /// A user.
 pub(crate) struct Person {
@@ -25,6 +40,22 @@ pub(crate) struct Person {
 pub(crate) enum Proof {
     Password(&'static str),
     Hash(PasswordHash),
+}
+
+impl WrittenUser {
+    pub(crate) fn read(&self, line: usize, directory: &Path) -> Result<Person, Box<dyn Error>> {
+        let hash = self.password_hash.as_ref().map(|hash| hash.read(directory)).transpose()?;
+        Ok(Person {
+            tenant: Tenant::parse(&self.tenant)?,
+            id: self.id.clone(),
+            name: self.name.clone(),
+            identifiers: self.identifiers.clone(),
+            password: hash.map(PasswordHash::parse).transpose()?.map(Proof::Hash),
+            email: self.email.clone(),
+            phone: self.phone.clone(),
+            line: Some(line),
+        })
+    }
 }
 
 impl Person {

@@ -1,31 +1,46 @@
 //! Reads the flags, and assembles the server.
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, path::Path, process::ExitCode};
 
 use tollgate::{EventLog, event::JsonLines};
 
 #[cfg(feature = "external-providers")]
 use crate::sso_demo;
 use crate::{
-    api,
+    api, check,
     config::{self, Command, Config},
-    demo, file, help, listen, notices, serve, storage, welcome,
+    demo,
+    file::{self, File},
+    hash_password, help, listen,
+    login_settings::LoginSettings,
+    notices, serve,
+    server_settings::ServerSettings,
+    storage, welcome,
 };
 
 /// Runs the server with the flags of the command line.
 pub(crate) async fn run() -> ExitCode {
-    let config = match config::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Serve(config)) => config,
-        Ok(Command::Help) => {
-            print!("{}", help::text());
-            return ExitCode::SUCCESS;
-        }
+    let done = match config::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Serve(config)) => serve_with(config).await,
+        Ok(Command::Help) => show(&help::text()),
+        Ok(Command::ExampleConfig) => show(include_str!("config.toml")),
+        Ok(Command::HashPassword) => hash_password::print().await,
+        Ok(Command::CheckConfig(path)) => match check::check(&path).await {
+            Ok(summary) => {
+                println!("{}: no problems\n{summary}", path.display());
+                Ok(())
+            }
+            Err(error) => {
+                eprintln!("{}:\n{error}", path.display());
+                return ExitCode::from(2);
+            }
+        },
         Err(error) => {
             eprintln!("{error}\nTry --help.");
             return ExitCode::from(2);
         }
     };
-    match serve_with(config).await {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -34,19 +49,44 @@ pub(crate) async fn run() -> ExitCode {
     }
 }
 
+fn show(text: &str) -> Result<(), Box<dyn Error>> {
+    print!("{text}");
+    Ok(())
+}
+
+fn of_file(path: &Path, error: &(dyn Error + 'static)) -> String {
+    format!("--config {}: {error}", path.display())
+}
+
 async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
+    let (facts, login, server) = match &config.file {
+        Some(path) => {
+            let File { facts, login, server } = file::read(path).map_err(|error| of_file(path, &*error))?;
+            (Some(facts), login, server)
+        }
+        None => (None, LoginSettings::default(), ServerSettings::default()),
+    };
     let mut log = EventLog::builder().sink(notices::sink());
-    if let Some(path) = &config.event_log {
+    #[cfg(feature = "metrics")]
+    let metrics = match server.metrics {
+        Some(address) => {
+            log = log.sink(tollgate::event::MetricsSink);
+            Some(crate::prometheus::serve(address).await?)
+        }
+        None => None,
+    };
+    let places = config.places(server)?;
+    if let Some(path) = &places.event_log {
         log = log.sink(JsonLines::open(path)?);
     }
     let log = log.build();
-    let state = storage::open(&config.store).await?;
-    let listeners = listen::bind(config.listen).await?;
+    let state = storage::open(&places.store).await?;
+    let listeners = listen::bind(places.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
-    let origin = config.listen.origin(bound);
+    let origin = places.listen.origin(bound);
     #[cfg_attr(not(feature = "external-providers"), expect(unused_mut, reason = "only --sso-demo changes it"))]
-    let mut facts = match &config.file {
-        Some(path) => file::read(path).map_err(|error| format!("--config {}: {error}", path.display()))?,
+    let mut facts = match facts {
+        Some(facts) => facts,
         None => demo::facts(&origin)?,
     };
     let welcome =
@@ -55,24 +95,25 @@ async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
     if config.sso_demo {
         facts.provider = Some(sso_demo::start(&origin, bound.port().wrapping_add(1)).await?);
     }
-    let is_behind_tls = facts.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://"));
-    if !is_behind_tls && !config.listen.is_loopback() {
-        return Err("--config: others than this machine reach it only by TLS: `issuer` must be the https URL of the \
-                    proxy before it."
-            .into());
-    }
+    facts.check_reach(places.listen).map_err(|error| format!("--config: {error}"))?;
     let is_behind_proxies = facts.is_behind_proxies;
     let app =
-        api::app(&origin, facts, &state, config.end_sessions, &log).await.map_err(|error| match &config.file {
-            Some(path) => format!("--config {}: {error}", path.display()).into(),
-            None => error,
+        api::app(&origin, facts, login, &state, config.end_sessions, &log).await.map_err(|error| {
+            match &config.file {
+                Some(path) => of_file(path, &*error).into(),
+                None => error,
+            }
         })?;
     print!("{welcome}");
     #[cfg(feature = "external-providers")]
     print!("{}", if config.sso_demo { sso_demo::WELCOME } else { "" });
+    #[cfg(feature = "metrics")]
+    if let Some(bound) = metrics {
+        println!("Metrics at http://{bound}/metrics.");
+    }
     serve::until_stopped(listeners, app, is_behind_proxies, &log).await;
     state.close().await;
-    if config.event_log.is_some() && !log.flush() {
+    if places.event_log.is_some() && !log.flush() {
         eprintln!("some events could not be written to the log");
     }
     Ok(())

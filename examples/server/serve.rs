@@ -12,7 +12,7 @@ use hyper_util::{
 #[cfg(unix)]
 use tokio::signal::unix::SignalKind;
 use tokio::{net::TcpListener, time::sleep};
-use tollgate::{DrainLayer, EventLog, PeerAddr, drain::Drained};
+use tollgate::{DrainLayer, EventLog, PeerAddr, body::Drained};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{

@@ -5,14 +5,14 @@ use std::{error::Error, net::SocketAddr};
 use axum::Router;
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Identifier, NewUser, StoredUsers, Tenant, Tokens, UserId, Users,
-    sso::{CreateAccount, OidcProvider, ProviderUser, SsoConnection},
+    AuthService, Client, ClientIp, ClientTable, StoredUsers, Tenant, Tokens,
+    sso::{OidcProvider, SsoConnection},
     store::{AnyStore, Memory},
-    user::EmailAddress,
 };
 
 use crate::{
     person::{Person, Proof},
+    providers::NewAccounts,
     tokens,
     users::AccountTable,
 };
@@ -81,29 +81,6 @@ pub(crate) fn connection(issuer: &str, users: &AccountTable) -> Result<(&'static
         .label("Example ID")
         // the provider manages the mailboxes of this domain
         .trust_email_domain("example.com")?
-        .create_account(NewAccounts(users.clone()));
+        .create_account(NewAccounts { provider: NAME.to_owned(), users: users.clone() });
     Ok((NAME, connection))
-}
-
-/// Creates accounts for users of the provider whose address no account has yet.
-struct NewAccounts(AccountTable);
-
-impl CreateAccount for NewAccounts {
-    type Error = Box<dyn Error + Send + Sync>;
-
-    async fn account(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, Self::Error> {
-        let id = UserId::parse(format!("{NAME}-{}", user.subject()))?;
-        if self.0.by_id(tenant, &id).await?.is_some() {
-            return Ok(Some(id));
-        }
-        let Some(email) = user.email().filter(|_| user.email_verified()) else { return Ok(None) };
-        let identifier = Identifier::parse(email)?;
-        // an address is no proof: the owner of that account links it by signing in there first
-        if self.0.find(tenant, &identifier).await?.is_some() {
-            return Ok(None);
-        }
-        let new = NewUser::new(id.clone(), identifier).contact(EmailAddress::parse(email)?);
-        self.0.create(tenant, new.name(user.name().unwrap_or(email))).await?;
-        Ok(Some(id))
-    }
 }

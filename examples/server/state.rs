@@ -1,14 +1,19 @@
 //! The state of the server: its store, its accounts, and the budgets of the tenants.
 
-use std::{error::Error, sync::OnceLock};
+use std::{error::Error, path::Path, path::PathBuf, sync::OnceLock};
 
+use serde::Deserialize;
 use tollgate::{
-    EventLog, Limiter, Plans, Quota, RedisConfig, RedisPlans,
-    limit::{AnyLimiter, Leases, SharedLimiter},
-    store::AnyStore,
+    EventLog, Limiter, Plans, Quota,
+    limit::{AnyLimiter, Leases, RedisPlans, SharedLimiter},
+    store::{AnyStore, RedisConfig},
 };
 
-use crate::{facts::Facts, users::AccountTable};
+use crate::{
+    facts::Facts,
+    secret_text::{SecretText, read_pem},
+    users::AccountTable,
+};
 
 pub(crate) struct State {
     pub(crate) store: AnyStore,
@@ -50,11 +55,46 @@ impl State {
     }
 }
 
-/// Reads the URL of `--redis`.
-pub(crate) fn redis(url: &str) -> Result<RedisConfig, Box<dyn Error>> {
-    let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
-    Ok(match std::env::var("REDIS_PASSWORD") {
-        Ok(password) => config.password(&password),
-        Err(_) => config,
-    })
+/// The section `[redis]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenRedis {
+    url: String,
+    password: Option<SecretText>,
+    certificate_authority: Option<PathBuf>,
+}
+
+impl WrittenRedis {
+    pub(crate) fn read(&self, directory: &Path) -> Result<RedisServer, Box<dyn Error>> {
+        let password = self.password.as_ref().map(|password| password.read(directory)).transpose();
+        let authority = self.certificate_authority.as_ref().map(|path| read_pem(directory, path)).transpose()?;
+        let password = password.map_err(|error| format!("password: {error}"))?;
+        let server = RedisServer { url: self.url.clone(), password, authority };
+        server.config().map(|_| server)
+    }
+}
+
+/// A Redis of `--redis` or of the file.
+pub(crate) struct RedisServer {
+    pub(crate) url: String,
+    /// Defaults to the environment variable `REDIS_PASSWORD`.
+    pub(crate) password: Option<String>,
+    /// The certificates of a private authority.
+    pub(crate) authority: Option<Vec<u8>>,
+}
+
+impl RedisServer {
+    pub(crate) fn at(url: String) -> Self {
+        Self { url, password: None, authority: None }
+    }
+
+    pub(crate) fn config(&self) -> Result<RedisConfig, Box<dyn Error>> {
+        let config = RedisConfig::new(&self.url).map_err(|error| format!("--redis: {error}"))?;
+        let password = self.password.clone().or_else(|| std::env::var("REDIS_PASSWORD").ok());
+        let config = password.iter().fold(config, |config, password| config.password(password));
+        Ok(match &self.authority {
+            Some(pem) => config.certificate_authorities(pem.clone()),
+            None => config,
+        })
+    }
 }

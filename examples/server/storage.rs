@@ -1,12 +1,12 @@
 //! Where logins, sessions, users and signing keys are kept: in memory, in a directory, or on Redis.
 
-use std::{error::Error, ffi::OsString, fs, path::Path, path::PathBuf};
+use std::{error::Error, fs, path::Path, path::PathBuf};
 
 use tollgate::store::{AnyStore, Disk, Memory, Redis};
 
 use crate::{
     explain::explained,
-    state::{self, State},
+    state::{RedisServer, State},
     users::AccountTable,
 };
 
@@ -24,24 +24,23 @@ pub(crate) const HELP: &str = "  --data DIR         keeps logins, sessions, user
                      variable REDIS_PASSWORD sets the password
 ";
 
-#[derive(Debug)]
 pub(crate) enum Storage {
     Memory,
     Directory(PathBuf),
-    Redis(String),
+    Redis(RedisServer),
 }
 
 impl Storage {
-    /// Reads the values of `--data`, `--redis` and `--database`.
+    /// Reads the values of `--data`, `--redis` and `--database`, or of the file.
     pub(crate) fn read(
-        data: Option<OsString>,
-        redis: Option<String>,
+        data: Option<PathBuf>,
+        redis: Option<RedisServer>,
         database: Option<String>,
     ) -> Result<Self, String> {
         match (data, redis, database) {
             (None, None, None) => Ok(Self::Memory),
-            (Some(directory), None, None) => Ok(Self::Directory(PathBuf::from(directory))),
-            (None, Some(url), None) => Ok(Self::Redis(url)),
+            (Some(directory), None, None) => Ok(Self::Directory(directory)),
+            (None, Some(server), None) => Ok(Self::Redis(server)),
             (_, _, None) => Err("--data and --redis exclude each other.".to_owned()),
             (_, _, Some(_)) => Err("--database: this server has no database driver. Run the one that has:\n\
                  cargo run -p tollgate-sqlx --example server -- --database URL\n"
@@ -57,14 +56,21 @@ pub(crate) async fn open(storage: &Storage) -> Result<State, Box<dyn Error>> {
             let store = disk(path).map_err(|error| format!("--data {}: {}", path.display(), explained(&*error)))?;
             (store, None)
         }
-        Storage::Redis(url) => {
-            let config = state::redis(url)?;
+        Storage::Redis(server) => {
+            let config = server.config()?;
             let store =
                 Redis::connect_with(config.clone()).await.map_err(|error| format!("--redis: {}", explained(&error)))?;
             (AnyStore::from(store), Some(config))
         }
     };
     Ok(State::new(store.clone(), AccountTable::new(store), redis))
+}
+
+/// Opens a store for `--check-config`, in which nothing is kept.
+#[expect(clippy::unused_async, reason = "the server on SQL opens a database")]
+pub(crate) async fn scratch(_directory: &Path) -> Result<State, Box<dyn Error>> {
+    let store = AnyStore::from(Memory::new());
+    Ok(State::new(store.clone(), AccountTable::new(store), None))
 }
 
 fn disk(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {

@@ -1,24 +1,32 @@
 //! How tokens are signed, and the requirements for callers that present one.
 
-use std::error::Error;
+use std::{error::Error, path::Path};
 
 use serde::Deserialize;
 use tollgate::{
-    Algorithm, AuthService, AuthServiceBuilder, ConfigError, Secret, Tokens, Verifier,
-    bearer::VerifierBuilder,
+    AuthService, ConfigError, Secret, Tokens, Verifier,
+    auth::AuthServiceBuilder,
+    bearer::{Algorithm, VerifierBuilder},
     store::{AnyStore, StoreErrorKind},
 };
 
-use crate::explain::explained;
+use crate::{
+    explain::explained,
+    secret_text::{SecretText, Span},
+};
 
 /// The section `[tokens]` of the file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Written {
     algorithm: Option<String>,
-    seal: Option<String>,
-    dpop_nonces: Option<String>,
-    introspectors: Vec<String>,
+    seal: Option<SecretText>,
+    dpop_nonces: Option<SecretText>,
+    introspectors: Vec<SecretText>,
+    access_lifetime: Option<Span>,
+    refresh_lifetime: Option<Span>,
+    session_refresh_lifetime: Option<Span>,
+    rotate_every: Option<Span>,
 }
 
 /// The demo uses the defaults.
@@ -32,23 +40,23 @@ pub(crate) struct TokenSettings {
     dpop_nonces: Option<Secret>,
     /// The secrets that allow a caller to introspect any token.
     introspectors: Vec<Secret>,
+    /// How long tokens are valid, and how long a key signs.
+    lifetimes: [Option<Span>; 4],
 }
 
 impl Written {
-    pub(crate) fn read(self) -> Result<TokenSettings, String> {
-        let secret = |name: &str, text: String| {
-            Secret::parse(text).ok_or_else(|| format!("tokens: {name}: must be 32 bytes in base64url: 43 characters"))
-        };
-        let algorithm = self.algorithm.map(|name| name.parse().map_err(|error| format!("tokens: algorithm: {error}")));
+    pub(crate) fn read(&self, directory: &Path) -> Result<TokenSettings, String> {
+        let secret =
+            |name: &str, text: &SecretText| text.random(directory).map_err(|error| format!("tokens: {name}: {error}"));
+        let algorithm = self.algorithm.as_ref().map(|name| name.parse());
+        let algorithm = algorithm.transpose().map_err(|error| format!("tokens: algorithm: {error}"))?;
+        let introspectors = self.introspectors.iter().map(|text| secret("introspectors", text));
         Ok(TokenSettings {
-            algorithm: algorithm.transpose()?,
-            seal: self.seal.map(|text| secret("seal", text)).transpose()?,
-            dpop_nonces: self.dpop_nonces.map(|text| secret("dpop_nonces", text)).transpose()?,
-            introspectors: self
-                .introspectors
-                .into_iter()
-                .map(|text| secret("introspectors", text))
-                .collect::<Result<_, _>>()?,
+            algorithm,
+            seal: self.seal.as_ref().map(|text| secret("seal", text)).transpose()?,
+            dpop_nonces: self.dpop_nonces.as_ref().map(|text| secret("dpop_nonces", text)).transpose()?,
+            introspectors: introspectors.collect::<Result<_, _>>()?,
+            lifetimes: [self.access_lifetime, self.refresh_lifetime, self.session_refresh_lifetime, self.rotate_every],
         })
     }
 }
@@ -57,6 +65,13 @@ impl TokenSettings {
     /// Adds tokens with these settings to the login service.
     pub(crate) fn set_on(&self, auth: AuthServiceBuilder) -> AuthServiceBuilder {
         let tokens = self.seal.iter().fold(Tokens::new(), Tokens::seal);
+        let setters =
+            [Tokens::access_lifetime, Tokens::refresh_lifetime, Tokens::session_refresh_lifetime, Tokens::rotate_every];
+        let lifetimes = self.lifetimes.iter().zip(setters);
+        let tokens = lifetimes.fold(tokens, |tokens, (span, set)| match span {
+            Some(Span(span)) => set(tokens, *span),
+            None => tokens,
+        });
         let auth = auth.tokens(self.algorithm.into_iter().fold(tokens, Tokens::algorithm));
         let auth = self.introspectors.iter().fold(auth, AuthServiceBuilder::introspector);
         self.dpop_nonces.iter().fold(auth, AuthServiceBuilder::dpop_nonces)

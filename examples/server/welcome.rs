@@ -9,11 +9,11 @@ pub(crate) fn welcome(origin: &str) -> String {
         "\
 Listening on {origin}. Ctrl-C ends it.
 
-Click:  {origin}/demo/         log in as {ada} (password: {adas}) or {grace} ({graces})
+Click:  {origin}/demo/         try the limits; log in as {ada} (password: {adas}) or {grace} ({graces})
         {origin}/demo/outbox   the one-time codes, which are also printed here
         {origin}/account       shows the signed-in user; /account/security has passkeys and sessions
-        {origin}/events/       the live event log: of globex with the header {KEY_HEADER} and the key {GLOBEX_KEY},
-        {space}                of all tenants with the header x-operator-key and the key {OPERATOR_KEY}
+        {origin}/events/       who is limited, and every event; opens without a key on this machine
+        {space}                programs send the header x-operator-key and the key {OPERATOR_KEY}
 
 Try:
   curl -i -H '{KEY_HEADER}: {ACME_KEY}' {origin}/api/hello

@@ -12,12 +12,7 @@ use http::{Request, header};
 use http_body_util::BodyExt;
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
-use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Limiter, Passwords, PeerAddr, Quota, Plans, StoredUsers,
-    body::Body,
-    delivery::Outbox,
-    store::{AnyStore, Memory},
-};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Limiter, Passwords, PeerAddr, Plans, Quota, StoredUsers, auth::AbuseLimits, body::Body, delivery::Outbox, store::{AnyStore, Memory}};
 use tower_service::Service;
 
 const PARAMETERS: &str = r#""client_id":"web","redirect_uri":"https://app.example/cb","response_type":"code","scope":"openid","code_challenge":"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM","code_challenge_method":"S256""#;
@@ -45,7 +40,8 @@ impl World {
             .sms(Outbox::new())
             .email(Outbox::new())
             .limiter(Limiter::memory(Plans::new(Quota::per_minute(u32::MAX).unwrap())))
-            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
+            .abuse_limits(AbuseLimits::new()
+            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap()))
             .passwords(Passwords::insecure_fast())
             .build()
             .unwrap();

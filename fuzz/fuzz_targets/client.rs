@@ -21,7 +21,7 @@ fuzz_target!(|text: &str| {
     assert!(uri.matches(registered));
     let client = Client::new("fuzz", Tenant::parse("fuzz").unwrap()).unwrap().redirect_uri(registered).unwrap();
     let Some(redirect) = client.redirect(requested) else { return };
-    let answer = redirect.answer(&PARAMS);
+    let answer = redirect.with_parameters(&PARAMS);
     let added = answer.strip_prefix(requested).expect("the response goes to the requested URI");
     assert!(added.contains("code=a&state=%0D%0A%20%26%3D%C3%A9"));
     assert!(HeaderValue::from_str(&answer).unwrap().to_str().is_ok());

@@ -2,7 +2,7 @@
 //! Parsing any query or form must not panic, and a parsed challenge must be canonical.
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::CodeChallenge;
+use tollgate::pkce::CodeChallenge;
 
 fuzz_target!(|form: &[u8]| {
     if let Ok(challenge) = CodeChallenge::from_form(form) {

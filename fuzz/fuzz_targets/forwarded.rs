@@ -43,5 +43,5 @@ fn address(source: &ClientIp, header: &'static str, lines: impl Iterator<Item = 
             request.headers_mut().append(header, value);
         }
     }
-    source.address(Head::of(&request))
+    source.address(Head::of_request(&request))
 }

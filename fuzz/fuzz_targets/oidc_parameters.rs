@@ -13,11 +13,7 @@ use http::Request;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
-use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Limiter, PeerAddr, Quota, Plans, StoredUsers, Tokens,
-    body::Body,
-    store::{AnyStore, Memory},
-};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Limiter, PeerAddr, Plans, Quota, StoredUsers, Tokens, auth::AbuseLimits, body::Body, store::{AnyStore, Memory}};
 use tower_service::Service;
 
 const ISSUER: &str = "https://auth.example";
@@ -35,7 +31,8 @@ fn service() -> AuthService {
         .client_ip(ClientIp::peer())
         .tokens(Tokens::new())
         .limiter(Limiter::memory(Plans::new(Quota::per_minute(u32::MAX).unwrap())))
-        .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
+        .abuse_limits(AbuseLimits::new()
+        .unverified_per_address(Quota::per_minute(u32::MAX).unwrap()))
         .build()
         .unwrap()
 }

@@ -2,7 +2,7 @@
 //! Parsing any JSON body must not panic, and a parsed challenge must be canonical.
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::CodeChallenge;
+use tollgate::pkce::CodeChallenge;
 
 fuzz_target!(|json: &[u8]| {
     if let Ok(challenge) = CodeChallenge::from_json(json) {

@@ -15,14 +15,7 @@ use http_body_util::BodyExt;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, Identifier, Limiter, Password, Passwords,
-    PeerAddr, Quota, Plans, StoredUsers, Tokens, UserId,
-    body::Body,
-    store::{AnyStore, Memory},
-    testing::DpopKey,
-    user::NewUser,
-};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, Password, Passwords, PeerAddr, Plans, Quota, StoredUsers, Tokens, UserId, auth::AbuseLimits, body::Body, pkce::{CodeChallenge, CodeVerifier}, store::{AnyStore, Memory}, testing::DpopKey, user::NewUser};
 use tower_service::Service;
 
 const ISSUER: &str = "https://auth.example";
@@ -91,7 +84,8 @@ impl World {
             .tokens(Tokens::new())
             .passwords(passwords)
             .limiter(Limiter::memory(Plans::new(Quota::per_minute(u32::MAX).unwrap())))
-            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
+            .abuse_limits(AbuseLimits::new()
+            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap()))
             .build()
             .unwrap();
         let key = DpopKey::generate();
@@ -117,7 +111,7 @@ impl World {
     /// Performs a login and returns its code.
     fn sign_in(&mut self) -> String {
         self.verifier = format!("{:x<43}", self.runs);
-        let challenge = CodeChallenge::of(&CodeVerifier::parse(&self.verifier).unwrap());
+        let challenge = CodeChallenge::from_verifier(&CodeVerifier::parse(&self.verifier).unwrap());
         let parameters = format!(
             r#""client_id":"web","redirect_uri":"https://app.example/cb","response_type":"code","scope":"openid","code_challenge":"{challenge}","code_challenge_method":"S256""#
         );

@@ -4,10 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::{
-    Identifier, PasswordHash,
-    user::{EmailAddress, PhoneNumber},
-};
+use tollgate::{Identifier, password::PasswordHash, user::{EmailAddress, PhoneNumber}};
 
 fuzz_target!(|typed: &str| {
     if let Ok(name) = Identifier::parse(typed) {

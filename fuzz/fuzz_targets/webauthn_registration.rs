@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tollgate::{
-    Digest,
+    SecretDigest,
     webauthn::{
         AssertionRequest, AssertionResponse, RegistrationResponse, RelyingParty, UserVerification, WebauthnError,
     },
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
         let _ = PARTY.verify_registration(&CHALLENGE, &RegistrationResponse::new(&[1], CREATED, rest));
         return;
     }
-    let data = [Digest::of("example.com").as_bytes(), &[flags][..], &[0, 0, 0, 1], rest].concat();
+    let data = [SecretDigest::of_secret("example.com").as_bytes(), &[flags][..], &[0, 0, 0, 1], rest].concat();
     let asserted = AssertionResponse::new(id(&data), GOT, &data, &[], Some(&[1]));
     assert!(PARTY.verify_assertion(&AssertionRequest::new(&CHALLENGE), None, &asserted).is_err());
 
@@ -50,7 +50,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!((verdict.id.as_slice(), verdict.sign_count), (id(&data), 1));
     // the signature is empty, so only reading the stored key can succeed
     let stored = verdict.stored([1]);
-    let plain = [Digest::of("example.com").as_bytes(), &[flags & 0x1f][..], &[0, 0, 0, 2]].concat();
+    let plain = [SecretDigest::of_secret("example.com").as_bytes(), &[flags & 0x1f][..], &[0, 0, 0, 2]].concat();
     let asserted = AssertionResponse::new(&stored.id, GOT, &plain, &[0; 256], Some(&[1]));
     let refused = PARTY.verify_assertion(&AssertionRequest::new(&CHALLENGE), Some(&stored), &asserted);
     assert_eq!(refused, Err(WebauthnError::Signature));

@@ -71,7 +71,7 @@ macro_rules! models {
                                 self.with(|slots| slots.replied(&(), &call, reply))
                             }
                             LeaseStep::Wait(end) => {
-                                let has_reply = tollgate_models::finish(end.wait());
+                                let has_reply = tollgate_models::finish(end.wait_for_reply());
                                 has_reply.then(|| self.with(|slots| slots.request(&(), wish, at(0))))
                             }
                             LeaseStep::Plain => {

@@ -1,6 +1,6 @@
 //! From the settings of a builder to the service.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 
@@ -10,11 +10,11 @@ use crate::{
         core::{self, Core, Limits},
         factors::credentials::table::CredentialTable,
         first_party::site::FirstParty,
-        http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
+        http::{cookies::LoginCookies, route::SIGN_IN},
+        pages::built::BuiltPages,
         service::AuthService,
         state::{
             accounts::Accounts,
-            challenges::RedeemedChallenges,
             codes::Codes,
             devices::Devices,
             guard::Guard,
@@ -22,6 +22,7 @@ use crate::{
             key::HashKey,
             logins::Logins,
             pushed::PushedRequests,
+            redeemed_challenges::RedeemedChallenges,
             session_claims::SessionClaims,
             token_endpoints::{TokenEndpoints, TokenSettings},
             unverified::UnverifiedWork,
@@ -46,9 +47,6 @@ const FAILURES_PER_ADDRESS: u32 = 60;
 const MESSAGES_PER_ADDRESS: u32 = 120;
 /// Bad requests of one address in a minute that cause work before a tenant is charged.
 const UNVERIFIED_PER_ADDRESS: u32 = 600;
-/// Requests that cause such work at once, where addresses are unknown.
-// evaluated by the compiler, so it can't fail at run time
-const UNVERIFIED_AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// Requests of one tenant in a minute, as the interface promises.
 const REQUESTS_PER_TENANT: u32 = 600;
 /// Anyone can have many addresses. Beyond this many they share buckets.
@@ -77,7 +75,7 @@ impl AuthServiceBuilder {
             let reason = "is only for issuers on a loopback address";
             return Err(ConfigError::new("insecure_loopback", issuer.as_str(), reason));
         }
-        self.pages.check()?;
+        let pages = BuiltPages::new(std::mem::take(&mut self.pages))?;
         self.login_limits.validate()?;
         if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
@@ -104,7 +102,7 @@ impl AuthServiceBuilder {
         let credentials = CredentialTable::new(&store, &clock);
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
-        let (limits, bodies) = (self.limits()?, self.bodies()?);
+        let (limits, bodies) = (self.limits()?, Arc::new(self.abuse_limits.body_limits()?));
         let longest_session = self.remember.unwrap_or_default().max(sessions.absolute_lifetime());
         let own_tokens = self.tokens.map(|tokens| tokens.longest_session(longest_session));
         let tokens =
@@ -127,7 +125,7 @@ impl AuthServiceBuilder {
             clients: self.clients,
             policies: self.policies,
             passwords: self.passwords,
-            pages: self.pages,
+            pages,
             issuer,
             store,
             clock,
@@ -156,7 +154,7 @@ impl AuthServiceBuilder {
         self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             #[cfg(feature = "external-providers")]
-            let enabled = match self.factors.sso.of(client.tenant()).next() {
+            let enabled = match self.factors.sso.iter_for_tenant(client.tenant()).next() {
                 Some(_) => enabled.with(crate::policy::Method::Sso),
                 None => enabled,
             };
@@ -190,17 +188,6 @@ impl AuthServiceBuilder {
         sessions.build()
     }
 
-    fn bodies(&self) -> Result<Arc<BodyLimits>, ConfigError> {
-        for (setting, most) in
-            [("bodies_at_once", self.bodies_at_once), ("bodies_per_address", self.bodies_per_address)]
-        {
-            if most == 0 {
-                return Err(ConfigError::new(setting, most, "must be at least 1"));
-            }
-        }
-        Ok(Arc::new(BodyLimits::new(self.bodies_at_once, self.bodies_per_address)))
-    }
-
     fn limits(&self) -> Result<Limits, ConfigError> {
         let builder = |quota| Limiter::builder(Plans::new(quota)).clock(Arc::clone(&self.clock));
         let logged = |quota| {
@@ -216,16 +203,17 @@ impl AuthServiceBuilder {
             None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?.into(),
         };
         // counted where the tenants are, under keys of their own
-        let per_address = match &self.per_address {
+        let per_address = match &self.abuse_limits.requests_per_address {
             Some(quota) => Some(RateLimitGate::new(no_tenant, tenants.beside("address-requests", logged(*quota)?))),
             None => None,
         };
         let failures = strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?;
-        let messages = match &self.messages_per_address {
+        let messages = match &self.abuse_limits.messages_per_address {
             Some(quota) => builder(*quota).build()?,
             None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
         };
-        let unverified = self.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
+        let unverified =
+            self.abuse_limits.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
         let unverified = builder(unverified).max_tenants(MOST_STRANGERS);
         let unverified = match &self.log {
             Some(log) => unverified.events(log.clone()),
@@ -233,7 +221,7 @@ impl AuthServiceBuilder {
         };
         let unverified = tenants.beside("address-unverified", unverified.build()?);
         Ok(Limits {
-            unverified: UnverifiedWork::new(unverified, self.unverified_at_once.unwrap_or(UNVERIFIED_AT_ONCE)),
+            unverified: UnverifiedWork::new(unverified, self.abuse_limits.unverified_at_once),
             failures: tenants.beside("address-failures", failures),
             messages: tenants.beside("address-messages", messages),
             per_address,
@@ -250,7 +238,11 @@ fn token_endpoints(
     issuer: &Issuer,
     store: &AnyStore,
     clock: &Arc<dyn Clock>,
-    (tokens, introspectors, nonces): (Option<Tokens>, Vec<crate::util::secret::Digest>, Option<crate::dpop::Nonces>),
+    (tokens, introspectors, nonces): (
+        Option<Tokens>,
+        Vec<crate::util::secret::SecretDigest>,
+        Option<crate::dpop::Nonces>,
+    ),
 ) -> Result<Option<TokenEndpoints>, ConfigError> {
     let Some(tokens) = tokens else {
         if !introspectors.is_empty() || nonces.is_some() {

@@ -1,13 +1,13 @@
 //! Assembles an [`AuthService`].
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    auth::{factors::settings::FactorSettings, http::bodies::BodyLimits, pages::custom::Pages, service::AuthService},
+    auth::{abuse_limits::AbuseLimits, factors::settings::FactorSettings, pages::custom::Pages, service::AuthService},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
-    limit::{AnyLimiter, Quota},
+    limit::AnyLimiter,
     login::{Keyed, LoginLimits},
     password::Passwords,
     policy::Policies,
@@ -41,12 +41,7 @@ pub struct AuthServiceBuilder {
     pub(super) remember: Option<Duration>,
     pub(super) login_limits: LoginLimits,
     pub(super) limiter: Option<AnyLimiter>,
-    pub(super) per_address: Option<Quota>,
-    pub(super) messages_per_address: Option<Quota>,
-    pub(super) unverified_per_address: Option<Quota>,
-    pub(super) unverified_at_once: Option<NonZeroU32>,
-    pub(super) bodies_at_once: usize,
-    pub(super) bodies_per_address: usize,
+    pub(super) abuse_limits: AbuseLimits,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) log: Option<EventLog>,
     pub(super) clock: Arc<dyn Clock>,
@@ -55,7 +50,7 @@ pub struct AuthServiceBuilder {
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
     pub(super) tokens: Option<Tokens>,
-    pub(super) introspectors: Vec<crate::util::secret::Digest>,
+    pub(super) introspectors: Vec<crate::util::secret::SecretDigest>,
     pub(super) nonces: Option<crate::dpop::Nonces>,
 }
 
@@ -88,12 +83,7 @@ impl AuthServiceBuilder {
             remember: None,
             login_limits: LoginLimits::default(),
             limiter: None,
-            per_address: None,
-            messages_per_address: None,
-            unverified_per_address: None,
-            unverified_at_once: None,
-            bodies_at_once: BodyLimits::TOTAL,
-            bodies_per_address: BodyLimits::PER_ADDRESS,
+            abuse_limits: AbuseLimits::new(),
             client_ip: None,
             log: None,
             clock: Arc::new(SystemClock::new()),
@@ -216,46 +206,10 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Limits how much of the tenants' budgets one address may spend, so that a stranger who knows a public client id
-    /// cannot use up a tenant's budget. Defaults to no limit. Counted separately in each process, unless the
-    /// [`limiter`](Self::limiter) is shared.
-    pub fn per_address(mut self, quota: Quota) -> Self {
-        self.per_address = Some(quota);
-        self
-    }
-
-    /// Caps how many one-time codes one address can ask for. Defaults to 120 a minute; set less where messages cost
-    /// money. Counted in this process, unless the [`limiter`](Self::limiter) is shared.
-    pub fn messages_per_address(mut self, quota: Quota) -> Self {
-        self.messages_per_address = Some(quota);
-        self
-    }
-
-    /// Caps how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
-    /// logins, and checks of signatures. Good requests are not counted. Defaults to 600 a minute. Further requests get a
-    /// 429 without that work. Counted in this process, unless the [`limiter`](Self::limiter) is shared.
-    pub fn unverified_per_address(mut self, quota: Quota) -> Self {
-        self.unverified_per_address = Some(quota);
-        self
-    }
-
-    /// Caps how many requests cause such work at the same time where addresses are unknown. Defaults to 256. Further
-    /// requests get a 503.
-    pub fn unverified_at_once(mut self, most: NonZeroU32) -> Self {
-        self.unverified_at_once = Some(most);
-        self
-    }
-
-    /// Sets how many request bodies are received at the same time. Further ones get a 503. Defaults to 1,000. A body takes
-    /// at most 64 KiB and 30 seconds.
-    pub fn bodies_at_once(mut self, most: usize) -> Self {
-        self.bodies_at_once = most;
-        self
-    }
-
-    /// Sets how many request bodies of one address are received at the same time. Further ones get a 429. Defaults to 50.
-    pub fn bodies_per_address(mut self, most: usize) -> Self {
-        self.bodies_per_address = most;
+    /// Sets what one address may cause. Set at least
+    /// [`requests_per_address`](AbuseLimits::requests_per_address), for example to a tenth of a tenant's budget.
+    pub fn abuse_limits(mut self, limits: AbuseLimits) -> Self {
+        self.abuse_limits = limits;
         self
     }
 
@@ -281,7 +235,7 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Replaces the built-in pages by your own.
+    /// Sets the logo, the colors and the words of the pages and messages, or replaces pages by your own.
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self

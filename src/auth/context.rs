@@ -16,7 +16,9 @@ use crate::{
         },
     },
     http::head::Head,
+    login::Login,
     tenant::LimitKey,
+    words::Language,
 };
 
 /// Browsers mark a prefetch with one of these; the last two are used by older ones.
@@ -54,9 +56,14 @@ impl<'a> RequestContext<'a> {
         self.address.clone()
     }
 
+    /// Returns the language of messages of a login: the one that its page has sent, or what the browser prefers.
+    pub(crate) fn language(&self, login: &Login) -> Language {
+        login.wanted.language.unwrap_or_else(|| Language::accepted(&self.parts.headers))
+    }
+
     /// Checks whether one of our own pages sent this request.
     pub(crate) fn is_of_own_page(&self) -> bool {
-        Caller::of(&self.parts.headers).is_own_page(self.core.issuer.origin())
+        Caller::from_cors_headers(&self.parts.headers).is_own_page(self.core.issuer.origin())
     }
 
     /// Returns the thumbprint of the key that the caller of this path proves to hold (DPoP), or `None` without a proof. Each
@@ -91,7 +98,7 @@ pub(crate) fn read_proof<'a>(
 ) -> Result<Option<UnverifiedProof<'a>>, Problem> {
     let url = format!("{}{path}", core.issuer.as_str());
     let Some(endpoints) = &core.tokens else { return Ok(None) };
-    Ok(endpoints.proofs.read(&parts.headers, &parts.method, &url, access_token)?)
+    Ok(endpoints.proofs.read_unverified_proof(&parts.headers, &parts.method, &url, access_token)?)
 }
 
 impl From<DpopError> for Problem {

@@ -19,10 +19,10 @@ use crate::{
         },
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
-        pages::custom::Pages,
+        pages::built::BuiltPages,
         state::{
-            accounts::Accounts, challenges::RedeemedChallenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, key::HashKey, logins::Logins, pushed::PushedRequests,
+            accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
+            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges,
             token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
         },
     },
@@ -61,7 +61,7 @@ pub(crate) struct Core {
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
-    pub(crate) pages: Pages,
+    pub(crate) pages: BuiltPages,
 
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,
@@ -191,7 +191,7 @@ impl Core {
     /// Returns whether users of this tenant can sign in through another identity provider.
     pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
         #[cfg(feature = "external-providers")]
-        return self.factors.sso.of(tenant).next().is_some();
+        return self.factors.sso.iter_for_tenant(tenant).next().is_some();
         #[cfg(not(feature = "external-providers"))]
         {
             let _ = tenant;

@@ -9,7 +9,7 @@ use crate::{
     session::{Session, UserId},
     store::StoreError,
     tenant::Tenant,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 impl AuthService {
@@ -19,7 +19,7 @@ impl AuthService {
     /// those as well, call [`end_user`](Self::end_user) or have the client revoke its token.
     ///
     /// A session id is not a secret. If users name the session to end, check first that it is one of their own.
-    pub async fn end_session(&self, sid: &Handle) -> Result<bool, StoreError> {
+    pub async fn end_session(&self, sid: &PublicId) -> Result<bool, StoreError> {
         self.0.sessions.revoke_sid(sid).await
     }
 
@@ -88,7 +88,7 @@ impl AuthService {
     ///
     /// ```
     /// # async fn changed(auth: tollgate::AuthService, session: tollgate::Session, users: tollgate::StoredUsers,
-    /// #     new: tollgate::PasswordHash) -> Result<(), Box<dyn std::error::Error>> {
+    /// #     new: tollgate::password::PasswordHash) -> Result<(), Box<dyn std::error::Error>> {
     /// users.set_password(session.tenant(), session.user(), Some(new)).await?;
     /// auth.password_changed(&session).await?;
     /// # Ok(()) }

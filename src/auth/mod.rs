@@ -91,7 +91,7 @@
 //! - **The first second factor** of an account is a passkey or an app that needs a fresh proof of the one factor that the account
 //!   has. It counts in logins of two steps, and changes need both from then on. If the account has a passkey or an app that one proof
 //!   enrolled, changes need that, too: a login of one step asks for both. A policy can
-//!   [refuse it](crate::Policy::without_self_enrolment).
+//!   [refuse it](crate::policy::Policy::without_self_enrolment).
 //! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
 //!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
 //!   to which codes can be sent.
@@ -227,10 +227,10 @@
 //! [`client_ip`](AuthServiceBuilder::client_ip) finds the address of a client. If it is unknown, per-address limits are
 //! off, and the event `client_address_unknown` shows it. Every request is charged to its tenant's budget: 600 a minute, or a
 //! [`limiter`](AuthServiceBuilder::limiter) shared with your APIs. Client ids are public, so strangers can spend that budget:
-//! [`per_address`](AuthServiceBuilder::per_address) limits one address, for example to a tenth, and
+//! [`requests_per_address`](AbuseLimits::requests_per_address) limits one address, for example to a tenth, and
 //! [`Quota::reserve`](crate::Quota::reserve) keeps a part of the budget for requests with a key, a token or a session.
 //! Requests of unknown clients are charged to their address.
-//! [`messages_per_address`](AuthServiceBuilder::messages_per_address) limits one-time codes, which can cost money.
+//! [`messages_per_address`](AbuseLimits::messages_per_address) limits one-time codes, which can cost money.
 //!
 //! # Steps
 //!
@@ -246,7 +246,7 @@
 //! was enrolled, except for the first second factor of an account, which counts in logins of two.
 //!
 //! A login of two steps lets users who have only one factor set up the second one, unless its policy is
-//! [without self-enrolment](crate::Policy::without_self_enrolment) or names methods that were not proved.
+//! [without self-enrolment](crate::policy::Policy::without_self_enrolment) or names methods that were not proved.
 //! If the account has a passkey or an app that is too weak for the login, `choices` has `weak_factor`: the user proves it on the account
 //! page first.
 //!
@@ -254,7 +254,7 @@
 //! code or a passkey at each login. A login that begins with a passkey needs nothing more. `start` answers the same for everybody:
 //! the answer to the first proved step may have one `remaining_steps` more than `required_steps` promised, and `choices` lists
 //! what is left. A factor that does not count for the steps of the policies is not asked for. Trusted browsers and other identity
-//! providers make no difference; [`Policy::without_enrolled_second_factor`](crate::Policy::without_enrolled_second_factor)
+//! providers make no difference; [`Policy::without_enrolled_second_factor`](crate::policy::Policy::without_enrolled_second_factor)
 //! switches it off. A user who has lost the factor uses a recovery code.
 //!
 //! [`build`](AuthServiceBuilder::build) refuses policies that no login could meet, and names them. See
@@ -343,7 +343,7 @@
 //! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), and up to 9 KB with the longest parameters. Failures
 //! take 350 bytes, messages up to 1.8 KB. A tenant whose 600 requests a minute are all spent by strangers has up to 42,000
 //! logins, or up to 864,000 rows after a day. A full `Memory` never drops live rows: logins get a 503. Size it for your tenants,
-//! and set [`per_address`](AuthServiceBuilder::per_address).
+//! and set [`requests_per_address`](AbuseLimits::requests_per_address).
 //!
 //! # Errors
 //!
@@ -363,6 +363,14 @@
 //! | 429 | `slow_down`, `too_many_attempts`, `rate_limit_exceeded` |
 //! | 502, 503 | `provider_unavailable`, `temporarily_unavailable` |
 //!
+//! # Pages and languages
+//!
+//! [`Pages`] sets a logo, colors for light and dark screens, and the words of the pages for login, consent, account, errors and
+//! logout. The pages are in English or German: the first language of the parameter `ui_locales` that is one of these, then the
+//! browser's choice in `Accept-Language`, and then English. `/authorize`, `/par`, `/sign-in`, `/account/security` and `/logout`
+//! take `ui_locales`. The messages of a login are in the language of its page; `Smtp`, `Webhook` and other senders read it
+//! from [`Message::language`](crate::delivery::Message::language). JSON answers have the same codes in all languages.
+//!
 //! # Events
 //!
 //! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were sent or could not be,
@@ -371,7 +379,7 @@
 //!
 //! # Not supported yet
 //!
-//! - Of OpenID Connect: `display`, `ui_locales` and `registration` are ignored; `request`, foreign `request_uri`s and any
+//! - Of OpenID Connect: `display` and `registration` are ignored; `request`, foreign `request_uri`s and any
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
 
@@ -394,6 +402,7 @@ mod ending;
 mod vouching;
 
 mod signing;
+mod abuse_limits;
 mod builder;
 mod assembly;
 #[cfg(test)]
@@ -401,10 +410,12 @@ mod openapi;
 
 pub(crate) use self::event_kinds::EVENT_KINDS;
 pub use self::{
+    abuse_limits::AbuseLimits,
     builder::AuthServiceBuilder,
     factors::{passkey::settings::Passkeys, totp::settings::Totp},
-    pages::custom::Pages,
+    pages::{colors::Colors, custom::Pages},
     service::{AuthFuture, AuthService},
+    signing::SigningKeys,
     vouching::EnrolledCredential,
 };
 pub use crate::login::LoginLimits;

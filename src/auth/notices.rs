@@ -14,19 +14,21 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::{Account, Contact},
+    words::Language,
 };
 
 /// How long a notice is worth sending.
 const NOTICE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl Core {
-    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone. Beyond the
+    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this language. Beyond the
     /// limit on messages to this contact, the change is only recorded.
     pub(crate) async fn announce<'a>(
         &self,
         source: impl Into<EventSource<'a>>,
         (tenant, account): (&Tenant, &Account),
         change: NoticeKind,
+        language: Language,
     ) -> Result<(), StoreError> {
         let keyed = self.keyed().await?;
         let (kind, method) = event_of(change);
@@ -40,6 +42,7 @@ impl Core {
         let now = self.logins.now();
         let notice = Notice::new(change, now);
         let message = Message::of_notice(channel, tenant.clone(), contact.as_str(), notice, now + NOTICE_LIFETIME);
+        let message = message.in_language(language).with_words(self.pages.words.clone());
         if self.queue.push(channel, message) {
             // the limit on messages bounds these
             self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..changed });

@@ -14,7 +14,7 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn of(parts: &'a Parts) -> Result<Self, Problem> {
+    pub(crate) fn from_request_uri(parts: &'a Parts) -> Result<Self, Problem> {
         let raw = parts.uri.query().unwrap_or_default();
         Ok(Self { raw: Cow::Borrowed(raw), ..Self::parse(raw.as_bytes())? })
     }

@@ -58,7 +58,7 @@ impl AuthService {
     ///
     /// It attaches a [`Session`](crate::Session) to each request of a signed-in user, and
     /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). After
-    /// [`first_party`](crate::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
+    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
     /// [`required`](SessionLayer::required) sends a person who is not signed in to the sign-in page and back.
     pub fn session_layer(&self) -> SessionLayer {
         self.0.session_layer.clone()
@@ -107,10 +107,15 @@ where
 }
 
 /// Answers a request. Not generic, so that the service is compiled once, and not again in each crate that mounts it.
-async fn answer(core: Arc<Core>, path: Option<&'static Path>, parts: Parts, mut body: RequestBody) -> Response<Body> {
+async fn answer_request(
+    core: Arc<Core>,
+    path: Option<&'static Path>,
+    parts: Parts,
+    mut body: RequestBody,
+) -> Response<Body> {
     let mut request = IncomingRequest::new(&core, &parts);
     let outcome = match request.admit_body(&mut body).await {
-        Ok(()) => serve(&mut request, path, &mut body).await,
+        Ok(()) => serve_path(&mut request, path, &mut body).await,
         Err(problem) => Err(problem),
     };
     let address = request.known_address();
@@ -127,7 +132,7 @@ async fn answer(core: Arc<Core>, path: Option<&'static Path>, parts: Parts, mut 
 async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<LimitKey>) -> bool {
     if parts.method != Method::POST {
         // without a place it is not read
-        let _full = body.enter(&core.bodies, address);
+        let _full = body.ensure_body_place(&core.bodies, address);
     }
     match is_worth_reading(Head::from(parts)) {
         true => body.drain().await,
@@ -136,7 +141,7 @@ async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Op
 }
 
 /// From the path to the endpoint.
-async fn serve(
+async fn serve_path(
     request: &mut IncomingRequest<'_>,
     path: Option<&'static Path>,
     body: &mut RequestBody,
@@ -160,18 +165,18 @@ async fn serve(
         Route::Authorize => in_box(|| endpoint::authorize(request)).await,
         Route::AuthorizeForm => in_box(|| endpoint::by_form(request, body)).await,
         Route::StartPage => in_box(|| login_page::login_page(request)).await,
-        Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
-            request.charge_asset().await?;
-            Ok(page::asset(route))
+        Route::Script | Route::Style | Route::Logo | Route::OpenApi | Route::AccountScript => {
+            let cx = request.charge_asset().await?;
+            Ok(page::asset(&cx.core.pages, route))
         }
-        Route::Token(route) => in_box(|| provider::serve(request, route, body)).await,
+        Route::Token(route) => in_box(|| provider::serve_token_route(request, route, body)).await,
         Route::Status | Route::Choices => in_box(|| read_login(request, route)).await,
-        Route::Par => in_box(|| par::push(request, body)).await,
+        Route::Par => in_box(|| par::push_request(request, body)).await,
         Route::SsoCallback => in_box(|| factors::return_from_provider(request)).await,
         Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::AccountPage => {
-            in_box(|| on_site(request, route, body)).await.map_err(Problem::shown)
+            in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page)
         }
-        Route::Account(route) => in_box(|| account::serve(request, route, body)).await,
+        Route::Account(route) => in_box(|| account::serve_account_route(request, route, body)).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Enrol | Route::Complete => {
             in_box(|| log_in(request, route, body)).await
         }
@@ -184,32 +189,32 @@ async fn log_in(
     route: Route,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let fields = Fields::of(&request.parts().headers, body).await;
+    let fields = Fields::from_json_body(&request.parts().headers, body).await;
     let fields = request.or_charge(fields).await?;
     if route == Route::Start {
         let call = request.calling_client(fields.client_id(), ClientReach::Login).await?;
-        return start::start(call, fields).await;
+        return start::start_login(call, fields).await;
     }
     let own = request.own_login(fields.client_id(), fields.session_id.as_deref()).await?;
     match route {
-        Route::Authenticate => authenticate::authenticate(&own, fields).await,
+        Route::Authenticate => authenticate::authenticate_step(&own, fields).await,
         Route::VerifyOtp => authenticate::verify_otp(&own, fields).await,
-        Route::Enrol => authenticate::enrol(&own, fields).await,
-        _ => complete::complete(&own, fields).await,
+        Route::Enrol => authenticate::set_up_second_factor(&own, fields).await,
+        _ => complete::complete_login(&own, fields).await,
     }
 }
 
 /// Serves the calls that show a login.
 async fn read_login(request: &mut IncomingRequest<'_>, route: Route) -> Result<Response<Body>, Problem> {
-    let id = Query::of(request.parts()).and_then(|query| match query.is_twice("session_id") {
+    let id = Query::from_request_uri(request.parts()).and_then(|query| match query.is_twice("session_id") {
         true => Err(Problem::invalid("session_id appears more than once")),
         false => Ok(query.value("session_id").map(str::to_owned)),
     });
     let id = request.or_charge(id).await?;
     let own = request.own_login(None, id.as_deref()).await?;
     match route {
-        Route::Status => Ok(status::status(&own)),
-        _ => choices::choices(&own).await,
+        Route::Status => Ok(status::serve_login_status(&own)),
+        _ => choices::list_choices(&own).await,
     }
 }
 
@@ -221,8 +226,8 @@ async fn on_site(
 ) -> Result<Response<Body>, Problem> {
     match route {
         Route::SignIn => sign_in::sign_in(&request.of_this_site().await?).await,
-        Route::FinishSignIn => sign_in::finish(&request.of_this_site().await?).await,
-        Route::AccountPage => account::page(&request.of_this_site().await?).await,
+        Route::FinishSignIn => sign_in::finish_sign_in(&request.of_this_site().await?).await,
+        Route::AccountPage => account::serve_account_page(&request.of_this_site().await?).await,
         _ => {
             let body = fields::form(request.parts(), body).await;
             sign_out::sign_out(&request.of_own_page().await?, &body?).await
@@ -242,13 +247,13 @@ impl AuthFuture {
     /// less often on its way into the box.
     #[inline(never)]
     fn new(core: Arc<Core>, parts: Parts, body: RequestBody) -> Self {
-        let path = Path::of(parts.uri.path(), core.issuer.path());
+        let path = Path::match_request_path(parts.uri.path(), core.issuer.path());
         match path.and_then(|path| path.route(&parts.method)) {
             // a change of how a user signs in is announced even if the caller disconnects
             Some(Route::Account(_) | Route::Enrol) => {
-                Self(Box::pin(RunToCompletion::new(answer(core, path, parts, body))))
+                Self(Box::pin(RunToCompletion::new(answer_request(core, path, parts, body))))
             }
-            _ => Self(Box::pin(answer(core, path, parts, body))),
+            _ => Self(Box::pin(answer_request(core, path, parts, body))),
         }
     }
 }
@@ -289,7 +294,7 @@ mod tests {
         let (parts, body) = Request::post("/token").body(Body::empty()).unwrap().into_parts();
         let mut request = IncomingRequest::new(&service.0, &parts);
         let mut body = RequestBody::new(body);
-        let size = size_of_val(&serve(&mut request, Path::of("/token", ""), &mut body));
+        let size = size_of_val(&serve_path(&mut request, Path::match_request_path("/token", ""), &mut body));
         assert!(size <= 1024, "{size} bytes");
     }
 }

@@ -1,6 +1,6 @@
 //! Signing keys and verifiers, for applications and operators.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::{
     auth::service::AuthService,
@@ -35,16 +35,28 @@ impl AuthService {
         }
     }
 
+    /// Returns the keys that sign this service's tokens, or `None` if it issues no tokens.
+    pub fn tokens(&self) -> Option<SigningKeys<'_>> {
+        self.token_service().map(SigningKeys)
+    }
+
+    fn token_service(&self) -> Option<&TokenService> {
+        Some(&self.0.tokens.as_ref()?.service)
+    }
+}
+
+/// The keys that sign the tokens of a service, from [`AuthService::tokens`].
+#[derive(Clone, Copy)]
+pub struct SigningKeys<'a>(&'a TokenService);
+
+impl SigningKeys<'_> {
     /// Creates a new signing key for each algorithm, in addition to the automatic rotation.
     ///
     /// The key is published at once on this node, and within a minute on others. It signs an hour later, and the old key
     /// stays published for another day. Does nothing for an algorithm whose next key is already waiting, or that has
     /// eight published keys.
-    pub async fn rotate_keys(&self) -> Result<(), StoreError> {
-        match self.token_service() {
-            Some(service) => service.rotate_keys().await,
-            None => Ok(()),
-        }
+    pub async fn rotate_keys(self) -> Result<(), StoreError> {
+        self.0.rotate_keys().await
     }
 
     /// Replaces all signing keys at once. Call this if a private key, or the secret of the seal, has leaked; set a new
@@ -52,14 +64,13 @@ impl AuthService {
     ///
     /// Access tokens and id_tokens that the old keys signed are refused: here at once, on other nodes that share the store
     /// within a minute, elsewhere when cached copies of `/jwks` expire. Refresh tokens stay valid.
-    pub async fn withdraw_keys(&self) -> Result<(), StoreError> {
-        match self.token_service() {
-            Some(service) => service.withdraw_keys().await,
-            None => Ok(()),
-        }
+    pub async fn withdraw_keys(self) -> Result<(), StoreError> {
+        self.0.withdraw_keys().await
     }
+}
 
-    fn token_service(&self) -> Option<&TokenService> {
-        Some(&self.0.tokens.as_ref()?.service)
+impl fmt::Debug for SigningKeys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningKeys(..)")
     }
 }

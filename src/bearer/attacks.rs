@@ -30,7 +30,7 @@ fn counts(issuer: &TestIssuer, token: &str) -> bool {
 }
 
 fn signer(algorithm: Algorithm) -> Signer {
-    Signer::read(algorithm, &Signer::generate(algorithm).unwrap()).unwrap()
+    Signer::parse_pkcs8(algorithm, &Signer::generate_signing_key(algorithm).unwrap()).unwrap()
 }
 
 /// A token with exactly these parts, signed by `sign`.

@@ -55,7 +55,7 @@ impl Gate for BearerGate {
                 MaybeReady::Ready(permitted.map(|()| BearerPass { limit, ..BearerPass::default() }))
             });
         }
-        let (scheme, token) = match Authorization::read(head.headers()) {
+        let (scheme, token) = match Authorization::from_auth_headers(head.headers()) {
             Authorization::Nothing => return MaybeReady::Ready(self.no_token()),
             Authorization::Malformed => return MaybeReady::Ready(Err(self.rejections.malformed())),
             Authorization::Token { scheme, token } => (scheme, token),
@@ -63,7 +63,7 @@ impl Gate for BearerGate {
         // the request is gone by the time the token is verified
         let proof = match scheme {
             Scheme::Bearer => None,
-            Scheme::DPoP => match self.verifier.possession().take(head, token) {
+            Scheme::DPoP => match self.verifier.possession().copy_request_proof(head, token) {
                 None => return MaybeReady::Ready(Err(self.rejections.invalid(scheme))),
                 proof => proof,
             },

@@ -16,7 +16,7 @@ pub(crate) trait KeySource: Send + Sync + 'static {
 
     /// Returns newer keys, because a token names a key that is not among `seen`. Frequent callers
     /// get the same keys again, because anyone can make up a key id.
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>;
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>;
 
     /// Returns the revocation check for a token with a valid signature. `None` if the issuer is
     /// remote.
@@ -36,7 +36,7 @@ impl KeySource for StaticKeys {
         MaybeReady::Ready(Ok(Arc::clone(&self.0)))
     }
 
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
         Box::pin(std::future::ready(Ok(Arc::clone(seen))))
     }
 

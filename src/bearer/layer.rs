@@ -8,7 +8,7 @@ use crate::{gate::Gated, limit::AnyLimiter, reject::StatusOnly, util::error::Con
 /// Requires a valid access token, and provides it as [`AccessToken`](super::AccessToken).
 ///
 /// The [module documentation](super) lists the responses to rejected requests. Around an `InterceptorLayer` of tonic, it needs
-/// one more line: see [`StatusOnly`](crate::StatusOnly#interceptors-of-tonic).
+/// one more line: see [`StatusOnly`](crate::reject::StatusOnly#interceptors-of-tonic).
 #[must_use]
 pub struct BearerLayer<R = StatusOnly> {
     gate: BearerGate,
@@ -72,7 +72,7 @@ impl<R> BearerLayer<R> {
         Ok(self)
     }
 
-    /// Sets how rejections are answered; see [`Respond`](crate::Respond).
+    /// Sets how rejections are answered; see [`Respond`](crate::reject::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> BearerLayer<R2> {
         BearerLayer { gate: self.gate, respond }
     }

@@ -116,7 +116,7 @@ pub(crate) use self::token_claims::Audience;
 #[cfg(feature = "login")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
-    rejections::challenge,
+    rejections::challenge_header,
     rules::check_name,
     token_claims::{Confirmation, MACHINE, TYPE},
 };
@@ -132,3 +132,4 @@ pub(crate) use self::{
     keys::{KeySource, Revocation, Unavailable},
     token_claims::AccessTokenClaims,
 };
+pub use crate::jose::{Algorithm, AlgorithmError};

@@ -43,7 +43,7 @@ impl Possession {
         Self { base: None, proofs: DpopVerifier::in_memory(clock) }
     }
 
-    pub(super) fn at(self, base_url: &str) -> Result<Self, ConfigError> {
+    pub(super) fn with_base_url(self, base_url: &str) -> Result<Self, ConfigError> {
         let base = Issuer::parse(base_url)
             .map_err(|error| ConfigError::new("DPoP base URL", base_url, error.reason().to_owned()))?;
         Ok(Self { base: Some(base), ..self })
@@ -68,7 +68,7 @@ impl Possession {
     }
 
     /// Copies the proof of a request without checking it. Returns `None` if DPoP is not enabled.
-    pub(super) fn take(&self, head: Head<'_>, token: &str) -> Option<PresentedProof> {
+    pub(super) fn copy_request_proof(&self, head: Head<'_>, token: &str) -> Option<PresentedProof> {
         let url = format!("{}{}", self.base.as_ref()?.as_str(), head.uri().path());
         let proofs = dpop::headers(head.headers());
         Some(PresentedProof { proofs, method: head.method().clone(), url, token: token.to_owned() })
@@ -78,7 +78,7 @@ impl Possession {
     pub(super) fn prove(&self, shown: &PresentedProof, token: &AccessToken) -> Result<DpopProof, ProofError> {
         // an unbound token must not be sent with a proof
         let Some(bound_to) = token.bound_to() else { return Err(ProofError::Token) };
-        let read = self.proofs.read(&shown.proofs, &shown.method, &shown.url, Some(&shown.token));
+        let read = self.proofs.read_unverified_proof(&shown.proofs, &shown.method, &shown.url, Some(&shown.token));
         let missing = ProofError::Proof(DpopError::Invalid("the proof is missing"));
         let proof = read.map_err(ProofError::Proof)?.ok_or(missing)?;
         // checked before the signature, so that other keys cause no work

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::token_claims::{AccessTokenClaims, TYPE};
 use crate::{
     jose::{JwsAlgorithm, jws::Unverified},
-    util::secret::Digest,
+    util::secret::SecretDigest,
 };
 
 /// The form of an issuer's access tokens. Pass it to
@@ -218,7 +218,7 @@ impl TokenProfile {
     }
 
     /// Converts the claims of a token to those of RFC 9068. Returns `None` if the token is not acceptable.
-    pub(super) fn read(&self, token: &str, mut given: Map<String, Value>) -> Option<AccessTokenClaims> {
+    pub(super) fn map_profile_claims(&self, token: &str, mut given: Map<String, Value>) -> Option<AccessTokenClaims> {
         if !self.mark.as_ref().is_none_or(|mark| mark.is_on(&given)) {
             return None;
         }
@@ -234,7 +234,7 @@ impl TokenProfile {
         fill(&mut given, "scope", self.scope.as_deref(), in_one_text);
         fill(&mut given, "aud", self.client_is_audience.then_some("client_id"), Value::clone);
         if self.id_is_optional && !given.contains_key("jti") {
-            given.insert("jti".to_owned(), BASE64URL.encode(Digest::of(token).as_bytes()).into());
+            given.insert("jti".to_owned(), BASE64URL.encode(SecretDigest::of_secret(token).as_bytes()).into());
         }
         let claims: AccessTokenClaims = serde_json::from_value(Value::Object(given)).ok()?;
         let is_for_client = claims.aud.has(&claims.client_id);

@@ -64,11 +64,11 @@ impl BearerRejections {
     }
 
     fn asks(&self, tried: Scheme, error: &str) -> HeaderValue {
-        challenge(&self.realm, self.proofs, tried, error)
+        challenge_header(&self.realm, self.proofs, tried, error)
     }
 
     pub(super) fn no_token(&self) -> Rejection {
-        answer(RejectionKind::Unauthenticated, "an access token is required", self.challenge.clone())
+        challenge_rejection(RejectionKind::Unauthenticated, "an access token is required", self.challenge.clone())
     }
 
     pub(super) fn malformed(&self) -> Rejection {
@@ -88,7 +88,7 @@ impl BearerRejections {
     pub(super) fn narrow(&self, scheme: Scheme) -> Rejection {
         let challenge =
             self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" ")));
-        answer(RejectionKind::Forbidden, "the access token lacks a required scope", challenge)
+        challenge_rejection(RejectionKind::Forbidden, "the access token lacks a required scope", challenge)
             .error("insufficient_scope")
     }
 
@@ -114,12 +114,12 @@ impl BearerRejections {
     }
 
     fn error(&self, kind: RejectionKind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
-        answer(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
+        challenge_rejection(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
     }
 }
 
 /// Returns the challenges of all schemes. The error is added to the scheme that was tried.
-pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &str) -> HeaderValue {
+pub(crate) fn challenge_header(realm: &str, takes_proofs: bool, tried: Scheme, error: &str) -> HeaderValue {
     let at = |scheme| if scheme == tried || !takes_proofs { error } else { "" };
     let mut text = format!(r#"Bearer realm="{realm}"{}"#, at(Scheme::Bearer));
     if takes_proofs {
@@ -130,6 +130,6 @@ pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
-fn answer(kind: RejectionKind, detail: &'static str, challenge: HeaderValue) -> Rejection {
+fn challenge_rejection(kind: RejectionKind, detail: &'static str, challenge: HeaderValue) -> Rejection {
     Rejection::new(kind, detail).header(header::WWW_AUTHENTICATE, challenge).header(header::CACHE_CONTROL, NO_STORE)
 }

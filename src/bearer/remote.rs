@@ -197,8 +197,8 @@ impl KeySource for RemoteIssuer {
         self.keys().map(|keys| keys.map_err(Unavailable::from))
     }
 
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {
-        match self.newer(seen) {
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {
+        match self.refetch_keys(seen) {
             MaybeReady::Ready(keys) => Box::pin(ready(keys.map_err(Unavailable::from))),
             MaybeReady::Pending(keys) => Box::pin(async { Ok(keys.await?) }),
         }

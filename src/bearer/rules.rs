@@ -52,7 +52,7 @@ impl Rules {
     }
 
     /// Converts claims to a token. Returns `None` if they are not meant for this service.
-    pub(super) fn read(&self, claims: AccessTokenClaims, keys: &dyn KeySource) -> Option<AccessToken> {
+    pub(super) fn token_from_claims(&self, claims: AccessTokenClaims, keys: &dyn KeySource) -> Option<AccessToken> {
         let names = [&claims.sub, &claims.client_id, &claims.jti];
         let usable = *claims.iss == *self.issuer
             && self.audiences.iter().any(|name| claims.aud.has(name))

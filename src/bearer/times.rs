@@ -73,9 +73,9 @@ impl KeySource for Far {
         }))
     }
 
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
         self.asked.newer.fetch_add(1, SeqCst);
-        let newer = self.issuer.newer(seen);
+        let newer = self.issuer.newer_keys(seen);
         Box::pin(async move {
             take_a_while().await;
             newer.await
@@ -364,7 +364,7 @@ async fn static_keys_work() {
     let issuer = TestIssuer::new("https://auth.example", API);
     let jwks = issuer.keys().wait().await.unwrap().to_json();
     let verifier = Verifier::with_keys("https://auth.example", API, &jwks).unwrap();
-    let now = crate::SystemClock::new();
+    let now = crate::clock::SystemClock::new();
     let now = now.unix(now.now()).as_secs();
     let timely = |mut claims: crate::testing::TestClaims| {
         (claims.0.iat, claims.0.exp) = (now, now + 600);

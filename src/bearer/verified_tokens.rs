@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::token::AccessToken;
-use crate::{jose::KeySet, util::secret::Digest};
+use crate::{jose::KeySet, util::secret::SecretDigest};
 
 /// The associativity of the cache.
 const WAYS: usize = 4;
@@ -19,7 +19,7 @@ pub(super) struct VerifiedTokens {
 
 #[derive(Clone)]
 struct VerifiedToken {
-    digest: Digest,
+    digest: SecretDigest,
     token: AccessToken,
     /// The keys that verified it.
     keys: Arc<KeySet>,
@@ -35,13 +35,13 @@ impl VerifiedTokens {
     }
 
     /// Returns the token with this digest, if it was verified with these keys.
-    pub(super) fn get(&self, digest: &Digest, keys: &Arc<KeySet>) -> Option<AccessToken> {
+    pub(super) fn get(&self, digest: &SecretDigest, keys: &Arc<KeySet>) -> Option<AccessToken> {
         let set = self.set(digest)?.lock().unwrap_or_else(PoisonError::into_inner);
         let known = set.iter().flatten().find(|known| known.digest.matches(digest))?;
         Arc::ptr_eq(&known.keys, keys).then(|| known.token.clone())
     }
 
-    pub(super) fn put(&self, digest: Digest, token: AccessToken, keys: Arc<KeySet>) {
+    pub(super) fn put(&self, digest: SecretDigest, token: AccessToken, keys: Arc<KeySet>) {
         let Some(set) = self.set(&digest) else { return };
         let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
         let place = |known: &Option<VerifiedToken>| match known {
@@ -60,7 +60,7 @@ impl VerifiedTokens {
     }
 
     /// Returns the set for this digest. Returns `None` if the capacity is zero.
-    fn set(&self, digest: &Digest) -> Option<&Mutex<[Option<VerifiedToken>; WAYS]>> {
+    fn set(&self, digest: &SecretDigest) -> Option<&Mutex<[Option<VerifiedToken>; WAYS]>> {
         let number = digest.as_bytes().first_chunk().copied().map(usize::from_le_bytes)?;
         self.sets.get(number.checked_rem(self.sets.len())?)
     }

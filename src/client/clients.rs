@@ -12,7 +12,7 @@ use crate::store::{BoxFuture, StoreError};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tollgate::{Client, Clients, store::StoreError};
+/// use tollgate::{Client, client::Clients, store::StoreError};
 ///
 /// struct Database;
 ///
@@ -28,7 +28,7 @@ use crate::store::{BoxFuture, StoreError};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` doesn't implement `Clients`",
-    note = "use a `tollgate::ClientTable`, or implement `tollgate::Clients`"
+    note = "use a `tollgate::ClientTable`, or implement `tollgate::client::Clients`"
 )]
 pub trait Clients: Send + Sync + 'static {
     /// Returns the client with exactly this id. The id comes from a request and can be any text.

@@ -7,7 +7,7 @@
 //! example in a [`ClientTable`] or in your database.
 //!
 //! ```
-//! use tollgate::{Client, ClientTable, Policy, Tenant, client::Scopes};
+//! use tollgate::{Client, ClientTable, Tenant, client::Scopes, policy::Policy};
 //!
 //! let web = Client::new("demo-web", Tenant::parse("acme")?)?
 //!     .redirect_uri("https://app.example/callback?from=login")?
@@ -52,7 +52,6 @@
 //!   a name such as `ada` can exist in all of them.
 
 mod clients;
-mod file;
 mod record;
 mod redirect;
 mod scopes;

@@ -236,7 +236,7 @@ impl RequestedRedirect {
     /// Returns the URI with these parameters appended to its own query, which is kept unchanged.
     ///
     /// The result is visible ASCII, so it can be used in a header.
-    pub fn answer(&self, params: &[(&str, &str)]) -> String {
+    pub fn with_parameters(&self, params: &[(&str, &str)]) -> String {
         let mut uri = self.0.clone();
         for (name, value) in params {
             match uri.split_once('?') {
@@ -245,9 +245,9 @@ impl RequestedRedirect {
                 Some((_, query)) if query.is_empty() || query.ends_with('&') => {}
                 Some(_) => uri.push('&'),
             }
-            uri.push_str(&form::encode(name));
+            uri.push_str(&form::encode_form_value(name));
             uri.push('=');
-            uri.push_str(&form::encode(value));
+            uri.push_str(&form::encode_form_value(value));
         }
         uri
     }
@@ -596,9 +596,9 @@ mod tests {
         assert_eq!(reason(&format!("{longest}x")), "must be 1 to 2048 bytes long");
     }
 
-    fn answer(requested: &str, params: &[(&str, &str)]) -> String {
+    fn redirect_with(requested: &str, params: &[(&str, &str)]) -> String {
         let registered = RedirectUri::parse(requested).unwrap();
-        RequestedRedirect::new(&registered, requested).unwrap().answer(params)
+        RequestedRedirect::new(&registered, requested).unwrap().with_parameters(params)
     }
 
     #[test]
@@ -606,9 +606,9 @@ mod tests {
         let registered = RedirectUri::parse("http://127.0.0.1:8080/cb").unwrap();
         let redirect = RequestedRedirect::new(&registered, "http://127.0.0.1:49152/cb").unwrap();
         assert_eq!(redirect.as_str(), "http://127.0.0.1:49152/cb");
-        assert_eq!(redirect.answer(&[("code", "x")]), "http://127.0.0.1:49152/cb?code=x");
+        assert_eq!(redirect.with_parameters(&[("code", "x")]), "http://127.0.0.1:49152/cb?code=x");
         let redirect = RequestedRedirect::new(&registered, "http://127.0.0.1/cb").unwrap();
-        assert_eq!(redirect.answer(&[("code", "x")]), "http://127.0.0.1/cb?code=x");
+        assert_eq!(redirect.with_parameters(&[("code", "x")]), "http://127.0.0.1/cb?code=x");
     }
 
     #[test]
@@ -626,8 +626,8 @@ mod tests {
             ("https://app.example/cb??", "https://app.example/cb??&"),
             ("com.example.app:/cb", "com.example.app:/cb?"),
         ] {
-            assert_eq!(answer(requested, &params), format!("{expected}{added}"));
-            assert_eq!(answer(requested, &[]), requested);
+            assert_eq!(redirect_with(requested, &params), format!("{expected}{added}"));
+            assert_eq!(redirect_with(requested, &[]), requested);
         }
     }
 
@@ -724,7 +724,7 @@ mod tests {
             let Ok(registered) = RedirectUri::parse(&uri) else { return Ok(()) };
             let redirect = RequestedRedirect::new(&registered, &uri).unwrap();
             let params: Vec<(&str, &str)> = params.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            let answer = redirect.answer(&params);
+            let answer = redirect.with_parameters(&params);
             prop_assert!(HeaderValue::from_str(&answer).is_ok_and(|value| value.to_str().is_ok()));
             prop_assert!(answer.starts_with(&uri));
             let Some((_, query)) = answer.split_once('?') else { return Ok(()) };

@@ -5,40 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{clients::Clients, file, record::Client};
+use super::{clients::Clients, record::Client};
 use crate::{store::StoreError, util::error::ConfigError};
 
 /// The clients of a service, known at startup. Clones share the same table.
-///
-/// They can be loaded from JSON ([`from_json`](Self::from_json)) or TOML (`from_toml`, feature
-/// `toml`):
-///
-/// ```toml
-/// [[clients]]
-/// id = "demo-web"
-/// tenant = "acme"
-/// name = "Demo"                         # optional
-/// redirect_uris = ["http://127.0.0.1:8080/demo/callback"]
-/// scopes = ["openid", "profile", "email"]
-/// origins = ["https://app.example"]     # optional
-/// policy = { steps = 2 }                # optional
-/// single_sign_on = true                 # optional
-/// require_pushed_requests = true        # optional
-///
-/// # all optional
-/// audience = "https://api.example"
-/// id_token_algorithm = "RS256"
-/// refresh_tokens = false
-/// require_dpop = true
-/// after_logout = ["http://127.0.0.1:8080/demo/"]
-///
-/// # a machine client: its public keys instead of redirect URIs
-/// [[clients]]
-/// id = "billing"
-/// tenant = "acme"
-/// scopes = ["invoices:write"]
-/// jwks = { keys = [{ kty = "OKP", crv = "Ed25519", x = "dlMqogj_Xo1VG_wk5MsaJU9GVtcynApbVqt4ajZdRyE" }] }
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ClientTable(Arc<Contents>);
 
@@ -74,17 +44,6 @@ impl ClientTable {
             contents.clients.insert(client.id().into(), Arc::new(client));
         }
         Ok(Self(Arc::new(contents)))
-    }
-
-    /// Reads clients from JSON.
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Self::new(file::from_json(text)?)
-    }
-
-    /// Reads clients from TOML.
-    #[cfg(feature = "toml")]
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        Self::new(file::from_toml(text)?)
     }
 
     /// Returns the client with this id.

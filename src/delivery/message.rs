@@ -4,14 +4,22 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
 use super::{channel::Channel, notice::Notice};
-use crate::{tenant::Tenant, util::clock::UnixTime};
+use crate::{
+    tenant::Tenant,
+    util::clock::UnixTime,
+    words::{Language, Words},
+};
 
 /// A one-time code for one address, or a notice without a code.
 ///
 /// `Debug` shows neither the code nor the address. The memory of the code is wiped when the last
 /// clone is dropped. Clones share the same message.
 #[derive(Clone)]
-pub struct Message(Arc<Parts>);
+pub struct Message {
+    parts: Arc<Parts>,
+    language: Language,
+    words: Words,
+}
 
 struct Parts {
     id: String,
@@ -35,7 +43,7 @@ impl Message {
     /// Panics if the random generator of the operating system fails, like
     /// [`Secret::generate`](crate::Secret::generate).
     pub fn new(channel: Channel, tenant: Tenant, to: &str, code: &str, expires_at: UnixTime) -> Self {
-        Self::of(channel, tenant, to, Content::Code(Zeroizing::new(code.to_owned())), expires_at)
+        Self::from_content(channel, tenant, to, Content::Code(Zeroizing::new(code.to_owned())), expires_at)
     }
 
     /// Creates a message without a code, which tells a user about a change, with a new id. Senders get it in
@@ -45,47 +53,64 @@ impl Message {
     ///
     /// Panics like [`new`](Self::new).
     pub fn of_notice(channel: Channel, tenant: Tenant, to: &str, notice: Notice, expires_at: UnixTime) -> Self {
-        Self::of(channel, tenant, to, Content::Notice(notice), expires_at)
+        Self::from_content(channel, tenant, to, Content::Notice(notice), expires_at)
     }
 
     #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
-    fn of(channel: Channel, tenant: Tenant, to: &str, content: Content, expires_at: UnixTime) -> Self {
+    fn from_content(channel: Channel, tenant: Tenant, to: &str, content: Content, expires_at: UnixTime) -> Self {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system provides random bytes");
-        Self(Arc::new(Parts {
-            id: URL_SAFE_NO_PAD.encode(random),
-            channel,
-            tenant,
-            to: to.to_owned(),
-            content,
-            expires_at,
-        }))
+        let id = URL_SAFE_NO_PAD.encode(random);
+        let parts = Parts { id, channel, tenant, to: to.to_owned(), content, expires_at };
+        Self { parts: Arc::new(parts), language: Language::English, words: Words::built_in() }
+    }
+
+    /// Sets the language of the user. Defaults to English.
+    pub fn in_language(mut self, language: Language) -> Self {
+        self.language = language;
+        self
+    }
+
+    /// Sets the words of all languages.
+    pub(crate) fn with_words(mut self, words: Words) -> Self {
+        self.words = words;
+        self
     }
 
     /// Returns the message id: 128 random bits as 22 characters of base64url. It is the same for
     /// all attempts, so that receivers can discard duplicates.
     pub fn id(&self) -> &str {
-        &self.0.id
+        &self.parts.id
     }
 
     /// Returns the channel.
     pub fn channel(&self) -> Channel {
-        self.0.channel
+        self.parts.channel
     }
 
     /// Returns the tenant of the user.
     pub fn tenant(&self) -> &Tenant {
-        &self.0.tenant
+        &self.parts.tenant
+    }
+
+    /// Returns the language of the user.
+    pub fn language(&self) -> Language {
+        self.language
+    }
+
+    /// Returns the words of all languages.
+    pub(super) fn words(&self) -> &Words {
+        &self.words
     }
 
     /// Returns the phone number or e-mail address, as stored in the account.
     pub fn to(&self) -> &str {
-        &self.0.to
+        &self.parts.to
     }
 
     /// Returns the code. It is a secret, so don't log it. Empty for a [`notice`](Self::notice).
     pub fn code(&self) -> &str {
-        match &self.0.content {
+        match &self.parts.content {
             Content::Code(code) => code,
             Content::Notice(_) => "",
         }
@@ -93,7 +118,7 @@ impl Message {
 
     /// Returns the notice, if this is a message without a code.
     pub fn notice(&self) -> Option<&Notice> {
-        match &self.0.content {
+        match &self.parts.content {
             Content::Code(_) => None,
             Content::Notice(notice) => Some(notice),
         }
@@ -101,7 +126,7 @@ impl Message {
 
     /// Returns when the code expires. Expired messages are not sent.
     pub fn expires_at(&self) -> UnixTime {
-        self.0.expires_at
+        self.parts.expires_at
     }
 }
 
@@ -111,6 +136,7 @@ impl fmt::Debug for Message {
             .field("id", &self.id())
             .field("channel", &self.channel())
             .field("tenant", &self.tenant())
+            .field("language", &self.language())
             .field("expires_at", &self.expires_at())
             .finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{Clock, SystemClock, delivery::{Channel, Message, Outbox, Queue}};
+//! use tollgate::{clock::{Clock, SystemClock}, delivery::{Channel, Message, Outbox, Queue}};
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! let outbox = Outbox::new();
@@ -22,7 +22,7 @@
 //!     tokio::task::yield_now().await;
 //! }
 //! assert_eq!(outbox.messages()[0].code(), "482913");
-//! # Ok::<_, tollgate::TenantError>(()) }).unwrap();
+//! # Ok::<_, tollgate::tenant::TenantError>(()) }).unwrap();
 //! ```
 //!
 //! # Senders

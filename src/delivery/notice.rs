@@ -23,6 +23,17 @@ pub enum NoticeKind {
 }
 
 impl NoticeKind {
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 7] = [
+        Self::PasskeyAdded,
+        Self::PasskeyRemoved,
+        Self::TotpAdded,
+        Self::TotpRemoved,
+        Self::RecoveryCodesRenewed,
+        Self::LinkAdded,
+        Self::LinkRemoved,
+    ];
+
     /// Returns a stable name, such as `passkey_added`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,7 +47,7 @@ impl NoticeKind {
         }
     }
 
-    /// Returns the change in English, as the default wording begins.
+    /// Returns the change in English, as the default wording in that language begins.
     pub const fn words(self) -> &'static str {
         match self {
             Self::PasskeyAdded => "A passkey was added to your account",
@@ -75,13 +86,13 @@ impl Notice {
     }
 
     /// Returns when it changed.
-    pub fn at(&self) -> UnixTime {
+    pub fn changed_at(&self) -> UnixTime {
         self.at
     }
 }
 
-/// Returns a time as `2026-11-22 18:30 UTC`.
-pub(super) fn written(time: UnixTime) -> String {
+/// Returns the year, month, day, hour and minute of a time in UTC, as text of fixed lengths.
+pub(super) fn utc(time: UnixTime) -> [(&'static str, String); 5] {
     let (minutes, days) = (time.as_secs() / 60 % (24 * 60), time.as_secs() / 86_400);
     // years begin in March, so that the leap day is the last (the algorithm of Howard Hinnant)
     let shifted = days + 719_468;
@@ -92,7 +103,9 @@ pub(super) fn written(time: UnixTime) -> String {
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+    let two = |number| format!("{number:02}");
+    let (hour, minute) = (two(minutes / 60), two(minutes % 60));
+    [("year", year.to_string()), ("month", two(month)), ("day", two(day)), ("hour", hour), ("minute", minute)]
 }
 
 #[cfg(test)]
@@ -110,7 +123,8 @@ mod tests {
             (1_735_689_599, "2024-12-31 23:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
-            assert_eq!(written(UnixTime::from_secs(seconds)), text);
+            let [year, month, day, hour, minute] = utc(UnixTime::from_secs(seconds)).map(|(_, text)| text);
+            assert_eq!(format!("{year}-{month}-{day} {hour}:{minute} UTC"), text);
         }
     }
 }

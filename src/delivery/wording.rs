@@ -2,14 +2,21 @@ use std::time::Duration;
 
 use super::{
     message::Message,
-    notice::{Notice, NoticeKind, written},
+    notice::{Notice, NoticeKind, utc},
 };
-use crate::util::{
-    clock::{UnixTime, ceil_seconds},
-    error::ConfigError,
+use crate::{
+    util::{
+        clock::{UnixTime, ceil_seconds},
+        error::ConfigError,
+    },
+    words,
 };
 
 /// The wording of messages: a text, and a subject for e-mails.
+///
+/// By default, messages are written in the [`language`](Message::language) of their user, and short enough for a single SMS if
+/// they have a code. `Pages::texts` of the login service changes the words of each language. A template that is set here is
+/// used for all languages instead.
 ///
 /// In messages with a code, `{code}` is replaced by the code, and `{minutes}` by the remaining validity in minutes, rounded
 /// up. In notices, `{change}` is replaced by [what changed](NoticeKind::words), and `{time}` by when. Other braces are
@@ -25,50 +32,24 @@ use crate::util::{
 /// assert!(wording.text("{code} for {name}").is_err());
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Wording {
-    subject: Vec<Part>,
-    text: Vec<Part>,
-    notice_subject: Vec<Part>,
-    notice_text: Vec<Part>,
+    subject: Option<Box<str>>,
+    text: Option<Box<str>>,
+    notice_subject: Option<Box<str>>,
+    notice_text: Option<Box<str>>,
     changes: Vec<(NoticeKind, Box<str>)>,
 }
 
-#[derive(Clone, Debug)]
-enum Part {
-    Text(Box<str>),
-    Code,
-    Minutes,
-    Change,
-    Time,
-}
-
 /// The placeholders of messages with a code.
-const OF_CODES: [(&str, Part); 2] = [("code", Part::Code), ("minutes", Part::Minutes)];
+const OF_CODES: [&str; 2] = ["code", "minutes"];
 /// The placeholders of notices.
-const OF_NOTICES: [(&str, Part); 2] = [("change", Part::Change), ("time", Part::Time)];
+const OF_NOTICES: [&str; 2] = ["change", "time"];
 
 impl Wording {
-    /// Creates the default wording: English, and short enough for a single SMS.
+    /// Creates the default wording.
     pub fn new() -> Self {
-        let text = |text: &str| Part::Text(text.into());
-        Self {
-            subject: vec![text("Your sign-in code")],
-            text: vec![
-                Part::Code,
-                text(" is your code. It is valid for "),
-                Part::Minutes,
-                text(" minutes. Never share it with anyone. Enter it only on the sign-in page."),
-            ],
-            notice_subject: vec![text("Your sign-in methods changed")],
-            notice_text: vec![
-                Part::Change,
-                text(" on "),
-                Part::Time,
-                text(". If that wasn't you, sign in, check your sign-in methods and change your password."),
-            ],
-            changes: Vec::new(),
-        }
+        Self::default()
     }
 
     /// Sets the subject: a single line, with or without the code.
@@ -77,7 +58,8 @@ impl Wording {
     ///
     /// Returns an error if the template is empty, has several lines, or has unknown placeholders.
     pub fn subject(self, template: &str) -> Result<Self, ConfigError> {
-        Ok(Self { subject: single_line(template, &OF_CODES)?, ..self })
+        check_line(template, OF_CODES)?;
+        Ok(Self { subject: Some(template.into()), ..self })
     }
 
     /// Sets the text. It must contain `{code}`.
@@ -86,11 +68,11 @@ impl Wording {
     ///
     /// Returns an error if the template lacks `{code}` or has unknown placeholders.
     pub fn text(self, template: &str) -> Result<Self, ConfigError> {
-        let text = parse(template, &OF_CODES)?;
-        if !text.iter().any(|part| matches!(part, Part::Code)) {
+        check(template, OF_CODES)?;
+        if !template.contains("{code}") {
             return Err(ConfigError::new("text", template, "must contain {code}"));
         }
-        Ok(Self { text, ..self })
+        Ok(Self { text: Some(template.into()), ..self })
     }
 
     /// Sets the subject of notices: a single line, with or without `{change}` and `{time}`.
@@ -99,7 +81,8 @@ impl Wording {
     ///
     /// Returns an error if the template is empty, has several lines, or has unknown placeholders.
     pub fn notice_subject(self, template: &str) -> Result<Self, ConfigError> {
-        Ok(Self { notice_subject: single_line(template, &OF_NOTICES)?, ..self })
+        check_line(template, OF_NOTICES)?;
+        Ok(Self { notice_subject: Some(template.into()), ..self })
     }
 
     /// Sets the text of notices. It must contain `{change}`.
@@ -108,14 +91,14 @@ impl Wording {
     ///
     /// Returns an error if the template lacks `{change}` or has unknown placeholders.
     pub fn notice_text(self, template: &str) -> Result<Self, ConfigError> {
-        let notice_text = parse(template, &OF_NOTICES)?;
-        if !notice_text.iter().any(|part| matches!(part, Part::Change)) {
+        check(template, OF_NOTICES)?;
+        if !template.contains("{change}") {
             return Err(ConfigError::new("text", template, "must contain {change}"));
         }
-        Ok(Self { notice_text, ..self })
+        Ok(Self { notice_text: Some(template.into()), ..self })
     }
 
-    /// Sets the words for a change, in place of [`NoticeKind::words`].
+    /// Sets the words for a change, in all languages.
     pub fn change(mut self, kind: NoticeKind, words: &str) -> Self {
         self.changes.retain(|(other, _)| *other != kind);
         self.changes.push((kind, words.into()));
@@ -124,68 +107,62 @@ impl Wording {
 
     /// Returns the subject of a message that is sent now.
     pub fn subject_of(&self, message: &Message, now: UnixTime) -> String {
-        self.render(if message.notice().is_some() { &self.notice_subject } else { &self.subject }, message, now)
+        match message.notice() {
+            Some(notice) => self.notice(&self.notice_subject, "message.notice_subject", (message, notice)),
+            None => code(&self.subject, "message.code_subject", message, now),
+        }
     }
 
     /// Returns the text of a message that is sent now.
     pub fn text_of(&self, message: &Message, now: UnixTime) -> String {
-        self.render(if message.notice().is_some() { &self.notice_text } else { &self.text }, message, now)
+        match message.notice() {
+            Some(notice) => self.notice(&self.notice_text, "message.notice_text", (message, notice)),
+            None => code(&self.text, "message.code_text", message, now),
+        }
     }
 
-    fn render(&self, parts: &[Part], message: &Message, now: UnixTime) -> String {
-        let left = Duration::from_nanos(message.expires_at().as_nanos().saturating_sub(now.as_nanos()));
-        let minutes = ceil_seconds(left).div_ceil(60).max(1).to_string();
-        let time = message.notice().map(|notice| written(notice.at())).unwrap_or_default();
-        let change = message.notice().map(|notice| self.words(notice)).unwrap_or_default();
-        let text = parts.iter().map(|part| -> &str {
-            match part {
-                Part::Text(text) => text,
-                Part::Code => message.code(),
-                Part::Minutes => &minutes,
-                Part::Change => change,
-                Part::Time => &time,
-            }
-        });
-        text.collect()
-    }
-
-    fn words(&self, notice: &Notice) -> &str {
-        let own = self.changes.iter().find(|(kind, _)| *kind == notice.kind());
-        own.map_or(notice.kind().words(), |(_, words)| words)
+    fn notice(&self, own: &Option<Box<str>>, key: &str, (message, notice): (&Message, &Notice)) -> String {
+        let (words, language) = (message.words(), message.language());
+        let change = match self.changes.iter().find(|(kind, _)| *kind == notice.kind()) {
+            Some((_, own)) => own,
+            None => words.get(language, &format!("message.{}", notice.kind())),
+        };
+        let parts = utc(notice.changed_at());
+        let parts: Vec<_> = parts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let time = words.fill(language, "message.time", &parts);
+        filled(own, key, message, &[("change", change), ("time", &time)])
     }
 }
 
-impl Default for Wording {
-    fn default() -> Self {
-        Self::new()
+fn code(own: &Option<Box<str>>, key: &str, message: &Message, now: UnixTime) -> String {
+    let left = Duration::from_nanos(message.expires_at().as_nanos().saturating_sub(now.as_nanos()));
+    let minutes = ceil_seconds(left).div_ceil(60).max(1).to_string();
+    filled(own, key, message, &[("code", message.code()), ("minutes", &minutes)])
+}
+
+/// Fills in a template of the operator, or the words of this key in the language of the message.
+fn filled(own: &Option<Box<str>>, key: &str, message: &Message, values: &[(&str, &str)]) -> String {
+    match own {
+        Some(template) => words::fill_values(template, values),
+        None => message.words().fill(message.language(), key, values),
     }
 }
 
-/// Parses a template of one line.
-fn single_line(template: &str, names: &[(&str, Part)]) -> Result<Vec<Part>, ConfigError> {
+/// Checks a template of one line.
+fn check_line(template: &str, names: [&str; 2]) -> Result<(), ConfigError> {
     if template.trim().is_empty() || template.contains(char::is_control) {
         return Err(ConfigError::new("subject", template, "must be a single line and not empty"));
     }
-    parse(template, names)
+    check(template, names)
 }
 
-/// Parses a template with these placeholders.
-fn parse(template: &str, names: &[(&str, Part)]) -> Result<Vec<Part>, ConfigError> {
-    let unknown = || ConfigError::new("wording", template, "contains an unknown placeholder");
-    let (mut parts, mut rest) = (Vec::new(), template);
-    while let Some((text, after)) = rest.split_once('{') {
-        let (name, after) = after.split_once('}').ok_or_else(unknown)?;
-        parts.push(plain(text).ok_or_else(unknown)?);
-        let part = names.iter().find(|(known, _)| *known == name).map(|(_, part)| part.clone());
-        parts.push(part.ok_or_else(unknown)?);
-        rest = after;
+/// Checks that a template has only these placeholders.
+fn check(template: &str, names: [&str; 2]) -> Result<(), ConfigError> {
+    let rest = names.iter().fold(template.to_owned(), |rest, name| rest.replace(&format!("{{{name}}}"), " "));
+    match rest.contains(['{', '}']) {
+        true => Err(ConfigError::new("wording", template, "contains an unknown placeholder")),
+        false => Ok(()),
     }
-    parts.push(plain(rest).ok_or_else(unknown)?);
-    Ok(parts)
-}
-
-fn plain(text: &str) -> Option<Part> {
-    (!text.contains('}')).then(|| Part::Text(text.into()))
 }
 
 #[cfg(test)]
@@ -193,7 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::channel::Channel;
+    use crate::{delivery::channel::Channel, words::Language};
 
     fn message() -> Message {
         let tenant = "acme".parse().unwrap();
@@ -254,6 +231,44 @@ mod tests {
         }
         assert!(Wording::new().notice_subject("a\nb").is_err() && Wording::new().text("{code} {change}").is_err());
         assert!(message.code().is_empty());
+    }
+
+    #[test]
+    fn messages_are_written_in_the_language_of_their_user() {
+        let now = UnixTime::from_secs(700);
+        let (wording, code) = (Wording::new(), message().in_language(Language::German));
+        let text = wording.text_of(&code, now);
+        assert_eq!(
+            text,
+            "482913 ist Ihr Code. Er gilt 5 Minuten. Geben Sie ihn nicht weiter und geben Sie ihn nur auf der Anmeldeseite ein."
+        );
+        // the umlauts of German are in the alphabet of text messages
+        assert!(text.chars().all(|it| it.is_ascii() || "äöüÄÖÜß".contains(it)) && text.chars().count() <= 160);
+        assert_eq!(wording.subject_of(&code, now), "Ihr Anmeldecode");
+        let notice = Notice::new(NoticeKind::TotpRemoved, UnixTime::from_secs(1_000_000_000));
+        let until = UnixTime::from_secs(1_000_086_400);
+        let notice = Message::of_notice(Channel::Email, "acme".parse().unwrap(), "ada@example.com", notice, until);
+        let notice = notice.in_language(Language::German);
+        assert_eq!(
+            wording.text_of(&notice, now),
+            "Die Authenticator-App wurde aus Ihrem Konto entfernt (09.09.2001, 01:46 Uhr UTC). Falls Sie das nicht \
+             waren, melden Sie sich an, prüfen Sie Ihre Anmeldemethoden und ändern Sie Ihr Passwort."
+        );
+        // a template is for all languages
+        assert_eq!(wording.text("{code}!").unwrap().text_of(&code, now), "482913!");
+    }
+
+    #[test]
+    fn each_kind_of_notice_has_words_in_each_language() {
+        for kind in NoticeKind::ALL {
+            let until = UnixTime::from_secs(1_000);
+            let notice = Notice::new(kind, until);
+            let notice = Message::of_notice(Channel::Email, "acme".parse().unwrap(), "ada@example.com", notice, until);
+            let english = Wording::new().text_of(&notice, until);
+            assert!(english.starts_with(&format!("{} on 1970", kind.words())), "{english}");
+            let german = Wording::new().text_of(&notice.in_language(Language::German), until);
+            assert!(german.contains("Ihr") && !german.starts_with(' '), "{german}");
+        }
     }
 
     proptest! {

@@ -50,7 +50,7 @@ impl Fetch {
                     (headers, text, Some(endpoints))
                 }
             };
-            Ok((KeySet::parse(&text).ok_or(Missing::Malformed)?, Lifetime::of(&headers), endpoints))
+            Ok((KeySet::parse(&text).ok_or(Missing::Malformed)?, Lifetime::from_cache_control(&headers), endpoints))
         };
         timeout(self.deadline, asked).await.map_err(|_| Missing::Outgoing(Failure::TooSlow))?
     }
@@ -59,7 +59,7 @@ impl Fetch {
     async fn metadata(&self, issuer: &DescribedIssuer) -> Result<(Uri, Endpoints), Missing> {
         let mut missing = Missing::Malformed;
         for address in &issuer.documents {
-            match self.document(address).await.and_then(|(_, text)| issuer.read(&text)) {
+            match self.document(address).await.and_then(|(_, text)| issuer.parse_metadata(&text)) {
                 Ok(found) => return Ok(found),
                 // the second request would fail as well
                 Err(Missing::Outgoing(failure)) => return Err(Missing::Outgoing(failure)),
@@ -74,7 +74,7 @@ impl Fetch {
         (*request.method_mut(), *request.uri_mut()) = (Method::GET, address.clone());
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("tollgate"));
-        let answer = self.client.whole(request, MOST_BYTES, self.deadline).await.map_err(Missing::Outgoing)?;
+        let answer = self.client.fetch_response(request, MOST_BYTES, self.deadline).await.map_err(Missing::Outgoing)?;
         let (head, text) = answer.into_parts();
         if head.status == StatusCode::OK { Ok((head.headers, text)) } else { Err(Missing::Status(head.status)) }
     }

@@ -61,20 +61,20 @@ impl KeyCache {
     }
 
     /// Returns the keys that are valid now.
-    pub(super) fn good(&self, now: Moment) -> Option<&Arc<KeySet>> {
+    pub(super) fn valid_keys(&self, now: Moment) -> Option<&Arc<KeySet>> {
         self.held.as_ref().filter(|held| now < held.good_until).map(|held| &held.keys)
     }
 
     /// Decides for a token. Callers never wait while there are keys.
     pub(super) fn keys(&mut self, now: Moment) -> NextStep {
-        let Some(keys) = self.good(now).map(Arc::clone) else { return self.none(now) };
+        let Some(keys) = self.valid_keys(now).map(Arc::clone) else { return self.decide_without_keys(now) };
         let is_old = self.held.as_ref().is_some_and(|held| held.renew_at <= now);
-        if is_old && self.begin(now) { NextStep::Renew(keys) } else { NextStep::Take(keys) }
+        if is_old && self.try_start_fetch(now) { NextStep::Renew(keys) } else { NextStep::Take(keys) }
     }
 
     /// Decides for a token that names an unknown key.
-    pub(super) fn newer(&mut self, seen: &Arc<KeySet>, now: Moment) -> NextStep {
-        let Some(keys) = self.good(now).map(Arc::clone) else { return self.none(now) };
+    pub(super) fn decide_for_unknown_key(&mut self, seen: &Arc<KeySet>, now: Moment) -> NextStep {
+        let Some(keys) = self.valid_keys(now).map(Arc::clone) else { return self.decide_without_keys(now) };
         if !Arc::ptr_eq(&keys, seen) {
             return NextStep::Take(keys);
         }
@@ -83,7 +83,7 @@ impl KeyCache {
         }
         let is_early = self.asked.is_some_and(|asked| now < asked + PAUSE);
         let is_too_early = is_early && self.asked_early.is_some_and(|asked| now < asked + EARLY_PAUSE);
-        if is_too_early || !self.begin(now) {
+        if is_too_early || !self.try_start_fetch(now) {
             return NextStep::Take(keys);
         }
         if is_early {
@@ -92,16 +92,16 @@ impl KeyCache {
         NextStep::Fetch
     }
 
-    fn none(&mut self, now: Moment) -> NextStep {
+    fn decide_without_keys(&mut self, now: Moment) -> NextStep {
         if self.asking {
             return NextStep::Wait;
         }
-        if self.begin(now) { NextStep::Fetch } else { NextStep::Fail }
+        if self.try_start_fetch(now) { NextStep::Fetch } else { NextStep::Fail }
     }
 
     /// Returns whether the caller should start a request. There is one request at a time, and none
     /// soon after a failure.
-    fn begin(&mut self, now: Moment) -> bool {
+    fn try_start_fetch(&mut self, now: Moment) -> bool {
         let may = !self.asking && self.rest_until <= now;
         if may {
             (self.asking, self.asked) = (true, Some(now));
@@ -110,7 +110,7 @@ impl KeyCache {
     }
 
     /// Ends a request with the keys and their lifetime, or with a failure.
-    pub(super) fn end(&mut self, found: Option<(KeySet, Lifetime)>, now: Moment) {
+    pub(super) fn finish_fetch(&mut self, found: Option<(KeySet, Lifetime)>, now: Moment) {
         self.asking = false;
         let Some((keys, lifetime)) = found else {
             let rest = REST.saturating_mul(1 << self.failures.min(10)).min(PAUSE);
@@ -125,7 +125,7 @@ impl KeyCache {
         self.held = Some(CachedKeys {
             keys: known.unwrap_or_else(|| Arc::new(keys)),
             renew_at: since + lifetime.early(),
-            good_until: since + lifetime.whole() + self.outage,
+            good_until: since + lifetime.as_duration() + self.outage,
         });
     }
 }
@@ -146,7 +146,7 @@ mod tests {
 
     fn lifetime(seconds: u64) -> Lifetime {
         let value = HeaderValue::from_str(&format!("max-age={seconds}")).unwrap();
-        Lifetime::of(&HeaderMap::from_iter([(header::CACHE_CONTROL, value)]))
+        Lifetime::from_cache_control(&HeaderMap::from_iter([(header::CACHE_CONTROL, value)]))
     }
 
     /// A cache and its clock.
@@ -168,7 +168,7 @@ mod tests {
             world
         }
 
-        fn wait(&self, seconds: u64) {
+        fn advance_seconds(&self, seconds: u64) {
             self.clock.advance(Duration::from_secs(seconds));
         }
 
@@ -179,16 +179,16 @@ mod tests {
         /// A token with an unknown key.
         fn newer(&mut self) -> &'static str {
             let now = self.clock.now();
-            let seen = self.cache.good(now).cloned().unwrap_or_default();
-            name(&self.cache.newer(&seen, now))
+            let seen = self.cache.valid_keys(now).cloned().unwrap_or_default();
+            name(&self.cache.decide_for_unknown_key(&seen, now))
         }
 
         fn found(&mut self, number: u8, seconds: u64) {
-            self.cache.end(Some((set(number), lifetime(seconds))), self.clock.now());
+            self.cache.finish_fetch(Some((set(number), lifetime(seconds))), self.clock.now());
         }
 
         fn fails(&mut self) {
-            self.cache.end(None, self.clock.now());
+            self.cache.finish_fetch(None, self.clock.now());
         }
 
         /// Makes the one request that needs no pause, which finds the same keys.
@@ -219,11 +219,11 @@ mod tests {
     #[test]
     fn keys_are_renewed_in_time_by_one_caller_without_delaying_others() {
         let mut world = World::with_keys();
-        world.wait(79);
+        world.advance_seconds(79);
         assert_eq!(world.keys(), "take");
-        world.wait(1);
+        world.advance_seconds(1);
         assert_eq!([world.keys(), world.keys()], ["renew", "take"]);
-        world.wait(500);
+        world.advance_seconds(500);
         assert_eq!(world.keys(), "take");
         world.found(1, 100);
         // their lifetime counts from the request, so it is time again
@@ -235,9 +235,9 @@ mod tests {
         let mut world = World::with_keys();
         world.uses_early_request();
         assert_eq!(world.newer(), "take", "just fetched");
-        world.wait(29);
+        world.advance_seconds(29);
         assert_eq!(world.newer(), "take");
-        world.wait(1);
+        world.advance_seconds(1);
         assert_eq!([world.newer(), world.newer(), world.keys()], ["fetch", "wait", "take"]);
         world.found(2, 100);
         assert_eq!([world.newer(), world.keys()], ["take", "take"]);
@@ -251,14 +251,14 @@ mod tests {
         assert_eq!([world.newer(), world.newer()], ["take", "take"]);
         // a made-up key causes one request per pause from now on
         for _ in 0..9 {
-            world.wait(30);
+            world.advance_seconds(30);
             assert_eq!(world.newer(), "fetch");
             world.found(2, 1000);
             assert_eq!(world.newer(), "take");
         }
-        world.wait(29);
+        world.advance_seconds(29);
         assert_eq!(world.newer(), "take", "after 299 seconds");
-        world.wait(1);
+        world.advance_seconds(1);
         assert_eq!(world.newer(), "fetch");
         world.found(2, 1000);
         assert_eq!(world.newer(), "fetch", "another early request");
@@ -270,36 +270,38 @@ mod tests {
     #[test]
     fn newer_keys_are_used_without_a_request() {
         let mut world = World::with_keys();
-        let old = world.cache.good(world.clock.now()).cloned().unwrap();
-        world.wait(80);
+        let old = world.cache.valid_keys(world.clock.now()).cloned().unwrap();
+        world.advance_seconds(80);
         assert_eq!(world.keys(), "renew");
         world.found(2, 100);
-        let NextStep::Take(keys) = world.cache.newer(&old, world.clock.now()) else { panic!("newer keys expected") };
+        let NextStep::Take(keys) = world.cache.decide_for_unknown_key(&old, world.clock.now()) else {
+            panic!("newer keys expected")
+        };
         assert_eq!(*keys, set(2));
     }
 
     #[test]
     fn unchanged_keys_keep_verified_tokens_cached() {
         let mut world = World::with_keys();
-        let old = world.cache.good(world.clock.now()).cloned().unwrap();
-        world.wait(80);
+        let old = world.cache.valid_keys(world.clock.now()).cloned().unwrap();
+        world.advance_seconds(80);
         assert_eq!(world.keys(), "renew");
         world.found(1, 100);
-        assert!(Arc::ptr_eq(&old, world.cache.good(world.clock.now()).unwrap()));
+        assert!(Arc::ptr_eq(&old, world.cache.valid_keys(world.clock.now()).unwrap()));
     }
 
     #[test]
     fn keys_survive_an_outage_up_to_the_limit() {
         let mut world = World::with_keys();
-        world.wait(80);
+        world.advance_seconds(80);
         for _ in 0..1019 {
             if world.keys() == "renew" {
                 world.fails();
             }
             assert_eq!(world.keys(), "take");
-            world.wait(1);
+            world.advance_seconds(1);
         }
-        world.wait(1);
+        world.advance_seconds(1);
         assert!(["fail", "fetch"].contains(&world.keys()), "still used after 1100 seconds");
     }
 
@@ -309,17 +311,17 @@ mod tests {
         for rest in [1, 2, 4, 8, 16, 30, 30, 30] {
             assert_eq!(world.keys(), "fetch");
             world.fails();
-            world.wait(rest - 1);
+            world.advance_seconds(rest - 1);
             assert_eq!([world.keys(), world.newer()], ["fail", "fail"], "within {rest} s");
-            world.wait(1);
+            world.advance_seconds(1);
         }
         assert_eq!(world.keys(), "fetch");
         world.found(1, 100);
         // the pauses start over
-        world.wait(80);
+        world.advance_seconds(80);
         assert_eq!(world.keys(), "renew");
         world.fails();
-        world.wait(1);
+        world.advance_seconds(1);
         assert_eq!(world.keys(), "renew");
     }
 
@@ -328,7 +330,7 @@ mod tests {
         let mut world = World { cache: KeyCache::new(Duration::ZERO), clock: ManualClock::new() };
         assert_eq!(world.keys(), "fetch");
         world.found(1, 100);
-        world.wait(100);
+        world.advance_seconds(100);
         assert_eq!([world.keys(), world.keys()], ["fetch", "wait"]);
     }
 
@@ -365,7 +367,7 @@ mod tests {
                 let now = world.clock.now().as_nanos() / 1_000_000_000;
                 let has_keys = now < until;
                 let step = match event {
-                    Event::Passes(seconds) => { world.wait(seconds); continue }
+                    Event::Passes(seconds) => { world.advance_seconds(seconds); continue }
                     Event::Found(number, seconds) => {
                         if let Some(start) = under_way.take() {
                             world.found(number, seconds);

@@ -15,7 +15,7 @@ pub(super) struct Lifetime(Duration);
 impl Lifetime {
     /// Reads the lifetime from the response headers (RFC 9111): `max-age` minus the age in caches
     /// on the way.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_cache_control(headers: &HeaderMap) -> Self {
         let texts = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
         let wished = texts.flat_map(|text| text.split(',')).filter_map(wish).min();
         let age = headers.get(header::AGE).and_then(|value| seconds(value.to_str().ok()?)).unwrap_or_default();
@@ -23,7 +23,7 @@ impl Lifetime {
         Self(wished.map_or(USUAL, left).clamp(LEAST, MOST))
     }
 
-    pub(super) fn whole(self) -> Duration {
+    pub(super) fn as_duration(self) -> Duration {
         self.0
     }
 
@@ -65,7 +65,7 @@ mod tests {
         if let Some(age) = age {
             headers.insert(header::AGE, age.parse().unwrap());
         }
-        Lifetime::of(&headers).whole().as_secs()
+        Lifetime::from_cache_control(&headers).as_duration().as_secs()
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl DescribedIssuer {
     }
 
     /// Returns the URL of the keys and the endpoints from the metadata, if the metadata belongs to this issuer.
-    pub(super) fn read(&self, text: &[u8]) -> Result<(Uri, Endpoints), Missing> {
+    pub(super) fn parse_metadata(&self, text: &[u8]) -> Result<(Uri, Endpoints), Missing> {
         let metadata: MetadataDocument = json::from_object(text).map_err(|_| Missing::Malformed)?;
         if metadata.issuer != self.name {
             return Err(Missing::OtherIssuer);
@@ -112,7 +112,7 @@ mod tests {
 
     fn keys_by(issuer: &str, named: &str, keys: &str) -> Result<Uri, Missing> {
         let document = format!(r#"{{"issuer":"{named}","jwks_uri":"{keys}","other":[]}}"#);
-        DescribedIssuer::new(issuer).unwrap().read(document.as_bytes()).map(|(keys, _)| keys)
+        DescribedIssuer::new(issuer).unwrap().parse_metadata(document.as_bytes()).map(|(keys, _)| keys)
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let local = "http://127.0.0.1:8080";
         assert!(keys_by(local, local, "http://127.0.0.1:8081/keys").is_ok());
         for bad in ["", "[]", "{}", r#"{"issuer":"https://auth.example"}"#, "<!doctype html>"] {
-            let read = DescribedIssuer::new(issuer).unwrap().read(bad.as_bytes());
+            let read = DescribedIssuer::new(issuer).unwrap().parse_metadata(bad.as_bytes());
             assert!(matches!(read, Err(Missing::Malformed)), "{bad}");
         }
     }
@@ -137,7 +137,7 @@ mod tests {
     fn endpoints_that_are_missing_or_unsafe_are_left_out() {
         let read = |members: &str| {
             let document = format!(r#"{{"issuer":"https://a.example","jwks_uri":"https://a.example/k"{members}}}"#);
-            DescribedIssuer::new("https://a.example").unwrap().read(document.as_bytes()).unwrap().1
+            DescribedIssuer::new("https://a.example").unwrap().parse_metadata(document.as_bytes()).unwrap().1
         };
         let none = read("");
         assert!(none.authorization.is_none() && none.token.is_none() && none.userinfo.is_none() && !none.sends_issuer);

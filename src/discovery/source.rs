@@ -62,8 +62,8 @@ impl RemoteIssuer {
     }
 
     /// Returns newer keys, because a token names a key that is not among `seen`.
-    pub(crate) fn newer(&self, seen: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
-        self.act(|cache, now| cache.newer(seen, now))
+    pub(crate) fn refetch_keys(&self, seen: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
+        self.act(|cache, now| cache.decide_for_unknown_key(seen, now))
     }
 
     /// Returns the endpoints, together with the keys.
@@ -86,7 +86,7 @@ impl RemoteIssuer {
             NextStep::Fail => return MaybeReady::Ready(Err(Unreachable)),
             NextStep::Renew(keys) => {
                 drop(cache);
-                self.start();
+                self.spawn_fetch();
                 return MaybeReady::Ready(Ok(keys));
             }
             NextStep::Wait => false,
@@ -96,35 +96,35 @@ impl RemoteIssuer {
         let mut ended = self.0.ended.subscribe();
         drop(cache);
         if fetches {
-            self.start();
+            self.spawn_fetch();
         }
         let source = self.clone();
         MaybeReady::Pending(Box::pin(async move {
             // the sender lives as long as the source
             let _ = ended.changed().await;
             let now = source.0.clock.now();
-            source.cache().good(now).cloned().ok_or(Unreachable)
+            source.cache().valid_keys(now).cloned().ok_or(Unreachable)
         }))
     }
 
     /// Makes a request in a separate task, because its caller may disconnect while others need the
     /// result.
-    fn start(&self) {
+    fn spawn_fetch(&self) {
         let mut errand = PendingFetch { source: self.clone(), found: None };
         // without a runtime, there is no network
         let Ok(runtime) = Handle::try_current() else { return };
-        runtime.spawn(async move { errand.run().await });
+        runtime.spawn(async move { errand.run_fetch().await });
     }
 
-    fn end(&self, found: Option<(KeySet, Lifetime)>) {
+    fn store_fetched(&self, found: Option<(KeySet, Lifetime)>) {
         let now = self.0.clock.now();
-        self.cache().end(found, now);
+        self.cache().finish_fetch(found, now);
         self.0.ended.send_replace(());
     }
 }
 
 impl PendingFetch {
-    async fn run(&mut self) {
+    async fn run_fetch(&mut self) {
         match self.source.0.fetch.keys().await {
             Ok((keys, lifetime, endpoints)) => {
                 if keys.iter().next().is_none() {
@@ -141,6 +141,6 @@ impl PendingFetch {
 
 impl Drop for PendingFetch {
     fn drop(&mut self) {
-        self.source.end(self.found.take());
+        self.source.store_fetched(self.found.take());
     }
 }

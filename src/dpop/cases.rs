@@ -62,7 +62,7 @@ impl World {
     }
 
     fn good(&self) -> DpopProof<'_> {
-        self.key.proof("GET", URL).at(self.now())
+        self.key.proof("GET", URL).issued_at(self.now())
     }
 
     /// Checks a proof for a GET request without a token. Returns the thumbprint.
@@ -125,7 +125,7 @@ fn c100_the_proofs_of_rfc_9449_sections_4_1_and_7_1() {
 #[test]
 fn c100_every_key_type_is_accepted_and_a_missing_proof_is_not_an_error() {
     for algorithm in Algorithm::ALL {
-        let world = World { key: DpopKey::of(*algorithm), ..World::new() };
+        let world = World { key: DpopKey::of_algorithm(*algorithm), ..World::new() };
         assert_eq!(world.check(&world.good().sign()).unwrap(), world.key.thumbprint());
         let bound = world.good().token(TOKEN).sign();
         assert_eq!(world.check_with(&bound, Some(TOKEN)).unwrap(), world.key.thumbprint());
@@ -136,7 +136,7 @@ fn c100_every_key_type_is_accepted_and_a_missing_proof_is_not_an_error() {
 
 #[test]
 fn b23_a_proof_can_name_its_algorithm_ed25519() {
-    let world = World { key: DpopKey::of(Algorithm::EdDsa), ..World::new() };
+    let world = World { key: DpopKey::of_algorithm(Algorithm::EdDsa), ..World::new() };
     for (alg, expected) in
         [("EdDSA", Ok(world.key.thumbprint())), ("Ed25519", Ok(world.key.thumbprint())), ("Ed448", Err(NOT_OF_ITS_KEY))]
     {
@@ -242,7 +242,7 @@ fn c100_the_header_must_contain_a_public_signing_key() {
     let world = World::new();
     let (header, claims) = (world.key.header(), world.good().claims().clone());
     let other = DpopKey::generate();
-    let rsa = DpopKey::of(Algorithm::Rs256).header();
+    let rsa = DpopKey::of_algorithm(Algorithm::Rs256).header();
     let jwk = |member: &str, value: &str| with(&header, "jwk", with(&header["jwk"], member, value));
     for (what, bad) in [
         ("the key of somebody else", with(&header, "jwk", other.header()["jwk"].clone())),
@@ -318,11 +318,11 @@ fn everywhere() -> Vec<(&'static str, World)> {
 fn c100_a_proof_is_accepted_once_until_it_is_too_old() {
     for (place, world) in everywhere() {
         // issued as far in the future as allowed
-        let proof = world.good().at(world.now() + Duration::from_secs(10)).id("a").sign();
+        let proof = world.good().issued_at(world.now() + Duration::from_secs(10)).id("a").sign();
         assert!(world.check(&proof).is_ok(), "{place}");
         let other = DpopKey::generate();
         assert!(
-            world.check(&other.proof("GET", URL).at(world.now()).id("a").sign()).is_ok(),
+            world.check(&other.proof("GET", URL).issued_at(world.now()).id("a").sign()).is_ok(),
             "{place}: of another key"
         );
         assert!(world.check(&world.good().id("b").sign()).is_ok(), "{place}: under another name");
@@ -351,7 +351,7 @@ fn c100_rejected_proofs_are_not_marked_as_used() {
         assert!(check(Method::GET, "https://api.example/", Some(TOKEN)).is_err());
         assert!(check(Method::GET, URL, Some("another")).is_err());
         let headers = headers([&proof]);
-        let read = world.proofs.read(&headers, &Method::GET, URL, Some(TOKEN)).unwrap().unwrap();
+        let read = world.proofs.read_unverified_proof(&headers, &Method::GET, URL, Some(TOKEN)).unwrap().unwrap();
         assert_eq!(read.thumbprint(), world.key.thumbprint());
         assert_eq!(read.verify().unwrap().thumbprint(), world.key.thumbprint());
         assert_eq!(check(Method::GET, URL, Some(TOKEN)), Ok(()), "{place}");
@@ -372,7 +372,10 @@ fn a02_one_key_fills_a_store_only_up_to_its_limit() {
     }
     assert_eq!(world.check(&world.good().sign()), Err(Unavailable));
     let other = DpopKey::generate();
-    assert!(world.check(&other.proof("GET", URL).at(world.now()).sign()).is_ok(), "other keys are not concerned");
+    assert!(
+        world.check(&other.proof("GET", URL).issued_at(world.now()).sign()).is_ok(),
+        "other keys are not concerned"
+    );
     // the rows are gone by then
     world.clock.advance(Duration::from_secs(70));
     assert!(world.check(&world.good().sign()).is_ok());

@@ -9,7 +9,7 @@ use self::DpopError::Invalid;
 use super::{nonce::Nonces, url};
 use crate::{
     jose::{date, jwk::PublicKey, jws::Unverified},
-    util::{clock::UnixTime, encoding::base64url_of_32, secret::Digest},
+    util::{clock::UnixTime, encoding::base64url_of_32, secret::SecretDigest},
 };
 
 const HEADER: HeaderName = HeaderName::from_static("dpop");
@@ -86,7 +86,10 @@ pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
 
 impl<'h> UnverifiedProof<'h> {
     /// Parses the proof of a request, and compares it with the request. Returns `None` if the request has none.
-    pub(super) fn read(headers: &'h HeaderMap, expected: &Expected<'_>) -> Result<Option<Self>, DpopError> {
+    pub(super) fn parse_proof_header(
+        headers: &'h HeaderMap,
+        expected: &Expected<'_>,
+    ) -> Result<Option<Self>, DpopError> {
         let mut all = headers.get_all(HEADER).iter();
         let text = match (all.next(), all.next()) {
             (None, _) => return Ok(None),
@@ -129,8 +132,8 @@ impl DpopProof {
 
     /// Returns a digest that identifies the proof. Thumbprints have a fixed length, so the
     /// concatenation is unambiguous.
-    pub(super) fn digest(&self) -> Digest {
-        Digest::of([self.thumbprint.as_bytes(), self.jti.as_bytes()].concat())
+    pub(super) fn digest(&self) -> SecretDigest {
+        SecretDigest::of_secret([self.thumbprint.as_bytes(), self.jti.as_bytes()].concat())
     }
 
     pub(super) fn is_too_old(&self, now: UnixTime) -> bool {
@@ -166,7 +169,10 @@ impl ProofClaims {
             return Err(Invalid("the proof was issued in the future"));
         }
         if let Some(token) = expected.token
-            && self.ath.as_deref().is_none_or(|ath| *ath.as_bytes() != base64url_of_32(Digest::of(token).as_bytes()))
+            && self
+                .ath
+                .as_deref()
+                .is_none_or(|ath| *ath.as_bytes() != base64url_of_32(SecretDigest::of_secret(token).as_bytes()))
         {
             return Err(Invalid("the proof is not for this access token"));
         }

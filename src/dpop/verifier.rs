@@ -7,12 +7,11 @@ use http::{HeaderMap, Method};
 use super::{
     nonce::Nonces,
     proof::{DpopError, DpopProof, Expected, UnverifiedProof},
-    recent::Sighting,
-    seen::SeenProofs,
+    seen::{SeenProofs, Sighting},
 };
 use crate::{
     gate::MaybeReady,
-    store::{AnyStore, BoxFuture},
+    store::{AnyStore, BoxFuture, Memory},
     util::clock::{Clock, UnixTime},
 };
 
@@ -34,20 +33,19 @@ pub(crate) struct ProvenKey {
 impl DpopVerifier {
     /// Creates a verifier that remembers used proofs in a store, so that all users of the store
     /// accept each proof once.
-    #[cfg(feature = "login")]
     pub(crate) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
-        Self { seen: SeenProofs::in_store(store, Arc::clone(&clock)), clock, nonces: None }
+        Self { seen: SeenProofs::new(store, Arc::clone(&clock)), clock, nonces: None }
     }
 
     /// Creates a verifier that remembers used proofs in this process, within limits. Proofs beyond
     /// the limits are rejected as [`DpopError::Unavailable`].
     pub(crate) fn in_memory(clock: Arc<dyn Clock>) -> Self {
-        Self { seen: SeenProofs::in_memory(), clock, nonces: None }
+        Self::in_store(Memory::new().into(), clock)
     }
 
     /// Remembers used proofs in a store instead.
     pub(crate) fn with_store(self, store: AnyStore) -> Self {
-        Self { seen: SeenProofs::in_store(store, Arc::clone(&self.clock)), ..self }
+        Self { seen: SeenProofs::new(store, Arc::clone(&self.clock)), ..self }
     }
 
     /// Limits the rows of each key in the store.
@@ -76,7 +74,7 @@ impl DpopVerifier {
         url: &str,
         token: Option<&str>,
     ) -> MaybeReady<BoxFuture<'static, Result<Option<ProvenKey>, DpopError>>> {
-        let read = self.read(headers, method, url, token);
+        let read = self.read_unverified_proof(headers, method, url, token);
         match read.and_then(|proof| proof.map(UnverifiedProof::verify).transpose()) {
             Ok(Some(proof)) => match self.spend(proof) {
                 MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(Some)),
@@ -88,7 +86,7 @@ impl DpopVerifier {
     }
 
     /// Compares a proof with its request, without checking its signature and whether it was used before.
-    pub(crate) fn read<'h>(
+    pub(crate) fn read_unverified_proof<'h>(
         &self,
         headers: &'h HeaderMap,
         method: &Method,
@@ -96,12 +94,12 @@ impl DpopVerifier {
         token: Option<&str>,
     ) -> Result<Option<UnverifiedProof<'h>>, DpopError> {
         let expected = Expected { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
-        UnverifiedProof::read(headers, &expected)
+        UnverifiedProof::parse_proof_header(headers, &expected)
     }
 
     /// Marks a proof as used. Fails if it was used before.
     pub(crate) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<ProvenKey, DpopError>>> {
-        match self.seen.mark(&proof, self.clock.now()) {
+        match self.seen.mark(&proof) {
             MaybeReady::Ready(mark) => MaybeReady::Ready(self.spent(proof, mark)),
             MaybeReady::Pending(marked) => {
                 let proofs = self.clone();

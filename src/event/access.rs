@@ -7,7 +7,7 @@ use http::HeaderName;
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantSource},
-    util::{error::ConfigError, secret::Digest},
+    util::{error::ConfigError, secret::SecretDigest},
 };
 
 /// The caller that asks for events, which decides what it may read.
@@ -53,7 +53,7 @@ where
 pub struct TenantsAndOperator<S> {
     source: S,
     header: HeaderName,
-    operator: Option<Digest>,
+    operator: Option<SecretDigest>,
 }
 
 impl<S: TenantSource> TenantsAndOperator<S> {
@@ -73,7 +73,7 @@ impl<S: TenantSource> TenantsAndOperator<S> {
         if key.len() < 16 {
             return Err(ConfigError::new("operator key", "(not shown)", "must have at least 16 bytes"));
         }
-        self.operator = Some(Digest::of(key));
+        self.operator = Some(SecretDigest::of_secret(key));
         Ok(self)
     }
 
@@ -88,7 +88,7 @@ impl<S: TenantSource> Access for TenantsAndOperator<S> {
     fn viewer(&self, head: Head<'_>) -> Viewer {
         let mut keys = head.headers().get_all(&self.header).iter();
         if let Some(key) = keys.next() {
-            let given = Digest::of(key);
+            let given = SecretDigest::of_secret(key);
             // a wrong operator key is final: the request is not tried as a tenant's
             return match &self.operator {
                 Some(known) if keys.next().is_none() && known.matches(&given) => Viewer::Operator,

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     tenant::LimitKey,
-    util::{clock::UnixTime, handle::Handle, lock::lock},
+    util::{clock::UnixTime, lock::lock, public_id::PublicId},
 };
 
 /// Counters in a stripe: the maximum number of keys that it tracks at a time.
@@ -64,7 +64,7 @@ struct Counter {
 }
 
 type CounterKey =
-    (Option<LimitKey>, EventKind, Option<&'static str>, Mode, Option<(Handle, Option<&'static str>)>, u64);
+    (Option<LimitKey>, EventKind, Option<&'static str>, Mode, Option<(PublicId, Option<&'static str>)>, u64);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -169,7 +169,7 @@ impl CounterTable {
     }
 
     fn append_or_merge(&mut self, event: Event, cap: &RecordCap, append: &mut impl FnMut(Event)) {
-        if cap.take(event.at) {
+        if cap.take_record_slot(event.at) {
             append(event);
         } else {
             self.merge(event, append);
@@ -301,11 +301,11 @@ impl RecordCap {
     /// Returns whether this event may be recorded individually. Made-up tenants are the reason for the cap, so it is not for
     /// events of users.
     fn admits(&self, event: &Event) -> bool {
-        event.kind.is_of_users() || self.take(event.at)
+        event.kind.is_of_users() || self.take_record_slot(event.at)
     }
 
     /// Returns whether one more event of this time may be recorded individually.
-    pub(super) fn take(&self, at: UnixTime) -> bool {
+    pub(super) fn take_record_slot(&self, at: UnixTime) -> bool {
         let (max, second) = (u64::from(self.max), at.as_secs());
         let spend = |state: u64| {
             let (current, spent) = (state >> SPENT_BITS, state & SPENT);
@@ -328,7 +328,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::util::secret::Digest;
+    use crate::util::secret::SecretDigest;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
         Event::new(EventKind::RateLimited, at).tenant(LimitKey::parse(tenant).unwrap())
@@ -358,7 +358,7 @@ mod tests {
     }
 
     fn failure_of(name: u32, second: u64) -> Event {
-        let subject = Handle::of(&Digest::of(name.to_be_bytes()));
+        let subject = PublicId::of_digest(&SecretDigest::of_secret(name.to_be_bytes()));
         Event::new(EventKind::RateLimited, UnixTime::from_secs(second)).tenant("acme".parse().unwrap()).subject(subject)
     }
 
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn each_second_has_its_own_cap_and_late_events_count_towards_the_newest() {
         let cap = RecordCap::new(2);
-        let take = |second| cap.take(UnixTime::from_secs(second));
+        let take = |second| cap.take_record_slot(UnixTime::from_secs(second));
         assert_eq!([take(100), take(100), take(100)], [true, true, false]);
         assert_eq!([take(101), take(100), take(101)], [true, true, false]);
         assert!(take(1), "a wall clock that was set back does not silence the log");

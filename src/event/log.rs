@@ -18,7 +18,7 @@ use crate::util::{
 
 /// A bounded in-memory log of [`Event`]s.
 ///
-/// Read it in process with [`read`](Self::read), over HTTP with
+/// Read it in process with [`read_events`](Self::read_events), over HTTP with
 /// [`EventService`](super::EventService), or through a [`Sink`]. Clones share the same log.
 ///
 /// Recording never waits for readers or sinks. The log keeps the newest 10,000 events by default;
@@ -41,7 +41,7 @@ use crate::util::{
 /// all numbered events add up to the number of events that were recorded and tallied.
 ///
 /// ```
-/// use tollgate::{EventLog, UnixTime, event::{Event, EventKind, Query}};
+/// use tollgate::{EventLog, clock::UnixTime, event::{Event, EventKind, Query}};
 ///
 /// let log = EventLog::new();
 /// let rejection = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse()?);
@@ -50,7 +50,7 @@ use crate::util::{
 /// }
 /// let page = log.read(&Query::new());
 /// assert_eq!(page.events.iter().map(|event| event.count).collect::<Vec<_>>(), [1, 999]);
-/// # Ok::<(), tollgate::TenantError>(())
+/// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 #[derive(Clone)]
 pub struct EventLog(Arc<Owner>);
@@ -99,7 +99,7 @@ impl EventLog {
     ///
     /// Pending counts are recorded first. If the log is read more than 20 times per second, counts
     /// may appear up to a second late.
-    pub fn read(&self, query: &Query) -> Page {
+    pub fn read_events(&self, query: &Query) -> Page {
         self.0.shared.drain_for_reader();
         self.0.shared.page(query)
     }
@@ -120,7 +120,7 @@ impl EventLog {
     /// log still records events, and its sinks still receive them.
     pub fn close(&self) {
         self.0.shared.drain();
-        self.0.shared.streams.end();
+        self.0.shared.streams.end_streams();
     }
 
     /// Returns counters of the log's activity.

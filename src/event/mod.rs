@@ -8,6 +8,7 @@ mod coalesce;
 mod json_lines;
 pub(crate) mod kind;
 mod log;
+mod page;
 mod pump;
 mod query;
 mod record;
@@ -15,10 +16,14 @@ mod service;
 mod shared;
 mod sink;
 mod stream;
+mod usage;
 
 pub(crate) use self::kind::event_kinds;
+#[cfg(feature = "metrics")]
+pub use self::sink::MetricsSink;
 #[cfg(feature = "tracing")]
 pub use self::sink::TracingSink;
+pub(crate) use self::usage::{Budget, Budgets};
 pub use self::{
     access::{Access, TenantsAndOperator, Viewer},
     json_lines::JsonLines,
@@ -30,3 +35,4 @@ pub use self::{
     shared::Stats,
     sink::{ChannelSink, Sink},
 };
+pub use crate::util::public_id::{PublicId, PublicIdError};

@@ -31,7 +31,7 @@ fn ensure_by(shared: &Arc<Shared>, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) 
         let shared = Arc::clone(shared);
         // the thread itself creates the `Pump`: if the spawn fails, dropping a `Pump` here would
         // take the lock that we hold
-        let thread = spawn(Box::new(move || Pump::new(shared).run()));
+        let thread = spawn(Box::new(move || Pump::new(shared).run_pump()));
         state.pump = thread.ok().map(|thread| thread.thread().id());
     }
     state.pump.is_some()
@@ -71,10 +71,10 @@ impl Pump {
         Self { shared, sinks: Vec::new(), drained: now, beat: now }
     }
 
-    fn run(mut self) {
+    fn run_pump(mut self) {
         let mut shown = 0;
         loop {
-            let round = self.wait(shown);
+            let round = self.wait_for_events(shown);
             let now = self.shared.clock.now();
             if round.closed || now.since(self.drained) >= TICK {
                 self.drained = now;
@@ -92,7 +92,7 @@ impl Pump {
             };
             if beat || round.closed || newest != shown {
                 shown = newest;
-                self.shared.streams.wake();
+                self.shared.streams.wake_streams();
             }
             let all = self.deliver();
             self.answer_flushes(round.flushes, all);
@@ -102,7 +102,7 @@ impl Pump {
         }
     }
 
-    fn wait(&self, shown: u64) -> Round {
+    fn wait_for_events(&self, shown: u64) -> Round {
         let mut state = self.shared.state();
         state.asleep = true;
         let idle = |state: &mut State| {

@@ -7,7 +7,7 @@ use crate::{
     tenant::LimitKey,
     util::{
         error::ConfigError,
-        form::{Form, FormError, encode},
+        form::{Form, FormError, encode_form_value},
         json_object::JsonObject,
     },
 };
@@ -113,7 +113,7 @@ impl fmt::Display for Query {
             write!(f, "&since={since}")?;
         }
         if let Some(tenant) = &self.tenant {
-            write!(f, "&tenant={}", encode(tenant.as_str()))?;
+            write!(f, "&tenant={}", encode_form_value(tenant.as_str()))?;
         }
         if let Some(kind) = self.kind {
             write!(f, "&kind={}", kind.as_str())?;
@@ -125,6 +125,10 @@ impl fmt::Display for Query {
 /// An invalid query. The error has no details, because it must not echo the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryError(());
+
+impl QueryError {
+    pub(super) const INVALID: Self = Self(());
+}
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -216,7 +220,7 @@ mod tests {
     #[test]
     fn reserved_tenant_names_can_be_queried() {
         for name in ["~anonymous", "ip:192.0.2.1", "ip:2001:db8:1:2::/56", "~bucket-7", "a+b", "a%b"] {
-            let tenant = Query::parse(&format!("tenant={}", encode(name))).unwrap().tenant.unwrap();
+            let tenant = Query::parse(&format!("tenant={}", encode_form_value(name))).unwrap().tenant.unwrap();
             assert_eq!(tenant.as_str(), name);
         }
     }

@@ -3,7 +3,7 @@
 use super::kind::EventKind;
 use crate::{
     tenant::LimitKey,
-    util::{clock::UnixTime, handle::Handle, json_object::JsonObject},
+    util::{clock::UnixTime, json_object::JsonObject, public_id::PublicId},
 };
 
 /// Whether a quota is enforced.
@@ -40,9 +40,9 @@ pub struct Event {
     /// or a name that the caller has chosen.
     pub tenant: Option<LimitKey>,
     /// The session, if the event concerns exactly one.
-    pub session: Option<Handle>,
+    pub session: Option<PublicId>,
     /// A keyed hash of the identifier that was submitted, if the event concerns exactly one.
-    pub subject: Option<Handle>,
+    pub subject: Option<PublicId>,
     /// The method of authentication, or the channel of a message.
     pub method: Option<&'static str>,
     /// Why it happened, as a fixed word such as `no_answer`, if the event has a reason.
@@ -90,13 +90,13 @@ impl Event {
     }
 
     /// Sets the session.
-    pub fn session(mut self, session: Handle) -> Self {
+    pub fn session(mut self, session: PublicId) -> Self {
         self.session = Some(session);
         self
     }
 
     /// Sets the keyed hash of the submitted identifier.
-    pub fn subject(mut self, subject: Handle) -> Self {
+    pub fn subject(mut self, subject: PublicId) -> Self {
         self.subject = Some(subject);
         self
     }

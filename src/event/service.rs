@@ -15,9 +15,10 @@ use super::{
     access::{Access, Viewer},
     kind::EventKind,
     log::EventLog,
-    pump,
+    page, pump,
     query::{self, Query},
     stream::{LiveStream, OpenStream},
+    usage::{self, Budgets},
 };
 use crate::{
     http::{
@@ -33,13 +34,19 @@ use crate::{
 ///
 /// | request | response |
 /// |---|---|
-/// | `GET /` | a page that shows the log live |
+/// | `GET /` | a page that shows the log live, with charts, budgets and filters |
 /// | `GET /log?since=&tenant=&kind=&limit=` | `{"events":[…],"next":N,"lost":N}`; `next` is the `since` of the next request |
 /// | `GET /stream?since=&tenant=&kind=` | server-sent events, from now on or after `since` or `Last-Event-ID` |
+/// | `GET /usage?tenant=` | `{"admitted":N,"at":N,"tenants":[…]}`, with a [`limiter`](EventServiceBuilder::limiter); otherwise a 404 |
 ///
 /// [`Access`] identifies the caller. Tenants read their own events and get a 403 if they ask for
-/// those of another tenant. Operators read everything. Other callers get a 401. The page is public;
-/// it asks for a key before it shows events.
+/// those of another tenant. Operators read everything. Other callers get a 401. The page is public.
+/// It asks for a key before it shows events, unless [`Access`] knows its reader without one, for example by a cookie.
+///
+/// `/usage` has the budgets of tenants: `policy`, `x-ratelimit`, `x-ratelimit-remaining`, `x-ratelimit-reset`, and
+/// `admitted`, the number of requests that were admitted since the first request for this tenant. The number begins again
+/// if many tenants are watched. A tenant sees its own budget. An operator sees the tenants in the query and those with a
+/// plan of their own, at most 50, and the number of admitted requests of all tenants since the limiter was created.
 ///
 /// The service works unchanged under a prefix that is stripped, for example with axum's
 /// `nest_service`. Open the page with a trailing slash: `/events/`. If nothing strips the prefix,
@@ -62,6 +69,7 @@ struct Inner {
     access: Arc<dyn Access>,
     base: String,
     max_streams: usize,
+    budgets: Option<Arc<dyn Budgets>>,
 }
 
 impl EventService {
@@ -72,7 +80,13 @@ impl EventService {
 
     /// Returns a builder for a service that serves `log` to the callers that `access` identifies.
     pub fn builder(log: EventLog, access: impl Access) -> EventServiceBuilder {
-        EventServiceBuilder(Inner { log, access: Arc::new(access), base: String::new(), max_streams: 64 })
+        EventServiceBuilder(Inner {
+            log,
+            access: Arc::new(access),
+            base: String::new(),
+            max_streams: 64,
+            budgets: None,
+        })
     }
 }
 
@@ -114,6 +128,12 @@ impl EventServiceBuilder {
         Ok(self)
     }
 
+    /// Shows these budgets.
+    pub(crate) fn budgets(mut self, budgets: impl Budgets) -> Self {
+        self.0.budgets = Some(Arc::new(budgets));
+        self
+    }
+
     /// Creates the service.
     pub fn build(self) -> EventService {
         EventService(Arc::new(self.0))
@@ -130,8 +150,8 @@ impl<B> Service<Request<B>> for EventService {
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let head = Head::of(&request);
-        let mut response = self.0.answer(head);
+        let head = Head::of_request(&request);
+        let mut response = self.0.serve_event_request(head);
         // no request has a use for a body, and none is read
         if declares_body(head) {
             announce_close(head.version(), response.headers_mut());
@@ -153,23 +173,31 @@ impl fmt::Debug for EventServiceBuilder {
 }
 
 impl Inner {
-    fn answer(&self, head: Head<'_>) -> Response<Body> {
-        let Some(route) = head.uri().path().strip_prefix(self.base.as_str()).and_then(Route::of) else {
-            return error(StatusCode::NOT_FOUND, "not_found");
+    fn serve_event_request(&self, head: Head<'_>) -> Response<Body> {
+        let Some(route) = head.uri().path().strip_prefix(self.base.as_str()).and_then(Route::match_event_route) else {
+            return event_error(StatusCode::NOT_FOUND, "not_found");
         };
         if let Some(response) = method_response(head.method()) {
             return response;
         }
         let response = match route {
             // without the slash, relative links of the page would resolve one level too high
-            Route::Page if !head.uri().path().ends_with('/') => redirect(&self.base),
-            Route::Page => asset("text/html; charset=utf-8", include_str!("page.html")),
-            Route::Script => asset("text/javascript; charset=utf-8", include_str!("page.js")),
-            Route::Style => asset("text/css; charset=utf-8", include_str!("page.css")),
+            Route::Page if !head.uri().path().ends_with('/') => redirect_to_slash(&self.base),
+            Route::Page => {
+                let is_known = self.access.viewer(head) != Viewer::Nobody;
+                event_page_asset("text/html; charset=utf-8", page::html(is_known, self.budgets.is_some()))
+            }
+            Route::File(content_type, text) => event_page_asset(content_type, text),
+            Route::Usage => match &self.budgets {
+                Some(budgets) => {
+                    self.usage(head, &**budgets).unwrap_or_else(|(status, name)| event_error(status, name))
+                }
+                None => event_error(StatusCode::NOT_FOUND, "not_found"),
+            },
             Route::Log | Route::Stream => match self.authorized(head) {
-                Ok((_, query)) if route == Route::Log => json(self.log.read(&query).to_json()),
+                Ok((_, query)) if route == Route::Log => event_json(self.log.read_events(&query).to_json()),
                 Ok((own, query)) => self.stream(head, own, query),
-                Err((status, name)) => error(status, name),
+                Err((status, name)) => event_error(status, name),
             },
         };
         match *head.method() {
@@ -180,15 +208,8 @@ impl Inner {
 
     /// Returns the tenant that asks (`None` for an operator), and the query restricted to what the
     /// caller may read.
-    fn authorized(&self, head: Head<'_>) -> Result<(Option<Tenant>, Query), (StatusCode, &'static str)> {
-        let own = match self.access.viewer(head) {
-            Viewer::Nobody => {
-                self.log.tally_now(EventKind::CredentialUnknown);
-                return Err((StatusCode::UNAUTHORIZED, "unauthenticated"));
-            }
-            Viewer::Tenant(own) => Some(own),
-            Viewer::Operator => None,
-        };
+    fn authorized(&self, head: Head<'_>) -> Result<(Option<Tenant>, Query), Refusal> {
+        let own = self.reader(head)?;
         let query = Query::parse(head.uri().query().unwrap_or_default());
         let query = query.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
         match own {
@@ -200,10 +221,35 @@ impl Inner {
         }
     }
 
+    /// Returns the tenant that asks, or `None` for an operator.
+    fn reader(&self, head: Head<'_>) -> Result<Option<Tenant>, Refusal> {
+        match self.access.viewer(head) {
+            Viewer::Nobody => {
+                self.log.tally_now(EventKind::CredentialUnknown);
+                Err((StatusCode::UNAUTHORIZED, "unauthenticated"))
+            }
+            Viewer::Tenant(own) => Ok(Some(own)),
+            Viewer::Operator => Ok(None),
+        }
+    }
+
+    fn usage(&self, head: Head<'_>, budgets: &dyn Budgets) -> Result<Response<Body>, Refusal> {
+        let own = self.reader(head)?;
+        let keys = usage::parse(head.uri().query().unwrap_or_default());
+        let keys = keys.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
+        let clock = &self.log.shared().clock;
+        let now = clock.unix(clock.now());
+        match own {
+            None => Ok(event_json(usage::of_all(budgets, keys, now))),
+            Some(own) if keys.iter().all(|key| *key == *own) => Ok(event_json(usage::of_tenant(budgets, &own, now))),
+            Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
+        }
+    }
+
     fn stream(&self, head: Head<'_>, own: Option<Tenant>, mut query: Query) -> Response<Body> {
         if let Some(id) = head.headers().get("last-event-id") {
             let Some(id) = id.to_str().ok().and_then(|id| query::number(id).ok()) else {
-                return error(StatusCode::BAD_REQUEST, "invalid_request");
+                return event_error(StatusCode::BAD_REQUEST, "invalid_request");
             };
             query.since = Some(id);
         }
@@ -211,31 +257,34 @@ impl Inner {
             return event_stream(Body::empty());
         }
         let shared = self.log.shared();
-        match OpenStream::take(shared, own, self.max_streams) {
+        match OpenStream::reserve_stream(shared, own, self.max_streams) {
             Some(stream) if pump::ensure(shared) => event_stream(Body::stream(LiveStream::new(stream, query))),
             _ => too_many(),
         }
     }
 }
 
+/// The status and the name of an error.
+type Refusal = (StatusCode, &'static str);
+
 #[derive(Clone, Copy, PartialEq)]
 enum Route {
     Page,
-    Script,
-    Style,
+    /// A file of the page: its type and its text.
+    File(&'static str, &'static str),
+    Usage,
     Log,
     Stream,
 }
 
 impl Route {
-    fn of(path: &str) -> Option<Self> {
+    fn match_event_route(path: &str) -> Option<Self> {
         Some(match path {
             "" | "/" => Self::Page,
-            "/page.js" => Self::Script,
-            "/page.css" => Self::Style,
+            "/usage" => Self::Usage,
             "/log" => Self::Log,
             "/stream" => Self::Stream,
-            _ => return None,
+            _ => page::file(path).map(|(content_type, text)| Self::File(content_type, text))?,
         })
     }
 }
@@ -243,15 +292,14 @@ impl Route {
 // ---- responses
 
 const JSON: &str = "application/json";
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-fn json(body: impl Into<Body>) -> Response<Body> {
-    answer(StatusCode::OK, JSON, body)
+fn event_json(body: impl Into<Body>) -> Response<Body> {
+    event_response(StatusCode::OK, JSON, body)
 }
 
 /// A JSON error with a fixed name. It never contains anything from the request.
-fn error(status: StatusCode, name: &str) -> Response<Body> {
-    let mut response = answer(status, JSON, format!("{{\"error\":\"{name}\"}}"));
+fn event_error(status: StatusCode, name: &str) -> Response<Body> {
+    let mut response = event_response(status, JSON, format!("{{\"error\":\"{name}\"}}"));
     if status == StatusCode::UNAUTHORIZED {
         // RFC 9110 requires a challenge on every 401; there is no registered scheme for keys in
         // headers
@@ -261,7 +309,7 @@ fn error(status: StatusCode, name: &str) -> Response<Body> {
 }
 
 fn too_many() -> Response<Body> {
-    let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable");
+    let mut response = event_error(StatusCode::SERVICE_UNAVAILABLE, "unavailable");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     response
 }
@@ -271,27 +319,27 @@ fn method_response(method: &Method) -> Option<Response<Body>> {
     let mut response = match *method {
         Method::GET | Method::HEAD => return None,
         Method::OPTIONS => {
-            let mut response = answer(StatusCode::NO_CONTENT, JSON, Body::empty());
+            let mut response = event_response(StatusCode::NO_CONTENT, JSON, Body::empty());
             response.headers_mut().remove(header::CONTENT_TYPE);
             response
         }
-        _ => error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+        _ => event_error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
     };
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
     Some(response)
 }
 
 /// A static file of the live page. It contains nothing confidential.
-fn asset(content_type: &'static str, text: &'static str) -> Response<Body> {
-    let mut response = answer(StatusCode::OK, content_type, text);
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+fn event_page_asset(content_type: &'static str, text: impl Into<Body>) -> Response<Body> {
+    let mut response = event_response(StatusCode::OK, content_type, text);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }
 
 /// Redirects a browser from `base` to `base/`.
-fn redirect(base: &str) -> Response<Body> {
-    let mut response = error(StatusCode::PERMANENT_REDIRECT, "moved");
+fn redirect_to_slash(base: &str) -> Response<Body> {
+    let mut response = event_error(StatusCode::PERMANENT_REDIRECT, "moved");
     if let Ok(location) = HeaderValue::try_from(format!("{base}/")) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -299,13 +347,13 @@ fn redirect(base: &str) -> Response<Body> {
 }
 
 fn event_stream(body: Body) -> Response<Body> {
-    let mut response = answer(StatusCode::OK, "text/event-stream", body);
+    let mut response = event_response(StatusCode::OK, "text/event-stream", body);
     // keeps nginx and other proxies from buffering the stream
     response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
 
-fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+fn event_response(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -269,7 +269,7 @@ impl Streams {
     ///
     /// One tenant gets at most a quarter of the places, so that it cannot lock out the others, and
     /// one place is reserved for operators.
-    pub(super) fn enter(&self, tenant: Option<Tenant>, max: usize) -> Option<u64> {
+    pub(super) fn register_stream(&self, tenant: Option<Tenant>, max: usize) -> Option<u64> {
         let mut listeners = lock(&self.listeners);
         let tenants = listeners.iter().filter(|listener| listener.tenant.is_some()).count();
         let own = listeners.iter().filter(|listener| listener.tenant == tenant).count();
@@ -287,7 +287,7 @@ impl Streams {
     }
 
     /// Wakes this stream when there is something new.
-    pub(super) fn wait(&self, number: u64, waker: &Waker) {
+    pub(super) fn register_waker(&self, number: u64, waker: &Waker) {
         if let Some(listener) = lock(&self.listeners).iter_mut().find(|listener| listener.number == number) {
             match &mut listener.waker {
                 Some(old) => old.clone_from(waker),
@@ -305,9 +305,9 @@ impl Streams {
     }
 
     /// Ends the streams that are open, and lets no other begin.
-    pub(super) fn end(&self) {
+    pub(super) fn end_streams(&self) {
         self.ended.store(true, Release);
-        self.wake();
+        self.wake_streams();
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -323,7 +323,7 @@ impl Streams {
         self.beats.load(Relaxed)
     }
 
-    pub(super) fn wake(&self) {
+    pub(super) fn wake_streams(&self) {
         let wakers: Vec<Waker> =
             lock(&self.listeners).iter_mut().filter_map(|listener| listener.waker.take()).collect();
         wakers.into_iter().for_each(Waker::wake);

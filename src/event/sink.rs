@@ -51,7 +51,7 @@ where
 ///
 /// ```
 /// use std::sync::mpsc;
-/// use tollgate::{EventLog, UnixTime, event::{ChannelSink, Event, EventKind}};
+/// use tollgate::{EventLog, clock::UnixTime, event::{ChannelSink, Event, EventKind}};
 ///
 /// let (sender, receiver) = mpsc::sync_channel(100);
 /// let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
@@ -98,6 +98,24 @@ impl Sink for ChannelSink {
 impl fmt::Debug for ChannelSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChannelSink").field("dropped", &self.dropped).finish_non_exhaustive()
+    }
+}
+
+/// Counts events by their kind in the counter `tollgate_events_total` of the `metrics` facade, with the label `kind` (feature
+/// `metrics`).
+///
+/// Events that the sink missed are counted in `tollgate_events_lost_total`.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MetricsSink;
+
+#[cfg(feature = "metrics")]
+impl Sink for MetricsSink {
+    fn write(&mut self, events: &[Event]) -> usize {
+        for event in events {
+            metrics::counter!("tollgate_events_total", "kind" => event.kind.as_str()).increment(event.count);
+        }
+        events.len()
     }
 }
 

@@ -89,8 +89,8 @@ pub(super) struct OpenStream {
 impl OpenStream {
     /// Reserves a place for a stream of this tenant, or of an operator. Returns `None` if there is
     /// none left.
-    pub(super) fn take(shared: &Arc<Shared>, tenant: Option<Tenant>, max: usize) -> Option<Self> {
-        let number = shared.streams.enter(tenant, max)?;
+    pub(super) fn reserve_stream(shared: &Arc<Shared>, tenant: Option<Tenant>, max: usize) -> Option<Self> {
+        let number = shared.streams.register_stream(tenant, max)?;
         Some(Self { shared: Arc::clone(shared), number })
     }
 
@@ -99,7 +99,7 @@ impl OpenStream {
     }
 
     pub(super) fn wake_me(&self, waker: &Waker) {
-        self.shared.streams.wait(self.number, waker);
+        self.shared.streams.register_waker(self.number, waker);
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_stream_of_a_closed_log_ends_after_the_last_counts() {
         let shared = Arc::new(Shared::new(10, 1_000, Arc::new(SystemClock::new())));
-        let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
+        let mut live = LiveStream::new(OpenStream::reserve_stream(&shared, None, 1).unwrap(), Query::new());
         let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
         (0..10).for_each(|_| shared.tally(&event));
         // the pump is running and has not noticed yet that the log is closed
@@ -148,7 +148,7 @@ mod tests {
     fn a19_closing_the_log_ends_its_streams_after_the_last_counts_and_opens_no_more() {
         let log = EventLog::new();
         let shared = log.shared();
-        let mut live = LiveStream::new(OpenStream::take(shared, None, 2).unwrap(), Query::new());
+        let mut live = LiveStream::new(OpenStream::reserve_stream(shared, None, 2).unwrap(), Query::new());
         let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
         (0..10).for_each(|_| log.tally(&event));
         assert!(poll(&mut live).unwrap().ends_with(b"\"count\":1}\n\n"));
@@ -156,14 +156,14 @@ mod tests {
         assert!(poll(&mut live).unwrap().ends_with(b"\"count\":9}\n\n"));
         let ended = Pin::new(&mut live).poll_frame(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(ended, Poll::Ready(None)));
-        assert!(OpenStream::take(shared, None, 2).is_none());
+        assert!(OpenStream::reserve_stream(shared, None, 2).is_none());
         assert_eq!(log.record(event), 3, "the log goes on");
     }
 
     #[test]
     fn an_idle_stream_sends_one_comment_per_heartbeat() {
         let shared = Arc::new(Shared::new(10, 1_000, Arc::new(SystemClock::new())));
-        let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
+        let mut live = LiveStream::new(OpenStream::reserve_stream(&shared, None, 1).unwrap(), Query::new());
         assert_eq!(poll(&mut live).unwrap(), "retry: 2000\n\n");
         assert_eq!(poll(&mut live), None);
         shared.streams.beat();

@@ -10,7 +10,7 @@ use crate::{http::head::Head, reject::Rejection};
 /// [`Pass::finish`]. A rejected request never reaches the inner service.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a gate",
-    note = "implement `tollgate::Gate` for it; the documentation of `tollgate::gate` shows an example"
+    note = "implement `tollgate::gate::Gate` for it; the documentation of `tollgate::gate` shows an example"
 )]
 pub trait Gate: Send + Sync + 'static {
     /// The value that an admitted request carries.
@@ -28,7 +28,7 @@ pub trait Gate: Send + Sync + 'static {
     /// `Ready(Ok(_))`. The layer calls [`Pass::admit`] itself for a decision that is pending.
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
-        let mut decision = self.inspect(Head::of(request));
+        let mut decision = self.inspect(Head::of_request(request));
         if let MaybeReady::Ready(Ok(pass)) = &mut decision {
             pass.admit(request.extensions_mut());
         }

@@ -83,9 +83,9 @@ where
                             pass.admit(request.extensions_mut());
                             State::Calling { future: service.call(request), pass: Some(pass) }
                         }
-                        Err(rejection) => {
-                            State::Rejected { response: Some(rejection.into_response(Head::of(&request), &respond)) }
-                        }
+                        Err(rejection) => State::Rejected {
+                            response: Some(rejection.into_response(Head::of_request(&request), &respond)),
+                        },
                     }
                 }
                 StateProjection::Calling { future, pass } => return poll_calling(future, pass, cx),

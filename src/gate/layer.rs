@@ -20,7 +20,7 @@ impl<G: Gate> GateLayer<G> {
 }
 
 impl<G, R> GateLayer<G, R> {
-    /// Sets how rejected requests are answered; see [`Respond`](crate::Respond).
+    /// Sets how rejected requests are answered; see [`Respond`](crate::reject::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> GateLayer<G, R2> {
         GateLayer { gate: self.gate, respond }
     }

@@ -8,7 +8,7 @@
 //! ```
 //! use std::{convert::Infallible, future::Ready};
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{Gate, GateLayer, Head, RejectionKind, MaybeReady, Rejection};
+//! use tollgate::{Head, gate::{Gate, GateLayer, MaybeReady}, reject::{Rejection, RejectionKind}};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! /// Admits requests that name a version of the API.

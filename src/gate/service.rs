@@ -62,7 +62,7 @@ where
             MaybeReady::Ready(Err(rejection)) => {
                 // release what the ready service has reserved, such as a permit
                 self.inner = self.inner.clone();
-                ResponseFuture::rejected(rejection.into_response(Head::of(&request), &self.respond))
+                ResponseFuture::rejected(rejection.into_response(Head::of_request(&request), &self.respond))
             }
             MaybeReady::Pending(decision) => {
                 // the service that was polled ready must be called, because its clone may not be ready

@@ -1,9 +1,9 @@
-//! Content negotiation with the `Accept` header.
+//! Content negotiation with `Accept` and `Accept-Language`.
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 
-/// The maximum number of media types that are read from a header.
-const MOST_TYPES: usize = 32;
+/// The maximum number of media types or languages that are read from a header.
+const MOST_ENTRIES: usize = 32;
 
 /// Returns whether the caller prefers HTML.
 pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
@@ -14,14 +14,18 @@ pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
 /// Returns the first media type of the highest quality. Returns `None` if there is no header or
 /// nothing is acceptable.
 pub(crate) fn favourite(headers: &HeaderMap) -> Option<&str> {
-    let lines = headers.get_all(header::ACCEPT).iter();
-    let types = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).take(MOST_TYPES);
-    let best = types.map(media_type).reduce(|best, next| if next.1 > best.1 { next } else { best });
+    let types = weighted(headers, header::ACCEPT);
+    let best = types.reduce(|best, next| if next.1 > best.1 { next } else { best });
     best.filter(|(_, quality)| *quality > 0).map(|(name, _)| name)
 }
 
-/// Returns a media type and its quality in thousandths. A malformed quality counts as zero.
-fn media_type(text: &str) -> (&str, u16) {
+/// Returns the entries of a header and their qualities in thousandths. A malformed quality counts as zero.
+pub(crate) fn weighted(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = (&str, u16)> {
+    let lines = headers.get_all(name).into_iter();
+    lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).take(MOST_ENTRIES).map(entry)
+}
+
+fn entry(text: &str) -> (&str, u16) {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
     let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));

@@ -100,7 +100,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        origins.allow(Head::of(&request.body(()).unwrap()), false)
+        origins.allow(Head::of_request(&request.body(()).unwrap()), false)
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
     fn plain_http_is_only_for_loopback() {
         let request = Request::post("/").header("host", "127.0.0.1:8080").header("origin", "http://127.0.0.1:8080");
         let request = request.body(()).unwrap();
-        assert!(TrustedOrigins::default().allow(Head::of(&request), true));
-        assert!(!TrustedOrigins::default().allow(Head::of(&request), false));
+        assert!(TrustedOrigins::default().allow(Head::of_request(&request), true));
+        assert!(!TrustedOrigins::default().allow(Head::of_request(&request), false));
     }
 }

@@ -134,7 +134,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (version, worth_reading) = (request.version(), is_worth_reading(Head::of(&request)));
+        let (version, worth_reading) = (request.version(), is_worth_reading(Head::of_request(&request)));
         let (parts, body) = request.into_parts();
         // empty from the start, or not on a connection of its own
         let unread = (version < Version::HTTP_2 && !body.is_end_stream()).then(Arc::default);

@@ -2,7 +2,7 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header, request::Parts};
 
-/// A request without its body, as [`Gate`](crate::Gate)s see it.
+/// A request without its body, as [`Gate`](crate::gate::Gate)s see it.
 ///
 /// It borrows from the request, because taking a request apart and reassembling it moves about 450
 /// bytes each way.
@@ -25,7 +25,7 @@ pub struct Head<'a> {
 
 impl<'a> Head<'a> {
     /// Borrows the head of a request.
-    pub fn of<B>(request: &'a Request<B>) -> Self {
+    pub fn of_request<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),
@@ -99,7 +99,7 @@ mod tests {
     fn grpc_is_detected_by_content_type_alone() {
         let is_grpc = |content_type: &str| {
             let request = Request::builder().header("content-type", content_type).body(()).unwrap();
-            Head::of(&request).is_grpc()
+            Head::of_request(&request).is_grpc()
         };
         assert!(is_grpc("application/grpc"));
         assert!(is_grpc("application/grpc+proto"));
@@ -109,6 +109,6 @@ mod tests {
         assert!(!is_grpc("application/grpc-web"));
         assert!(!is_grpc("Application/gRPC-Web"));
         assert!(!is_grpc("application/json"));
-        assert!(!Head::of(&Request::new(())).is_grpc());
+        assert!(!Head::of_request(&Request::new(())).is_grpc());
     }
 }

@@ -9,10 +9,10 @@ pub(crate) mod cross_site;
 #[cfg(feature = "session")]
 pub(crate) mod return_to;
 pub mod cookie;
-pub mod body;
+pub(crate) mod body;
 pub(crate) mod replay;
 #[cfg(feature = "axum")]
 pub(crate) mod missing_layer;
 pub(crate) mod connection;
 #[cfg(feature = "drain")]
-pub mod drain;
+pub(crate) mod drain;

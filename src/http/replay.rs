@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 pin_project! {
     /// The request body behind a middleware that reads bodies. It is the original body if the
     /// middleware did not read it; otherwise it yields the same bytes and trailers again.
-    pub struct Replay<B> {
+    pub struct ReplayedBody<B> {
         #[pin]
         state: State<B>,
     }
@@ -35,19 +35,19 @@ pub(crate) struct Whole {
     pub(crate) trailers: Option<HeaderMap>,
 }
 
-impl<B> Replay<B> {
+impl<B> ReplayedBody<B> {
     /// Wraps a body that was not read.
     pub(crate) fn untouched(body: B) -> Self {
         Self { state: State::Untouched { body } }
     }
 
     /// Wraps the content of a body that was read.
-    pub(crate) fn read(whole: Whole) -> Self {
+    pub(crate) fn from_whole_body(whole: Whole) -> Self {
         Self { state: State::Read { whole } }
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for Replay<B> {
+impl<B: Body<Data = Bytes>> Body for ReplayedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -77,13 +77,13 @@ impl<B: Body<Data = Bytes>> Body for Replay<B> {
     }
 }
 
-impl<B> fmt::Debug for Replay<B> {
+impl<B> fmt::Debug for ReplayedBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Untouched { .. } => "untouched",
             State::Read { .. } => "read",
         };
-        f.debug_tuple("Replay").field(&state).finish()
+        f.debug_tuple("ReplayedBody").field(&state).finish()
     }
 }
 
@@ -134,7 +134,7 @@ impl Reader {
                 Some(Err(_)) => return Poll::Ready(Err(ReadError::Broken)),
                 None => None,
             };
-            return Poll::Ready(Ok(Whole { data: self.take(), trailers }));
+            return Poll::Ready(Ok(Whole { data: self.take_joined_bytes(), trailers }));
         }
     }
 
@@ -147,7 +147,7 @@ impl Reader {
         self.joined.extend_from_slice(&data);
     }
 
-    fn take(&mut self) -> Bytes {
+    fn take_joined_bytes(&mut self) -> Bytes {
         if self.joined.is_empty() { mem::take(&mut self.first) } else { mem::take(&mut self.joined).freeze() }
     }
 }

@@ -35,11 +35,11 @@ pub fn local_path(text: &str) -> Option<&str> {
         if is_elsewhere || all.iter().any(u8::is_ascii_control) {
             return None;
         }
-        let decoded = decode(&all);
+        let decoded = decode_percent(&all);
         if decoded == all {
             return Some(text);
         }
-        (path, all) = (decode(&path), decoded);
+        (path, all) = (decode_percent(&path), decoded);
     }
     None
 }
@@ -49,12 +49,12 @@ pub fn local_path(text: &str) -> Option<&str> {
 /// and some servers only after it.
 pub(crate) fn resolved_paths(local: &str) -> [String; 2] {
     let path = local.split(['?', '#']).next().unwrap_or_default();
-    let is = |segment: &str, dots| String::from_utf8_lossy(&decode(segment.as_bytes())) == dots;
+    let is = |segment: &str, dots| String::from_utf8_lossy(&decode_percent(segment.as_bytes())) == dots;
     let as_browser = without_dots(path, |segment| (is(segment, "."), is(segment, "..")));
     [path, &as_browser].map(|path| {
         let mut path = path.as_bytes().to_vec();
         for _ in 0..MAX_ROUNDS {
-            path = decode(&path);
+            path = decode_percent(&path);
         }
         without_dots(&String::from_utf8_lossy(&path), |segment| (segment == ".", segment == ".."))
     })
@@ -73,7 +73,7 @@ fn without_dots(path: &str, is_here_or_up: impl Fn(&str) -> (bool, bool)) -> Str
 }
 
 /// Decodes each percent sequence once. Leaves broken sequences as they are.
-fn decode(text: &[u8]) -> Vec<u8> {
+fn decode_percent(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, tail @ ..] = rest {

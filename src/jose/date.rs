@@ -58,7 +58,7 @@ mod tests {
         began: Option<u64>,
     }
 
-    fn read(time: &str) -> Option<(u64, u64)> {
+    fn parse_times(time: &str) -> Option<(u64, u64)> {
         let times = |more: &str| {
             let text = format!(r#"{{"ends":{time},"begins":{time}{more}}}"#);
             crate::util::json::from_object::<Times>(text.as_bytes()).ok()
@@ -87,7 +87,7 @@ mod tests {
             ("9007199254740992.0", (1 << 53, 1 << 53)),
             ("18446744073709551615", (u64::MAX, u64::MAX)),
         ] {
-            assert_eq!(read(time), Some(expected), "{time}");
+            assert_eq!(parse_times(time), Some(expected), "{time}");
         }
         for bad in [
             "-1",
@@ -101,14 +101,14 @@ mod tests {
             "true",
             "[1]",
         ] {
-            assert_eq!(read(bad), None, "{bad}");
+            assert_eq!(parse_times(bad), None, "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn rounded_times_enclose_the_exact_time(whole in 0..1_u64 << 33, thousandths in 0..1000_u32) {
-            let (ends, begins) = read(&format!("{whole}.{thousandths:03}")).unwrap();
+            let (ends, begins) = parse_times(&format!("{whole}.{thousandths:03}")).unwrap();
             prop_assert_eq!((ends, begins), (whole, whole + u64::from(thousandths > 0)));
         }
     }

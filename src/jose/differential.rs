@@ -16,14 +16,14 @@ struct Case {
 /// One key per algorithm, shared by both implementations.
 fn cases() -> Vec<Case> {
     let case = |algorithm: Algorithm| {
-        let pkcs8 = Signer::generate(algorithm).unwrap();
+        let pkcs8 = Signer::generate_signing_key(algorithm).unwrap();
         let (theirs, other) = match algorithm {
             Algorithm::Es256 => (EncodingKey::from_ec_der(&pkcs8), jsonwebtoken::Algorithm::ES256),
             Algorithm::EdDsa => (EncodingKey::from_ed_der(&pkcs8), jsonwebtoken::Algorithm::EdDSA),
             // PKCS #8 wraps PKCS #1
             Algorithm::Rs256 => (EncodingKey::from_rsa_der(&pkcs8[26..]), jsonwebtoken::Algorithm::RS256),
         };
-        let ours = Signer::read(algorithm, &pkcs8).unwrap();
+        let ours = Signer::parse_pkcs8(algorithm, &pkcs8).unwrap();
         let keys = KeySet::new([(ours.kid().to_owned(), ours.public().clone())]);
         Case { ours, theirs, algorithm: other, keys }
     };

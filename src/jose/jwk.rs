@@ -13,7 +13,7 @@ use super::algorithm::{
     Algorithm::{EdDsa, Es256, Rs256},
     JwsAlgorithm::{self, Common, Es384, Ps256},
 };
-use crate::util::secret::Digest;
+use crate::util::secret::SecretDigest;
 
 const COORDINATE: usize = 32;
 const LONG_COORDINATE: usize = 48;
@@ -71,7 +71,7 @@ pub(crate) struct Jwk {
 impl PublicKey {
     /// Parses a key. Returns `None` for unsupported types, curves and sizes, and for keys that
     /// include their private half.
-    pub(crate) fn of(jwk: &Jwk) -> Option<Self> {
+    pub(crate) fn from_jwk(jwk: &Jwk) -> Option<Self> {
         if jwk.d.is_some() {
             return None;
         }
@@ -152,7 +152,7 @@ impl PublicKey {
             Self::Ed25519(_) => format!(r#"{{"crv":"{}","kty":"OKP","x":"{}"}}"#, own(crv), own(x)),
             Self::Rsa { .. } => format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, own(e), own(n)),
         };
-        BASE64URL.encode(Digest::of(canonical).as_bytes())
+        BASE64URL.encode(SecretDigest::of_secret(canonical).as_bytes())
     }
 
     /// Verifies a signature of these bytes. An algorithm for other types of keys has no valid

@@ -124,17 +124,17 @@ impl<'t> Unverified<'t> {
         if !keys.verifies(self.kid(), algorithm, self.signed.as_bytes(), &self.signature) {
             return Err(ClaimsError::Signature);
         }
-        self.read().ok_or(ClaimsError::Malformed)
+        self.decode_claims().ok_or(ClaimsError::Malformed)
     }
 
     /// Returns the key contained in the token, if it is accepted from strangers.
     pub(crate) fn own_key(&self) -> Option<PublicKey> {
-        self.header.jwk.as_ref().and_then(PublicKey::of).filter(PublicKey::is_moderate)
+        self.header.jwk.as_ref().and_then(PublicKey::from_jwk).filter(PublicKey::is_moderate)
     }
 
     /// Returns the claims without checking the signature.
     pub(crate) fn unverified_claims<T: DeserializeOwned>(&self) -> Option<T> {
-        self.read()
+        self.decode_claims()
     }
 
     /// Returns whether this key has signed the token, by one of the common algorithms.
@@ -149,7 +149,7 @@ impl<'t> Unverified<'t> {
             .filter(|algorithm| matches!(algorithm, JwsAlgorithm::Common(_)) || more.contains(algorithm))
     }
 
-    fn read<T: DeserializeOwned>(&self) -> Option<T> {
+    fn decode_claims<T: DeserializeOwned>(&self) -> Option<T> {
         json::from_object(&BASE64URL.decode(self.claims).ok()?).ok()
     }
 }

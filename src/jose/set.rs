@@ -40,7 +40,7 @@ impl KeySet {
         let document: KeySetDocument<serde_json::Value> = serde_json::from_slice(text).ok()?;
         let usable = |jwk: serde_json::Value| {
             let jwk: Jwk = serde_json::from_value(jwk).ok()?;
-            let key = PublicKey::of(&jwk)?;
+            let key = PublicKey::from_jwk(&jwk)?;
             let alg = match jwk.alg {
                 Some(name) => Some(JwsAlgorithm::from_name(&name).filter(|alg| key.suits(*alg))?),
                 // an RSA key may be for PS256, too

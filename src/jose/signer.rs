@@ -29,7 +29,7 @@ impl Signer {
     /// Generates a key in PKCS #8 form. RSA takes about a second, so don't call it on an async
     /// thread.
     #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only issuers create keys"))]
-    pub(crate) fn generate(algorithm: Algorithm) -> Option<Zeroizing<Vec<u8>>> {
+    pub(crate) fn generate_signing_key(algorithm: Algorithm) -> Option<Zeroizing<Vec<u8>>> {
         let bytes = match algorithm {
             Algorithm::Es256 => EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
                 .ok()?
@@ -42,7 +42,7 @@ impl Signer {
     }
 
     /// Parses a key in PKCS #8 form.
-    pub(crate) fn read(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Self> {
+    pub(crate) fn parse_pkcs8(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Self> {
         let (public, private) = match algorithm {
             Algorithm::Es256 => {
                 let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8).ok()?;
@@ -73,7 +73,7 @@ impl Signer {
     /// Parses a key in PKCS #8 form of any algorithm.
     #[cfg(all(feature = "login", feature = "external-providers"))]
     pub(crate) fn read_any(pkcs8: &[u8]) -> Option<Self> {
-        Algorithm::ALL.iter().find_map(|algorithm| Self::read(*algorithm, pkcs8))
+        Algorithm::ALL.iter().find_map(|algorithm| Self::parse_pkcs8(*algorithm, pkcs8))
     }
 
     /// Uses another key id than the thumbprint.

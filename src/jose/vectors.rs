@@ -11,7 +11,7 @@ use super::{
 };
 
 fn key(jwk: Value) -> PublicKey {
-    PublicKey::of(&serde_json::from_value::<Jwk>(jwk).unwrap()).unwrap()
+    PublicKey::from_jwk(&serde_json::from_value::<Jwk>(jwk).unwrap()).unwrap()
 }
 
 fn rsa_of_rfc_7638() -> PublicKey {
@@ -64,7 +64,7 @@ fn the_signature_of_rfc_7515_appendix_a_2() {
 fn only_the_matching_key_verifies_a_signature() {
     let signers: Vec<Signer> = Algorithm::ALL
         .iter()
-        .map(|algorithm| Signer::read(*algorithm, &Signer::generate(*algorithm).unwrap()).unwrap())
+        .map(|algorithm| Signer::parse_pkcs8(*algorithm, &Signer::generate_signing_key(*algorithm).unwrap()).unwrap())
         .collect();
     for signer in &signers {
         let token = jws::sign(signer, "at+jwt", &json!({ "sub": "ada" })).unwrap();
@@ -82,7 +82,8 @@ fn only_the_matching_key_verifies_a_signature() {
 
 #[test]
 fn a_key_with_another_id_or_for_another_algorithm_verifies_nothing() {
-    let signer = Signer::read(Algorithm::Rs256, &Signer::generate(Algorithm::Rs256).unwrap()).unwrap();
+    let signer =
+        Signer::parse_pkcs8(Algorithm::Rs256, &Signer::generate_signing_key(Algorithm::Rs256).unwrap()).unwrap();
     let token = jws::sign(&signer, "at+jwt", &json!({ "sub": "ada" })).unwrap();
     let is_read_with = |kid: Value, alg: Value| {
         let mut jwk = serde_json::to_value(signer.public().jwk()).unwrap();
@@ -106,7 +107,8 @@ fn overlong_tokens_are_rejected() {
 
 #[test]
 fn debug_shows_the_id_of_a_key_and_nothing_private() {
-    let signer = Signer::read(Algorithm::Es256, &Signer::generate(Algorithm::Es256).unwrap()).unwrap();
+    let signer =
+        Signer::parse_pkcs8(Algorithm::Es256, &Signer::generate_signing_key(Algorithm::Es256).unwrap()).unwrap();
     assert_eq!(format!("{signer:?}"), format!("Signer {{ kid: {:?}, .. }}", signer.kid()));
     assert_eq!(format!("{:?}", signer.public()), format!("PublicKey(\"ES256\", {:?})", signer.kid()));
 }

@@ -61,7 +61,7 @@ impl Decision {
 
     /// Returns why the request was refused, or `None` if it was admitted. A refused
     /// request is charged nothing.
-    pub fn refused(&self) -> Option<RefusalReason> {
+    pub fn refusal_reason(&self) -> Option<RefusalReason> {
         self.refused
     }
 
@@ -78,9 +78,9 @@ impl Decision {
     /// Returns how long to wait before a retry of a refused request. Zero if the
     /// request was admitted, or if the tenant is denied. Centuries if no retry helps; see
     /// [`Standing::reset_unix`](crate::tenant::Standing::reset_unix).
-    pub fn wait(&self) -> Duration {
+    pub fn retry_after(&self) -> Duration {
         let standing = self.standing.filter(|_| !self.is_admitted());
-        standing.map(|standing| standing.wait()).unwrap_or_default()
+        standing.map(|standing| standing.time_until_reset()).unwrap_or_default()
     }
 
     /// Returns the charge, for [`Limiter::refund`](super::Limiter::refund).

@@ -73,7 +73,7 @@ impl Gate for RateLimitGate {
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
         let mut extension = None;
-        let decision = self.check(Head::of(request), &mut extension);
+        let decision = self.check(Head::of_request(request), &mut extension);
         if let Some(extension) = extension {
             extension.put_into(request.extensions_mut());
         }
@@ -147,7 +147,7 @@ impl RateLimitGate {
                 crate::util::trace::warning!("requests are answered with a 500: {error}");
             });
         }
-        self.limiter.local.rejected(event);
+        self.limiter.local.count_rejection(event);
         let rejection = Rejection::new(kind, error.detail());
         match error.asks_for() {
             Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
@@ -165,7 +165,7 @@ impl RateLimitGate {
             gate.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
             #[cfg(feature = "redis")]
             if let Some(shared) = &gate.limiter.shared {
-                let mut decision = shared.check_in_plan(&key, gate.ask(&name, units)).await;
+                let mut decision = shared.check_in_plan(&key, gate.build_ask(&name, units)).await;
                 return gate.pass(&name, gate.limiter.local.key(&name), units, &mut decision, extension);
             }
             gate.charge_in_memory(&name, units, false, extension)
@@ -244,7 +244,7 @@ impl RateLimitGate {
 
     /// A tenant that is only claimed has proved nothing.
     #[inline]
-    fn ask(&self, name: &TenantName<'_>, units: u32) -> Ask {
+    fn build_ask(&self, name: &TenantName<'_>, units: u32) -> Ask {
         Ask { refundable: self.charge_rule.is_some(), ..Ask::new(units, name.is_claimed()) }
     }
 
@@ -257,7 +257,7 @@ impl RateLimitGate {
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         let key = self.limiter.local.key(name);
-        let ask = Ask { can_wait, ..self.ask(name, units) };
+        let ask = Ask { can_wait, ..self.build_ask(name, units) };
         let mut decision = Decision::UNLIMITED;
         match self.limiter.local.check_key(key, ask, &mut decision) {
             Ok(()) => self.pass(name, key, units, &mut decision, extension),
@@ -277,7 +277,7 @@ impl RateLimitGate {
         decision: &mut Decision,
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
-        if let Some(reason) = decision.refused() {
+        if let Some(reason) = decision.refusal_reason() {
             let rejection = self.rejection(&name.to_known_key(), reason, decision.standing());
             return Err(Unadmitted::Rejected(rejection));
         }
@@ -429,7 +429,7 @@ mod tests {
         let (warnings, request) = (Warnings::default(), Request::new(()));
         tracing::subscriber::with_default(warnings.clone(), || {
             for gate in [&gate, &gate.clone()] {
-                let MaybeReady::Ready(Err(rejection)) = gate.inspect(Head::of(&request)) else {
+                let MaybeReady::Ready(Err(rejection)) = gate.inspect(Head::of_request(&request)) else {
                     panic!("it is admitted")
                 };
                 assert_eq!(rejection.status(), StatusCode::INTERNAL_SERVER_ERROR);

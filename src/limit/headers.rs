@@ -25,7 +25,7 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 /// Refusals also carry `retry-after`, in every style but [`none`](Self::none).
 ///
 /// ```
-/// use tollgate::HeaderStyle;
+/// use tollgate::limit::HeaderStyle;
 ///
 /// let both = HeaderStyle::new().ietf_draft_10();
 /// let only_ietf = HeaderStyle::none().ietf_draft_10();
@@ -82,7 +82,7 @@ impl HeaderStyle {
         }
         let mut field = format!("\"{}\";r={}", standing.policy(), standing.remaining());
         if standing.reset() != Standing::NEVER {
-            field.push_str(&format!(";t={}", ceil_seconds(standing.wait())));
+            field.push_str(&format!(";t={}", ceil_seconds(standing.time_until_reset())));
         }
         if let Ok(field) = HeaderValue::try_from(field) {
             append_to_list(headers, RATELIMIT, field);
@@ -96,7 +96,7 @@ impl HeaderStyle {
     pub(super) fn refusal(self, standing: &Standing, policy: Option<&HeaderValue>) -> HeaderMap {
         let retry_helps = standing.reset() != Standing::NEVER;
         // never 0, which would invite an immediate retry
-        let retry_after = ceil_seconds(standing.wait()).max(1);
+        let retry_after = ceil_seconds(standing.time_until_reset()).max(1);
         let mut headers = match (self.values(standing), retry_helps) {
             (Some(values), true) => Template::filled(&REFUSED, values, retry_after),
             (Some(values), false) => Template::filled(&IMPOSSIBLE, values, 0),
@@ -111,7 +111,7 @@ impl HeaderStyle {
     #[inline]
     pub(super) fn values(self, standing: &Standing) -> Option<Values> {
         let reset = match self.delta_seconds {
-            true => ceil_seconds(standing.wait()),
+            true => ceil_seconds(standing.time_until_reset()),
             false => standing.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
         };
         self.x_ratelimit.then(|| Values { limit: standing.limit(), remaining: standing.remaining(), reset })
@@ -136,7 +136,7 @@ pub(super) struct Values {
 impl Values {
     /// Writes the headers of an admitted request.
     #[inline]
-    pub(super) fn write(self, status: StatusCode, headers: &mut HeaderMap) {
+    pub(super) fn write_limit_headers(self, status: StatusCode, headers: &mut HeaderMap) {
         if headers.is_empty() {
             *headers = Template::filled(&ADMITTED, self, 0);
         } else {
@@ -165,7 +165,7 @@ impl Values {
     /// there, or the same is left but for longer.
     #[cold]
     fn yields_to(self, inner_remaining: &HeaderValue, status: StatusCode, headers: &HeaderMap) -> bool {
-        let (left, back) = (read(Some(inner_remaining)), read(headers.get(RESET)));
+        let (left, back) = (read_header_number(Some(inner_remaining)), read_header_number(headers.get(RESET)));
         let is_refusal = status == StatusCode::TOO_MANY_REQUESTS;
         let has_same_reset = match back {
             Some(back) => is_time(back) == is_time(self.reset),
@@ -191,14 +191,14 @@ struct Template {
 
 thread_local! {
     // the remaining units are first, because they change most often
-    static ADMITTED: RefCell<Template> = RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT, RESET]));
+    static ADMITTED: RefCell<Template> = RefCell::new(Template::from_header_names(&[REMAINING, LIMIT_SHORT, LIMIT, RESET]));
     static REFUSED: RefCell<Template> =
-        RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT, RESET, RETRY_AFTER]));
-    static IMPOSSIBLE: RefCell<Template> = RefCell::new(Template::of(&[REMAINING, LIMIT_SHORT, LIMIT]));
+        RefCell::new(Template::from_header_names(&[REMAINING, LIMIT_SHORT, LIMIT, RESET, RETRY_AFTER]));
+    static IMPOSSIBLE: RefCell<Template> = RefCell::new(Template::from_header_names(&[REMAINING, LIMIT_SHORT, LIMIT]));
 }
 
 impl Template {
-    fn of(names: &[HeaderName]) -> Self {
+    fn from_header_names(names: &[HeaderName]) -> Self {
         Self::on(names.iter().map(|name| (name.clone(), number(0))).collect(), names)
     }
 
@@ -256,7 +256,7 @@ impl Template {
 }
 
 /// Reads a number that another limiter has written.
-fn read(value: Option<&HeaderValue>) -> Option<u64> {
+fn read_header_number(value: Option<&HeaderValue>) -> Option<u64> {
     value?.to_str().ok()?.parse().ok()
 }
 
@@ -314,6 +314,6 @@ mod tests {
             assert_eq!(template.is_ordered, order.is_sorted(), "{order:?}");
             assert_eq!(filled(&mut template), expected, "{order:?}");
         }
-        assert_eq!(filled(&mut Template::of(&NAMES)), expected);
+        assert_eq!(filled(&mut Template::from_header_names(&NAMES)), expected);
     }
 }

@@ -35,11 +35,11 @@ impl RateLimitLayer {
 impl<R> RateLimitLayer<R> {
     /// Sets how rejected requests are answered: [`StatusOnly`] (the default),
     /// [`ProblemJson`](crate::ProblemJson), or a closure with both arguments annotated; see
-    /// [`Respond`](crate::Respond).
+    /// [`Respond`](crate::reject::Respond).
     ///
     /// ```
     /// use http::Response;
-    /// use tollgate::{ClientIp, Head, LimitKey, Limiter, Plans, Quota, RateLimitLayer, Rejection};
+    /// use tollgate::{ClientIp, Head, LimitKey, Limiter, Plans, Quota, RateLimitLayer, reject::Rejection};
     ///
     /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
     /// let limit = RateLimitLayer::new(ClientIp::peer(), limiter).respond_with(|rejection: &Rejection, _: Head<'_>| {

@@ -301,14 +301,29 @@ impl Limiter {
     }
 
     /// Counts a request that was rejected before a budget was looked at.
-    pub(super) fn rejected(&self, kind: EventKind) {
-        self.0.report.rejected(kind);
+    pub(super) fn count_rejection(&self, kind: EventKind) {
+        self.0.report.report_rejection(kind);
     }
 
     /// Returns the standing of the key without spending, or `None` if no enforced quota
     /// applies. Includes what is reserved for authenticated requests.
     pub fn peek(&self, key: &LimitKey) -> Option<Standing> {
         self.0.engine.peek(key, self.context())
+    }
+
+    /// Returns the standing of the key, and how many of its requests were admitted since the first call for it. Returns `None`
+    /// if no enforced quota applies, or if the key has spent nothing and no plan of its own.
+    pub(super) fn watch(&self, key: &LimitKey) -> Option<(Standing, u64)> {
+        let Inner { engine, .. } = &*self.0;
+        if !engine.knows(key) && !engine.plans.is_named(key) {
+            return None;
+        }
+        Some((self.peek(key)?, engine.watch(key, self.context())))
+    }
+
+    /// Returns how many requests were admitted and charged, of all keys with a limit.
+    pub(super) fn admitted(&self) -> u64 {
+        self.0.engine.admitted()
     }
 
     /// Refunds the part of a charge that still counts. Returns the new standing of the tenant.
@@ -324,7 +339,7 @@ impl Limiter {
     pub fn reset(&self, key: &LimitKey) {
         let context = self.context();
         self.0.engine.reset(self.0.engine.key(key), context);
-        self.0.report.reset(key, context.now);
+        self.0.report.report_reset(key, context.now);
     }
 
     /// Returns the plans of the tenants, which can be changed live.

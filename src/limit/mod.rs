@@ -84,7 +84,15 @@
 //! An [`EventLog`](crate::EventLog) counts in `tollgate_events_lost_total` the events that were overwritten before a sink
 //! received them.
 //!
-//! For counts per tenant, policy or kind, add a [`Sink`](crate::event::Sink) to the event log of the limiter.
+//! The rest of the crate counts, too:
+//!
+//! | counter | counts |
+//! |---|---|
+//! | `tollgate_events_total`, label `kind` | all that an event log records, by [kind](crate::event::EventKind); needs a `MetricsSink` on the log |
+//! | `tollgate_store_calls_total`, label `operation` | calls of a store: `get`, `insert`, `swap`, `take`, `run` |
+//! | `tollgate_store_errors_total` | calls of a store that failed |
+//!
+//! For counts per tenant or policy, add a [`Sink`](crate::event::Sink) to the event log of the limiter.
 //!
 //! # The tenant of a request
 //!
@@ -107,6 +115,7 @@ mod quota;
 mod report;
 #[cfg(feature = "redis")]
 pub(crate) mod shared;
+mod usage;
 
 #[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};

@@ -82,7 +82,7 @@ impl Pass for RateLimitPass {
             extra.finish(&mut self.values, status, headers);
         }
         if let Some(values) = self.values {
-            values.write(status, headers);
+            values.write_limit_headers(status, headers);
         }
     }
 }

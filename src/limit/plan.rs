@@ -70,7 +70,7 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    fn of(quota: &Quota, bit: u8) -> Self {
+    fn from_quota(quota: &Quota, bit: u8) -> Self {
         Self { quota: *quota, gauge: Gauge::new(quota), most: quota.limit(), is_for_anonymous: false, bit }
     }
 
@@ -106,7 +106,7 @@ impl Plan {
                 "is the name of two quotas in one plan: give them different names with Quota::with_name",
             ));
         }
-        Ok(Self::of(&quotas))
+        Ok(Self::from_quotas(&quotas))
     }
 
     /// Creates a plan without a limit.
@@ -119,11 +119,12 @@ impl Plan {
         Self(Arc::new(PlanKind::Denied { kept: None }))
     }
 
-    fn of(quotas: &[Quota]) -> Self {
+    fn from_quotas(quotas: &[Quota]) -> Self {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let policy_header = policy_header(quotas);
-        let mut limits: Vec<Limited> = (0..).zip(quotas).map(|(place, quota)| Limited::of(quota, 1 << place)).collect();
+        let mut limits: Vec<Limited> =
+            (0..).zip(quotas).map(|(place, quota)| Limited::from_quota(quota, 1 << place)).collect();
         let for_anonymous: Vec<Limited> = limits.iter().filter_map(Limited::for_anonymous).collect();
         limits.extend(for_anonymous);
         Self(Arc::new(PlanKind::Limited {
@@ -208,7 +209,7 @@ impl Plan {
 
 impl From<Quota> for Plan {
     fn from(quota: Quota) -> Self {
-        Self::of(&[quota])
+        Self::from_quotas(&[quota])
     }
 }
 

@@ -125,7 +125,7 @@ impl Quota {
 
     fn literal<const LIMIT: u32>(seconds: u64) -> Self {
         const { assert!(LIMIT > 0, "a quota must allow at least 1 unit") };
-        Self::of(LIMIT, Duration::from_secs(seconds), Rule::Window { slices: DEFAULT_SLICES })
+        Self::from_rule(LIMIT, Duration::from_secs(seconds), Rule::Window { slices: DEFAULT_SLICES })
     }
 
     /// Allows `units` per `per`, evenly spread, and up to `burst` at once after a pause
@@ -169,11 +169,11 @@ impl Quota {
         if !(SHORTEST..=LONGEST).contains(&window) {
             return Err(ConfigError::new("quota window", format!("{window:?}"), "must be from 1 ms to 366 days"));
         }
-        Ok(Self::of(limit, window, rule))
+        Ok(Self::from_rule(limit, window, rule))
     }
 
-    fn of(limit: u32, window: Duration, rule: Rule) -> Self {
-        Self { name: PolicyName::of(DEFAULT_NAME), limit, window, rule, shadow: false, reserved: 0 }
+    fn from_rule(limit: u32, window: Duration, rule: Rule) -> Self {
+        Self { name: PolicyName::intern_name(DEFAULT_NAME), limit, window, rule, shadow: false, reserved: 0 }
     }
 
     /// Sets the name that headers, problem documents and events show: 1 to 32 letters,
@@ -190,7 +190,7 @@ impl Quota {
         if name.is_empty() || name.len() > 32 || !name.bytes().all(allowed) {
             return Err(ConfigError::new("quota name", name, "must be 1 to 32 letters, digits, '.', '_' or '-'"));
         }
-        Ok(Self { name: PolicyName::of(name), ..self })
+        Ok(Self { name: PolicyName::intern_name(name), ..self })
     }
 
     /// Sets into how many slices a sliding window is divided, from 1 to 1000. Defaults
@@ -401,7 +401,7 @@ struct PolicyName {
 static NUMBERED: [OnceLock<&'static str>; 256] = [const { OnceLock::new() }; 256];
 
 impl PolicyName {
-    fn of(text: &str) -> Self {
+    fn intern_name(text: &str) -> Self {
         static NAMES: Mutex<BTreeMap<&'static str, u16>> = Mutex::new(BTreeMap::new());
         let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((text, number)) = names.get_key_value(text) {

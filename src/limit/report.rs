@@ -61,7 +61,7 @@ impl Report {
     #[inline]
     pub(super) fn decision(&self, decision: &Decision, units: u32, tenant: impl Fn() -> Option<LimitKey>, now: Moment) {
         match (decision.refused, &decision.shadow) {
-            (Some(reason), _) => self.refused(tenant, reason, decision.standing.as_ref(), now),
+            (Some(reason), _) => self.report_refusal(tenant, reason, decision.standing.as_ref(), now),
             (None, shadow) => {
                 count!("tollgate_units_admitted_total", units);
                 if let Some(standing) = shadow {
@@ -71,7 +71,7 @@ impl Report {
         }
     }
 
-    fn refused(
+    fn report_refusal(
         &self,
         tenant: impl FnOnce() -> Option<LimitKey>,
         reason: RefusalReason,
@@ -100,14 +100,14 @@ impl Report {
         log.tally(&with_standing(event, Some(standing)));
     }
 
-    pub(super) fn rejected(&self, kind: EventKind) {
+    pub(super) fn report_rejection(&self, kind: EventKind) {
         if let Some(log) = &self.log {
             log.tally(&Event::new(kind, self.clock.unix(self.clock.now())));
         }
     }
 
-    pub(super) fn reset(&self, tenant: &LimitKey, now: Moment) {
-        self.record(EventKind::TenantReset, now, Some(tenant));
+    pub(super) fn report_reset(&self, tenant: &LimitKey, now: Moment) {
+        self.record_limit_event(EventKind::TenantReset, now, Some(tenant));
     }
 
     /// Counts a failed lookup of a plan. The reason is not for those who read events. At most one warning is logged each
@@ -130,11 +130,11 @@ impl Report {
 
     pub(super) fn overflow_began(&self, now: Moment) {
         crate::util::trace::warning!("the limiter is full: new tenants share buckets");
-        self.record(EventKind::OverflowBegan, now, None);
+        self.record_limit_event(EventKind::OverflowBegan, now, None);
     }
 
     pub(super) fn overflow_ended(&self, now: Moment) {
-        self.record(EventKind::OverflowEnded, now, None);
+        self.record_limit_event(EventKind::OverflowEnded, now, None);
     }
 
     /// Counts a request that the fallback decides.
@@ -156,10 +156,10 @@ impl Report {
     pub(super) fn fallback_ended(&self, now: Moment) {
         crate::util::trace::warning!("the shared limiter answers again");
         count!("tollgate_limiter_fallback_changes_total", 1_u32);
-        self.record(EventKind::LimiterFallbackEnded, now, None);
+        self.record_limit_event(EventKind::LimiterFallbackEnded, now, None);
     }
 
-    fn record(&self, kind: EventKind, now: Moment, tenant: Option<&LimitKey>) {
+    fn record_limit_event(&self, kind: EventKind, now: Moment, tenant: Option<&LimitKey>) {
         if let Some(log) = &self.log {
             let mut event = Event::new(kind, self.clock.unix(now));
             event.tenant = tenant.cloned();

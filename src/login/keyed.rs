@@ -7,7 +7,7 @@ use blake2::{
     digest::{KeyInit, Mac, consts::U32},
 };
 
-use crate::util::secret::{Digest, Secret};
+use crate::util::secret::{Secret, SecretDigest};
 
 /// Hashes one-time codes, identifiers and addresses under a secret key.
 ///
@@ -29,13 +29,13 @@ impl Keyed {
 
     /// Hashes these parts. Lengths are hashed too, so bytes cannot move from one part to the next. A different `purpose`
     /// gives a different hash.
-    pub(crate) fn hash<const N: usize>(&self, purpose: &'static str, parts: [&[u8]; N]) -> Digest {
+    pub(crate) fn hash<const N: usize>(&self, purpose: &'static str, parts: [&[u8]; N]) -> SecretDigest {
         let mut mac = self.0.clone();
         for part in std::iter::once(purpose.as_bytes()).chain(parts) {
             mac.update(&(part.len() as u32).to_be_bytes());
             mac.update(part);
         }
-        Digest::from_bytes(mac.finalize().into_bytes().into())
+        SecretDigest::from_bytes(mac.finalize().into_bytes().into())
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     policy::{EnrolledFactors, Method},
     session::Proof,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// One call that changes a login.
@@ -41,7 +41,7 @@ pub(crate) enum LoginCall<'a> {
     },
     /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
     #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers answer"))]
-    Redeem { provider: &'a str, state: &'a Digest },
+    Redeem { provider: &'a str, state: &'a SecretDigest },
     /// Opens a challenge for a passkey, which closes the one before.
     OpenPasskey(&'a OpenChallenge),
     /// Closes this challenge and counts an attempt to answer it. Only one call gets each challenge.
@@ -51,9 +51,9 @@ pub(crate) enum LoginCall<'a> {
     /// Ends the login because its user or a proof no longer counts.
     End,
     /// Uses the login up for this session.
-    Consume(&'a Handle),
+    Consume(&'a PublicId),
     /// Notes that a login that was used up joined the session of another tab instead.
-    Join(&'a Handle),
+    Join(&'a PublicId),
 }
 
 /// The user whose secret was right, with the current generation, and the mark of the secret.
@@ -97,7 +97,7 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
     if let (LoginCall::Join(session), LoginPhase::Consumed(_)) = (call, login.phase) {
         // still in the order in which the logins were used up
         let next = Login { phase: LoginPhase::Consumed(**session), ..login.clone() };
-        return Transition { answer: Ok(next.view(now)), next: Some(next) };
+        return Transition { answer: Ok(next.to_login_view(now)), next: Some(next) };
     }
     if let Some(error) = refusal(login, call, now) {
         return Transition { next: refund(login, call, error), answer: Err(error) };
@@ -207,7 +207,7 @@ fn without_failure(login: &Login) -> Login {
 }
 
 fn unchanged(login: &Login, now: UnixTime) -> Transition {
-    Transition { next: None, answer: Ok(login.view(now)) }
+    Transition { next: None, answer: Ok(login.to_login_view(now)) }
 }
 
 /// Counts and compares a guess in one step.
@@ -282,7 +282,7 @@ fn change(login: &Login, now: UnixTime, change: impl FnOnce(&mut Login)) -> Tran
     let mut next = login.clone();
     next.touched = now.as_nanos().max(login.touched);
     change(&mut next);
-    let answer = Ok(next.view(now));
+    let answer = Ok(next.to_login_view(now));
     Transition { next: Some(next), answer }
 }
 
@@ -292,7 +292,7 @@ fn denied(error: LoginError) -> Transition {
 
 impl Login {
     /// Returns whether the user is at this provider, and comes back with this state.
-    fn waits_for_provider(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+    fn waits_for_provider(&self, provider: &str, state: &SecretDigest, now: UnixTime) -> bool {
         matches!(&self.open, Some(Challenge::Redirect(open)) if open.is_for(provider, state, now))
     }
 

@@ -15,7 +15,7 @@ mod subject;
 mod throttle;
 
 pub use self::limits::LoginLimits;
-#[cfg(any(test, feature = "external-providers"))]
+#[cfg(feature = "external-providers")]
 pub(crate) use self::state::OpenRedirect;
 pub(crate) use self::{
     keyed::Keyed,

@@ -22,8 +22,8 @@ use crate::{
     user::Identifier,
     util::{
         clock::UnixTime,
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -179,7 +179,7 @@ struct Open {
 }
 
 impl Model {
-    fn begin(steps: usize, carried: usize, user: For, factors: [EnrolledFactors; USERS]) -> Self {
+    fn start_model(steps: usize, carried: usize, user: For, factors: [EnrolledFactors; USERS]) -> Self {
         Self {
             steps,
             factors,
@@ -219,7 +219,7 @@ impl Model {
         self.over || window || now >= 1800
     }
 
-    fn shown(&self, now: u64) -> LoginStatus {
+    fn expected_status(&self, now: u64) -> LoginStatus {
         match self.has_failed(now) {
             _ if self.is_over(now) => LoginStatus::Expired,
             true => LoginStatus::Failed,
@@ -448,17 +448,17 @@ fn subject(user: For) -> Subject {
     }
 }
 
-fn begin(steps: usize, carried: usize, user: For) -> Login {
+fn login_with_steps(steps: usize, carried: usize, user: For) -> Login {
     let verifier = CodeVerifier::parse("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk").unwrap();
     let binding = Binding {
         client_id: "web".to_owned(),
         redirect_uri: "https://app.example/callback".to_owned(),
         scope: Scopes::parse("openid").unwrap(),
-        code_challenge: CodeChallenge::of(&verifier),
+        code_challenge: CodeChallenge::from_verifier(&verifier),
     };
     let (limits, now) = (LoginLimits::new(), UnixTime::from_secs(BEGAN));
     let parameters = (binding, Wanted::default());
-    let login = Login::begin(&Secret::generate(), tenant(), parameters, plan(steps), (&limits, now));
+    let login = Login::begin_login(&Secret::generate(), tenant(), parameters, plan(steps), (&limits, now));
     let login = match user {
         For::Anyone => login,
         user => login.identified(Identifier::parse("ada").unwrap(), subject(user)),
@@ -472,7 +472,7 @@ fn begin(steps: usize, carried: usize, user: For) -> Login {
         mark: None,
         elsewhere: None,
     });
-    let session = Handle::of(&Digest::of("a session"));
+    let session = PublicId::of_digest(&SecretDigest::of_secret("a session"));
     login.carrying(CarriedProofs { session, user: bound((0, 0)), proofs: proofs.collect() })
 }
 
@@ -487,11 +487,11 @@ proptest! {
         actions in vec(action(), 1..80),
     ) {
         let keyed = Keyed::new(&Secret::generate());
-        let (contact, limits) = (Digest::of("an address"), LoginLimits::new());
+        let (contact, limits) = (SecretDigest::of_secret("an address"), LoginLimits::new());
         let carried = carried.min(steps);
         let user = if carried > 0 { For::User(0, 0) } else { user };
-        let mut login = begin(steps, carried, user);
-        let mut model = Model::begin(steps, carried, user, factors);
+        let mut login = login_with_steps(steps, carried, user);
+        let mut model = Model::start_model(steps, carried, user, factors);
         let (mut seconds, mut under_way, mut codes) = (0, Vec::new(), Vec::<String>::new());
         let mut states: Vec<Secret> = Vec::new();
         let challenge = |now, seconds| OpenChallenge::new(Secret::generate().digest(), now + Duration::from_secs(seconds));
@@ -500,8 +500,8 @@ proptest! {
             match action {
                 Action::Wait(wait) => {
                     seconds += wait;
-                    let shown = login.view(UnixTime::from_secs(BEGAN + seconds)).status;
-                    prop_assert_eq!(shown, model.shown(seconds));
+                    let shown = login.to_login_view(UnixTime::from_secs(BEGAN + seconds)).status;
+                    prop_assert_eq!(shown, model.expected_status(seconds));
                     continue;
                 }
                 Action::Raise(user) => {
@@ -555,7 +555,7 @@ proptest! {
                 Action::Return(Guess::Text(_)) => ("other", states.last().map(Secret::digest)),
                 _ => ("idp", Secret::parse(&guess).map(|state| state.digest())),
             };
-            let state = state.unwrap_or(Digest::of("no state"));
+            let state = state.unwrap_or(SecretDigest::of_secret("no state"));
             let call = match (action, &open) {
                 (Action::OpenPasskey, _) => LoginCall::OpenPasskey(&opened),
                 (Action::TakePasskey { newest: true }, _) => LoginCall::TakePasskey(newest),
@@ -606,8 +606,8 @@ proptest! {
             }
 
             // the login agrees with the model
-            let view = login.view(now);
-            prop_assert_eq!(view.status, model.shown(seconds));
+            let view = login.to_login_view(now);
+            prop_assert_eq!(view.status, model.expected_status(seconds));
             prop_assert_eq!((view.completed, view.remaining), (model.proved.len(), model.remaining()));
             prop_assert_eq!(u32::from(login.failures), model.failures);
             prop_assert_eq!(u32::from(login.sends), model.sends);
@@ -654,7 +654,7 @@ proptest! {
 
     #[test]
     fn logins_are_in_the_order_of_their_last_changes(one in 0_u64..3, other in 0_u64..3) {
-        let touched = |touched| Login { touched, ..begin(1, 0, For::Anyone) };
+        let touched = |touched| Login { touched, ..login_with_steps(1, 0, For::Anyone) };
         let (one, other) = (touched(one), touched(other));
         prop_assert!(!one.was_touched_before(&one));
         prop_assert!(one.was_touched_before(&other) != other.was_touched_before(&one));
@@ -671,10 +671,10 @@ proptest! {
     ) {
         let limits = LoginLimits::new().idle_timeout(Duration::from_secs(idle));
         let limits = limits.absolute_timeout(Duration::from_secs(idle + more));
-        let binding = begin(1, 0, For::Anyone).binding;
+        let binding = login_with_steps(1, 0, For::Anyone).binding;
         let now = UnixTime::from_secs(BEGAN);
         let parameters = (binding, Wanted::default());
-        let login = Login::begin(&Secret::generate(), tenant(), parameters, plan(1), (&limits, now));
+        let login = Login::begin_login(&Secret::generate(), tenant(), parameters, plan(1), (&limits, now));
         prop_assert_eq!(login.has_ended(UnixTime::from_secs(BEGAN + at)), at >= idle);
         // make progress as late as possible
         let last = UnixTime::from_secs(BEGAN + idle - 1);
@@ -686,7 +686,7 @@ proptest! {
 #[test]
 fn attempts_that_were_never_settled_fail_a_login_unless_all_steps_are_proved() {
     let at = |seconds| UnixTime::from_secs(BEGAN + seconds);
-    let unsettled = Login { failures: 15, ..begin(1, 0, For::User(0, 0)) };
+    let unsettled = Login { failures: 15, ..login_with_steps(1, 0, For::User(0, 0)) };
     assert!(!unsettled.has_failed(at(29)) && unsettled.has_failed(at(30)));
     let proof = Proof { method: "password".into(), at: at(0).as_nanos(), mark: None, elsewhere: None };
     let proved = Login { proofs: vec![proof], ..unsettled };
@@ -697,7 +697,7 @@ fn attempts_that_were_never_settled_fail_a_login_unless_all_steps_are_proved() {
 fn a_proof_of_unknown_age_is_as_young_as_the_provider_was_asked_for() {
     let now = UnixTime::from_secs(BEGAN + 1);
     let proof = Proof { method: "sso".into(), at: now.as_nanos(), mark: None, elsewhere: Some(0) };
-    let login = Login { proofs: vec![proof], max_age: Some(60), ..begin(1, 0, For::User(0, 0)) };
+    let login = Login { proofs: vec![proof], max_age: Some(60), ..login_with_steps(1, 0, For::User(0, 0)) };
     let is_within = |seconds| login.was_proved_within(Duration::from_secs(seconds), now);
     assert_eq!([59, 60, 61].map(is_within), [false, true, true]);
 }

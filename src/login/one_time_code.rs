@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     policy::Method,
-    util::{clock::UnixTime, secret::Digest},
+    util::{clock::UnixTime, secret::SecretDigest},
 };
 
 pub(crate) const DIGITS: usize = 6;
@@ -62,7 +62,7 @@ pub(crate) struct OpenCode {
 
 impl OpenCode {
     pub(crate) fn new(
-        (method, contact): (Method, &Digest),
+        (method, contact): (Method, &SecretDigest),
         owner: Option<BoundUser>,
         login: &LoginId,
         code: &OneTimeCode,
@@ -94,12 +94,12 @@ impl OpenCode {
     /// Compares a guess with the code in constant time.
     pub(super) fn is(&self, guess: &str, login: &LoginId, keyed: &Keyed, now: UnixTime) -> bool {
         let guessed = digest(login, self.method, &self.contact, guess, keyed);
-        guessed.matches(&Digest::from_bytes(self.code)) & (now.as_nanos() < self.expires_at)
+        guessed.matches(&SecretDigest::from_bytes(self.code)) & (now.as_nanos() < self.expires_at)
     }
 }
 
 /// Binds a code to one login, method and address.
-fn digest(login: &LoginId, method: Method, contact: &[u8; 32], code: &str, keyed: &Keyed) -> Digest {
+fn digest(login: &LoginId, method: Method, contact: &[u8; 32], code: &str, keyed: &Keyed) -> SecretDigest {
     keyed.hash("one-time code", [login.to_string().as_bytes(), method.as_str().as_bytes(), contact, code.as_bytes()])
 }
 
@@ -142,8 +142,8 @@ mod tests {
         for attempts in 1..=5 {
             let limits = LoginLimits::new().code_attempts(attempts);
             let times = (&limits, UnixTime::from_secs(1_000_000));
-            let contact = Digest::of("a contact");
-            let id = LoginId::of(&contact);
+            let contact = SecretDigest::of_secret("a contact");
+            let id = LoginId::of_digest(&contact);
             let code = OneTimeCode::generate();
             let mut open = Some(OpenCode::new((Method::Sms, &contact), None, &id, &code, &keyed, times));
             for guess in 1..=attempts {
@@ -161,8 +161,8 @@ mod tests {
             minutes in 1_u64..=10,
         ) {
             let keyed = Keyed::new(&Secret::generate());
-            let [login, stranger] = [Secret::generate(), Secret::generate()].map(|secret| LoginId::of(&secret.digest()));
-            let (now, contact) = (UnixTime::from_secs(1_000_000), Digest::of("an address"));
+            let [login, stranger] = [Secret::generate(), Secret::generate()].map(|secret| LoginId::of_digest(&secret.digest()));
+            let (now, contact) = (UnixTime::from_secs(1_000_000), SecretDigest::of_secret("an address"));
             let code = OneTimeCode::generate();
             let owner = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: 0 };
             let limits = LoginLimits::new().code_lifetime(Duration::from_secs(60 * minutes));
@@ -179,7 +179,7 @@ mod tests {
             let another_code = OpenCode { code: [0; 32], ..open.clone() };
             let (mut by_another, mut to_another) = (open.clone(), open.clone());
             by_another.method = Method::Whatsapp;
-            to_another.contact = *Digest::of("another address").as_bytes();
+            to_another.contact = *SecretDigest::of_secret("another address").as_bytes();
             prop_assert!(!is(&by_another, &login, code, 0) && !is(&to_another, &login, code, 0));
             prop_assert!(!open.is(code, &login, &Keyed::new(&Secret::generate()), now));
             prop_assert!(open.is_same(&open.clone()) && !open.is_same(&to_another_time) && !open.is_same(&another_code));

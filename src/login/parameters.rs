@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{client::Scopes, pkce::CodeChallenge};
+use crate::{client::Scopes, pkce::CodeChallenge, words::Language};
 
 /// The six client parameters of a call, unchecked.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,8 @@ pub(crate) struct Wanted {
     pub(crate) remember: bool,
     /// The path to return to after a sign-in to the site itself.
     pub(crate) return_to: Option<String>,
+    /// The language of the page on which the login was begun.
+    pub(crate) language: Option<Language>,
 }
 
 impl Wanted {
@@ -79,6 +81,7 @@ impl Wanted {
             is_confirmed: self.is_confirmed || other.is_confirmed,
             remember: self.remember || other.remember,
             return_to: self.return_to.or_else(|| other.return_to.clone()),
+            language: self.language.or(other.language),
         }
     }
 }
@@ -101,6 +104,7 @@ mod tests {
                 is_confirmed,
                 remember,
                 return_to,
+                language: None,
             },
         )
     }

@@ -15,7 +15,8 @@ use crate::{
     support::compact::{Reader, Writer},
     tenant::Tenant,
     user::Identifier,
-    util::{handle::Handle, secret::Digest},
+    util::{public_id::PublicId, secret::SecretDigest},
+    words::Language,
 };
 
 /// The first byte of a row. A number is never used again with another meaning: 1 had no flags in the plan.
@@ -24,7 +25,7 @@ const LOGIN: u8 = 2;
 type Written = Result<(), StoreError>;
 
 impl Value for Login {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(LOGIN, 768);
         writer.bytes(self.id.as_bytes());
         writer.text(self.tenant.as_str())?;
@@ -39,7 +40,7 @@ impl Value for Login {
                 write_user(&mut writer, user)?;
             }
         }
-        self.plan.write(&mut writer)?;
+        self.plan.write_login_plan(&mut writer)?;
         write_proofs(&mut writer, &self.proofs)?;
         writer.number(self.carried as u64);
         option(&mut writer, self.session.as_ref(), |writer, sid| {
@@ -90,10 +91,10 @@ impl Value for Login {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let login = Reader::whole(LOGIN, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let login = Reader::read_whole_value(LOGIN, bytes, |reader| {
             Some(Self {
-                id: Handle::from_bytes(*reader.bytes()?),
+                id: PublicId::from_bytes(*reader.bytes()?),
                 tenant: Tenant::parse(reader.text()?).ok()?,
                 binding: read_binding(reader)?,
                 wanted: read_wanted(reader)?,
@@ -104,17 +105,17 @@ impl Value for Login {
                     2 => Subject::User(read_user(reader)?),
                     _ => return None,
                 },
-                plan: LoginPlan::read(reader)?,
+                plan: LoginPlan::read_login_plan(reader)?,
                 proofs: read_proofs(reader)?,
                 carried: reader.number()?.try_into().ok()?,
-                session: read_option(reader, |reader| reader.bytes().copied().map(Handle::from_bytes))?,
+                session: read_option(reader, |reader| reader.bytes().copied().map(PublicId::from_bytes))?,
                 phase: match reader.byte()? {
                     0 => LoginPhase::Pending,
                     1 => LoginPhase::Success,
                     2 => LoginPhase::Failed,
                     3 => LoginPhase::Ended,
                     4 => LoginPhase::Completed(reader.number()?),
-                    5 => LoginPhase::Consumed(Handle::from_bytes(*reader.bytes()?)),
+                    5 => LoginPhase::Consumed(PublicId::from_bytes(*reader.bytes()?)),
                     _ => return None,
                 },
                 open: match reader.byte()? {
@@ -146,7 +147,7 @@ fn write_challenge(writer: &mut Writer, challenge: &OpenChallenge) {
 }
 
 fn read_challenge(reader: &mut Reader<'_>) -> Option<OpenChallenge> {
-    Some(OpenChallenge { digest: Digest::from_bytes(*reader.bytes()?), expires_at: reader.number()? })
+    Some(OpenChallenge { digest: SecretDigest::from_bytes(*reader.bytes()?), expires_at: reader.number()? })
 }
 
 fn write_code(writer: &mut Writer, code: &OpenCode) -> Written {
@@ -198,8 +199,13 @@ pub(crate) fn read_binding(reader: &mut Reader<'_>) -> Option<Binding> {
 }
 
 pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
-    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to } = wanted;
-    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1);
+    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language } = wanted;
+    let language = match language {
+        None => 0,
+        Some(Language::English) => 1,
+        Some(Language::German) => 2,
+    };
+    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2);
     for text in [nonce, dpop_jkt, return_to] {
         option(writer, text.as_deref(), Writer::text)?;
     }
@@ -210,7 +216,13 @@ pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
 }
 
 pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
-    let flags = reader.byte().filter(|flags| *flags < 4)?;
+    let flags = reader.byte()?;
+    let language = match flags >> 2 {
+        0 => None,
+        1 => Some(Language::English),
+        2 => Some(Language::German),
+        _ => return None,
+    };
     let mut text = || read_option(reader, |reader| reader.text().map(str::to_owned));
     let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
     let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
@@ -223,6 +235,7 @@ pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
         is_confirmed: flags & 1 != 0,
         remember: flags & 2 != 0,
         return_to,
+        language,
     })
 }
 
@@ -316,24 +329,25 @@ mod tests {
             is_confirmed: true,
             remember: false,
             return_to: Some("/x".to_owned()),
+            language: Some(Language::German),
         };
         let user = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: u64::MAX };
         let plan = Policies::new(Policy::any(2).unwrap());
         let plan = plan.plan(&"acme".parse().unwrap(), None, None, Method::Password | Method::Sms).unwrap();
-        let begun = Login::begin(&secret, "acme".parse().unwrap(), (binding, wanted), plan, (&limits, NOW));
+        let begun = Login::begin_login(&secret, "acme".parse().unwrap(), (binding, wanted), plan, (&limits, NOW));
         let named = begun.clone().identified(Identifier::parse("Ada@Example.com").unwrap(), Subject::Unknown);
         let mut bound = Login { subject: Subject::User(user.clone()), wanted: Wanted::default(), ..named.clone() };
         bound.proofs = vec![
             Proof { method: "password".into(), at: 7, mark: Some([9; 32]), elsewhere: None },
             Proof { method: "sso".into(), at: 8, mark: None, elsewhere: Some(0) },
         ];
-        (bound.carried, bound.session, bound.max_age) = (1, Some(Handle::random()), Some(0));
+        (bound.carried, bound.session, bound.max_age) = (1, Some(PublicId::random()), Some(0));
         let code = |owner| {
             let keyed = Keyed::new(&secret);
-            let to = (Method::Sms, &Digest::of("an address"));
+            let to = (Method::Sms, &SecretDigest::of_secret("an address"));
             Challenge::Code(OpenCode::new(to, owner, &begun.id, &OneTimeCode::generate(), &keyed, (&limits, NOW)))
         };
-        let state = OpenChallenge::new(Digest::of("x"), UnixTime::from_nanos(5));
+        let state = OpenChallenge::new(SecretDigest::of_secret("x"), UnixTime::from_nanos(5));
         let redirect = OpenRedirect { provider: "idp".to_owned(), state: state.clone(), query: "a=b".to_owned() };
         let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Redirect(redirect))];
         let mut extended = Login { subject: bound.subject.clone(), ..begun.clone() };
@@ -345,7 +359,7 @@ mod tests {
             LoginPhase::Failed,
             LoginPhase::Ended,
             LoginPhase::Completed(3),
-            LoginPhase::Consumed(Handle::random()),
+            LoginPhase::Consumed(PublicId::random()),
         ];
         let passkey = Some(state);
         let mut all = vec![begun, named, bound.clone(), extended];
@@ -363,24 +377,24 @@ mod tests {
     #[test]
     fn every_login_is_read_as_it_was_written_and_a_cut_row_is_corrupt() {
         for login in logins() {
-            let bytes = login.write().unwrap();
-            let read = Login::read(&bytes).unwrap();
+            let bytes = login.encode_row().unwrap();
+            let read = Login::decode_row(&bytes).unwrap();
             assert_eq!(format!("{read:?}"), format!("{login:?}"));
-            assert_eq!(read.write().unwrap(), bytes);
+            assert_eq!(read.encode_row().unwrap(), bytes);
             for len in 0..bytes.len() {
-                assert_eq!(Login::read(&bytes[..len]).unwrap_err().kind(), StoreErrorKind::Corrupt, "{len}");
+                assert_eq!(Login::decode_row(&bytes[..len]).unwrap_err().kind(), StoreErrorKind::Corrupt, "{len}");
             }
-            assert!(Login::read(&[&bytes[..], &[0]].concat()).is_err());
+            assert!(Login::decode_row(&[&bytes[..], &[0]].concat()).is_err());
         }
     }
 
     #[test]
     fn b08_rows_of_the_format_before_are_refused() {
         for login in logins() {
-            let mut bytes = login.write().unwrap();
+            let mut bytes = login.encode_row().unwrap();
             assert_eq!(bytes[0], 2);
             bytes[0] = 1;
-            assert_eq!(Login::read(&bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
+            assert_eq!(Login::decode_row(&bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }
 
@@ -389,20 +403,20 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in [(0, true), (3, true), (4, false)] {
+        for (flags, is_valid) in [(0, true), (3, true), (11, true), (12, false), (16, false), (255, false)] {
             bytes[1] = flags;
-            assert_eq!(Reader::whole(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
+            assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
         }
     }
 
     proptest! {
         #[test]
         fn no_row_causes_a_panic(noise in vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), byte: u8) {
-            let _ = Login::read(&noise);
+            let _ = Login::decode_row(&noise);
             for login in logins() {
-                let mut bytes = login.write().unwrap();
+                let mut bytes = login.encode_row().unwrap();
                 *at.get_mut(&mut bytes) = byte;
-                let _ = Login::read(&bytes);
+                let _ = Login::decode_row(&bytes);
             }
         }
     }

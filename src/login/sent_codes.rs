@@ -20,7 +20,7 @@ pub(crate) struct SendLimit {
 
 impl SendLimit {
     /// Returns the limit of a method. Text messages cost money and wake people up, so they have a lower one than e-mail.
-    pub(crate) fn of(method: Method, limits: &LoginLimits) -> Self {
+    pub(crate) fn for_send_method(method: Method, limits: &LoginLimits) -> Self {
         let interval = limits.resend_interval;
         match method {
             Method::Email => Self { most: 50, within: Duration::from_secs(24 * 3600), interval },
@@ -42,7 +42,7 @@ pub(crate) struct SentCodes(Vec<(u64, Method)>);
 const SENT_CODES: u8 = 1;
 
 impl Value for SentCodes {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(SENT_CODES, 3 + 18 * self.0.len());
         writer.list(&self.0, |writer, (at, method)| {
             writer.number(*at);
@@ -51,8 +51,8 @@ impl Value for SentCodes {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let codes = Reader::whole(SENT_CODES, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let codes = Reader::read_whole_value(SENT_CODES, bytes, |reader| {
             reader.list(|reader| Some((reader.number()?, Method::from_name(reader.text()?)?)))
         });
         codes.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a list of sent codes"))
@@ -104,7 +104,7 @@ mod tests {
     const INTERVAL: Duration = Duration::from_secs(30);
 
     fn limit(method: Method) -> SendLimit {
-        SendLimit::of(method, &LoginLimits::new())
+        SendLimit::for_send_method(method, &LoginLimits::new())
     }
 
     proptest! {

@@ -15,8 +15,8 @@ use crate::{
     user::Identifier,
     util::{
         clock::{UnixTime, saturating_nanos},
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -32,7 +32,7 @@ const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 /// The signed-in session of the same browser that a login continues, and the steps that it takes over.
 #[derive(Clone, Debug)]
 pub(crate) struct CarriedProofs {
-    pub(crate) session: Handle,
+    pub(crate) session: PublicId,
     pub(crate) user: BoundUser,
     /// Ordered by time. No two proofs have the same method. Empty if none is strong and young enough.
     pub(crate) proofs: Vec<Proof>,
@@ -54,7 +54,7 @@ pub(crate) struct Login {
     /// How many of them came from a session.
     pub(crate) carried: usize,
     /// The signed-in session that the login continues. The login counts as long as that session lives.
-    pub(crate) session: Option<Handle>,
+    pub(crate) session: Option<PublicId>,
     pub(crate) phase: LoginPhase,
     pub(crate) open: Option<Challenge>,
     /// The age in seconds that the request allows for the newest proof. Zero asks for a new one.
@@ -89,7 +89,7 @@ pub(crate) enum LoginPhase {
     /// The user or a proof no longer counts.
     Ended,
     /// The login was spent: this session begins or is updated.
-    Consumed(Handle),
+    Consumed(PublicId),
 }
 
 /// The one challenge that a login waits for, besides that for a passkey.
@@ -103,17 +103,17 @@ pub(crate) enum Challenge {
 /// A challenge that can be answered once: by a passkey, or at another identity provider. The login keeps only a digest.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenChallenge {
-    pub(super) digest: Digest,
+    pub(super) digest: SecretDigest,
     pub(super) expires_at: u64,
 }
 
 impl OpenChallenge {
-    pub(crate) fn new(digest: Digest, expires_at: UnixTime) -> Self {
+    pub(crate) fn new(digest: SecretDigest, expires_at: UnixTime) -> Self {
         Self { digest, expires_at: expires_at.as_nanos() }
     }
 
     /// Returns whether this is the digest of the challenge.
-    pub(crate) fn is(&self, digest: &Digest) -> bool {
+    pub(crate) fn is(&self, digest: &SecretDigest) -> bool {
         self.digest.matches(digest)
     }
 
@@ -143,12 +143,12 @@ pub(crate) struct OpenRedirect {
 
 impl OpenRedirect {
     /// Returns whether this provider may redeem the challenge with this secret.
-    pub(crate) fn is_for(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+    pub(crate) fn is_for(&self, provider: &str, state: &SecretDigest, now: UnixTime) -> bool {
         self.was_for(provider, state) && !self.state.has_expired(now)
     }
 
     /// Returns whether this provider could redeem the challenge with this secret, perhaps too late.
-    pub(crate) fn was_for(&self, provider: &str, state: &Digest) -> bool {
+    pub(crate) fn was_for(&self, provider: &str, state: &SecretDigest) -> bool {
         self.state.is(state) && self.provider == provider
     }
 }
@@ -171,7 +171,7 @@ impl Challenge {
 }
 
 impl Login {
-    pub(crate) fn begin(
+    pub(crate) fn begin_login(
         secret: &Secret,
         tenant: Tenant,
         (binding, wanted): (Binding, Wanted),
@@ -179,7 +179,7 @@ impl Login {
         (limits, now): (&LoginLimits, UnixTime),
     ) -> Self {
         Self {
-            id: Handle::of(&secret.digest()),
+            id: PublicId::of_digest(&secret.digest()),
             tenant,
             binding,
             wanted,
@@ -292,7 +292,7 @@ impl Login {
     }
 
     /// Returns the session that this login was spent for.
-    pub(crate) fn spent_for(&self) -> Option<Handle> {
+    pub(crate) fn spent_for(&self) -> Option<PublicId> {
         match self.phase {
             LoginPhase::Consumed(session) => Some(session),
             _ => None,
@@ -323,7 +323,7 @@ impl Login {
                     && self.proofs.iter().all(|proof| is_fresh(proof) || proof.has_unknown_age()))
     }
 
-    pub(crate) fn view(&self, now: UnixTime) -> LoginView {
+    pub(crate) fn to_login_view(&self, now: UnixTime) -> LoginView {
         let status = match self.phase {
             _ if self.has_ended(now) => LoginStatus::Expired,
             _ if self.has_failed(now) => LoginStatus::Failed,

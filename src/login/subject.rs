@@ -1,9 +1,9 @@
 //! The user that a login is for.
 
-use crate::{session::UserId, util::handle::Handle};
+use crate::{session::UserId, util::public_id::PublicId};
 
 /// The public id of a login. It is shown and sent freely: without the secret in the cookie it gives access to nothing.
-pub(crate) type LoginId = Handle;
+pub(crate) type LoginId = PublicId;
 
 /// Which user can prove the steps of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,15 +23,15 @@ pub(crate) struct Throttle {
 const THROTTLE: u8 = 1;
 
 impl Value for Throttle {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(THROTTLE, 17);
         writer.number(self.failures.into());
         writer.number(self.open_at);
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let row = Reader::whole(THROTTLE, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let row = Reader::read_whole_value(THROTTLE, bytes, |reader| {
             Some(Self { failures: reader.number()?.try_into().ok()?, open_at: reader.number()? })
         });
         row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a count of failures"))

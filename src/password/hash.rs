@@ -19,7 +19,7 @@ const DECODED: usize = 66;
 /// `Debug` shows nothing, and hashes can't be compared, because a leaked hash lets an attacker guess the password.
 ///
 /// ```
-/// use tollgate::PasswordHash;
+/// use tollgate::password::PasswordHash;
 ///
 /// let text = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
 /// let hash = PasswordHash::parse(text)?;

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::hash::PasswordHash;
-use crate::util::secret::{Digest, Secret};
+use crate::util::secret::{Secret, SecretDigest};
 
 /// A version of an account's password.
 ///
@@ -24,17 +24,17 @@ use crate::util::secret::{Digest, Secret};
 /// assert_ne!(PasswordMark::of(changed_at), PasswordMark::of("2024-03-01T09:30:00.000002Z"));
 /// ```
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct PasswordMark(#[serde(with = "text")] Digest);
+pub struct PasswordMark(#[serde(with = "text")] SecretDigest);
 
 impl PasswordMark {
     /// Creates the mark for a version of the password. Equal bytes give equal marks.
-    pub fn of(version: impl AsRef<[u8]>) -> Self {
-        Self(Digest::of(version))
+    pub fn of_version(version: impl AsRef<[u8]>) -> Self {
+        Self(SecretDigest::of_secret(version))
     }
 
     /// Creates the mark of a password for which only the hash is known. It changes when the password is hashed again.
     pub(crate) fn of_hash(hash: &PasswordHash) -> Self {
-        Self::of(hash.as_str())
+        Self::of_version(hash.as_str())
     }
 
     /// Creates a random mark.
@@ -44,7 +44,7 @@ impl PasswordMark {
 
     /// Takes a mark from a row.
     pub(crate) fn restore(bytes: [u8; 32]) -> Self {
-        Self(Digest::from_bytes(bytes))
+        Self(SecretDigest::from_bytes(bytes))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
@@ -72,18 +72,18 @@ mod text {
 
     use crate::util::{
         encoding::{base64url_of_32, base64url_to_32},
-        secret::Digest,
+        secret::SecretDigest,
     };
 
-    pub(crate) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(digest: &SecretDigest, serializer: S) -> Result<S::Ok, S::Error> {
         // the default is never used: base64url is ASCII
         serializer.serialize_str(std::str::from_utf8(&base64url_of_32(digest.as_bytes())).unwrap_or_default())
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretDigest, D::Error> {
         let text = String::deserialize(deserializer)?;
         let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| D::Error::custom("invalid digest"))?;
-        Ok(Digest::from_bytes(*bytes))
+        Ok(SecretDigest::from_bytes(*bytes))
     }
 }
 
@@ -102,6 +102,6 @@ mod tests {
 
     #[test]
     fn debug_shows_nothing_of_a_mark() {
-        assert_eq!(format!("{:?}", PasswordMark::of("7")), "PasswordMark(..)");
+        assert_eq!(format!("{:?}", PasswordMark::of_version("7")), "PasswordMark(..)");
     }
 }

@@ -37,12 +37,12 @@ pub struct Passwords {
 impl Passwords {
     /// Creates a pool with the default settings.
     pub fn new() -> Self {
-        Self::of(&PasswordsBuilder::new())
+        Self::from_builder(&PasswordsBuilder::new())
     }
 
     /// Creates a pool that makes the cheapest hashes argon2 supports. They are easy to guess: use them only in tests.
     pub fn insecure_fast() -> Self {
-        Self::of(&Self::builder().insecure_fast())
+        Self::from_builder(&Self::builder().insecure_fast())
     }
 
     /// Starts building a pool with other settings.
@@ -50,7 +50,7 @@ impl Passwords {
         PasswordsBuilder::new()
     }
 
-    fn of(settings: &PasswordsBuilder) -> Self {
+    fn from_builder(settings: &PasswordsBuilder) -> Self {
         let PasswordsBuilder { cost, concurrency, waiting, .. } = *settings;
         Self { engine: Engine::new(cost), turns: Turns::new(concurrency, waiting), tenant: None }
     }
@@ -219,7 +219,7 @@ impl PasswordsBuilder {
         if waiting > MOST {
             return refuse("password waiting", &waiting, "must be at most 1048576");
         }
-        Ok(Passwords::of(&self))
+        Ok(Passwords::from_builder(&self))
     }
 }
 

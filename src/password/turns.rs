@@ -105,7 +105,7 @@ mod tests {
     type Waiting = Pin<Box<dyn Future<Output = Option<Turn>>>>;
 
     /// Asks for a turn, and polls once.
-    fn ask(turns: &Turns, tenant: &str) -> Waiting {
+    fn queue_for_turn(turns: &Turns, tenant: &str) -> Waiting {
         let (turns, tenant) = (turns.clone(), Tenant::parse(tenant).unwrap());
         let mut waiting: Waiting = Box::pin(async move { turns.next(Some(&tenant)).await });
         assert!(poll(&mut waiting).is_none());
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    fn begin(turns: &Turns) -> Turn {
+    fn acquire_turn(turns: &Turns) -> Turn {
         let mut first: Waiting = Box::pin({
             let turns = turns.clone();
             async move { turns.next(None).await }
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn a10_a_flood_of_one_tenant_leaves_the_others_their_turn() {
         let turns = Turns::new(1, 100);
-        let running = begin(&turns);
+        let running = acquire_turn(&turns);
         let tenants = ["acme"; 5].into_iter().chain(["globex", "globex", "umbrella"]);
-        let waiting = tenants.map(|tenant| (tenant, ask(&turns, tenant))).collect();
+        let waiting = tenants.map(|tenant| (tenant, queue_for_turn(&turns, tenant))).collect();
         let expected = ["acme", "globex", "umbrella", "acme", "globex", "acme", "acme", "acme"];
         assert_eq!(order(running, waiting), expected);
         assert_eq!(turns.lock().running, 0);
@@ -162,21 +162,21 @@ mod tests {
     #[test]
     fn a10_a_full_queue_has_room_for_a_tenant_with_fewer_waiting_jobs() {
         let turns = Turns::new(1, 4);
-        let running = begin(&turns);
-        let mut acme: Vec<_> = (0..4).map(|_| ask(&turns, "acme")).collect();
+        let running = acquire_turn(&turns);
+        let mut acme: Vec<_> = (0..4).map(|_| queue_for_turn(&turns, "acme")).collect();
         let refused = |tenant: &str| {
             let (turns, tenant) = (turns.clone(), Tenant::parse(tenant).unwrap());
             let mut waiting: Waiting = Box::pin(async move { turns.next(Some(&tenant)).await });
             poll(&mut waiting).is_some_and(|turn| turn.is_none())
         };
         assert!(refused("acme"));
-        let globex: Vec<_> = (0..2).map(|_| ask(&turns, "globex")).collect();
+        let globex: Vec<_> = (0..2).map(|_| queue_for_turn(&turns, "globex")).collect();
         // the newest of the others lost their places, and both have two now
         assert!((0..2).all(|_| poll(&mut acme.pop().unwrap()).is_some_and(|turn| turn.is_none())));
         assert!(refused("globex") && refused("acme"));
         // callers that have gone make room for anyone
         drop(acme.pop());
-        let more = ask(&turns, "globex");
+        let more = queue_for_turn(&turns, "globex");
         assert!(refused("globex"));
         let waiting = acme.into_iter().map(|it| ("acme", it)).chain(globex.into_iter().map(|it| ("globex", it)));
         let waiting = waiting.chain([("globex", more)]).collect();

@@ -22,7 +22,7 @@ use crate::{
     http::{
         connection::announce_close,
         head::Head,
-        replay::{ReadError, Reader, Replay},
+        replay::{ReadError, Reader, ReplayedBody},
     },
     reject::{Rejection, RejectionKind, Respond, StatusOnly},
     util::error::ConfigError,
@@ -41,10 +41,10 @@ const DEFAULT_LIMIT: usize = 64 * 1024;
 /// - 415 for other content types, and for encoded content.
 ///
 /// CORS preflights pass. Rejected requests never reach the service. Admitted requests have a
-/// [`CodeChallenge`](super::CodeChallenge) in their extensions, and their body and trailers are
+/// [`CodeChallenge`] in their extensions, and their body and trailers are
 /// passed on byte for byte.
 ///
-/// The inner service receives requests with the body type [`Replay`]. The layer waits for slow
+/// The inner service receives requests with the body type [`ReplayedBody`]. The layer waits for slow
 /// bodies indefinitely, so put a timeout outside.
 #[must_use]
 pub struct PkceBodyLayer<R = StatusOnly> {
@@ -98,7 +98,7 @@ impl<R> PkceBodyLayer<R> {
         Self { log: Some(log), ..self }
     }
 
-    /// Sets how rejections are answered; see [`OAuthJson`](crate::OAuthJson).
+    /// Sets how rejections are answered; see [`OAuthJson`](crate::reject::OAuthJson).
     pub fn respond_with<R2>(self, respond: R2) -> PkceBodyLayer<R2> {
         PkceBodyLayer { scope: self.scope, limit: self.limit, log: self.log, respond }
     }
@@ -141,7 +141,7 @@ pub struct PkceBody<S, R> {
 
 impl<S, R, B, ResBody> Service<Request<B>> for PkceBody<S, R>
 where
-    S: Service<Request<Replay<B>>, Response = Response<ResBody>> + Clone,
+    S: Service<Request<ReplayedBody<B>>, Response = Response<ResBody>> + Clone,
     B: Body<Data = Bytes>,
     R: Respond<ResBody>,
 {
@@ -154,11 +154,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let head = Head::of(&request);
+        let head = Head::of_request(&request);
         if !self.scope.covers(head) {
-            return PkceBodyFuture::calling(self.inner.call(request.map(Replay::untouched)));
+            return PkceBodyFuture::calling(self.inner.call(request.map(ReplayedBody::untouched)));
         }
-        let Some(format) = Format::of(head.headers()) else {
+        let Some(format) = Format::from_content_type(head.headers()) else {
             let rejection =
                 Rejection::new(RejectionKind::UnsupportedMediaType, "the body must be form-encoded or JSON");
             // release what the ready service has reserved, such as a permit
@@ -195,7 +195,7 @@ pin_project! {
     /// The response of a [`PkceBody`](super::PkceBody) service.
     pub struct PkceBodyFuture<S, R, B>
     where
-        S: Service<Request<Replay<B>>>,
+        S: Service<Request<ReplayedBody<B>>>,
     {
         #[pin]
         state: State<S, S::Future, S::Response, R, B>,
@@ -225,7 +225,7 @@ struct Parked<S, R> {
 
 impl<S, R, B> PkceBodyFuture<S, R, B>
 where
-    S: Service<Request<Replay<B>>>,
+    S: Service<Request<ReplayedBody<B>>>,
 {
     fn calling(future: S::Future) -> Self {
         Self { state: State::Calling { future } }
@@ -250,7 +250,7 @@ where
 
 impl<S, R, B, ResBody> Future for PkceBodyFuture<S, R, B>
 where
-    S: Service<Request<Replay<B>>, Response = Response<ResBody>>,
+    S: Service<Request<ReplayedBody<B>>, Response = Response<ResBody>>,
     B: Body<Data = Bytes>,
     R: Respond<ResBody>,
 {
@@ -268,12 +268,14 @@ where
                     let Parked { mut service, mut head, format, log, respond, .. } = parked.take().expect(POLLED_AGAIN);
                     let checked = match whole {
                         Ok(whole) => format.challenge(&whole.data).map(|it| (it, whole)).map_err(Rejection::from),
-                        Err(error) => Err(refusal(&error)),
+                        Err(error) => Err(read_error_rejection(&error)),
                     };
                     match checked {
                         Ok((challenge, whole)) => {
                             head.extensions.insert(challenge);
-                            State::Calling { future: service.call(Request::from_parts(head, Replay::read(whole))) }
+                            State::Calling {
+                                future: service.call(Request::from_parts(head, ReplayedBody::from_whole_body(whole))),
+                            }
                         }
                         Err(rejection) => {
                             tally(log.as_ref());
@@ -302,7 +304,7 @@ fn tally(log: Option<&EventLog>) {
     }
 }
 
-fn refusal(error: &ReadError) -> Rejection {
+fn read_error_rejection(error: &ReadError) -> Rejection {
     match error {
         ReadError::TooLarge => Rejection::new(RejectionKind::TooLarge, "the body is too long"),
         ReadError::Broken => Rejection::new(RejectionKind::InvalidRequest, "the body is incomplete"),
@@ -311,7 +313,7 @@ fn refusal(error: &ReadError) -> Rejection {
 
 impl<S, R, B> fmt::Debug for PkceBodyFuture<S, R, B>
 where
-    S: Service<Request<Replay<B>>>,
+    S: Service<Request<ReplayedBody<B>>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
@@ -333,7 +335,7 @@ enum Format {
 impl Format {
     /// Reads the format from the headers. Returns `None` if another reader could interpret the body
     /// differently, because of a content encoding, another charset or a second content type.
-    fn of(headers: &HeaderMap) -> Option<Self> {
+    fn from_content_type(headers: &HeaderMap) -> Option<Self> {
         let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
         let (Some(media_type), None) = (types.next(), types.next()) else {
             return None;

@@ -12,7 +12,7 @@ use crate::util::{
     encoding::{LEN_OF_32, base64url_of_32, base64url_to_32},
     form::Form,
     json,
-    secret::Digest,
+    secret::SecretDigest,
 };
 
 const CHALLENGE: &str = "code_challenge";
@@ -24,21 +24,21 @@ const METHOD: &str = "code_challenge_method";
 /// It does not reveal the verifier and may be shown and stored.
 ///
 /// ```
-/// use tollgate::{CodeChallenge, CodeVerifier};
+/// use tollgate::pkce::{CodeChallenge, CodeVerifier};
 ///
 /// let verifier = CodeVerifier::generate();
 /// let challenge = CodeChallenge::parse(CodeChallenge::of(&verifier).as_str())?;
 /// assert!(challenge.verify(&verifier));
 /// assert!(!challenge.verify(&CodeVerifier::generate()));
-/// # Ok::<(), tollgate::PkceError>(())
+/// # Ok::<(), tollgate::pkce::PkceError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CodeChallenge([u8; LEN_OF_32]);
 
 impl CodeChallenge {
     /// Computes the S256 challenge of a verifier.
-    pub fn of(verifier: &CodeVerifier) -> Self {
-        Self(base64url_of_32(Digest::of(verifier.expose()).as_bytes()))
+    pub fn from_verifier(verifier: &CodeVerifier) -> Self {
+        Self(base64url_of_32(SecretDigest::of_secret(verifier.expose()).as_bytes()))
     }
 
     /// Parses a challenge. Accepts only the 43 characters of a SHA-256: padding, the standard
@@ -93,7 +93,7 @@ impl CodeChallenge {
 
     /// Checks a verifier against this challenge in constant time.
     pub fn verify(&self, verifier: &CodeVerifier) -> bool {
-        self.0.ct_eq(&Self::of(verifier).0).into()
+        self.0.ct_eq(&Self::from_verifier(verifier).0).into()
     }
 
     /// Returns the challenge as text.
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn c091_the_test_vector_of_rfc_7636_appendix_b() {
         let verifier = CodeVerifier::parse(VERIFIER).unwrap();
-        assert_eq!(CodeChallenge::of(&verifier).as_str(), APPENDIX_B);
+        assert_eq!(CodeChallenge::from_verifier(&verifier).as_str(), APPENDIX_B);
         assert!(CodeChallenge::parse(APPENDIX_B).unwrap().verify(&verifier));
     }
 
@@ -264,7 +264,7 @@ mod tests {
         fn a_verifier_matches_only_its_own_challenge(one in "[A-Za-z0-9._~-]{43,128}", other in "[A-Za-z0-9._~-]{43,128}") {
             let parsed = CodeVerifier::parse(&one).unwrap();
             prop_assert_eq!(parsed.expose(), &one);
-            let challenge = CodeChallenge::of(&parsed);
+            let challenge = CodeChallenge::from_verifier(&parsed);
             prop_assert_eq!(CodeChallenge::parse(challenge.as_str()).unwrap(), challenge);
             prop_assert_eq!(CodeChallenge::from_form(format!("code_challenge={challenge}&code_challenge_method=S256")), Ok(challenge));
             let json = format!(r#"{{"code_challenge":"{challenge}","code_challenge_method":"S256"}}"#);

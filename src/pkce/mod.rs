@@ -13,7 +13,7 @@
 //! ```
 //! use std::convert::Infallible;
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{CodeChallenge, PkceLayer};
+//! use tollgate::{PkceLayer, pkce::CodeChallenge};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -35,7 +35,7 @@ impl Scope {
         if head.is_preflight() {
             return false;
         }
-        let on_path = self.path.as_ref().is_none_or(|path| is(head.uri().path(), path));
+        let on_path = self.path.as_ref().is_none_or(|path| matches_path(head.uri().path(), path));
         on_path && self.condition.as_ref().is_none_or(|condition| condition(head))
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Debug for Scope {
 
 /// Returns whether a router might treat `path` as `wanted`. Some routers decode paths, and some
 /// ignore trailing slashes.
-fn is(path: &str, wanted: &str) -> bool {
+fn matches_path(path: &str, wanted: &str) -> bool {
     let path = if path.contains('%') { form::decode_path(path).unwrap_or_default() } else { Cow::Borrowed(path) };
     trim(&path) == wanted
 }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn equivalent_paths_are_covered() {
         let scope = Scope::path("/oauth/authorize").unwrap();
-        let covers = |path: &str| scope.covers(Head::of(&Request::get(path).body(()).unwrap()));
+        let covers = |path: &str| scope.covers(Head::of_request(&Request::get(path).body(()).unwrap()));
         for path in [
             "/oauth/authorize",
             "/oauth/authorize?x=/",
@@ -89,15 +89,15 @@ mod tests {
     #[test]
     fn the_root_path_is_covered() {
         let scope = Scope::path("/").unwrap();
-        assert!(scope.covers(Head::of(&Request::get("/?a").body(()).unwrap())));
-        assert!(!scope.covers(Head::of(&Request::get("/a").body(()).unwrap())));
+        assert!(scope.covers(Head::of_request(&Request::get("/?a").body(()).unwrap())));
+        assert!(!scope.covers(Head::of_request(&Request::get("/a").body(()).unwrap())));
     }
 
     #[test]
     fn a_condition_narrows_the_scope() {
         let posts = |head: Head<'_>| head.method() == Method::POST;
         let covers = |scope: Scope, method: &str| {
-            scope.covers(Head::of(&Request::builder().method(method).uri("/a").body(()).unwrap()))
+            scope.covers(Head::of_request(&Request::builder().method(method).uri("/a").body(()).unwrap()))
         };
         assert!(covers(Scope::path("/a").unwrap().narrowed(posts), "POST"));
         assert!(!covers(Scope::path("/a").unwrap().narrowed(posts), "GET"));

@@ -19,7 +19,7 @@ use crate::util::error::ConfigError;
 /// its steps or in one more. See [`without_enrolled_second_factor`](Self::without_enrolled_second_factor).
 ///
 /// ```
-/// use tollgate::{Method, Policy};
+/// use tollgate::policy::{Method, Policy};
 ///
 /// let any_two = Policy::any(2)?;
 /// let password_and_mail = Policy::slots([Method::Password, Method::Email])?;

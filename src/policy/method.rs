@@ -9,7 +9,7 @@ use crate::util::error::ConfigError;
 /// A method for a login step.
 ///
 /// ```
-/// use tollgate::{Method, policy::FactorClass};
+/// use tollgate::policy::{FactorClass, Method};
 ///
 /// assert_eq!(Method::from_name("sms"), Some(Method::Sms));
 /// assert_eq!(Method::Sms.class(), Method::Whatsapp.class());
@@ -147,7 +147,7 @@ impl BitOr for Method {
 /// A set of [`Method`]s.
 ///
 /// ```
-/// use tollgate::{Method, policy::MethodSet};
+/// use tollgate::policy::{Method, MethodSet};
 ///
 /// let set = Method::Email | Method::Password;
 /// assert_eq!(set.to_string(), "password, email");

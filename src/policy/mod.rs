@@ -11,7 +11,7 @@
 //! second factor that the account has enrolled ([`Policy::without_enrolled_second_factor`] switches this off).
 //!
 //! ```
-//! use tollgate::{Method, Policies, Policy, Tenant, policy::MethodSet};
+//! use tollgate::{Policies, Tenant, policy::{Method, MethodSet, Policy}};
 //!
 //! let acme = Tenant::parse("acme")?;
 //! let policies = Policies::new(Policy::any(1)?)
@@ -29,7 +29,6 @@
 
 mod demand;
 mod enrolled;
-pub(crate) mod file;
 mod method;
 #[cfg(test)]
 mod model;

@@ -64,18 +64,18 @@ fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
 }
 
 fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
-    LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), None).ok()
+    LoginPlan::from_policies(&demands.iter().collect::<Vec<_>>(), (enabled, 1), None).ok()
 }
 
 /// Returns the bytes of a plan as they are in a row.
-fn written(plan: &LoginPlan) -> Vec<u8> {
+fn encode_plan(plan: &LoginPlan) -> Vec<u8> {
     let mut writer = Writer::new(0, 0);
-    plan.write(&mut writer).unwrap();
+    plan.write_login_plan(&mut writer).unwrap();
     writer.into_bytes()
 }
 
-fn read(bytes: &[u8]) -> Option<LoginPlan> {
-    Reader::whole(0, bytes, LoginPlan::read)
+fn decode_plan(bytes: &[u8]) -> Option<LoginPlan> {
+    Reader::read_whole_value(0, bytes, LoginPlan::read_login_plan)
 }
 
 fn any_set() -> impl Strategy<Value = MethodSet> {
@@ -203,7 +203,7 @@ proptest! {
             prop_assert!(!next.is_empty(), "stuck after {}", proved);
             proved = proved.with(*choice.get(&next));
             plan.demand_factor(proved, factors);
-            read_again.push(read(&written(&plan)) == Some(plan.clone()));
+            read_again.push(decode_plan(&encode_plan(&plan)) == Some(plan.clone()));
         }
         prop_assert!(plan.is_met_by(proved) && prove_different_things(&methods(proved)), "{}", proved);
         prop_assert!(read_again.into_iter().all(|is_same| is_same));
@@ -244,9 +244,9 @@ proptest! {
 
     #[test]
     fn plans_round_trip(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
-        let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), acr.as_deref()) else { return Ok(()) };
+        let Ok(plan) = LoginPlan::from_policies(&demands.iter().collect::<Vec<_>>(), (enabled, 1), acr.as_deref()) else { return Ok(()) };
         prop_assert_eq!(plan.acr(), acr.as_deref());
-        prop_assert_eq!(read(&written(&plan)), Some(plan));
+        prop_assert_eq!(decode_plan(&encode_plan(&plan)), Some(plan));
     }
 }
 
@@ -273,10 +273,10 @@ fn stored_plans_are_validated() {
         [&[0, 0, 0, flags][..], &length(sets.clone().count() / 2), &sets.collect::<Vec<_>>(), &length(0)].concat()
     };
     let two = [Password | Email, Sms | Email];
-    let stored = read(&row(3, &two)).unwrap();
+    let stored = decode_plan(&row(3, &two)).unwrap();
     assert_eq!((stored.steps(), stored.policy_steps(), stored.asks_enrolled), (2, 2, true));
-    assert!(stored.refuses_self_enrolment() && !read(&row(0, &two)).unwrap().refuses_self_enrolment());
-    assert_eq!(read(&row(4, &two)).unwrap().policy_steps(), 1);
+    assert!(stored.refuses_self_enrolment() && !decode_plan(&row(0, &two)).unwrap().refuses_self_enrolment());
+    assert_eq!(decode_plan(&row(4, &two)).unwrap().policy_steps(), 1);
     let one = |set: MethodSet| vec![set];
     for (flags, bad) in [
         (0, vec![]),
@@ -291,7 +291,7 @@ fn stored_plans_are_validated() {
         (4, one(Password.into())),
         (8, two.to_vec()),
     ] {
-        assert_eq!(read(&row(flags, &bad)), None, "{flags} {bad:?}");
+        assert_eq!(decode_plan(&row(flags, &bad)), None, "{flags} {bad:?}");
     }
-    assert_eq!(read(&[0, 0, 0, 0, 1, 0, 0, 128, 0, 0]), None, "a method that does not exist");
+    assert_eq!(decode_plan(&[0, 0, 0, 0, 1, 0, 0, 128, 0, 0]), None, "a method that does not exist");
 }

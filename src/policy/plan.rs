@@ -33,7 +33,7 @@ pub struct LoginPlan {
 
 impl LoginPlan {
     /// Writes a plan as part of a row.
-    pub(crate) fn write(&self, writer: &mut Writer) -> Result<(), StoreError> {
+    pub(crate) fn write_login_plan(&self, writer: &mut Writer) -> Result<(), StoreError> {
         writer.optional_text(self.acr.as_deref())?;
         let flags = [self.without_self_enrolment, self.asks_enrolled, self.is_extended];
         writer.byte(flags.into_iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(flag)));
@@ -47,7 +47,7 @@ impl LoginPlan {
     }
 
     /// Reads a plan from a row. Returns `None` if it is malformed.
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    pub(crate) fn read_login_plan(reader: &mut Reader<'_>) -> Option<Self> {
         let acr = reader.optional_text()?.map(str::to_owned);
         let flags = reader.byte().filter(|flags| *flags < 8)?;
         let flag = |place: u8| flags >> place & 1 != 0;
@@ -62,7 +62,7 @@ impl LoginPlan {
     }
 
     /// Returns the plan for these policies and the enabled methods, with at least this many steps.
-    pub(super) fn of(
+    pub(super) fn from_policies(
         demands: &[&Policy],
         (enabled, least): (MethodSet, usize),
         acr: Option<&str>,

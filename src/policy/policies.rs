@@ -14,25 +14,6 @@ use crate::{tenant::Tenant, util::error::ConfigError};
 /// A login must satisfy the policy of its tenant (or the default), the policy of its client, and
 /// the policy of the requested `acr`. Clients and requests can therefore make a login stricter, but
 /// never weaker. The default policy is one step with any method.
-///
-/// Policies can be loaded from JSON ([`from_json`](Self::from_json)) or TOML (`from_toml`, feature
-/// `toml`):
-///
-/// ```toml
-/// [default]
-/// steps = 1
-///
-/// [tenants.acme]
-/// slots = [["password"], ["sms", "email"]]
-///
-/// [tenants.globex]
-/// steps = 1
-/// enrolled_second_factor = false
-///
-/// [acr."urn:example:2fa"]
-/// steps = 2
-/// self_enrolment = false # see `Policy::without_self_enrolment`
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Policies {
@@ -101,7 +82,7 @@ impl Policies {
         (enabled, least): (MethodSet, usize),
     ) -> Result<LoginPlan, Unsatisfiable> {
         let (demands, acr) = self.demands(Some(tenant), client, acr_values);
-        LoginPlan::of(&demands, (enabled, least), acr)
+        LoginPlan::from_policies(&demands, (enabled, least), acr)
     }
 
     /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
@@ -154,7 +135,7 @@ impl Policies {
     ) -> Result<(), String> {
         for acr in self.acr.keys().map(|name| Some(name.as_str())).chain([None]) {
             let (demands, acr_name) = self.demands(tenant, client, acr);
-            if LoginPlan::of(&demands, (enabled, 1), acr_name).is_err() {
+            if LoginPlan::from_policies(&demands, (enabled, 1), acr_name).is_err() {
                 let demands: Vec<String> = demands.iter().map(|policy| format!("({policy})")).collect();
                 let by = acr.map(|name| format!(" of the acr {name:?}")).unwrap_or_default();
                 return Err(format!("can't satisfy the policies {}{by} together", demands.join(" and ")));
@@ -199,6 +180,13 @@ mod tests {
             .unwrap()
             .acr("key", slots(&[Method::Passkey.into()]))
             .unwrap()
+    }
+
+    #[test]
+    fn a_policy_says_whether_enrolled_factors_are_asked_for() {
+        let plan = |policy| Policies::new(policy).plan(&acme(), None, None, ALL).unwrap();
+        assert!(plan(Policy::any(1).unwrap()).asks_enrolled());
+        assert!(!plan(Policy::any(1).unwrap().without_enrolled_second_factor()).asks_enrolled());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::util::error::ConfigError;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::RedisConfig;
+/// use tollgate::store::RedisConfig;
 ///
 /// let config = RedisConfig::new("rediss://app@redis.internal:6380")?
 ///     .password("from a secret store")

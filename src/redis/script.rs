@@ -92,26 +92,28 @@ impl Link {
         match self.call_until(until, &command("EVALSHA", script.hash(), keys, arguments), delivery).await {
             // it was not executed
             Err(CallError::Replied(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Reply::read(self.call_until(until, &command("EVAL", script.text, keys, arguments), delivery).await?)
+                Reply::from_redis_value(
+                    self.call_until(until, &command("EVAL", script.text, keys, arguments), delivery).await?,
+                )
             }
-            reply => Reply::read(reply?),
+            reply => Reply::from_redis_value(reply?),
         }
     }
 
     /// Reads several keys with the same hash tag.
-    pub(crate) async fn read(&self, keys: &[&[u8]]) -> Result<Reply, RedisFailure> {
+    pub(crate) async fn read_redis_keys(&self, keys: &[&[u8]]) -> Result<Reply, RedisFailure> {
         let mut command = cmd("MGET");
         for key in keys {
             command.arg(key);
         }
-        Reply::read(self.call(&command, Delivery::Resent).await?)
+        Reply::from_redis_value(self.call(&command, Delivery::Resent).await?)
     }
 
-    /// Reads one key. Unlike [`read`](Self::read), fails if the key holds no text.
+    /// Reads one key. Unlike [`read_redis_keys`](Self::read_redis_keys), fails if the key holds no text.
     #[cfg(feature = "plans")]
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, RedisFailure> {
         let mut command = cmd("GET");
-        match Reply::read(self.call(command.arg(key), Delivery::Retried).await?)? {
+        match Reply::from_redis_value(self.call(command.arg(key), Delivery::Retried).await?)? {
             Reply::Bytes(text) => Ok(Some(text)),
             Reply::Nothing => Ok(None),
             _ => Err(unexpected()),
@@ -148,12 +150,14 @@ fn command(name: &str, script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Cmd
 }
 
 impl Reply {
-    fn read(value: Value) -> Result<Self, RedisFailure> {
+    fn from_redis_value(value: Value) -> Result<Self, RedisFailure> {
         Ok(match value {
             Value::Nil => Self::Nothing,
             Value::Int(number) => Self::Number(number),
             Value::BulkString(bytes) => Self::Bytes(bytes.into()),
-            Value::Array(values) => Self::List(values.into_iter().map(Self::read).collect::<Result<_, _>>()?),
+            Value::Array(values) => {
+                Self::List(values.into_iter().map(Self::from_redis_value).collect::<Result<_, _>>()?)
+            }
             _ => return Err(unexpected()),
         })
     }

@@ -10,3 +10,5 @@ pub use self::{
     rejection::{Rejection, RejectionKind},
     respond::{ProblemJson, Respond, StatusOnly},
 };
+#[cfg(feature = "axum")]
+pub use crate::http::missing_layer::MissingLayer;

@@ -57,13 +57,13 @@ mod tests {
 
     use super::*;
 
-    fn answer(kind: RejectionKind, detail: &'static str) -> Response<Bytes> {
-        Rejection::new(kind, detail).into_response(Head::of(&Request::new(())), &OAuthJson)
+    fn oauth_response(kind: RejectionKind, detail: &'static str) -> Response<Bytes> {
+        Rejection::new(kind, detail).into_response(Head::of_request(&Request::new(())), &OAuthJson)
     }
 
     #[test]
     fn c089_an_error_is_json_that_is_not_cached() {
-        let response = answer(RejectionKind::InvalidRequest, "code challenge required");
+        let response = oauth_response(RejectionKind::InvalidRequest, "code challenge required");
         assert_eq!(response.status(), 400);
         assert_eq!(response.headers()["content-type"], "application/json");
         assert_eq!(response.headers()["cache-control"], "no-store");
@@ -83,7 +83,7 @@ mod tests {
             (RejectionKind::QuotaImpossible, 429, "rate_limit_exceeded"),
             (RejectionKind::Unavailable, 503, "temporarily_unavailable"),
         ] {
-            let response = answer(kind, "words");
+            let response = oauth_response(kind, "words");
             assert_eq!(response.status(), status);
             assert_eq!(response.body(), &format!(r#"{{"error":"{error}","error_description":"words"}}"#));
         }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn c016_a_description_has_only_allowed_characters() {
-        let response = answer(RejectionKind::Forbidden, "a \"b\" \\ c\r\n\té~");
+        let response = oauth_response(RejectionKind::Forbidden, "a \"b\" \\ c\r\n\té~");
         assert_eq!(response.body(), r#"{"error":"access_denied","error_description":"a b  c~"}"#);
     }
 
@@ -99,7 +99,7 @@ mod tests {
     fn a_grpc_client_gets_trailers() {
         let request = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
         let rejection = Rejection::new(RejectionKind::TooLarge, "too long");
-        let response: Response<Bytes> = rejection.into_response(Head::of(&request), &OAuthJson);
+        let response: Response<Bytes> = rejection.into_response(Head::of_request(&request), &OAuthJson);
         assert_eq!((response.status().as_u16(), &response.headers()["grpc-status"]), (200, &"8".parse().unwrap()));
         assert!(response.body().is_empty());
     }

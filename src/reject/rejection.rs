@@ -157,7 +157,7 @@ impl Rejection {
 
     /// Sets the standing of the tenant, and the headers that show it. If `is_silent`, gRPC clients get no header either.
     pub(crate) fn with_standing(mut self, standing: Standing, headers: HeaderMap, is_silent: bool) -> Self {
-        self.0.retry_after = (standing.reset() != Standing::NEVER).then(|| standing.wait());
+        self.0.retry_after = (standing.reset() != Standing::NEVER).then(|| standing.time_until_reset());
         self.0.has_pushback = !is_silent;
         self.0.violated = Some(standing.policy());
         self.0.standing = Some(standing);

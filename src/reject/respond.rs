@@ -11,7 +11,7 @@ use crate::{http::head::Head, util::json_object::JsonObject};
 ///
 /// ```
 /// use http::Response;
-/// use tollgate::{Head, Rejection, Respond};
+/// use tollgate::{Head, reject::{Rejection, Respond}};
 ///
 /// fn page() -> impl Respond<String> {
 ///     |rejection: &Rejection, head: Head<'_>| {

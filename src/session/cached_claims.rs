@@ -67,7 +67,7 @@ impl CachedClaims {
         let (read_at, reading, cache) = (self.clock.now(), self.source.claims(&session), Arc::clone(self));
         MaybeReady::Pending(Box::pin(async move {
             let claims = reading.await?;
-            cache.keep(user, CachedUser { claims: Arc::clone(&claims), read_at });
+            cache.cache_claims(user, CachedUser { claims: Arc::clone(&claims), read_at });
             Ok(session.with_claims(claims))
         }))
     }
@@ -78,7 +78,7 @@ impl CachedClaims {
         Some(Arc::clone(&cached.claims))
     }
 
-    fn keep(&self, user: (Tenant, UserId), cached: CachedUser) {
+    fn cache_claims(&self, user: (Tenant, UserId), cached: CachedUser) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if users.len() >= MOST_CACHED && !users.contains_key(&user) {
             users.retain(|_, cached| self.is_fresh(cached));
@@ -160,7 +160,7 @@ mod tests {
         }
 
         /// The status, and the claims `read` and `name`.
-        fn ask(&self, cookie: &str) -> (u16, Option<(u64, String)>) {
+        fn request_with_cookie(&self, cookie: &str) -> (u16, Option<(u64, String)>) {
             let service = service_fn(async |request: Request<()>| {
                 let session = Session::from_extensions(request.extensions()).unwrap();
                 let roles: Option<Vec<String>> = session.claim("roles");
@@ -183,19 +183,19 @@ mod tests {
         let (ada, grace) = (world.sign_in("acme", "ada"), world.sign_in("acme", "grace"));
         let (again, elsewhere) = (world.sign_in("acme", "ada"), world.sign_in("globex", "ada"));
         let read = |number, name: &str| (200, Some((number, String::from(name))));
-        assert_eq!(world.ask(&ada), read(0, "ada"));
-        assert_eq!(world.ask(&grace), read(1, "grace"));
-        assert_eq!(world.ask(&elsewhere), read(2, "ada"));
+        assert_eq!(world.request_with_cookie(&ada), read(0, "ada"));
+        assert_eq!(world.request_with_cookie(&grace), read(1, "grace"));
+        assert_eq!(world.request_with_cookie(&elsewhere), read(2, "ada"));
         world.clock.advance(CACHED_FOR - Duration::from_nanos(1));
-        assert_eq!(world.ask(&again), read(0, "ada"), "of another session of the same user");
+        assert_eq!(world.request_with_cookie(&again), read(0, "ada"), "of another session of the same user");
         world.clock.advance(Duration::from_nanos(1));
-        assert_eq!(world.ask(&ada), read(3, "ada"));
+        assert_eq!(world.request_with_cookie(&ada), read(3, "ada"));
 
         let shorter = World { layer: world.layer.clone().claims_cached_for(Duration::from_secs(1)), ..world };
-        assert_eq!(shorter.ask(&ada), read(4, "ada"));
-        assert_eq!(shorter.ask(&ada), read(4, "ada"));
+        assert_eq!(shorter.request_with_cookie(&ada), read(4, "ada"));
+        assert_eq!(shorter.request_with_cookie(&ada), read(4, "ada"));
         shorter.clock.advance(Duration::from_secs(1));
-        assert_eq!(shorter.ask(&ada), read(5, "ada"));
+        assert_eq!(shorter.request_with_cookie(&ada), read(5, "ada"));
     }
 
     #[test]
@@ -203,14 +203,14 @@ mod tests {
         let world = World::new();
         let ada = world.sign_in("acme", "ada");
         world.source.fails.store(true, SeqCst);
-        assert_eq!(world.ask(&ada).0, 503);
+        assert_eq!(world.request_with_cookie(&ada).0, 503);
         world.source.fails.store(false, SeqCst);
-        assert_eq!(world.ask(&ada).0, 200);
+        assert_eq!(world.request_with_cookie(&ada).0, 200);
         // cached claims need no source
         world.source.fails.store(true, SeqCst);
-        assert_eq!(world.ask(&ada).0, 200);
+        assert_eq!(world.request_with_cookie(&ada).0, 200);
         world.clock.advance(CACHED_FOR);
-        assert_eq!(world.ask(&ada).0, 503);
+        assert_eq!(world.request_with_cookie(&ada).0, 503);
     }
 
     #[test]
@@ -219,8 +219,9 @@ mod tests {
         let clock = Arc::new(world.clock.clone());
         let cache = CachedClaims::new(Arc::new(world.source), clock, CACHED_FOR);
         let user = |number: usize| (Tenant::parse("acme").unwrap(), UserId::parse(format!("u{number}")).unwrap());
-        let keep =
-            |number: usize| cache.keep(user(number), CachedUser { claims: Arc::default(), read_at: world.clock.now() });
+        let keep = |number: usize| {
+            cache.cache_claims(user(number), CachedUser { claims: Arc::default(), read_at: world.clock.now() });
+        };
         let len = || cache.users.lock().unwrap().len();
         (0..MOST_CACHED / 2).for_each(keep);
         world.clock.advance(CACHED_FOR);

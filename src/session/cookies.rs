@@ -11,8 +11,8 @@ use crate::{
     util::{
         encoding::{LEN_OF_16, LEN_OF_32},
         error::ConfigError,
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -62,7 +62,7 @@ impl CookieFormat {
     /// Returns the name of a tenant's cookie. The names of two tenants can be equal, so the
     /// tenant of the session must be compared as well.
     pub(super) fn name(&self, tenant: &Tenant) -> String {
-        let digest = Digest::of(tenant.as_str());
+        let digest = SecretDigest::of_secret(tenant.as_str());
         let mut name = String::with_capacity(self.prefix.len() + SUFFIX_LEN);
         name.push_str(&self.prefix);
         // 6 bytes are 8 characters
@@ -72,7 +72,7 @@ impl CookieFormat {
 
     /// Creates the cookie `<sid>.<secret>`.
     #[expect(clippy::expect_used, reason = "the name was checked when it was set, and the value is base64url")]
-    pub(super) fn set(&self, tenant: &Tenant, sid: Handle, secret: &Secret, max_age: Option<Duration>) -> SetCookie {
+    pub(super) fn set(&self, tenant: &Tenant, sid: PublicId, secret: &Secret, max_age: Option<Duration>) -> SetCookie {
         let value = zeroize::Zeroizing::new(format!("{sid}.{}", secret.expose()));
         let cookie = self.cookie(&self.name(tenant), &value).expect("the name is valid");
         match max_age {
@@ -110,12 +110,14 @@ impl CookieFormat {
     pub(super) fn of_tenant(&self, headers: &HeaderMap, tenant: &Tenant) -> PresentedCookies {
         // most requests have no session cookie, and need no digest
         let own = LazyCell::new(|| self.name(tenant));
-        PresentedCookies::read(headers, MOST_OF_A_TENANT, |name| self.is_name(name) && name == own.as_bytes())
+        PresentedCookies::read_session_cookies(headers, MOST_OF_A_TENANT, |name| {
+            self.is_name(name) && name == own.as_bytes()
+        })
     }
 
     /// Reads the session cookies of all tenants.
     pub(super) fn of_all_tenants(&self, headers: &HeaderMap) -> PresentedCookies {
-        PresentedCookies::read(headers, MOST_OF_ALL_TENANTS, |name| self.is_name(name))
+        PresentedCookies::read_session_cookies(headers, MOST_OF_ALL_TENANTS, |name| self.is_name(name))
     }
 
     /// Reads the first session cookies of all tenants, however many there are.
@@ -132,16 +134,16 @@ impl CookieFormat {
 /// The content of a session cookie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionCookie {
-    pub(super) sid: Handle,
+    pub(super) sid: PublicId,
     /// The digest of the secret.
-    pub(super) secret: Digest,
+    pub(super) secret: SecretDigest,
 }
 
 impl SessionCookie {
     /// Reads `<sid>.<secret>`.
     pub(super) fn parse(value: &[u8]) -> Option<Self> {
         let (sid, secret) = value.split_at_checked(LEN_OF_16)?;
-        let (sid, secret) = (Handle::parse(sid)?, secret.strip_prefix(b".")?);
+        let (sid, secret) = (PublicId::parse(sid)?, secret.strip_prefix(b".")?);
         Some(Self { sid, secret: Secret::digest_of(secret)? })
     }
 
@@ -162,7 +164,7 @@ pub(super) enum PresentedCookies {
 }
 
 impl PresentedCookies {
-    fn read(headers: &HeaderMap, most: usize, is_own: impl Fn(&[u8]) -> bool) -> Self {
+    fn read_session_cookies(headers: &HeaderMap, most: usize, is_own: impl Fn(&[u8]) -> bool) -> Self {
         let mut found = Self::Absent;
         for (_, value) in cookie::raw_pairs(headers).filter(|(name, _)| is_own(name)) {
             match SessionCookie::parse(value) {
@@ -209,9 +211,9 @@ mod tests {
         headers
     }
 
-    fn value(number: u8) -> String {
+    fn cookie_value(number: u8) -> String {
         let secret = crate::util::encoding::base64url_of_32(&[number; 32]);
-        format!("{}.{}", Handle::from_bytes([number; 16]), std::str::from_utf8(&secret).unwrap())
+        format!("{}.{}", PublicId::from_bytes([number; 16]), std::str::from_utf8(&secret).unwrap())
     }
 
     #[test]
@@ -221,15 +223,15 @@ mod tests {
         assert_eq!(format.name(&acme()), "__Host-session_giszrYfB");
         assert_eq!(CookieFormat::new("app", true).unwrap().name(&acme()), "app_giszrYfB");
         assert_ne!(format.name(&acme()), format.name(&Tenant::parse("globex").unwrap()));
-        let longest = format!("{}{}", format.name(&acme()), value(1)).len();
+        let longest = format!("{}{}", format.name(&acme()), cookie_value(1)).len();
         assert!(longest <= 4096, "c103 {longest}");
     }
 
     #[test]
     fn c107_only_one_form_of_the_value_is_read() {
-        let good = value(7);
+        let good = cookie_value(7);
         let cookie = SessionCookie::parse(good.as_bytes()).unwrap();
-        assert_eq!(cookie.sid, Handle::from_bytes([7; 16]));
+        assert_eq!(cookie.sid, PublicId::from_bytes([7; 16]));
         let (sid, secret) = good.split_once('.').unwrap();
         for bad in [
             "",
@@ -257,11 +259,11 @@ mod tests {
         let format = CookieFormat::default_name();
         let name = format.name(&acme());
         let read = |lines: &[String]| format.of_tenant(&headers(lines), &acme());
-        let own = |number| format!("{name}={}", value(number));
+        let own = |number| format!("{name}={}", cookie_value(number));
         assert!(matches!(read(&[]), PresentedCookies::Absent));
         let case = name.replace("__Host-", "__host-");
         for other in ["session", "__Host-session", "__Host-session_", &name[7..], &case, &format!("{name}x")] {
-            let line = format!("{other}={}", value(1));
+            let line = format!("{other}={}", cookie_value(1));
             assert!(matches!(read(std::slice::from_ref(&line)), PresentedCookies::Absent), "{other}");
             assert!(!format.is_presented(&headers(&[line])), "{other}");
         }
@@ -290,7 +292,7 @@ mod tests {
         let format = CookieFormat::default_name();
         let cookie = |number: u8| {
             let tenant = Tenant::parse(format!("tenant-{number}")).unwrap();
-            format!("{}={}", format.name(&tenant), value(number))
+            format!("{}={}", format.name(&tenant), cookie_value(number))
         };
         let lines: Vec<_> = (0..20).map(cookie).collect();
         let read = |count: usize| format.of_all_tenants(&headers(&lines[..count]));
@@ -300,7 +302,7 @@ mod tests {
         assert!(matches!(read(17), PresentedCookies::Unusable));
         // one tenant's cookie is found among them all
         let third = format.of_tenant(&headers(&lines), &Tenant::parse("tenant-3").unwrap());
-        assert!(matches!(third, PresentedCookies::One(cookie) if cookie.sid == Handle::from_bytes([3; 16])));
+        assert!(matches!(third, PresentedCookies::One(cookie) if cookie.sid == PublicId::from_bytes([3; 16])));
     }
 
     proptest! {
@@ -325,7 +327,7 @@ mod tests {
             place in 0..66_usize,
             byte in "[!-~]",
         ) {
-            let (format, sid, secret) = (CookieFormat::default_name(), Handle::from_bytes(sid), Secret::generate());
+            let (format, sid, secret) = (CookieFormat::default_name(), PublicId::from_bytes(sid), Secret::generate());
             let written = format.set(&acme(), sid, &secret, None).header_value();
             let pair = written.to_str().unwrap().split(';').next().unwrap();
             let read = |pair: &str| format.of_tenant(&headers(&[pair.to_owned()]), &acme());

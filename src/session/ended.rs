@@ -9,7 +9,7 @@ use crate::{
         AnyStore, BoxFuture, Key, StoreError,
         table::{Stored, Table, Value},
     },
-    util::{clock::Clock, handle::Handle},
+    util::{clock::Clock, public_id::PublicId},
 };
 
 /// Which sessions were ended. Sessions that expired without being ended are not among them.
@@ -23,11 +23,11 @@ pub(super) struct EndMark {
 
 impl Value for EndMark {
     /// Never called: this view of the table only reads.
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         Err(corrupt())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         match bytes.first() {
             Some(&ENDED) => Ok(Self { has_ended: true }),
             Some(&LIVE | &LIVE_ON_DEVICE) => Ok(Self { has_ended: false }),
@@ -42,7 +42,7 @@ impl EndedSessions {
     }
 
     /// Returns whether the session was ended; at once if the store answers at once.
-    pub(crate) fn contains(&self, sid: &Handle) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
+    pub(crate) fn contains(&self, sid: &PublicId) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
         match self.check(sid) {
             Ok(check) => check.has_ended(),
             Err(error) => MaybeReady::Ready(Err(error)),
@@ -50,7 +50,7 @@ impl EndedSessions {
     }
 
     /// Prepares a check of one session that can be repeated without allocating.
-    pub(crate) fn check(&self, sid: &Handle) -> Result<SessionEndCheck, StoreError> {
+    pub(crate) fn check(&self, sid: &PublicId) -> Result<SessionEndCheck, StoreError> {
         Ok(SessionEndCheck { key: self.0.key(None, sid.as_bytes())?, rows: self.0.clone() })
     }
 }

@@ -38,11 +38,11 @@ impl From<Generation> for u64 {
 }
 
 impl Value for Generation {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.to_le_bytes().to_vec())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         let number = bytes.try_into().map(u64::from_le_bytes);
         number.map(Self).map_err(|_| StoreError::new(StoreErrorKind::Corrupt, "not a generation number"))
     }
@@ -67,7 +67,7 @@ impl Generations {
 
     /// Begins a batch for a user.
     pub(crate) fn batch(&self, tenant: &Tenant, user: &UserId) -> Result<UserBatch<'_>, StoreError> {
-        Ok(Batch::of_user(self.0.reading(Some(tenant), user.as_str().as_bytes())?))
+        Ok(Batch::of_user(self.0.prepare_row_read(Some(tenant), user.as_str().as_bytes())?))
     }
 
     /// Raises the generation of a user and returns the new one.
@@ -122,7 +122,7 @@ mod tests {
         let run = |over: &ReadRow<String>, value: &str| {
             let mut batch = generations.batch(&acme, &ada).unwrap();
             let write = batch.add(table.writing(None, b"id", over, &value.to_owned(), FOREVER).unwrap());
-            let read = batch.add(table.reading(None, b"id").unwrap());
+            let read = batch.add(table.prepare_row_read(None, b"id").unwrap());
             (block_on(batch.run()).unwrap(), write, read)
         };
         let (outcomes, write, read) = run(&ReadRow::ABSENT, "first");
@@ -205,7 +205,7 @@ mod tests {
             assert_eq!(block_on(generations.current(tenant, user).wait()).unwrap(), 0);
         }
         for bytes in [&[][..], &[1; 7], &[1; 9]] {
-            assert_eq!(Generation::read(bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
+            assert_eq!(Generation::decode_row(bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }
 }

@@ -151,7 +151,7 @@ impl<R> SessionLayer<R> {
         self
     }
 
-    /// Sets how refusals are answered; see [`Respond`](crate::Respond).
+    /// Sets how refusals are answered; see [`Respond`](crate::reject::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> SessionLayer<R2> {
         SessionLayer { gate: self.gate, respond }
     }
@@ -253,7 +253,7 @@ impl SessionGate {
     /// Returns the answer to a request without a session.
     fn without_session(&self, head: Head<'_>) -> PassResult {
         if self.required {
-            return Err(self.sign_in.answer(head));
+            return Err(self.sign_in.redirect_or_reject(head));
         }
         Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
     }
@@ -278,10 +278,10 @@ impl SessionGate {
             Ok(None) => return MaybeReady::Ready(self.noted(without_session())),
             Err(error) => return MaybeReady::Ready(Err(unavailable(&self.sessions, &error))),
         };
-        let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::of(session))) };
+        let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::from_session(session))) };
         let sessions = self.sessions.clone();
         let pass = move |found: Result<Session, Box<dyn std::error::Error + Send + Sync>>| match found {
-            Ok(session) => Ok(SessionPass::of(session)),
+            Ok(session) => Ok(SessionPass::from_session(session)),
             Err(error) => Err(unavailable(&sessions, &*error)),
         };
         match claims.add_to(session) {
@@ -311,7 +311,7 @@ impl fmt::Debug for SessionGate {
 pub struct SessionPass(Option<SessionExtension>);
 
 impl SessionPass {
-    fn of(session: Session) -> Self {
+    fn from_session(session: Session) -> Self {
         Self(Some(SessionExtension::Present(session)))
     }
 }
@@ -339,18 +339,18 @@ mod tests {
         testing::block_on,
     };
 
-    /// A source that finds no tenant because of a mistake of the server.
-    struct Broken;
+    /// A source that finds no tenant.
+    struct Failing(TenantError);
 
-    impl TenantSource for Broken {
+    impl TenantSource for Failing {
         fn find<'a>(&self, _head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-            Err(TenantError::internal("no source"))
+            Err(self.0.clone())
         }
     }
 
     /// Returns why a request is refused, if it is.
     fn refusal(layer: &SessionLayer, request: &Request<()>) -> Option<RejectionKind> {
-        block_on(layer.gate.inspect(Head::of(request)).wait()).err().map(|rejection| rejection.kind())
+        block_on(layer.gate.inspect(Head::of_request(request)).wait()).err().map(|rejection| rejection.kind())
     }
 
     /// Returns a request with the cookie of a new session.
@@ -365,9 +365,12 @@ mod tests {
     #[test]
     fn a_mistake_about_tenants_refuses_requests_with_a_cookie_and_no_others() {
         let sessions = Sessions::new(Memory::new());
-        let layer = SessionLayer::new(sessions.clone()).tenant(Broken);
+        let layer = SessionLayer::new(sessions.clone()).tenant(Failing(TenantError::internal("no source")));
         assert_eq!(refusal(&layer, &signed_in(&sessions)), Some(RejectionKind::Internal));
         assert_eq!(refusal(&layer, &Request::new(())), None);
+        // a mistake of the caller makes the request anonymous
+        let layer = SessionLayer::new(sessions.clone()).tenant(Failing(TenantError::invalid("two names")));
+        assert_eq!(refusal(&layer, &signed_in(&sessions)), None);
     }
 
     #[test]

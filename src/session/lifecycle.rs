@@ -23,7 +23,7 @@ use crate::{
     http::cookie::SetCookie,
     store::{StoreError, StoreErrorKind, table::Change},
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, secret::Secret},
+    util::{clock::UnixTime, public_id::PublicId, secret::Secret},
 };
 
 /// How often a list is read again because others change it.
@@ -113,13 +113,13 @@ impl Sessions {
     ///
     /// A `sid` is not a secret. If users name the session to end, check first that it is
     /// one of their own: [`get`](Self::get) returns its tenant and user.
-    pub async fn revoke_sid(&self, sid: &Handle) -> Result<bool, StoreError> {
+    pub async fn revoke_sid(&self, sid: &PublicId) -> Result<bool, StoreError> {
         Ok(self.end_sid(sid).await?.unwrap_or(false))
     }
 
     /// Ends the session with this id, even if it has expired, because what was issued from it can still be valid. Returns
     /// whether it was live, or `None` if it had already been ended.
-    pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
+    pub(crate) async fn end_sid(&self, sid: &PublicId) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
         let ended = self.end(&row.tenant, &ListedSession::new(*sid, row.times.expires)).await?;
@@ -130,7 +130,12 @@ impl Sessions {
     }
 
     /// Ends the session of a user with this id. If it has not begun yet, it never begins.
-    pub(crate) async fn end_or_prevent(&self, tenant: &Tenant, user: &UserId, sid: &Handle) -> Result<(), StoreError> {
+    pub(crate) async fn end_or_prevent(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        sid: &PublicId,
+    ) -> Result<(), StoreError> {
         let listed = ListedSession::new(*sid, self.rows().now() + self.lifetimes().absolute);
         let ended = self.end(tenant, &listed).await?;
         self.record_revoked(&Vec::from_iter(ended));
@@ -228,7 +233,7 @@ impl Sessions {
         &self,
         tenant: &Tenant,
         user: &UserId,
-        whether: impl Fn(&Handle) -> bool + Send,
+        whether: impl Fn(&PublicId) -> bool + Send,
     ) -> Result<usize, StoreError> {
         let rest = move |list: SessionList| Some(list.only(|listed| !whether(&listed.sid)));
         let ended = self.amend(tenant, user, None, rest).await?.unwrap_or_default();
@@ -279,7 +284,7 @@ impl Sessions {
     }
 
     /// Removes an ended session from the list of its user. A failure does not matter: the list may name ended sessions.
-    async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: Handle) {
+    async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: PublicId) {
         let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
         if let Err(error) = self.amend(tenant, user, Some(sid), rest).await {
             crate::util::trace::warning!(
@@ -298,7 +303,7 @@ impl Sessions {
         &self,
         tenant: &Tenant,
         user: &UserId,
-        ended: Option<Handle>,
+        ended: Option<PublicId>,
         mut plan: impl FnMut(SessionList) -> Option<SessionList> + Send,
     ) -> Result<Option<Vec<Session>>, StoreError> {
         let (mut ended, mut lived) = (Vec::from_iter(ended), Vec::new());
@@ -378,7 +383,7 @@ mod tests {
     struct Browser(Vec<(String, String)>);
 
     impl Browser {
-        fn take(&mut self, cookie: &SetCookie) {
+        fn store_cookie(&mut self, cookie: &SetCookie) {
             let header = cookie.header_value();
             let text = header.to_str().unwrap();
             let (name, value) = text.split(';').next().unwrap().split_once('=').unwrap();
@@ -418,7 +423,7 @@ mod tests {
             let (cookie, session) = self.create(proved_sign_in(tenant, user));
             let removals = block_on(self.sessions.end_replaced(&browser.headers(), &session)).unwrap();
             for cookie in [cookie].iter().chain(&removals) {
-                browser.take(cookie);
+                browser.store_cookie(cookie);
             }
             self.clock.advance(Duration::from_secs(1));
             session
@@ -451,12 +456,12 @@ mod tests {
         for bit in [0, 1, 100, 255] {
             let mut secret = *right.secret.as_bytes();
             secret[bit / 8] ^= 1 << (bit % 8);
-            let wrong = SessionCookie { secret: crate::util::secret::Digest::from_bytes(secret), ..right };
+            let wrong = SessionCookie { secret: crate::util::secret::SecretDigest::from_bytes(secret), ..right };
             assert!(present(&world.sessions, wrong).unwrap().is_none());
         }
         assert_eq!(row(), before, "nothing was written");
         let count = |kind| {
-            let page = world.log.read(&Query::new().kind(kind));
+            let page = world.log.read_events(&Query::new().kind(kind));
             assert!(page.events.iter().all(|event| event.session == Some(session.sid())));
             page.events.iter().map(|event| event.count).sum::<u64>()
         };
@@ -651,7 +656,7 @@ mod tests {
         assert_eq!((ended(&sids[0]), ended(&sids[1]), ended(&sids[2])), (true, true, false));
         world.clock.advance(Duration::from_nanos(1));
         assert!(!ended(&sids[0]));
-        assert!(!block_on(world.sessions.revoke_sid(&Handle::random())).unwrap());
+        assert!(!block_on(world.sessions.revoke_sid(&PublicId::random())).unwrap());
     }
 
     #[test]
@@ -678,6 +683,17 @@ mod tests {
         block_on(world.sessions.revoke(&session)).unwrap();
         let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
         assert_eq!(row.expires_at, renewed.expires() + KEPT_AFTER_END);
+    }
+
+    #[test]
+    fn a_session_is_not_live_any_more_at_its_end() {
+        for (before_its_end, lived) in [(1, true), (0, false)] {
+            let world = World::new();
+            let (_, session) = world.create(proved_sign_in("acme", "ada"));
+            let idle = world.sessions.lifetimes().idle;
+            world.clock.advance(idle - Duration::from_nanos(before_its_end));
+            assert_eq!(block_on(world.sessions.revoke_sid(&session.sid())).unwrap(), lived);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     gate::MaybeReady,
     store::{BoxFuture, StoreError, WriteOutcome, table::Stored},
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, public_id::PublicId},
 };
 
 /// Use is recorded if the last record is this many seconds old.
@@ -93,7 +93,7 @@ impl Sessions {
     }
 
     /// Finds a live session by its id, without recording that it was used.
-    pub async fn get(&self, sid: &Handle) -> Result<Option<Session>, StoreError> {
+    pub async fn get(&self, sid: &PublicId) -> Result<Option<Session>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         self.store().cutoff().wait().await?;
         Ok(match stored.value {
@@ -249,10 +249,11 @@ mod tests {
 
     type Step = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
-    /// A store that answers later, and that does something else before its next read or write.
+    /// A store that answers later or at once, and that does something else before its next read or write.
     #[derive(Clone, Default)]
     struct Interrupted {
         memory: Arc<Memory>,
+        at_once: bool,
         before_read: Arc<Mutex<Option<Step>>>,
         before_write: Arc<Mutex<Option<Step>>>,
     }
@@ -268,10 +269,11 @@ mod tests {
             key: &Key,
         ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
             let (store, key) = (self.clone(), key.clone());
-            MaybeReady::Pending(async move {
+            let answer = async move {
                 interrupt(&store.before_read)?;
                 store.memory.get(&key).wait().await
-            })
+            };
+            if self.at_once { MaybeReady::Ready(block_on(answer)) } else { MaybeReady::Pending(answer) }
         }
 
         async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
@@ -371,6 +373,18 @@ mod tests {
     }
 
     #[test]
+    fn a_process_reads_when_everything_was_ended_before_it_accepts_its_first_cookie() {
+        for at_once in [false, true] {
+            let store = Interrupted { at_once, ..Interrupted::default() };
+            let [one, other] = [0, 1].map(|_| AnyStore::from(store.clone()));
+            let (world, restarted) = (World::new(one.clone()), World::new(other));
+            let (cookie, _) = world.sign_in("acme");
+            block_on(one.end_everything(Arc::new(world.clock.clone()))).unwrap();
+            assert!(present(&restarted.sessions, cookie).unwrap().is_none());
+        }
+    }
+
+    #[test]
     fn a_session_that_expires_before_the_store_answers_is_refused() {
         let store = Interrupted::default();
         let world = World::new(store.clone());
@@ -392,7 +406,7 @@ mod tests {
         world.clock.advance(Duration::from_secs(60));
         *lock(&store.before_write) = Some(Box::new(|| Err(StoreErrorKind::Unavailable.into())));
         assert_eq!(present(&world.sessions, cookie).unwrap().unwrap().sid(), session.sid());
-        let failed = world.log.read(&Query::new().kind(EventKind::StoreFailed));
+        let failed = world.log.read_events(&Query::new().kind(EventKind::StoreFailed));
         assert_eq!(failed.events.iter().map(|event| event.count).sum::<u64>(), 1);
     }
 

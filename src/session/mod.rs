@@ -4,7 +4,7 @@
 //! ```
 //! use std::convert::Infallible;
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{NewSession, Session, SessionLayer, Sessions, Tenant, UserId, store::Memory};
+//! use tollgate::{Session, SessionLayer, Sessions, Tenant, UserId, session::NewSession, store::Memory};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -54,7 +54,7 @@
 //!
 //! ```
 //! use axum::{Router, extract::State, http::StatusCode, response, response::{IntoResponse, Redirect}, routing::{get, post}};
-//! use tollgate::{ConfigError, NewSession, Session, SessionLayer, Sessions, Tenant, UserId};
+//! use tollgate::{ConfigError, Session, SessionLayer, Sessions, Tenant, UserId, session::NewSession};
 //!
 //! # fn user_with_the_right_password() -> Option<(Tenant, UserId)> { None }
 //! // `?` turns the error of a store into a 503

@@ -18,7 +18,7 @@ use crate::{
     testing::{ManualClock, block_on},
     util::{
         clock::{Clock, UnixTime},
-        handle::Handle,
+        public_id::PublicId,
         secret::Secret,
     },
 };
@@ -107,7 +107,7 @@ const REMEMBERED: u64 = 9 * 3_600;
 
 /// The expected state of one session.
 struct Known {
-    sid: Handle,
+    sid: PublicId,
     user: usize,
     /// The latest snapshot and its cookie.
     session: Session,
@@ -231,7 +231,7 @@ impl Model {
                 }
             }
             UseUnknown => {
-                let cookie = SessionCookie { sid: Handle::random(), secret: Secret::generate().digest() };
+                let cookie = SessionCookie { sid: PublicId::random(), secret: Secret::generate().digest() };
                 assert!(present(&self.sessions, cookie).unwrap().is_none());
             }
             Revoke { .. } => {

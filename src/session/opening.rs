@@ -16,7 +16,7 @@ use crate::{
         batch::{Batch, Outcomes, Slot},
         table::ReadRow,
     },
-    util::{handle::Handle, secret::Secret},
+    util::{public_id::PublicId, secret::Secret},
 };
 
 /// How often the writes are tried again because others change the list of the user or the session.
@@ -42,7 +42,7 @@ pub(crate) struct Opening {
     /// The list of its user. `None` if it stays as it is.
     list: Option<ReadRow<SessionList>>,
     /// Sessions that were ended to make room in the list.
-    ended: Vec<Handle>,
+    ended: Vec<PublicId>,
 }
 
 impl Opening {
@@ -77,13 +77,13 @@ impl Sessions {
         &self,
         new: NewSession,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        self.create_as(Handle::random(), new).await
+        self.create_as(PublicId::random(), new).await
     }
 
     /// Begins a session with an id that was chosen before. Also returns `None` if there is or was a session with this id.
     pub(crate) async fn create_as(
         &self,
-        sid: Handle,
+        sid: PublicId,
         new: NewSession,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let opening = self.opening(sid, new).await?;
@@ -113,7 +113,7 @@ impl Sessions {
 
     /// Prepares a session with an id that was chosen before. Most users have no other session, so the list of the user is not
     /// read first.
-    pub(crate) async fn opening(&self, sid: Handle, new: NewSession) -> Result<Opening, StoreError> {
+    pub(crate) async fn opening(&self, sid: PublicId, new: NewSession) -> Result<Opening, StoreError> {
         let (generation, secret) = (self.generation_of(&new).await?, Secret::generate());
         let row = new.into_row(generation, secret.digest(), self.rows().now(), self.lifetimes().absolute);
         let session = Session::new(sid, Arc::new(row));
@@ -132,8 +132,8 @@ impl Sessions {
         }
         let (generation, secret, longest) = (self.generation_of(&new).await?, Secret::generate(), new.remember);
         let mut batch = Batch::without_user(self.store());
-        let row = batch.add(self.rows().reading(None, sid.as_bytes())?);
-        let list = self.lists().reading(Some(tenant), user.as_str().as_bytes())?;
+        let row = batch.add(self.rows().prepare_row_read(None, sid.as_bytes())?);
+        let list = self.lists().prepare_row_read(Some(tenant), user.as_str().as_bytes())?;
         let list = is_full.then(|| batch.add(list));
         let read = batch.run().await?;
         let (over, list) = (read.row(&row)?, list.map(|list| read.row(&list)).transpose()?);
@@ -213,7 +213,7 @@ impl Sessions {
     }
 
     /// Returns the session after its writes, and its cookie.
-    pub(crate) fn opened(&self, Opening { session, secret, over, .. }: Opening) -> (SetCookie, Session) {
+    pub(crate) fn finish_opening(&self, Opening { session, secret, over, .. }: Opening) -> (SetCookie, Session) {
         self.record(if over.live.is_none() { EventKind::SessionCreated } else { EventKind::SessionRenewed }, &session);
         (self.cookie(&session, &secret), session)
     }
@@ -233,7 +233,7 @@ impl Sessions {
             };
             if Self::is_listed(&mut opening, list.as_ref(), &outcomes)? {
                 let is_done = outcomes.version(&row).is_some();
-                return Ok(is_done.then(|| self.opened(opening)));
+                return Ok(is_done.then(|| self.finish_opening(opening)));
             }
         }
         Err(StoreErrorKind::Busy.into())

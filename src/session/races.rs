@@ -30,7 +30,7 @@ use crate::{
     store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// A store that lets other calls run before each of its steps.
@@ -39,7 +39,7 @@ struct Slow {
     memory: Arc<Memory>,
     yields: bool,
     /// The ids of all sessions that were ever written.
-    seen: Arc<Mutex<Vec<Handle>>>,
+    seen: Arc<Mutex<Vec<PublicId>>>,
 }
 
 impl Slow {
@@ -54,7 +54,7 @@ impl Slow {
 
     fn note(&self, key: &Key) {
         if key.table() == "sessions" {
-            let sid = Handle::from_bytes(key.id().try_into().unwrap());
+            let sid = PublicId::from_bytes(key.id().try_into().unwrap());
             let mut seen = self.seen.lock().unwrap();
             if !seen.contains(&sid) {
                 seen.push(sid);
@@ -155,9 +155,9 @@ fn proved_sign_in() -> NewSession {
 /// Looks at all rows after each step.
 struct Watch {
     plain: Sessions,
-    seen: Arc<Mutex<Vec<Handle>>>,
+    seen: Arc<Mutex<Vec<PublicId>>>,
     /// The last state of each session; `None` after its end.
-    last: HashMap<Handle, Option<Arc<LiveSession>>>,
+    last: HashMap<PublicId, Option<Arc<LiveSession>>>,
 }
 
 impl Watch {
@@ -192,7 +192,7 @@ impl Watch {
         living
     }
 
-    fn has_ended(&self, sid: &Handle) -> bool {
+    fn has_ended(&self, sid: &PublicId) -> bool {
         matches!(self.last.get(sid), Some(None))
     }
 }

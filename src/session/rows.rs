@@ -13,7 +13,7 @@ use super::identity::{Proof, UserId};
 use crate::{
     store::{StoreError, StoreErrorKind, table::Value},
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// The table of the sessions.
@@ -43,7 +43,7 @@ pub(crate) struct LiveSession {
     /// The generation of the user when the sign-in began.
     pub(super) generation: u64,
     /// The digest of the current secret.
-    pub(super) secret: Digest,
+    pub(super) secret: SecretDigest,
     /// When the user authenticated, for sessions without proofs.
     pub(super) declared_auth_time: UnixTime,
     pub(super) times: SessionTimes,
@@ -136,7 +136,7 @@ pub(super) const LIVE_ON_DEVICE: u8 = 4;
 /// Compact instead of JSON, because every request reads one. Numbers are little-endian. A
 /// text follows its length in one byte, and an empty text means that there is no value.
 impl Value for SessionRow {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut bytes = Vec::with_capacity(192);
         match self {
             Self::Ended(tenant) => {
@@ -149,7 +149,7 @@ impl Value for SessionRow {
     }
 
     #[inline]
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         RowReader(bytes).row().ok_or_else(corrupt)
     }
 }
@@ -236,7 +236,7 @@ impl<'a> RowReader<'a> {
             tenant,
             user,
             generation,
-            secret: Digest::from_bytes(*secret),
+            secret: SecretDigest::from_bytes(*secret),
             declared_auth_time,
             times,
             details: self.lazy_details(kind == LIVE_ON_DEVICE)?,
@@ -348,13 +348,13 @@ pub(crate) struct SessionList(Vec<ListedSession>);
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ListedSession {
     #[serde(with = "crate::util::text")]
-    pub(super) sid: Handle,
+    pub(super) sid: PublicId,
     /// The absolute end, in Unix nanoseconds. Never earlier than that of the session's row.
     expires: u64,
 }
 
 impl ListedSession {
-    pub(super) fn new(sid: Handle, expires: UnixTime) -> Self {
+    pub(super) fn new(sid: PublicId, expires: UnixTime) -> Self {
         Self { sid, expires: expires.as_nanos() }
     }
 
@@ -372,7 +372,7 @@ impl SessionList {
         self.0.is_empty()
     }
 
-    pub(super) fn contains(&self, sid: &Handle) -> bool {
+    pub(super) fn contains(&self, sid: &PublicId) -> bool {
         self.0.iter().any(|listed| listed.sid == *sid)
     }
 
@@ -453,7 +453,7 @@ mod tests {
                     tenant,
                     user: UserId::parse(user).unwrap(),
                     generation: numbers[4],
-                    secret: Digest::from_bytes(secret),
+                    secret: SecretDigest::from_bytes(secret),
                     declared_auth_time,
                     times: SessionTimes { created, expires, last_use, remembered },
                     details: SessionDetails { proofs, acr, amr: amr.into(), client, device }.into(),
@@ -465,12 +465,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_row_is_read_back_unchanged_and_no_part_of_it_is_accepted(row in rows(), cut: prop::sample::Index) {
-            let bytes = row.write().unwrap();
-            let read = SessionRow::read(&bytes).unwrap();
+            let bytes = row.encode_row().unwrap();
+            let read = SessionRow::decode_row(&bytes).unwrap();
             prop_assert_eq!(format!("{read:?}"), format!("{row:?}"));
-            prop_assert_eq!(read.write().unwrap(), bytes.clone());
-            prop_assert!(SessionRow::read(&bytes[..cut.index(bytes.len())]).is_err());
-            let mark = EndMark::read(&bytes).unwrap();
+            prop_assert_eq!(read.encode_row().unwrap(), bytes.clone());
+            prop_assert!(SessionRow::decode_row(&bytes[..cut.index(bytes.len())]).is_err());
+            let mark = EndMark::decode_row(&bytes).unwrap();
             prop_assert_eq!(mark.has_ended, matches!(row, SessionRow::Ended(_)));
         }
 
@@ -482,14 +482,14 @@ mod tests {
             flips in vec(any::<(prop::sample::Index, u8)>(), 1..4),
         ) {
             bytes.insert(0, kind);
-            let mut flipped = row.write().unwrap();
+            let mut flipped = row.encode_row().unwrap();
             for (at, bits) in flips {
                 let at = at.index(flipped.len());
                 flipped[at] ^= bits;
             }
             for bytes in [bytes, flipped] {
-                match SessionRow::read(&bytes) {
-                    Ok(row) => prop_assert_eq!(row.write().unwrap(), bytes),
+                match SessionRow::decode_row(&bytes) {
+                    Ok(row) => prop_assert_eq!(row.encode_row().unwrap(), bytes),
                     Err(error) => prop_assert_eq!(error.kind(), StoreErrorKind::Corrupt),
                 }
             }
@@ -502,7 +502,7 @@ mod tests {
             tenant: Tenant::parse("acme").unwrap(),
             user: UserId::parse("ada").unwrap(),
             generation: 0,
-            secret: Digest::of("x"),
+            secret: SecretDigest::of_secret("x"),
             declared_auth_time: created,
             times: SessionTimes { created, expires, last_use, remembered: false },
             details: SessionDetails { proofs, ..SessionDetails::default() }.into(),
@@ -512,23 +512,23 @@ mod tests {
     #[test]
     fn too_many_proofs_are_refused_instead_of_cut_off() {
         let proof = Proof { method: "password".into(), at: 1, mark: None, elsewhere: None };
-        assert_eq!(live(vec![proof; 256]).write().unwrap_err().kind(), StoreErrorKind::TooLarge);
+        assert_eq!(live(vec![proof; 256]).encode_row().unwrap_err().kind(), StoreErrorKind::TooLarge);
     }
 
     #[test]
     fn a_proof_with_a_part_that_does_not_exist_is_corrupt() {
         let proof = Proof { method: "p".into(), at: 1, mark: None, elsewhere: None };
-        let mut bytes = live(vec![proof]).write().unwrap();
+        let mut bytes = live(vec![proof]).encode_row().unwrap();
         for (parts, is_valid) in [(0, true), (4, false)] {
             *bytes.last_mut().unwrap() = parts;
-            assert_eq!(SessionRow::read(&bytes).is_ok(), is_valid, "{parts}");
+            assert_eq!(SessionRow::decode_row(&bytes).is_ok(), is_valid, "{parts}");
         }
     }
 
     #[test]
     fn a_listed_session_stays_until_it_expires_and_renewing_it_never_shortens_that() {
         let listed =
-            |sid: u8, expires| ListedSession::new(Handle::from_bytes([sid; 16]), UnixTime::from_nanos(expires));
+            |sid: u8, expires| ListedSession::new(PublicId::from_bytes([sid; 16]), UnixTime::from_nanos(expires));
         assert!(SessionList::default().is_empty());
         let list = SessionList::default().with(listed(1, 9)).with(listed(2, 5));
         assert!(!list.is_empty());
@@ -544,10 +544,10 @@ mod tests {
 
     #[test]
     fn a_row_with_a_device_must_have_its_name() {
-        let mut bytes = live(Vec::new()).write().unwrap();
-        assert!(SessionRow::read(&bytes).is_ok());
+        let mut bytes = live(Vec::new()).encode_row().unwrap();
+        assert!(SessionRow::decode_row(&bytes).is_ok());
         bytes[0] = LIVE_ON_DEVICE;
-        assert!(SessionRow::read(&bytes).is_err());
+        assert!(SessionRow::decode_row(&bytes).is_err());
     }
 
     #[test]
@@ -562,7 +562,7 @@ mod tests {
             (3, vec![1, 0], None),
             (4, vec![], None),
         ] {
-            let sid = Handle::from_bytes([number; 16]);
+            let sid = PublicId::from_bytes([number; 16]);
             let outcome = block_on(raw.insert(None, sid.as_bytes(), &RawRow(bytes), until)).unwrap();
             assert!(matches!(outcome, WriteOutcome::Done(_)));
             let check = ended.check(&sid).unwrap();
@@ -571,17 +571,17 @@ mod tests {
             }
             assert_eq!(block_on(ended.contains(&sid).wait()).ok(), expected, "{number}");
         }
-        assert!(!block_on(ended.contains(&Handle::from_bytes([9; 16])).wait()).unwrap());
+        assert!(!block_on(ended.contains(&PublicId::from_bytes([9; 16])).wait()).unwrap());
     }
 
     struct RawRow(Vec<u8>);
 
     impl Value for RawRow {
-        fn write(&self) -> Result<Vec<u8>, StoreError> {
+        fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
             Ok(self.0.clone())
         }
 
-        fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
             Ok(Self(bytes.to_vec()))
         }
     }

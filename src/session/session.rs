@@ -13,7 +13,7 @@ use super::{
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantError, TenantName, TenantSource},
-    util::{clock::UnixTime, error::ConfigError, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, error::ConfigError, public_id::PublicId, secret::SecretDigest},
 };
 
 /// The longest time for which a session can be remembered. Browsers drop cookies after it.
@@ -31,13 +31,13 @@ const SHORTEST_REMEMBERED: Duration = Duration::from_secs(120);
 /// [`SessionLayer`](super::SessionLayer) protects the route.
 #[derive(Clone)]
 pub struct Session {
-    sid: Handle,
+    sid: PublicId,
     row: Arc<LiveSession>,
     claims: Option<Arc<Map<String, Value>>>,
 }
 
 impl Session {
-    pub(super) fn new(sid: Handle, row: Arc<LiveSession>) -> Self {
+    pub(super) fn new(sid: PublicId, row: Arc<LiveSession>) -> Self {
         Self { sid, row, claims: None }
     }
 
@@ -53,7 +53,7 @@ impl Session {
 
     /// Returns the id of the session. It stays the same until the session ends, and it is
     /// not a secret: logs and pages may show it.
-    pub fn sid(&self) -> Handle {
+    pub fn sid(&self) -> PublicId {
         self.sid
     }
 
@@ -181,7 +181,7 @@ pub(crate) enum SessionExtension {
 /// A session that is about to begin: who signed in, and how.
 ///
 /// ```
-/// use tollgate::{NewSession, Tenant, UserId};
+/// use tollgate::{Tenant, UserId, session::NewSession};
 ///
 /// let ada = NewSession::new(Tenant::parse("acme")?, UserId::parse("ada")?).acr("mfa")?.amr(["pwd", "otp"])?;
 /// # let _ = ada;
@@ -201,7 +201,13 @@ pub struct NewSession {
 
 impl NewSession {
     /// Returns the row of a session that begins now. It lives for `absolute` unless it is remembered for another time.
-    pub(super) fn into_row(self, generation: u64, secret: Digest, now: UnixTime, absolute: Duration) -> LiveSession {
+    pub(super) fn into_row(
+        self,
+        generation: u64,
+        secret: SecretDigest,
+        now: UnixTime,
+        absolute: Duration,
+    ) -> LiveSession {
         let Self { tenant, user, auth_time, remember, details, .. } = self;
         let expires = now + remember.unwrap_or(absolute);
         let times = SessionTimes { created: now, expires, last_use: now, remembered: remember.is_some() };
@@ -352,14 +358,14 @@ mod tests {
     fn a_session_proves_its_tenant_and_without_one_there_is_none() {
         let (cookie, session) = block_on(Sessions::new(Memory::new()).create(new())).unwrap();
         let mut request = Request::new(());
-        assert!(SessionTenant.find(Head::of(&request)).unwrap().is_none());
-        assert_eq!(SessionTenant.missing(Head::of(&request)).kind(), TenantErrorKind::Internal);
+        assert!(SessionTenant.find(Head::of_request(&request)).unwrap().is_none());
+        assert_eq!(SessionTenant.missing(Head::of_request(&request)).kind(), TenantErrorKind::Internal);
         let shown = format!("{session:?}");
         request.extensions_mut().insert(SessionExtension::Present(session));
-        let name = SessionTenant.find(Head::of(&request)).unwrap().unwrap();
+        let name = SessionTenant.find(Head::of_request(&request)).unwrap().unwrap();
         assert_eq!(name.as_bytes(), b"acme");
         assert!(!name.is_claimed());
-        assert_eq!(SessionTenant.missing(Head::of(&request)).kind(), TenantErrorKind::Missing);
+        assert_eq!(SessionTenant.missing(Head::of_request(&request)).kind(), TenantErrorKind::Missing);
         // what is logged names the user, and does not let anybody use the session
         assert!(shown.contains("acme") && shown.contains("ada"), "{shown}");
         let header = cookie.header_value();

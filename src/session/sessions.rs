@@ -16,7 +16,7 @@ use crate::{
     util::{
         clock::{Clock, SystemClock, UnixTime},
         error::ConfigError,
-        handle::Handle,
+        public_id::PublicId,
     },
 };
 
@@ -54,7 +54,7 @@ event_kinds! {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{NewSession, Sessions, Tenant, UserId, store::Memory};
+/// use tollgate::{Sessions, Tenant, UserId, session::NewSession, store::Memory};
 ///
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let sessions = Sessions::builder(Memory::new()).idle(Duration::from_secs(1800)).build()?;
@@ -180,7 +180,7 @@ impl Sessions {
     }
 
     /// Counts an event that any caller can trigger at will.
-    pub(super) fn tally(&self, kind: EventKind, tenant: &Tenant, sid: Handle) {
+    pub(super) fn tally(&self, kind: EventKind, tenant: &Tenant, sid: PublicId) {
         if let Some(log) = &self.0.log {
             log.tally(&self.event(kind, tenant, sid));
         }
@@ -202,7 +202,7 @@ impl Sessions {
         }
     }
 
-    fn event(&self, kind: EventKind, tenant: &Tenant, sid: Handle) -> Event {
+    fn event(&self, kind: EventKind, tenant: &Tenant, sid: PublicId) -> Event {
         Event::new(kind, self.0.clock.unix(self.0.clock.now())).tenant(tenant.clone().into()).session(sid)
     }
 }
@@ -330,14 +330,21 @@ mod tests {
         testing::{ManualClock, block_on},
     };
 
-    fn begin(sessions: &Sessions) -> Session {
+    fn create_session(sessions: &Sessions) -> Session {
         block_on(sessions.create(NewSession::authenticated(proved("acme", "ada", 0, &["password"])))).unwrap().1
+    }
+
+    #[test]
+    fn the_longest_lifetime_is_the_one_that_was_set() {
+        let hour = Duration::from_secs(3600);
+        let sessions = Sessions::builder(Memory::new()).absolute(hour).idle(hour).build().unwrap();
+        assert_eq!(sessions.absolute_lifetime(), hour);
     }
 
     #[test]
     fn an_ended_session_is_not_listed_any_more() {
         let sessions = Sessions::new(Memory::new());
-        let (first, second) = (begin(&sessions), begin(&sessions));
+        let (first, second) = (create_session(&sessions), create_session(&sessions));
         block_on(sessions.revoke(&first)).unwrap();
         let key = (first.tenant(), first.user().as_str().as_bytes());
         let list = block_on(sessions.lists().get(Some(key.0), key.1).wait()).unwrap().unwrap().value;
@@ -349,15 +356,15 @@ mod tests {
         let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
         let sessions = Sessions::builder(store.clone()).clock(clock.clone()).build().unwrap();
         let lives = |session: &Session| block_on(sessions.get(&session.sid())).unwrap().is_some();
-        let before = begin(&sessions);
+        let before = create_session(&sessions);
         assert!(lives(&before));
         block_on(store.end_everything(Arc::new(clock.clone()))).unwrap();
         // the time that is stored is later, because clocks differ
         let left = store.last_cutoff().as_nanos() - clock.unix(clock.now()).as_nanos();
         clock.advance(Duration::from_nanos(left - 1));
-        let just_before = begin(&sessions);
+        let just_before = create_session(&sessions);
         clock.advance(Duration::from_nanos(1));
-        let after = begin(&sessions);
+        let after = create_session(&sessions);
         assert_eq!([&before, &just_before, &after].map(lives), [false, false, true]);
     }
 

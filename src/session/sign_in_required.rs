@@ -78,7 +78,7 @@ impl SignInRequired {
     }
 
     /// Returns a redirect for a person who opens a page and a 401 for a program.
-    pub(super) fn answer(&self, head: Head<'_>) -> Rejection {
+    pub(super) fn redirect_or_reject(&self, head: Head<'_>) -> Rejection {
         let rejection = match &self.page {
             Some(page) if !head.is_grpc() && is_navigation(head) => {
                 let uri = self.requested_uri(head);
@@ -115,7 +115,7 @@ impl SignInRequired {
             return page.location.clone();
         };
         let separator = if page.url.contains('?') { '&' } else { '?' };
-        let location = format!("{}{separator}{parameter}={}", page.url, form::encode(target));
+        let location = format!("{}{separator}{parameter}={}", page.url, form::encode_form_value(target));
         HeaderValue::from_str(&location).unwrap_or_else(|_| page.location.clone())
     }
 }
@@ -167,9 +167,10 @@ mod tests {
 
     use super::*;
 
-    fn answer(sign_in: &SignInRequired, request: http::request::Builder) -> (u16, Option<String>) {
-        let rejection = sign_in.answer(Head::of(&request.body(()).unwrap()));
-        let response: http::Response<String> = rejection.into_response(Head::of(&Request::new(())), &crate::StatusOnly);
+    fn status_and_location(sign_in: &SignInRequired, request: http::request::Builder) -> (u16, Option<String>) {
+        let rejection = sign_in.redirect_or_reject(Head::of_request(&request.body(()).unwrap()));
+        let response: http::Response<String> =
+            rejection.into_response(Head::of_request(&Request::new(())), &crate::reject::StatusOnly);
         let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
         (response.status().as_u16(), location)
     }
@@ -185,7 +186,7 @@ mod tests {
         let redirected = |headers: &[(&str, &str)]| {
             let request =
                 headers.iter().fold(Request::get("/a"), |request, (name, value)| request.header(*name, *value));
-            answer(&sign_in(), request).0 == 303
+            status_and_location(&sign_in(), request).0 == 303
         };
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
         assert!(redirected(&[("accept", browser)]));
@@ -217,7 +218,7 @@ mod tests {
     fn c122_the_page_to_return_to_is_a_path_of_this_site_and_only_sent_if_enabled() {
         let mut sign_in = sign_in();
         let open = |uri: &str| Request::get(uri).header("sec-fetch-mode", "navigate");
-        let location = |sign_in: &SignInRequired, request| answer(sign_in, request).1.unwrap();
+        let location = |sign_in: &SignInRequired, request| status_and_location(sign_in, request).1.unwrap();
         assert_eq!(location(&sign_in, open("/a?b=c")), "/login?from=app");
         sign_in.set_parameter("return_to").unwrap();
         assert_eq!(location(&sign_in, open("/a?b=c&d=%2F#e")), "/login?from=app&return_to=%2Fa%3Fb%3Dc%26d%3D%252F");
@@ -232,7 +233,7 @@ mod tests {
         // a form cannot be sent again
         assert_eq!(location(&sign_in, Request::post("/a").header("sec-fetch-mode", "navigate")), "/login?from=app");
         // the login page is behind the layer by mistake
-        assert_eq!(answer(&sign_in, open("/login")), (401, None));
+        assert_eq!(status_and_location(&sign_in, open("/login")), (401, None));
     }
 
     #[test]
@@ -242,7 +243,7 @@ mod tests {
         sign_in.set_original_uri(Arc::new(Extensions::get::<Uri>));
         let open = |uri: &str| Request::get(uri).header("sec-fetch-mode", "navigate");
         let original = |uri: &'static str| open("/stripped").extension(Uri::from_static(uri));
-        let location = |request| answer(&sign_in, request).1;
+        let location = |request| status_and_location(&sign_in, request).1;
         assert_eq!(location(original("/app/stripped?a")).unwrap(), "/login?from=app&return_to=%2Fapp%2Fstripped%3Fa");
         assert_eq!(location(open("/stripped")).unwrap(), "/login?from=app&return_to=%2Fstripped");
         assert_eq!(location(original("/login")), None);
@@ -257,7 +258,11 @@ mod tests {
             let mut sign_in = SignInRequired::new();
             sign_in.set_page(url).unwrap();
             let location = |host: &str, path: &str| {
-                answer(&sign_in, Request::get(path).header("sec-fetch-mode", "navigate").header("host", host)).1
+                status_and_location(
+                    &sign_in,
+                    Request::get(path).header("sec-fetch-mode", "navigate").header("host", host),
+                )
+                .1
             };
             assert_eq!(location("App.example", here), None, "{url}");
             assert!(location("app.example", elsewhere).is_some(), "{url}");

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::{
     jose::{Signer, jws},
     sso::{provider::SsoError, secret::ClientSecret},
-    util::{clock::UnixTime, error::ConfigError, form, handle::Handle},
+    util::{clock::UnixTime, error::ConfigError, form, public_id::PublicId},
 };
 
 const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -68,7 +68,8 @@ impl ClientAuth {
         match self {
             Self::None => Ok(Credentials { fields: vec![id()], header: None }),
             Self::Basic(secret) => {
-                let pair = format!("{}:{}", form::encode(client_id), form::encode(secret.expose()));
+                let pair =
+                    format!("{}:{}", form::encode_form_value(client_id), form::encode_form_value(secret.expose()));
                 let value = Zeroizing::new(format!("Basic {}", BASE64.encode(Zeroizing::new(pair).as_bytes())));
                 Ok(Credentials { fields: Vec::new(), header: HeaderValue::from_str(&value).ok() })
             }
@@ -83,7 +84,7 @@ impl ClientAuth {
                     aud: audience,
                     iat,
                     exp: iat.saturating_add(ASSERTION_LIFETIME),
-                    jti: Handle::random().to_string(),
+                    jti: PublicId::random().to_string(),
                 };
                 let signed =
                     jws::sign(signer, "JWT", &claims).ok_or(SsoError::Failed("the private key does not sign"))?;

@@ -28,7 +28,7 @@ type Creator =
 
 /// A provider with the operator's settings for it.
 ///
-/// Pass it to [`AuthServiceBuilder::sso`](crate::AuthServiceBuilder::sso). A provider alone can be passed there too: its
+/// Pass it to [`AuthServiceBuilder::sso`](crate::auth::AuthServiceBuilder::sso). A provider alone can be passed there too: its
 /// users sign in only to accounts that are linked already.
 #[must_use]
 pub struct SsoConnection {
@@ -107,7 +107,7 @@ impl SsoConnection {
         }
     }
 
-    /// Sets the name that users see. Defaults to the name given to [`AuthServiceBuilder::sso`](crate::AuthServiceBuilder::sso).
+    /// Sets the name that users see. Defaults to the name given to [`AuthServiceBuilder::sso`](crate::auth::AuthServiceBuilder::sso).
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.chars().filter(|char| !char.is_control()).take(LONGEST_LABEL).collect());
         self

@@ -39,14 +39,14 @@ impl SsoConnections {
     }
 
     /// Returns the providers of a tenant.
-    pub(crate) fn of(&self, tenant: &Tenant) -> impl Iterator<Item = (&str, &SsoConnection)> {
+    pub(crate) fn iter_for_tenant(&self, tenant: &Tenant) -> impl Iterator<Item = (&str, &SsoConnection)> {
         let own = self.0.iter().filter(move |(_, connection)| connection.is_for(tenant));
         own.map(|(name, connection)| (name.as_str(), connection))
     }
 
     /// Finds a provider of a tenant by its name.
     pub(crate) fn find(&self, tenant: &Tenant, name: &str) -> Option<(&str, &SsoConnection)> {
-        self.of(tenant).find(|(own, _)| *own == name)
+        self.iter_for_tenant(tenant).find(|(own, _)| *own == name)
     }
 }
 
@@ -78,8 +78,8 @@ mod tests {
         };
         let all = || add(add(SsoConnections::default(), "a", &[&acme]), "b-1_", &[]);
         assert_eq!(all().check(), Ok(()));
-        assert_eq!(all().of(&acme).map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b-1_"]);
-        assert_eq!(all().of(&globex).map(|(name, _)| name).collect::<Vec<_>>(), ["b-1_"]);
+        assert_eq!(all().iter_for_tenant(&acme).map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b-1_"]);
+        assert_eq!(all().iter_for_tenant(&globex).map(|(name, _)| name).collect::<Vec<_>>(), ["b-1_"]);
         assert!(all().find(&globex, "b-1_").is_some() && all().find(&acme, "c").is_none());
         for tenants in [&[][..], &[&acme], &[&globex]] {
             assert!(add(all(), "a", tenants).check().is_err(), "{tenants:?}");

@@ -49,7 +49,7 @@ impl Exchange {
         fields: &[(&str, &str)],
         authorization: Option<HeaderValue>,
     ) -> Result<T, SsoError> {
-        let form = form::written(fields.iter().copied());
+        let form = form::encode_pairs(fields.iter().copied());
         let mut request = Request::new(Body::from(form));
         *request.method_mut() = Method::POST;
         let content_type = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -81,16 +81,17 @@ impl Exchange {
             value.set_sensitive(true);
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
-        let answer = self.client.whole(request, MOST_BYTES, self.deadline).await.map_err(|failure| match failure {
-            Failure::Connection(_) => SsoError::Unavailable("the connection to the provider failed"),
-            Failure::TooSlow => SsoError::Unavailable("the provider took too long"),
-            Failure::Body => SsoError::Failed("the response of the provider is too long or incomplete"),
-        })?;
-        read(answer.status(), answer.body())
+        let answer =
+            self.client.fetch_response(request, MOST_BYTES, self.deadline).await.map_err(|failure| match failure {
+                Failure::Connection(_) => SsoError::Unavailable("the connection to the provider failed"),
+                Failure::TooSlow => SsoError::Unavailable("the provider took too long"),
+                Failure::Body => SsoError::Failed("the response of the provider is too long or incomplete"),
+            })?;
+        parse_json_response(answer.status(), answer.body())
     }
 }
 
-fn read<T: DeserializeOwned>(status: StatusCode, text: &Bytes) -> Result<T, SsoError> {
+fn parse_json_response<T: DeserializeOwned>(status: StatusCode, text: &Bytes) -> Result<T, SsoError> {
     match status {
         StatusCode::OK => {}
         StatusCode::TOO_MANY_REQUESTS => return Err(SsoError::Unavailable("the provider limits requests")),

@@ -61,7 +61,7 @@ impl GitHub {
     ///
     /// Returns an error if TLS can't be initialized.
     pub fn new(client_id: &str, secret: ClientSecret) -> Result<Self, ConfigError> {
-        Self::at("https://github.com", "https://api.github.com", client_id, secret)
+        Self::with_urls("https://github.com", "https://api.github.com", client_id, secret)
     }
 
     /// Creates the provider from an OAuth app registered at a GitHub Enterprise Server with this URL.
@@ -71,10 +71,10 @@ impl GitHub {
     /// Returns an error unless `url` is an `https` URL, or an `http` URL on a loopback address.
     pub fn enterprise(url: &str, client_id: &str, secret: ClientSecret) -> Result<Self, ConfigError> {
         let url = url.strip_suffix('/').unwrap_or(url);
-        Self::at(url, &format!("{url}/api/v3"), client_id, secret)
+        Self::with_urls(url, &format!("{url}/api/v3"), client_id, secret)
     }
 
-    fn at(url: &str, api: &str, client_id: &str, secret: ClientSecret) -> Result<Self, ConfigError> {
+    fn with_urls(url: &str, api: &str, client_id: &str, secret: ClientSecret) -> Result<Self, ConfigError> {
         Ok(Self {
             issuer: url.to_owned(),
             authorize: format!("{url}/login/oauth/authorize"),
@@ -121,7 +121,7 @@ impl SsoProvider for GitHub {
             ("code_challenge", request.code_challenge().as_str()),
             ("code_challenge_method", "S256"),
         ];
-        Ok(format!("{}?{}", self.authorize, form::written(parameters.into_iter())))
+        Ok(format!("{}?{}", self.authorize, form::encode_pairs(parameters.into_iter())))
     }
 
     async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {

@@ -113,7 +113,7 @@ impl ProfileClaims {
         self.more.get(name).and_then(Value::as_str) == Some(value)
     }
 
-    pub(super) fn of(self, user: ProviderUser, may_vouch: bool) -> ProviderUser {
+    pub(super) fn add_to_user(self, user: ProviderUser, may_vouch: bool) -> ProviderUser {
         let user = user.with_claims(self.more);
         let user = match self.email {
             Claim::Given(email) => user.with_email(email, self.email_verified && may_vouch),
@@ -261,7 +261,7 @@ impl IdTokenRules {
                     Claim::Given(Seconds(time)) => user.with_auth_time(UnixTime::from_secs(time), self.skew),
                     Claim::Missing | Claim::Malformed => user,
                 };
-                IdTokenCheck::Good(Box::new(profile.of(user, self.issuer.may_vouch())))
+                IdTokenCheck::Good(Box::new(profile.add_to_user(user, self.issuer.may_vouch())))
             }
         }
     }
@@ -344,8 +344,8 @@ mod tests {
 
     /// A signer, and the key set that knows it.
     fn keys() -> (Signer, KeySet) {
-        let pkcs8 = Signer::generate(Algorithm::EdDsa).unwrap();
-        let signer = Signer::read(Algorithm::EdDsa, &pkcs8).unwrap();
+        let pkcs8 = Signer::generate_signing_key(Algorithm::EdDsa).unwrap();
+        let signer = Signer::parse_pkcs8(Algorithm::EdDsa, &pkcs8).unwrap();
         let mut jwk = signer.public().jwk();
         jwk.kid = Some(signer.kid().to_owned());
         let set = KeySet::parse(json!({ "keys": [jwk] }).to_string().as_bytes()).unwrap();

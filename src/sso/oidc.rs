@@ -299,7 +299,7 @@ impl OidcProvider {
         let now = || self.clock.unix(self.clock.now());
         let checked = match self.rules.check(token, &keys, expected, now()) {
             IdTokenCheck::UnknownKey => {
-                let newer = self.remote().newer(&keys).wait().await?;
+                let newer = self.remote().refetch_keys(&keys).wait().await?;
                 self.rules.check(token, &newer, expected, now())
             }
             other => other,
@@ -325,7 +325,7 @@ impl OidcProvider {
         if sub != user.subject() {
             return Err(SsoError::Failed("the userinfo endpoint describes another user"));
         }
-        Ok(profile.of(user, self.rules.issuer.may_vouch()))
+        Ok(profile.add_to_user(user, self.rules.issuer.may_vouch()))
     }
 }
 
@@ -354,7 +354,7 @@ impl SsoProvider for OidcProvider {
         let extra = self.parameters.iter().filter(|(name, _)| !is_fresh || name != "prompt");
         let extra = extra.map(|(name, value)| (name.as_str(), value.as_str()));
         let separator = if url.contains('?') { '&' } else { '?' };
-        Ok(format!("{url}{separator}{}", form::written(own.into_iter().chain(more).chain(extra))))
+        Ok(format!("{url}{separator}{}", form::encode_pairs(own.into_iter().chain(more).chain(extra))))
     }
 
     async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {

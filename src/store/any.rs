@@ -18,6 +18,23 @@ use super::{
 };
 use crate::{gate::MaybeReady, util::clock::UnixTime};
 
+/// Counts a call of the store, with the feature `metrics`.
+macro_rules! count_call {
+    ($operation:literal) => {
+        #[cfg(feature = "metrics")]
+        metrics::counter!("tollgate_store_calls_total", "operation" => $operation).increment(1)
+    };
+}
+
+/// Counts an error of the store, with the feature `metrics`.
+fn count_failure<T>(result: Result<T, StoreError>) -> Result<T, StoreError> {
+    #[cfg(feature = "metrics")]
+    if result.is_err() {
+        metrics::counter!("tollgate_store_errors_total").increment(1);
+    }
+    result
+}
+
 /// The maximum number of operations in one call.
 const MOST_OPERATIONS: usize = 32;
 
@@ -70,30 +87,43 @@ impl AnyStore {
     /// Calls [`Store::get`]. A result that is available immediately is not boxed: call
     /// [`wait`](MaybeReady::wait) and await that.
     pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
-        self.0.store.get(key)
+        count_call!("get");
+        match self.0.store.get(key) {
+            MaybeReady::Ready(found) => MaybeReady::Ready(count_failure(found)),
+            #[cfg(feature = "metrics")]
+            MaybeReady::Pending(found) => MaybeReady::Pending(Box::pin(async { count_failure(found.await) })),
+            #[cfg(not(feature = "metrics"))]
+            MaybeReady::Pending(found) => MaybeReady::Pending(found),
+        }
     }
 
     /// Shows the entry of `key` to `see` without copying it. Returns `None`, and calls nothing, unless the store is a
     /// [`Memory`]. The entry is locked meanwhile, so `see` must be quick and must not use the store.
-    pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
+    pub(super) fn view_entry<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
         let (mut see, mut seen) = (Some(see), None);
-        self.0.store.view(key, &mut |entry| seen = see.take().map(|see| see(entry)));
+        self.0.store.view_entry(key, &mut |entry| seen = see.take().map(|see| see(entry)));
+        if seen.is_some() {
+            count_call!("get");
+        }
         seen
     }
 
     /// Calls [`Store::insert`].
     pub async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.store.insert(key, record).await
+        count_call!("insert");
+        count_failure(self.0.store.insert(key, record).await)
     }
 
     /// Calls [`Store::swap`].
     pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.store.swap(key, expected, record).await
+        count_call!("swap");
+        count_failure(self.0.store.swap(key, expected, record).await)
     }
 
     /// Calls [`Store::take`].
     pub async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        self.0.store.take(key).await
+        count_call!("take");
+        count_failure(self.0.store.take(key).await)
     }
 
     /// Calls [`Store::run`].
@@ -105,7 +135,8 @@ impl AnyStore {
         if operations.len() > MOST_OPERATIONS {
             return Err(StoreErrorKind::TooLarge.into());
         }
-        self.0.store.run(operations).await
+        count_call!("run");
+        count_failure(self.0.store.run(operations).await)
     }
 
     /// Calls [`Store::scan`].
@@ -152,7 +183,7 @@ impl fmt::Debug for AnyStore {
 /// The dyn-compatible form of [`Store`].
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
-    fn view(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>));
+    fn view_entry(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>));
     fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn swap<'a>(
         &'a self,
@@ -177,10 +208,10 @@ impl<S: Store> DynStore for S {
         }
     }
 
-    fn view(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>)) {
+    fn view_entry(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>)) {
         // decided by the compiler
         if let Some(memory) = (self as &dyn Any).downcast_ref::<Memory>() {
-            memory.view(key, see);
+            memory.view_entry(key, see);
         }
     }
 

@@ -27,11 +27,11 @@ const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 struct Cutoff(UnixTime);
 
 impl Value for Cutoff {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.as_nanos().to_le_bytes().to_vec())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         let nanos = bytes.try_into().map(u64::from_le_bytes);
         nanos.map(|nanos| Self(UnixTime::from_nanos(nanos))).map_err(|_| StoreErrorKind::Corrupt.into())
     }
@@ -46,7 +46,7 @@ impl AnyStore {
         }
         let keep = move |store: &Self, found: Option<Entry>| {
             let time =
-                found.map(|entry| Cutoff::read(&entry.value)).transpose()?.map_or(UnixTime::default(), |it| it.0);
+                found.map(|entry| Cutoff::decode_row(&entry.value)).transpose()?.map_or(UnixTime::default(), |it| it.0);
             // as of before the read, which may have shown that it has moved again
             store.known_cutoff().keep(time, since);
             Ok(store.known_cutoff().time())

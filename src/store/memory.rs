@@ -103,25 +103,25 @@ impl Memory {
 
     /// Shows the entry of `key` to `see`. The entry is locked meanwhile.
     #[inline]
-    pub(super) fn view<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> R {
+    pub(super) fn view_entry<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> R {
         let hash = self.hash(key.as_bytes());
         match self.shard(hash) {
-            Some(shard) => see(read(shard).get(hash, key.as_bytes())),
+            Some(shard) => see(read_shard(shard).get(hash, key.as_bytes())),
             None => see(None),
         }
     }
 
     fn find(&self, key: &Key) -> Option<Entry> {
-        self.view(key, |entry| entry.map(EntryView::to_entry))
+        self.view_entry(key, |entry| entry.map(EntryView::to_entry))
     }
 
-    fn write(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
+    fn write_entry(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
         let (now, hash) = (record.written_at(), self.hash(key.as_bytes()));
         loop {
             let Some(shard) = self.shard(hash) else {
                 return Err(StoreErrorKind::Unavailable.into());
             };
-            let mut shard = write(shard);
+            let mut shard = write_shard(shard);
             let found = shard.get(hash, key.as_bytes());
             if !expected.is_met_by(found.map(|entry| entry.version)) {
                 return Ok(WriteOutcome::Lost(found.map(EntryView::to_entry)));
@@ -144,9 +144,9 @@ impl Memory {
 
     fn remove(&self, key: &Key) -> Option<Entry> {
         let hash = self.hash(key.as_bytes());
-        let row = write(self.shard(hash)?).remove(hash, key.as_bytes())?;
-        self.used.release(1, cost(row.key(), row.view().value));
-        Some(row.view().to_entry())
+        let row = write_shard(self.shard(hash)?).remove(hash, key.as_bytes())?;
+        self.used.release(1, cost(row.key(), row.as_entry_view().value));
+        Some(row.as_entry_view().to_entry())
     }
 
     #[inline]
@@ -169,7 +169,7 @@ impl Memory {
     }
 
     fn sweep_all(&self, now: UnixTime) -> usize {
-        self.shards.iter().map(|shard| self.sweep(&mut write(shard), now, SWEPT_WHEN_FULL)).sum()
+        self.shards.iter().map(|shard| self.sweep(&mut write_shard(shard), now, SWEPT_WHEN_FULL)).sum()
     }
 
     /// Removes at most `most` expired entries of a shard and returns their number.
@@ -178,7 +178,7 @@ impl Memory {
         while swept < most && shard.by_expiry.first().is_some_and(|row| row.expires_at <= now) {
             let Some(row) = shard.by_expiry.pop_first() else { break };
             if shard.rows.find_entry(self.hash(row.key()), |own| own == &row).map(OccupiedEntry::remove).is_ok() {
-                self.used.release(1, cost(row.key(), row.view().value));
+                self.used.release(1, cost(row.key(), row.as_entry_view().value));
             }
             swept += 1;
         }
@@ -198,7 +198,7 @@ impl Store for Memory {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, Expected::Absent, &record)
+        self.write_entry(key, Expected::Absent, &record)
     }
 
     fn is_persistent(&self) -> bool {
@@ -206,7 +206,7 @@ impl Store for Memory {
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, Expected::Version(expected), &record)
+        self.write_entry(key, Expected::Version(expected), &record)
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
@@ -221,8 +221,8 @@ impl Store for Memory {
             Some(_) => SHARDS,
         };
         let shard = self.shards.get(part).ok_or(StoreErrorKind::Corrupt)?;
-        let rows: Vec<Row> = read(shard).rows.iter().cloned().collect();
-        let entries = rows.iter().map(|row| Ok((Key::from_bytes(row.key())?, row.view().to_entry())));
+        let rows: Vec<Row> = read_shard(shard).rows.iter().cloned().collect();
+        let entries = rows.iter().map(|row| Ok((Key::from_bytes(row.key())?, row.as_entry_view().to_entry())));
         let next = Some(part + 1).filter(|next| *next < SHARDS).map(|next| ScanCursor::new(vec![next as u8]));
         Ok(ScanPage { entries: entries.collect::<Result<_, StoreError>>()?, next })
     }
@@ -265,7 +265,7 @@ impl Row {
     }
 
     #[inline]
-    fn view(&self) -> EntryView<'_> {
+    fn as_entry_view(&self) -> EntryView<'_> {
         let (_, value) = self.parts();
         EntryView { value, version: Version::from_u64(self.number), expires_at: self.expires_at }
     }
@@ -274,7 +274,7 @@ impl Row {
 impl Shard {
     #[inline]
     fn get(&self, hash: u64, key: &[u8]) -> Option<EntryView<'_>> {
-        self.rows.find(hash, |row| row.key() == key).map(Row::view)
+        self.rows.find(hash, |row| row.key() == key).map(Row::as_entry_view)
     }
 
     fn put(&mut self, hash: u64, key: &[u8], record: &Record, hasher: impl Fn(&Row) -> u64) -> Version {
@@ -357,11 +357,11 @@ fn cost(key: &[u8], value: &[u8]) -> usize {
 
 // Every step leaves a shard consistent, so a poisoned lock can be ignored.
 
-fn read(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
+fn read_shard(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
     shard.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
+fn write_shard(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
     shard.write().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -376,7 +376,7 @@ mod tests {
 
     fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<WriteOutcome, StoreError> {
         let (now, until) = (UnixTime::from_secs(now), UnixTime::from_secs(until));
-        memory.write(&key(number), Expected::Absent, &Record::new(vec![0; len], now, until).unwrap())
+        memory.write_entry(&key(number), Expected::Absent, &Record::new(vec![0; len], now, until).unwrap())
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
         for number in 0..100 * SHARDS {
             assert!(insert(&memory, number, 1, 0, 10).is_ok());
         }
-        let sizes: Vec<_> = memory.shards.iter().map(|shard| read(shard).rows.len()).collect();
+        let sizes: Vec<_> = memory.shards.iter().map(|shard| read_shard(shard).rows.len()).collect();
         assert!(sizes.iter().all(|size| (30..300).contains(size)), "{sizes:?}");
     }
 
@@ -415,13 +415,14 @@ mod tests {
         let memory = Memory::new();
         assert!(insert(&memory, 0, 7, 0, 10).is_ok());
         let store = AnyStore::from(memory);
-        let place =
-            |number| store.view(&key(number), |entry| entry.map(|entry| (entry.value.as_ptr(), entry.value.len())));
+        let place = |number| {
+            store.view_entry(&key(number), |entry| entry.map(|entry| (entry.value.as_ptr(), entry.value.len())))
+        };
         assert!(matches!(place(0), Some(Some((_, 7)))));
         assert_eq!(place(0), place(0));
         assert_eq!(place(1), Some(None));
         // a store around it may change what is read
-        assert_eq!(AnyStore::from(Around(store)).view(&key(0), |_| ()), None);
+        assert_eq!(AnyStore::from(Around(store)).view_entry(&key(0), |_| ()), None);
     }
 
     struct Around(AnyStore);
@@ -453,10 +454,10 @@ mod tests {
         let WriteOutcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
         assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(WriteOutcome::Done(_))));
         let larger = Record::new(vec![1; Record::MAX_VALUE], UnixTime::default(), UnixTime::from_secs(10)).unwrap();
-        assert!(matches!(memory.write(&key(0), Expected::Version(version), &larger), Ok(WriteOutcome::Done(_))));
+        assert!(matches!(memory.write_entry(&key(0), Expected::Version(version), &larger), Ok(WriteOutcome::Done(_))));
         let WriteOutcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
         assert_eq!(
-            memory.write(&key(1), Expected::Version(second.version), &larger).unwrap_err().kind(),
+            memory.write_entry(&key(1), Expected::Version(second.version), &larger).unwrap_err().kind(),
             StoreErrorKind::Full
         );
         assert_eq!(memory.find(&key(1)), Some(second));
@@ -476,6 +477,6 @@ mod tests {
             memory.remove(&key(number));
         }
         assert_eq!((memory.len(), memory.used.bytes.load(Relaxed)), (0, 0));
-        assert!(memory.shards.iter().all(|shard| read(shard).by_expiry.is_empty()));
+        assert!(memory.shards.iter().all(|shard| read_shard(shard).by_expiry.is_empty()));
     }
 }

@@ -20,7 +20,7 @@
 //! that it replaces, so repeat it if another write came first:
 //!
 //! ```
-//! use tollgate::{Clock, Session, SystemClock, store::{AnyStore, Key, Record, StoreError, WriteOutcome}};
+//! use tollgate::{Session, clock::{Clock, SystemClock}, store::{AnyStore, Key, Record, StoreError, WriteOutcome}};
 //!
 //! async fn add_to_cart(store: &AnyStore, clock: &SystemClock, session: &Session, item: u8) -> Result<(), StoreError> {
 //!     let key = Key::new("shop.carts", Some(session.tenant()), session.sid().to_string())?;
@@ -50,7 +50,7 @@
 //!
 //! ```
 //! use std::{collections::HashMap, future::Future, sync::{Arc, Mutex}};
-//! use tollgate::{MaybeReady, store::{Entry, Key, WriteOutcome, Record, Store, StoreError, Version}};
+//! use tollgate::{gate::MaybeReady, store::{Entry, Key, Record, Store, StoreError, Version, WriteOutcome}};
 //!
 //! #[derive(Default)]
 //! struct Plain(Mutex<(u64, HashMap<Key, Entry>)>);
@@ -125,3 +125,5 @@ pub use self::{
     record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
     scan::{ScanCursor, ScanPage},
 };
+#[cfg(feature = "redis")]
+pub use crate::redis::RedisConfig;

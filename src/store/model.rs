@@ -89,7 +89,7 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
                 }
             }
             Operation::Take => {
-                assert_eq!(block_on(table.take(tenant, id)).unwrap(), model.remove(&place));
+                assert_eq!(block_on(table.take_value(tenant, id)).unwrap(), model.remove(&place));
             }
             Operation::Advance { ms } => clock.advance(Duration::from_millis(ms)),
             Operation::Reopen => {

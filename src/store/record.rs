@@ -90,7 +90,7 @@ impl EntryView<'_> {
 }
 
 impl Entry {
-    pub(super) fn view(&self) -> EntryView<'_> {
+    pub(super) fn as_entry_view(&self) -> EntryView<'_> {
         EntryView { value: &self.value, version: self.version, expires_at: self.expires_at }
     }
 }

@@ -25,17 +25,17 @@ const TRIES: usize = 256;
 
 /// The serialized form of a value. JSON for all types that implement serde's traits.
 pub(crate) trait Value: Sized + Send + Sync + 'static {
-    fn write(&self) -> Result<Vec<u8>, StoreError>;
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError>;
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError>;
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError>;
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Value for T {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         serde_json::to_vec(self).map_err(|error| not_json(&error))
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         serde_json::from_slice(bytes).map_err(|error| not_json(&error))
     }
 }
@@ -134,10 +134,10 @@ impl<T: Value> Table<T> {
             return MaybeReady::Ready(seen);
         }
         match self.store.get(key) {
-            MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found.as_ref()))),
+            MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.decode_found(found.as_ref()))),
             MaybeReady::Pending(future) => {
                 let table = self.clone();
-                MaybeReady::Pending(Box::pin(async move { table.read(future.await?.as_ref()) }))
+                MaybeReady::Pending(Box::pin(async move { table.decode_found(future.await?.as_ref()) }))
             }
         }
     }
@@ -150,7 +150,7 @@ impl<T: Value> Table<T> {
         now: UnixTime,
         see: impl FnOnce(Option<Stored<T>>) -> R,
     ) -> Option<Result<R, StoreError>> {
-        self.store.view(key, |found| read_at(now, found).map(see))
+        self.store.view_entry(key, |found| read_at(now, found).map(see))
     }
 
     /// Returns since when the store has lost nothing, as far as the calls that have returned show.
@@ -173,7 +173,7 @@ impl<T: Value> Table<T> {
         let is_own = |key: &Key| key.table() == self.name && key.tenant() == tenant.map(Tenant::as_str);
         let mut rows = Vec::new();
         for (key, entry) in entries.iter().filter(|(key, _)| is_own(key)) {
-            rows.extend(self.read(Some(entry))?.map(|row| (key.id().to_vec(), row)));
+            rows.extend(self.decode_found(Some(entry))?.map(|row| (key.id().to_vec(), row)));
         }
         Ok((rows, next))
     }
@@ -220,7 +220,7 @@ impl<T: Value> Table<T> {
         let entry = self.store.get(&key).wait().await?;
         // the version of the entry, live or expired
         let mut occupant = entry.as_ref().map(|entry| entry.version);
-        let mut found = self.read(entry.as_ref())?;
+        let mut found = self.decode_found(entry.as_ref())?;
         drop(entry);
         for _ in 0..TRIES {
             // the value may have expired since it was read
@@ -245,7 +245,7 @@ impl<T: Value> Table<T> {
                 WriteOutcome::Done(_) => return Ok(answer),
                 WriteOutcome::Lost(instead) => {
                     occupant = instead.as_ref().map(|entry| entry.version);
-                    found = self.read(instead.as_ref())?;
+                    found = self.decode_found(instead.as_ref())?;
                 }
             }
         }
@@ -253,10 +253,10 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes a value and returns it to exactly one caller.
-    pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
+    pub(crate) async fn take_value(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let found = self.store.take(&key).await?;
-        self.read(found.as_ref())
+        self.decode_found(found.as_ref())
     }
 
     /// Removes an entry without parsing it.
@@ -266,7 +266,11 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns the operation that reads a row.
-    pub(crate) fn reading(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<RowOperation<'_, T>, StoreError> {
+    pub(crate) fn prepare_row_read(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+    ) -> Result<RowOperation<'_, T>, StoreError> {
         Ok(RowOperation { operation: Operation::Read(self.key(tenant, id)?), table: self })
     }
 
@@ -284,7 +288,7 @@ impl<T: Value> Table<T> {
     }
 
     pub(super) fn read_row(&self, entry: Option<&Entry>) -> Result<ReadRow<T>, StoreError> {
-        let live = self.read(entry)?;
+        let live = self.decode_found(entry)?;
         let expected = match entry.map(|entry| entry.version) {
             Some(version) if live.is_none() => Expected::Expired(version),
             version => version.into(),
@@ -306,7 +310,7 @@ impl<T: Value> Table<T> {
             if let Some(found) = &occupant
                 && self.lives(found.expires_at)
             {
-                return Ok(WriteOutcome::Lost(self.read(occupant.as_ref())?));
+                return Ok(WriteOutcome::Lost(self.decode_found(occupant.as_ref())?));
             }
         }
         Err(StoreErrorKind::Busy.into())
@@ -324,7 +328,7 @@ impl<T: Value> Table<T> {
         }
         match self.store.swap(key, expected, record).await? {
             WriteOutcome::Done(version) => Ok(WriteOutcome::Done(version)),
-            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.read(found.as_ref())?)),
+            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.decode_found(found.as_ref())?)),
         }
     }
 
@@ -337,11 +341,11 @@ impl<T: Value> Table<T> {
     }
 
     fn record(&self, value: &T, expires_at: UnixTime) -> Result<Record, StoreError> {
-        Record::new(Bytes::from(value.write()?), self.now(), expires_at)
+        Record::new(Bytes::from(value.encode_row()?), self.now(), expires_at)
     }
 
-    fn read(&self, found: Option<&Entry>) -> Result<Option<Stored<T>>, StoreError> {
-        read_at(self.now(), found.map(Entry::view))
+    fn decode_found(&self, found: Option<&Entry>) -> Result<Option<Stored<T>>, StoreError> {
+        read_at(self.now(), found.map(Entry::as_entry_view))
     }
 }
 
@@ -349,7 +353,7 @@ fn read_at<T: Value>(now: UnixTime, found: Option<EntryView<'_>>) -> Result<Opti
     let Some(EntryView { value, version, expires_at }) = found.filter(|entry| now < entry.expires_at) else {
         return Ok(None);
     };
-    Ok(Some(Stored { value: T::read(value)?, version, expires_at }))
+    Ok(Some(Stored { value: T::decode_row(value)?, version, expires_at }))
 }
 
 /// Reports the position only, because serde's messages quote the value.

@@ -64,7 +64,11 @@ pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Reads a whole value of this kind. Returns `None` unless all bytes are used.
-    pub(crate) fn whole<T>(kind: u8, bytes: &'a [u8], read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+    pub(crate) fn read_whole_value<T>(
+        kind: u8,
+        bytes: &'a [u8],
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
         let mut reader = Self(bytes.strip_prefix(&[kind])?);
         read(&mut reader).filter(|_| reader.0.is_empty())
     }

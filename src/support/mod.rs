@@ -3,8 +3,6 @@
 #[cfg(feature = "login")]
 pub(crate) mod compact;
 #[cfg(feature = "login")]
-pub(crate) mod document;
-#[cfg(feature = "login")]
 pub(crate) mod fair_queue;
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "other features use only parts of it"))]
 pub(crate) mod issuer;

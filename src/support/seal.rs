@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::util::secret::{Digest, Secret};
+use crate::util::secret::{Secret, SecretDigest};
 
 /// A private key or another secret, as it is stored.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub(crate) struct Seal(Option<Zeroizing<[u8; 32]>>);
 
 impl Seal {
     pub(crate) fn new(secret: &Secret) -> Self {
-        let key = Digest::of([b"tollgate seal of signing keys:", secret.expose().as_bytes()].concat());
+        let key = SecretDigest::of_secret([b"tollgate seal of signing keys:", secret.expose().as_bytes()].concat());
         Self(Some(Zeroizing::new(*key.as_bytes())))
     }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     http::head::Head,
-    util::{error::ConfigError, secret::Digest},
+    util::{error::ConfigError, secret::SecretDigest},
 };
 
 /// Finds the tenant by an API key in a header, in a live table.
@@ -107,7 +107,7 @@ fn is_sized(key: &[u8]) -> bool {
 }
 
 fn digest(key: &[u8]) -> [u8; 32] {
-    *Digest::of(key).as_bytes()
+    *SecretDigest::of_secret(key).as_bytes()
 }
 
 impl TenantSource for ApiKeys {
@@ -151,7 +151,7 @@ mod tests {
         for value in values {
             request.headers_mut().append("x-api-key", HeaderValue::from_str(value).unwrap());
         }
-        Ok(keys.find(Head::of(&request))?.map(|name| name.to_tenant().unwrap()))
+        Ok(keys.find(Head::of_request(&request))?.map(|name| name.to_tenant().unwrap()))
     }
 
     #[test]

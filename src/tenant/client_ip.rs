@@ -238,7 +238,7 @@ mod tests {
         for line in lines {
             request.headers_mut().append(header, HeaderValue::from_bytes(line).unwrap());
         }
-        source.address(Head::of(&request)).unwrap()
+        source.address(Head::of_request(&request)).unwrap()
     }
 
     fn behind(peer: &str, lines: &[&str]) -> String {
@@ -287,7 +287,7 @@ mod tests {
                 .extension(PeerAddr(([10, 0, 0, 1], 49152).into()))
                 .body(())
                 .unwrap();
-            source.address(Head::of(&request)).unwrap().to_string()
+            source.address(Head::of_request(&request)).unwrap().to_string()
         };
         let source = ClientIp::behind(PROXIES).unwrap();
         assert_eq!(read(&source), "203.0.113.1");
@@ -300,7 +300,7 @@ mod tests {
             let mut request = Request::new(());
             let peer: Ipv6Addr = "2001:db8:1:2ff:3::4".parse().unwrap();
             request.extensions_mut().insert(PeerAddr((peer, 49152).into()));
-            source.find(Head::of(&request)).unwrap().unwrap().to_key().unwrap().to_string()
+            source.find(Head::of_request(&request)).unwrap().unwrap().to_key().unwrap().to_string()
         };
         assert_eq!(tenant(ClientIp::peer()), "ip:2001:db8:1:2ff::/64");
         assert_eq!(tenant(ClientIp::peer().ipv6_prefix(56).unwrap()), "ip:2001:db8:1:200::/56");
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_request_without_a_peer_has_no_tenant() {
         let request = Request::get("/").header("x-forwarded-for", "203.0.113.9").body(()).unwrap();
-        assert!(ClientIp::behind(PROXIES).unwrap().find(Head::of(&request)).unwrap().is_none());
+        assert!(ClientIp::behind(PROXIES).unwrap().find(Head::of_request(&request)).unwrap().is_none());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::http::head::Head;
 /// let company = Tenant::parse("acme")?;
 /// let request = http::Request::get("/").extension(User { company }).body(()).unwrap();
 /// assert_eq!(source.find(Head::of(&request))?.unwrap().as_bytes(), b"acme");
-/// # Ok::<(), tollgate::TenantError>(())
+/// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 pub struct ExtensionTenant<T = Tenant, F = fn(&T) -> Option<Tenant>> {
     tenant: F,
@@ -52,7 +52,7 @@ where
     F: Fn(&T) -> Option<Tenant> + Send + Sync + 'static,
 {
     /// Uses the tenant that a function returns for an extension of type `T`.
-    pub fn of(tenant: F) -> Self {
+    pub fn from_fn(tenant: F) -> Self {
         Self { tenant, extension: PhantomData, otherwise: |_| None }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
     where
         ExtensionTenant<T, F>: TenantSource,
     {
-        let name = source.find(Head::of(request)).unwrap()?;
+        let name = source.find(Head::of_request(request)).unwrap()?;
         Some((name.to_key().unwrap().to_string(), name.is_claimed()))
     }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_custom_extension_can_identify_the_tenant() {
-        let source = ExtensionTenant::of(|user: &User| user.0.clone());
+        let source = ExtensionTenant::from_fn(|user: &User| user.0.clone());
         let mut request = Request::new(());
         assert_eq!(find(&source, &request), None);
         request.extensions_mut().insert(User(None));

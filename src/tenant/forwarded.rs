@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    fn read(lines: &[&str]) -> Vec<Option<IpAddr>> {
+    fn parse_forwarded(lines: &[&str]) -> Vec<Option<IpAddr>> {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(header::FORWARDED, HeaderValue::from_str(line).unwrap());
@@ -93,13 +93,16 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_rfc_are_read() {
-        assert_eq!(read(&["for=\"_gazonk\""]), [None]);
-        assert_eq!(read(&["For=\"[2001:db8:cafe::17]:4711\""]), [ip("2001:db8:cafe::17")]);
-        assert_eq!(read(&["for=192.0.2.60;proto=http;by=203.0.113.43"]), [ip("192.0.2.60")]);
-        assert_eq!(read(&["for=192.0.2.43, for=198.51.100.17"]), [ip("198.51.100.17"), ip("192.0.2.43")]);
-        assert_eq!(read(&["for=_hidden, for=_SEVKISEK"]), [None, None]);
-        assert_eq!(read(&["for=192.0.2.43, for=\"[2001:db8:cafe::17]\""]), [ip("2001:db8:cafe::17"), ip("192.0.2.43")]);
-        assert_eq!(read(&["for=192.0.2.43", "for=unknown"]), [None, ip("192.0.2.43")]);
+        assert_eq!(parse_forwarded(&["for=\"_gazonk\""]), [None]);
+        assert_eq!(parse_forwarded(&["For=\"[2001:db8:cafe::17]:4711\""]), [ip("2001:db8:cafe::17")]);
+        assert_eq!(parse_forwarded(&["for=192.0.2.60;proto=http;by=203.0.113.43"]), [ip("192.0.2.60")]);
+        assert_eq!(parse_forwarded(&["for=192.0.2.43, for=198.51.100.17"]), [ip("198.51.100.17"), ip("192.0.2.43")]);
+        assert_eq!(parse_forwarded(&["for=_hidden, for=_SEVKISEK"]), [None, None]);
+        assert_eq!(
+            parse_forwarded(&["for=192.0.2.43, for=\"[2001:db8:cafe::17]\""]),
+            [ip("2001:db8:cafe::17"), ip("192.0.2.43")]
+        );
+        assert_eq!(parse_forwarded(&["for=192.0.2.43", "for=unknown"]), [None, ip("192.0.2.43")]);
     }
 
     #[test]
@@ -111,9 +114,9 @@ mod tests {
             "for=192.0.2.1;host=\"\\\\\\\", for=192.0.2.9\"",
             " ;for=\"192.0.2.1:80\" ; ;proto=https; ",
         ] {
-            assert_eq!(read(&[element]), [ip("192.0.2.1")], "{element}");
+            assert_eq!(parse_forwarded(&[element]), [ip("192.0.2.1")], "{element}");
             let list = format!("for=192.0.2.2,{element},{element}");
-            assert_eq!(read(&[&list]), [ip("192.0.2.1"), ip("192.0.2.1"), ip("192.0.2.2")], "{element}");
+            assert_eq!(parse_forwarded(&[&list]), [ip("192.0.2.1"), ip("192.0.2.1"), ip("192.0.2.2")], "{element}");
         }
     }
 
@@ -139,7 +142,7 @@ mod tests {
             "for= 192.0.2.1",
             "f(r=x;for=192.0.2.1",
         ] {
-            assert_eq!(read(&[element]), [None], "{element}");
+            assert_eq!(parse_forwarded(&[element]), [None], "{element}");
         }
     }
 
@@ -147,7 +150,7 @@ mod tests {
     fn an_unclosed_quote_does_not_hide_hops_on_its_right() {
         for open in ["for=\"", "for=\"\\", "\"", "for=\"a,\"b,\""] {
             let list = format!("{open}, for=192.0.2.1;host=\"x\", for=192.0.2.2");
-            assert_eq!(read(&[&list]).get(..2), Some(&[ip("192.0.2.2"), ip("192.0.2.1")][..]), "{open}");
+            assert_eq!(parse_forwarded(&[&list]).get(..2), Some(&[ip("192.0.2.2"), ip("192.0.2.1")][..]), "{open}");
         }
     }
 
@@ -163,7 +166,7 @@ mod tests {
             for (at, _) in line.char_indices() {
                 address(&line.as_bytes()[at..]);
             }
-            prop_assert!(read(&[&line]).len() <= line.len() + 1);
+            prop_assert!(parse_forwarded(&[&line]).len() <= line.len() + 1);
         }
     }
 }

@@ -75,7 +75,7 @@ mod tests {
         for value in values {
             request.headers_mut().append("x-tenant", HeaderValue::from_str(value).unwrap());
         }
-        let found = HeaderTenant::new("X-Tenant").unwrap().find(Head::of(&request))?;
+        let found = HeaderTenant::new("X-Tenant").unwrap().find(Head::of_request(&request))?;
         found.map(|name| name.to_key()).transpose()
     }
 

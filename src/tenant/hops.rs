@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(node_address(b"\xff"), None);
     }
 
-    fn read(lines: &[&str]) -> Vec<Option<IpAddr>> {
+    fn parse_x_forwarded_for(lines: &[&str]) -> Vec<Option<IpAddr>> {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(X_FORWARDED_FOR, HeaderValue::from_str(line).unwrap());
@@ -174,37 +174,37 @@ mod tests {
     #[test]
     fn hops_are_read_from_the_right_across_all_lines() {
         let nearest_first = vec![ip("192.0.2.4"), ip("192.0.2.3"), ip("192.0.2.2"), ip("192.0.2.1")];
-        assert_eq!(read(&["192.0.2.1, 192.0.2.2 ,192.0.2.3,\t192.0.2.4"]), nearest_first);
-        assert_eq!(read(&["192.0.2.1, 192.0.2.2", "192.0.2.3", "192.0.2.4"]), nearest_first);
-        assert_eq!(read(&[]), []);
+        assert_eq!(parse_x_forwarded_for(&["192.0.2.1, 192.0.2.2 ,192.0.2.3,\t192.0.2.4"]), nearest_first);
+        assert_eq!(parse_x_forwarded_for(&["192.0.2.1, 192.0.2.2", "192.0.2.3", "192.0.2.4"]), nearest_first);
+        assert_eq!(parse_x_forwarded_for(&[]), []);
     }
 
     #[test]
     fn an_element_without_an_address_is_a_hop_without_one() {
-        assert_eq!(read(&["192.0.2.1, unknown"]), [None, ip("192.0.2.1")]);
-        assert_eq!(read(&["192.0.2.1,,\"[::1]:80\""]), [ip("::1"), None, ip("192.0.2.1")]);
-        assert_eq!(read(&["192.0.2.1,"]), [None, ip("192.0.2.1")]);
-        assert_eq!(read(&[""]), [None]);
-        assert_eq!(read(&["\""]), [None]);
-        assert_eq!(read(&["for=192.0.2.1"]), [None]);
+        assert_eq!(parse_x_forwarded_for(&["192.0.2.1, unknown"]), [None, ip("192.0.2.1")]);
+        assert_eq!(parse_x_forwarded_for(&["192.0.2.1,,\"[::1]:80\""]), [ip("::1"), None, ip("192.0.2.1")]);
+        assert_eq!(parse_x_forwarded_for(&["192.0.2.1,"]), [None, ip("192.0.2.1")]);
+        assert_eq!(parse_x_forwarded_for(&[""]), [None]);
+        assert_eq!(parse_x_forwarded_for(&["\""]), [None]);
+        assert_eq!(parse_x_forwarded_for(&["for=192.0.2.1"]), [None]);
     }
 
     #[test]
     fn at_most_32_hops_are_read() {
         let many = ["192.0.2.1"; MAX_HOPS + 1];
-        assert_eq!(read(&[&many.join(",")]).len(), MAX_HOPS);
-        assert_eq!(read(&many).len(), MAX_HOPS);
-        assert_eq!(read(&[""; MAX_HOPS + 1]).len(), MAX_HOPS);
+        assert_eq!(parse_x_forwarded_for(&[&many.join(",")]).len(), MAX_HOPS);
+        assert_eq!(parse_x_forwarded_for(&many).len(), MAX_HOPS);
+        assert_eq!(parse_x_forwarded_for(&[""; MAX_HOPS + 1]).len(), MAX_HOPS);
     }
 
     #[test]
     fn at_most_8_kib_are_read() {
         let padded = |spaces: usize| format!("192.0.2.1,{}192.0.2.2", " ".repeat(spaces));
         let room = MAX_BYTES - "192.0.2.1,192.0.2.2".len();
-        assert_eq!(read(&[&padded(room)]), [ip("192.0.2.2"), ip("192.0.2.1")]);
-        assert_eq!(read(&[&padded(room + 1)]), [ip("192.0.2.2")]);
-        assert_eq!(read(&["192.0.2.1", &padded(room)]), [ip("192.0.2.2"), ip("192.0.2.1")]);
-        assert_eq!(read(&[&" ".repeat(MAX_BYTES + 1)]), []);
+        assert_eq!(parse_x_forwarded_for(&[&padded(room)]), [ip("192.0.2.2"), ip("192.0.2.1")]);
+        assert_eq!(parse_x_forwarded_for(&[&padded(room + 1)]), [ip("192.0.2.2")]);
+        assert_eq!(parse_x_forwarded_for(&["192.0.2.1", &padded(room)]), [ip("192.0.2.2"), ip("192.0.2.1")]);
+        assert_eq!(parse_x_forwarded_for(&[&" ".repeat(MAX_BYTES + 1)]), []);
     }
 
     proptest! {
@@ -217,7 +217,7 @@ mod tests {
         #[test]
         fn any_header_lines_are_read_as_if_joined(lines in prop::collection::vec("[0-9a-f.:, \"\\[\\]_-]{0,40}", 1..6)) {
             let lines: Vec<_> = lines.iter().map(String::as_str).collect();
-            prop_assert_eq!(read(&lines), read(&[&lines.join(",")]));
+            prop_assert_eq!(parse_x_forwarded_for(&lines), parse_x_forwarded_for(&[&lines.join(",")]));
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct HostTenant {
 
 impl HostTenant {
     /// Uses the whole host, such as `shop.example`. IPv6 literals keep their brackets.
-    pub fn whole() -> Self {
+    pub fn whole_host() -> Self {
         Self { base: None }
     }
 
@@ -150,11 +150,11 @@ mod tests {
         for host in hosts {
             request.headers_mut().append("host", HeaderValue::from_str(host).unwrap());
         }
-        source.find(Head::of(&request))?.map(|name| name.to_key()).transpose()
+        source.find(Head::of_request(&request))?.map(|name| name.to_key()).transpose()
     }
 
-    fn whole(host: &str) -> Result<Option<LimitKey>, TenantError> {
-        find(&HostTenant::whole(), "/", &[host])
+    fn find_by_whole(host: &str) -> Result<Option<LimitKey>, TenantError> {
+        find(&HostTenant::whole_host(), "/", &[host])
     }
 
     #[test]
@@ -162,12 +162,12 @@ mod tests {
         for host in
             ["shop.example", "SHOP.Example", "shop.example.", "shop.example:80", "Shop.example.:8080", "shop.example:"]
         {
-            assert_eq!(whole(host).unwrap().unwrap().as_str(), "shop.example", "{host}");
+            assert_eq!(find_by_whole(host).unwrap().unwrap().as_str(), "shop.example", "{host}");
         }
         for host in ["[2001:db8::1]", "[2001:DB8:0::0:1]:443", "[2001:db8::1]:"] {
-            assert_eq!(whole(host).unwrap().unwrap().as_str(), "[2001:db8::1]", "{host}");
+            assert_eq!(find_by_whole(host).unwrap().unwrap().as_str(), "[2001:db8::1]", "{host}");
         }
-        assert_eq!(whole("192.0.2.1:80").unwrap().unwrap().as_str(), "192.0.2.1");
+        assert_eq!(find_by_whole("192.0.2.1:80").unwrap().unwrap().as_str(), "192.0.2.1");
     }
 
     #[test]
@@ -199,19 +199,19 @@ mod tests {
             "a,b",
             &long,
         ] {
-            assert!(whole(host).is_err(), "{host}");
+            assert!(find_by_whole(host).is_err(), "{host}");
         }
     }
 
     #[test]
     fn a_request_without_a_host_has_no_tenant() {
-        assert_eq!(find(&HostTenant::whole(), "/", &[]), Ok(None));
-        assert_eq!(find(&HostTenant::whole(), "/", &[""]), Ok(None));
+        assert_eq!(find(&HostTenant::whole_host(), "/", &[]), Ok(None));
+        assert_eq!(find(&HostTenant::whole_host(), "/", &[""]), Ok(None));
     }
 
     #[test]
     fn the_target_and_the_header_must_agree() {
-        let source = HostTenant::whole();
+        let source = HostTenant::whole_host();
         let shop = Ok(LimitKey::parse("shop.example").ok());
         assert_eq!(find(&source, "https://shop.example/", &[]), shop);
         assert_eq!(find(&source, "https://shop.example:443/", &["SHOP.example."]), shop);

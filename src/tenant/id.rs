@@ -30,7 +30,7 @@ use super::error::TenantError;
 /// assert_eq!(Tenant::parse("acme")?.as_str(), "acme");
 /// assert!(Tenant::parse("").is_err());
 /// assert!(Tenant::parse("ip:192.0.2.1").is_err());
-/// # Ok::<(), tollgate::TenantError>(())
+/// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(LimitKey);
@@ -119,7 +119,7 @@ impl FromStr for Tenant {
 /// assert_eq!(LimitKey::parse("acme")?, Tenant::parse("acme")?.into());
 /// assert_eq!(LimitKey::address([192, 0, 2, 1].into()).as_str(), "ip:192.0.2.1");
 /// assert!(LimitKey::parse("ip:192.0.2.1").is_err());
-/// # Ok::<(), tollgate::TenantError>(())
+/// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 #[derive(Clone)]
 pub struct LimitKey(Repr);

@@ -70,7 +70,7 @@ mod tests {
 
     fn find(segment: usize, uri: &str) -> Result<Option<LimitKey>, TenantError> {
         let request = Request::get(uri).body(()).unwrap();
-        PathTenant::segment(segment).find(Head::of(&request))?.map(|name| name.to_key()).transpose()
+        PathTenant::segment(segment).find(Head::of_request(&request))?.map(|name| name.to_key()).transpose()
     }
 
     #[test]

@@ -58,7 +58,7 @@ mod tests {
 
     fn find(uri: &str) -> Result<Option<LimitKey>, TenantError> {
         let request = Request::get(uri).body(()).unwrap();
-        let found = QueryTenant::new("tenant").unwrap().find(Head::of(&request))?;
+        let found = QueryTenant::new("tenant").unwrap().find(Head::of_request(&request))?;
         found.map(|name| name.to_key()).transpose()
     }
 

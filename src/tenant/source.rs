@@ -26,7 +26,7 @@ use crate::http::head::Head;
 /// [`ProvedTenant`]. Return `Ok(None)` if the request names no tenant, so that the next source of a chain is asked:
 ///
 /// ```
-/// use tollgate::{Head, LimitKey, TenantError, TenantSource};
+/// use tollgate::{Head, LimitKey, TenantSource, tenant::TenantError};
 ///
 /// let by_region = |head: Head<'_>| -> Result<Option<LimitKey>, TenantError> {
 ///     head.headers().get("x-region").map(|value| LimitKey::parse(value)).transpose()
@@ -237,7 +237,7 @@ impl From<LimitKey> for TenantName<'_> {
 /// sets and strips from the requests of callers.
 ///
 /// ```
-/// use tollgate::{Head, Tenant, TenantError, TenantSource, tenant::ProvedTenant};
+/// use tollgate::{Head, Tenant, TenantSource, tenant::{ProvedTenant, TenantError}};
 ///
 /// fn verified(token: &[u8]) -> Option<Tenant> {
 ///     // checks the signature of the token
@@ -327,7 +327,7 @@ mod tests {
     fn a07_a_chain_with_a_source_of_credentials_asks_for_them() {
         let (keys, name) = (ApiKeys::new("x-api-key").unwrap(), HeaderTenant::new("x-tenant").unwrap());
         let request = Request::new(());
-        let missing = |source: &dyn TenantSource| source.missing(Head::of(&request)).kind();
+        let missing = |source: &dyn TenantSource| source.missing(Head::of_request(&request)).kind();
         assert_eq!(missing(&keys.clone().or(name.clone())), TenantErrorKind::Missing);
         assert_eq!(missing(&Arc::new(name.clone().or(keys.clone()))), TenantErrorKind::Missing);
         assert_eq!(missing(&keys.or(ClientIp::peer())), TenantErrorKind::Internal);
@@ -356,7 +356,7 @@ mod tests {
         ] {
             let chain = answers(first.clone()).or(answers(second.clone())).or(answers(third.clone()));
             let request = Request::new(());
-            let found = chain.find(Head::of(&request));
+            let found = chain.find(Head::of_request(&request));
             assert_eq!(&found.map(|name| name.map(|name| name.to_tenant().unwrap())), answer);
         }
     }

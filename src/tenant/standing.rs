@@ -98,7 +98,7 @@ impl Standing {
     /// Returns the time from the decision until [`reset`](Self::reset). Centuries if no retry helps; then
     /// [`reset_unix`](Self::reset_unix) returns `None`.
     #[inline]
-    pub fn wait(&self) -> Duration {
+    pub fn time_until_reset(&self) -> Duration {
         self.reset.since(self.now)
     }
 }
@@ -215,9 +215,9 @@ impl RateLimit {
         self.standing.reset_unix()
     }
 
-    /// Returns how long until units come back; see [`Standing::wait`].
-    pub fn wait(&self) -> Duration {
-        self.standing.wait()
+    /// Returns how long until units come back; see [`Standing::time_until_reset`].
+    pub fn time_until_reset(&self) -> Duration {
+        self.standing.time_until_reset()
     }
 
     /// Returns the name of a shadow quota that would have refused this request.

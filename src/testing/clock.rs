@@ -14,7 +14,7 @@ use crate::util::clock::{Clock, Moment, UnixTime, saturating_nanos};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Clock, testing::ManualClock};
+/// use tollgate::{clock::Clock, testing::ManualClock};
 ///
 /// let clock = ManualClock::new();
 /// let before = clock.now();

@@ -7,14 +7,14 @@ use crate::{
     jose::{Algorithm, Signer},
     util::{
         clock::{Clock, SystemClock, UnixTime},
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
 
 /// A DPoP key of a client (RFC 9449).
 ///
 /// ```
-/// use tollgate::{UnixTime, testing::DpopKey};
+/// use tollgate::{clock::UnixTime, testing::DpopKey};
 ///
 /// let key = DpopKey::generate();
 /// let for_a_token = key.proof("POST", "https://auth.example/token").sign();
@@ -38,13 +38,13 @@ impl DpopKey {
     ///
     /// Panics if key generation fails.
     pub fn generate() -> Self {
-        Self::of(Algorithm::Es256)
+        Self::of_algorithm(Algorithm::Es256)
     }
 
     #[expect(clippy::expect_used, reason = "tests may panic")]
-    pub(crate) fn of(algorithm: Algorithm) -> Self {
-        let pkcs8 = Signer::generate(algorithm).expect("key generation succeeds");
-        Self(Signer::read(algorithm, &pkcs8).expect("a generated key is valid"))
+    pub(crate) fn of_algorithm(algorithm: Algorithm) -> Self {
+        let pkcs8 = Signer::generate_signing_key(algorithm).expect("key generation succeeds");
+        Self(Signer::parse_pkcs8(algorithm, &pkcs8).expect("a generated key is valid"))
     }
 
     /// Returns the thumbprint (RFC 7638), for `dpop_jkt` in requests and `cnf.jkt` in tokens.
@@ -57,7 +57,7 @@ impl DpopKey {
         let url = url.split(['?', '#']).next().unwrap_or_default();
         let claims = json!({ "jti": Secret::generate().expose(), "htm": method, "htu": url });
         let clock = SystemClock::new();
-        DpopProof { key: self, claims }.at(clock.unix(clock.now()))
+        DpopProof { key: self, claims }.issued_at(clock.unix(clock.now()))
     }
 
     /// Returns the header of its proofs.
@@ -79,13 +79,13 @@ impl DpopKey {
 
 impl DpopProof<'_> {
     /// Sets the issue time.
-    pub fn at(self, time: UnixTime) -> Self {
+    pub fn issued_at(self, time: UnixTime) -> Self {
         self.claim("iat", time.as_secs())
     }
 
     /// Binds the proof to the access token of the request.
     pub fn token(self, token: &str) -> Self {
-        let digest = BASE64URL.encode(Digest::of(token).as_bytes());
+        let digest = BASE64URL.encode(SecretDigest::of_secret(token).as_bytes());
         self.claim("ath", digest)
     }
 

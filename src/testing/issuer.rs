@@ -181,8 +181,8 @@ impl TestIssuer {
 }
 
 fn key() -> (Arc<Signer>, Arc<KeySet>) {
-    let pkcs8 = Signer::generate(Algorithm::Es256).expect("keys can be made");
-    let signer = Signer::read(Algorithm::Es256, &pkcs8).expect("they can be read");
+    let pkcs8 = Signer::generate_signing_key(Algorithm::Es256).expect("keys can be made");
+    let signer = Signer::parse_pkcs8(Algorithm::Es256, &pkcs8).expect("they can be read");
     let keys = KeySet::new([(signer.kid().to_owned(), signer.public().clone())]);
     (Arc::new(signer), Arc::new(keys))
 }
@@ -193,7 +193,7 @@ impl KeySource for TestIssuer {
         MaybeReady::Ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) })
     }
 
-    fn newer(&self, _: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, _: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
         let mut state = self.state();
         state.known = Arc::clone(&state.published);
         Box::pin(ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) }))

@@ -7,7 +7,9 @@
 //! use std::time::Duration;
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{ClientIp, Clock, ConfigError, Limiter, PeerAddr, Quota, Plans, RateLimitLayer, testing::ManualClock};
+//! use tollgate::{
+//!     ClientIp, ConfigError, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, clock::Clock, testing::ManualClock,
+//! };
 //! use tower::ServiceExt;
 //!
 //! fn app(clock: impl Clock) -> Result<Router, ConfigError> {

@@ -80,7 +80,7 @@ const THREADS: usize = 8;
 async fn each_operation_answers_what_it_should(store: AnyStore) {
     let key = key("table", None, "id");
     assert_eq!(get(&store, &key).await, None, "a new store is not empty");
-    assert_eq!(take(&store, &key).await, None);
+    assert_eq!(take_key(&store, &key).await, None);
     let missing = swap(&store, &key, Version::from_u64(1), "new").await;
     assert_eq!(missing, WriteOutcome::Lost(None), "a swap of nothing");
 
@@ -96,8 +96,8 @@ async fn each_operation_answers_what_it_should(store: AnyStore) {
     let stale = swap(&store, &key, first, "stale").await;
     assert_eq!(stale, WriteOutcome::Lost(Some(entry.clone())), "a swap of an old version returns the existing entry");
 
-    assert_eq!(take(&store, &key).await, Some(entry), "take returns the existing entry");
-    assert_eq!(take(&store, &key).await, None, "take returns an entry once");
+    assert_eq!(take_key(&store, &key).await, Some(entry), "take returns the existing entry");
+    assert_eq!(take_key(&store, &key).await, None, "take returns an entry once");
     assert_eq!(get(&store, &key).await, None);
     assert_eq!(swap(&store, &key, second, "late").await, WriteOutcome::Lost(None), "a swap of a taken entry");
 }
@@ -158,7 +158,7 @@ async fn versions_never_come_back(store: AnyStore) {
             version = done(swap(&store, &key, version, "same").await);
             assert!(seen.insert(version), "a swap repeated a version");
         }
-        assert!(take(&store, &key).await.is_some());
+        assert!(take_key(&store, &key).await.is_some());
     }
     let now = done(insert(&store, &key, "same").await);
     for old in seen {
@@ -191,7 +191,7 @@ async fn odd_keys_are_keys(store: AnyStore) {
     }
     for table in tables {
         for id in &ids {
-            let entry = take(&store, &key(table, None, id)).await.expect("an unusual key exists");
+            let entry = take_key(&store, &key(table, None, id)).await.expect("an unusual key exists");
             assert_eq!(&entry.value[..], id, "an unusual key has the value of another");
         }
     }
@@ -225,7 +225,7 @@ async fn values_are_whole(store: AnyStore) {
         assert_eq!(get(&store, &key).await.expect("the entry exists").value, value, "a value of {len} bytes");
         let reversed = value.into_iter().rev().collect::<Vec<_>>();
         done(swap(&store, &key, version, &reversed).await);
-        assert_eq!(take(&store, &key).await.expect("the entry exists").value, reversed, "a value of {len} bytes");
+        assert_eq!(take_key(&store, &key).await.expect("the entry exists").value, reversed, "a value of {len} bytes");
     }
 }
 
@@ -260,13 +260,13 @@ async fn expiry_is_exact_by_the_clock(store: AnyStore) {
     let lives =
         |stored: Option<Stored<u32>>| stored.is_some_and(|stored| stored.value == 1 && stored.expires_at == until);
     assert!(lives(table.get(None, b"read").wait().await.expect("a read")), "gone 1 ms too early");
-    assert!(lives(table.take(None, b"treated as live").await.expect("a take")), "gone 1 ms too early for a take");
+    assert!(lives(table.take_value(None, b"treated as live").await.expect("a take")), "gone 1 ms too early for a take");
     let lost = table.insert(None, b"inserted", &2, until).await.expect("an insert");
     assert!(matches!(lost, WriteOutcome::Lost(Some(stored)) if stored.value == 1), "an insert over a live value");
 
     clock.advance(Duration::from_millis(1));
     assert_eq!(table.get(None, b"read").wait().await.expect("a read"), None, "still readable at its expiry");
-    assert_eq!(table.take(None, b"taken late").await.expect("a take"), None, "taken at its expiry");
+    assert_eq!(table.take_value(None, b"taken late").await.expect("a take"), None, "taken at its expiry");
     let later = until + Duration::from_secs(60);
     let swapped = table.swap(None, b"swapped", &read, &2, later).await.expect("a swap");
     assert_eq!(swapped, WriteOutcome::Lost(None), "swapped at its expiry");
@@ -345,7 +345,7 @@ fn of_many_takes_one_gets_the_value(store: &AnyStore, run: &(impl Fn(BoxFuture<'
             done(insert(store, &key, "code").await);
         }));
         let key = &key;
-        let won = race(run, |_| Box::pin(async move { take(store, key).await.is_some() }));
+        let won = race(run, |_| Box::pin(async move { take_key(store, key).await.is_some() }));
         assert_eq!(won.len(), 1, "of {THREADS} takes of one value, these received it: {won:?}");
     }
 }
@@ -452,7 +452,7 @@ async fn swap(store: &AnyStore, key: &Key, expected: Version, value: impl AsRef<
     store.swap(key, expected, record(value.as_ref())).await.expect("a swap")
 }
 
-async fn take(store: &AnyStore, key: &Key) -> Option<Entry> {
+async fn take_key(store: &AnyStore, key: &Key) -> Option<Entry> {
     store.take(key).await.expect("a take")
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{grant::Grant, refresh_token::RefreshToken};
-use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
+use crate::util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest};
 
 /// Redeeming a code again within this time counts as a repeated request, not as a stolen code.
 const REPEATED: Duration = Duration::from_secs(2);
@@ -23,14 +23,14 @@ pub(crate) struct Family {
 #[derive(Clone, Debug)]
 pub(super) struct Current {
     pub(super) generation: u32,
-    pub(super) digest: Digest,
+    pub(super) digest: SecretDigest,
 }
 
 /// The refresh token that was used last, and how its successor was made.
 #[derive(Clone, Debug)]
 pub(super) struct Used {
-    pub(super) digest: Digest,
-    pub(super) salt: Digest,
+    pub(super) digest: SecretDigest,
+    pub(super) salt: SecretDigest,
     pub(super) at: u64,
 }
 
@@ -48,7 +48,7 @@ enum Standing<'a> {
 /// The outcome of presenting a refresh token.
 pub(super) enum Refreshed {
     /// The token is valid. It yields this successor, and access tokens issued at `at` with ids derived from `jti`.
-    Next { token: RefreshToken, jti: Handle, at: UnixTime },
+    Next { token: RefreshToken, jti: PublicId, at: UnixTime },
     /// The token is unknown.
     Unknown,
     /// The token was used before, so the family must end: somebody else may have it too.
@@ -56,8 +56,8 @@ pub(super) enum Refreshed {
 }
 
 /// Returns the id of the family that a code begins. It reveals nothing about the code.
-pub(crate) fn family_of_code(code: &Digest) -> Handle {
-    Handle::of(&Digest::of([b"tollgate family of a code:", &code.as_bytes()[..]].concat()))
+pub(crate) fn family_of_code(code: &SecretDigest) -> PublicId {
+    PublicId::of_digest(&SecretDigest::of_secret([b"tollgate family of a code:", &code.as_bytes()[..]].concat()))
 }
 
 impl Family {
@@ -96,7 +96,7 @@ impl Family {
         &self,
         token: &RefreshToken,
         is_ours: bool,
-        salt: Digest,
+        salt: SecretDigest,
         grace: Duration,
         now: UnixTime,
     ) -> (Option<Self>, Refreshed) {
@@ -139,8 +139,8 @@ impl Family {
 }
 
 /// Derives the `jti` of an exchange from the salt of its refresh token. A repeated request gets the same one.
-fn jti_of(salt: &Digest) -> Handle {
-    Handle::of(salt)
+fn jti_of(salt: &SecretDigest) -> PublicId {
+    PublicId::of_digest(salt)
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
             scope: Scopes::parse("openid").unwrap(),
             code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
         };
-        let session = Handle::from_bytes([1; 16]);
+        let session = PublicId::from_bytes([1; 16]);
         let grant = Grant { who, session, binding, jkt: None, id_token: Vec::new(), userinfo: Vec::new() };
         Family::new(grant, Some(first), UnixTime::from_secs(1000), UnixTime::from_secs(1_000_000))
     }
@@ -180,7 +180,7 @@ mod tests {
     fn again(token: &RefreshToken) -> RefreshToken {
         // tokens are never copied outside of tests
         let keyed = Keyed::new(&Secret::generate());
-        RefreshToken::parse(&token.write(&keyed), &keyed).unwrap().0
+        RefreshToken::parse(&token.to_token_text(&keyed), &keyed).unwrap().0
     }
 
     proptest! {
@@ -190,13 +190,13 @@ mod tests {
             uses in vec((0..15_u64, any::<prop::sample::Index>(), prop::bool::weighted(0.8)), 1..30),
         ) {
             let mut now = UnixTime::from_secs(1000);
-            let mut given = vec![RefreshToken::first(Handle::from_bytes([1; 16]))];
+            let mut given = vec![RefreshToken::first(PublicId::from_bytes([1; 16]))];
             let mut used: Vec<UnixTime> = Vec::new();
             let mut live = family(&given[0]);
             for (n, (wait, place, newest)) in uses.into_iter().enumerate() {
                 now = now + Duration::from_secs(wait);
                 let place = if newest { given.len() - 1 } else { place.index(given.len()) };
-                let salt = Digest::from_bytes([n as u8; 32]);
+                let salt = SecretDigest::from_bytes([n as u8; 32]);
                 let (next, refreshed) = live.refresh(&again(&given[place]), true, salt, GRACE, now);
                 let last = given.len() - 1;
                 match refreshed {
@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_does_not_extend_the_grace() {
-        let first = RefreshToken::first(Handle::from_bytes([1; 16]));
-        let (now, salt) = (UnixTime::from_secs(1000), Digest::from_bytes([0; 32]));
+        let first = RefreshToken::first(PublicId::from_bytes([1; 16]));
+        let (now, salt) = (UnixTime::from_secs(1000), SecretDigest::from_bytes([0; 32]));
         let live = family(&first).refresh(&again(&first), true, salt, GRACE, now).0.unwrap();
         for (at, is_good) in [(991, true), (990, false), (500, false), (1009, true), (1010, false)] {
             let (_, refreshed) = live.refresh(&again(&first), true, salt, GRACE, UnixTime::from_secs(at));
@@ -240,11 +240,11 @@ mod tests {
 
     #[test]
     fn a_made_up_token_does_not_revoke_the_family() {
-        let first = RefreshToken::first(Handle::from_bytes([1; 16]));
+        let first = RefreshToken::first(PublicId::from_bytes([1; 16]));
         let live = family(&first);
-        let other = RefreshToken::first(Handle::from_bytes([1; 16]));
+        let other = RefreshToken::first(PublicId::from_bytes([1; 16]));
         for is_ours in [false, true] {
-            let salt = Digest::from_bytes([0; 32]);
+            let salt = SecretDigest::from_bytes([0; 32]);
             let (row, refreshed) = live.refresh(&other, is_ours, salt, GRACE, UnixTime::from_secs(1));
             assert!(row.is_none() && matches!(refreshed, Refreshed::Unknown));
         }
@@ -252,11 +252,11 @@ mod tests {
 
     #[test]
     fn c092_a_family_id_is_derived_only_from_its_code_and_a_replay_counts_after_two_seconds() {
-        let (code, other) = (Digest::of("code"), Digest::of("other"));
+        let (code, other) = (SecretDigest::of_secret("code"), SecretDigest::of_secret("other"));
         assert_eq!(family_of_code(&code), family_of_code(&code));
         assert_ne!(family_of_code(&code), family_of_code(&other));
-        assert_ne!(family_of_code(&code), Handle::of(&code));
-        let family = family(&RefreshToken::first(Handle::from_bytes([1; 16])));
+        assert_ne!(family_of_code(&code), PublicId::of_digest(&code));
+        let family = family(&RefreshToken::first(PublicId::from_bytes([1; 16])));
         let after = |nanos| family.is_replay(UnixTime::from_secs(1000) + Duration::from_nanos(nanos));
         assert_eq!([0, 2_000_000_000, 2_000_000_001].map(after), [false, false, true]);
     }

@@ -5,7 +5,7 @@ use super::grant::Grant;
 use crate::{
     store::{StoreError, StoreErrorKind, table::Value},
     support::compact::{Reader, Writer},
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// The maximum number of families of a user at a client.
@@ -20,8 +20,8 @@ pub(super) struct FamilyList(Vec<ListedFamily>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedFamily {
-    pub(super) id: Handle,
-    pub(super) session: Handle,
+    pub(super) id: PublicId,
+    pub(super) session: PublicId,
     /// When the family ends, in Unix nanoseconds.
     pub(super) ends: u64,
 }
@@ -29,7 +29,8 @@ pub(super) struct ListedFamily {
 impl FamilyList {
     /// Returns the key of the row. It is a digest, because names of users and clients could make a plain key too long.
     pub(super) fn id(grant: &Grant) -> Vec<u8> {
-        let (user, client) = (Digest::of(grant.who.user.as_str()), Digest::of(grant.client_id()));
+        let (user, client) =
+            (SecretDigest::of_secret(grant.who.user.as_str()), SecretDigest::of_secret(grant.client_id()));
         [&user.as_bytes()[..], client.as_bytes()].concat()
     }
 
@@ -53,7 +54,7 @@ impl FamilyList {
     }
 
     /// Removes a family. Returns `None` if it is not listed.
-    pub(super) fn without(mut self, id: &Handle) -> Option<Self> {
+    pub(super) fn without(mut self, id: &PublicId) -> Option<Self> {
         let place = self.0.iter().position(|listed| listed.id == *id)?;
         self.0.remove(place);
         Some(self)
@@ -69,7 +70,7 @@ impl FamilyList {
 const LIST: u8 = 1;
 
 impl Value for FamilyList {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(LIST, 3 + 40 * self.0.len());
         writer.list(&self.0, |writer, ListedFamily { id, session, ends }| {
             writer.bytes(id.as_bytes());
@@ -80,10 +81,10 @@ impl Value for FamilyList {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let list = Reader::whole(LIST, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let list = Reader::read_whole_value(LIST, bytes, |reader| {
             reader.list(|reader| {
-                let (id, session) = (Handle::from_bytes(*reader.bytes()?), Handle::from_bytes(*reader.bytes()?));
+                let (id, session) = (PublicId::from_bytes(*reader.bytes()?), PublicId::from_bytes(*reader.bytes()?));
                 Some(ListedFamily { id, session, ends: reader.number()? })
             })
         });
@@ -106,7 +107,7 @@ mod tests {
     };
 
     fn listed(number: u8, session: u8, ends: UnixTime) -> ListedFamily {
-        let (id, session) = (Handle::from_bytes([number; 16]), Handle::from_bytes([session; 16]));
+        let (id, session) = (PublicId::from_bytes([number; 16]), PublicId::from_bytes([session; 16]));
         ListedFamily { id, session, ends: ends.as_nanos() }
     }
 
@@ -121,8 +122,8 @@ mod tests {
             for (number, (place, what, session)) in (0..).zip(steps) {
                 if what == 0 && !living.is_empty() {
                     let (family, _) = living.remove(place.index(living.len()));
-                    list = list.without(&Handle::from_bytes([family; 16])).unwrap();
-                    prop_assert!(list.clone().without(&Handle::from_bytes([family; 16])).is_none());
+                    list = list.without(&PublicId::from_bytes([family; 16])).unwrap();
+                    prop_assert!(list.clone().without(&PublicId::from_bytes([family; 16])).is_none());
                     continue;
                 }
                 let (next, evicted) = list.with(listed(number, session, now + Duration::from_secs(1)), now);
@@ -131,7 +132,7 @@ mod tests {
                     let first = living.iter().position(|(_, own)| !crowded || *own == session).unwrap();
                     living.remove(first).0
                 });
-                prop_assert_eq!(evicted.map(|gone| gone.id), expected.map(|gone| Handle::from_bytes([gone; 16])));
+                prop_assert_eq!(evicted.map(|gone| gone.id), expected.map(|gone| PublicId::from_bytes([gone; 16])));
                 living.push((number, session));
                 list = next;
                 // listing a family again changes nothing
@@ -164,7 +165,7 @@ mod tests {
                 scope: Scopes::parse("openid").unwrap(),
                 code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
             };
-            let session = Handle::from_bytes([1; 16]);
+            let session = PublicId::from_bytes([1; 16]);
             FamilyList::id(&Grant { who, session, binding, jkt: None, id_token: Vec::new(), userinfo: Vec::new() })
         };
         let ids = [("u", "web"), ("u", "app"), ("v", "web"), ("web", "u")].map(|(user, client)| list_of(user, client));
@@ -179,9 +180,11 @@ mod tests {
         let list =
             (0..MOST as u8).fold(FamilyList::default(), |list, n| list.with(listed(n, n, ends), UnixTime::default()).0);
         assert_eq!(list.0.len(), MOST);
-        let bytes = list.write().unwrap();
+        let bytes = list.encode_row().unwrap();
         assert!(bytes.len() < 5 * 1024, "{}", bytes.len());
-        assert_eq!(FamilyList::read(&bytes).unwrap().0, list.0);
-        assert!(FamilyList::read(&bytes[1..]).is_err() && FamilyList::read(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(FamilyList::decode_row(&bytes).unwrap().0, list.0);
+        assert!(
+            FamilyList::decode_row(&bytes[1..]).is_err() && FamilyList::decode_row(&bytes[..bytes.len() - 1]).is_err()
+        );
     }
 }

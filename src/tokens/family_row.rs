@@ -10,7 +10,7 @@ use crate::{
     login::rows::{read_authentication, read_binding, write_authentication, write_binding},
     store::{StoreError, StoreErrorKind, table::Value},
     support::compact::{Reader, Writer},
-    util::{handle::Handle, secret::Digest},
+    util::{public_id::PublicId, secret::SecretDigest},
 };
 
 /// The first byte of a row. A number is never used again with another meaning.
@@ -21,7 +21,7 @@ const HAS_CURRENT: u8 = 1;
 const HAS_USED: u8 = 2;
 
 impl Value for Family {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let Self { grant, current, used, born, ends } = self;
         let mut writer = Writer::new(FAMILY, 512);
         writer.byte(flag(current, HAS_CURRENT) | flag(used, HAS_USED));
@@ -40,8 +40,8 @@ impl Value for Family {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let family = Reader::whole(FAMILY, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let family = Reader::read_whole_value(FAMILY, bytes, |reader| {
             let parts = reader.byte().filter(|parts| *parts <= HAS_CURRENT | HAS_USED)?;
             let (born, ends) = (reader.number()?, reader.number()?);
             let current = part(parts, HAS_CURRENT, || {
@@ -70,7 +70,7 @@ fn write_grant(writer: &mut Writer, grant: &Grant) -> Result<(), StoreError> {
 }
 
 fn grant(reader: &mut Reader<'_>) -> Option<Grant> {
-    let session = Handle::from_bytes(*reader.bytes()?);
+    let session = PublicId::from_bytes(*reader.bytes()?);
     let (who, binding) = (read_authentication(reader)?, read_binding(reader)?);
     let jkt = reader.optional_text()?.map(str::to_owned);
     let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
@@ -78,8 +78,8 @@ fn grant(reader: &mut Reader<'_>) -> Option<Grant> {
     Some(Grant { who, session, binding, jkt, id_token, userinfo })
 }
 
-fn digest(reader: &mut Reader<'_>) -> Option<Digest> {
-    reader.bytes().copied().map(Digest::from_bytes)
+fn digest(reader: &mut Reader<'_>) -> Option<SecretDigest> {
+    reader.bytes().copied().map(SecretDigest::from_bytes)
 }
 
 fn flag<T>(part: &Option<T>, bit: u8) -> u8 {
@@ -133,7 +133,7 @@ mod tests {
         let names = || vec("[ -~]{0,64}", 0..4);
         (who, any::<[u8; 16]>(), binding, option::of("[!-~]{43}"), names(), names()).prop_map(
             |(who, session, binding, jkt, id_token, userinfo)| {
-                let session = Handle::from_bytes(session);
+                let session = PublicId::from_bytes(session);
                 Grant { who, session, binding, jkt, id_token, userinfo }
             },
         )
@@ -143,35 +143,35 @@ mod tests {
         /// Every family is read back as it was written, at each stage of its life.
         #[test]
         fn a_family_survives_its_row(grant in grants(), born: u64, ends: u64, refreshes: bool, salt: [u8; 32]) {
-            let first = RefreshToken::first(Handle::from_bytes([7; 16]));
+            let first = RefreshToken::first(PublicId::from_bytes([7; 16]));
             let (born, ends) = (UnixTime::from_nanos(born), UnixTime::from_nanos(ends));
             let new = Family::new(grant.clone(), refreshes.then_some(&first), born, ends);
-            let (next, _) = new.refresh(&first, true, Digest::from_bytes(salt), Duration::ZERO, born);
+            let (next, _) = new.refresh(&first, true, SecretDigest::from_bytes(salt), Duration::ZERO, born);
             prop_assert_eq!(next.is_some(), refreshes);
             for family in [Some(new), next].into_iter().flatten() {
-                let bytes = family.write().unwrap();
-                let read = Family::read(&bytes).unwrap();
+                let bytes = family.encode_row().unwrap();
+                let read = Family::decode_row(&bytes).unwrap();
                 prop_assert_eq!(&*read.grant, &grant);
                 prop_assert_eq!((read.born, read.ends), (family.born, family.ends));
-                prop_assert_eq!(read.write().unwrap(), bytes);
+                prop_assert_eq!(read.encode_row().unwrap(), bytes);
             }
         }
 
         #[test]
         fn nothing_panics_and_a_cut_row_is_corrupt(grant in grants(), noise in vec(any::<u8>(), 0..300)) {
-            let _ = Family::read(&noise);
-            let first = RefreshToken::first(Handle::from_bytes([7; 16]));
-            let bytes = Family::new(grant, Some(&first), UnixTime::default(), UnixTime::default()).write().unwrap();
+            let _ = Family::decode_row(&noise);
+            let first = RefreshToken::first(PublicId::from_bytes([7; 16]));
+            let bytes = Family::new(grant, Some(&first), UnixTime::default(), UnixTime::default()).encode_row().unwrap();
             for end in 0..bytes.len() {
-                prop_assert!(Family::read(&bytes[..end]).is_err());
+                prop_assert!(Family::decode_row(&bytes[..end]).is_err());
             }
-            prop_assert!(Family::read(&[&bytes[..], &[0]].concat()).is_err());
+            prop_assert!(Family::decode_row(&[&bytes[..], &[0]].concat()).is_err());
         }
     }
 
     #[test]
     fn a_row_of_a_used_token_still_yields_the_same_successor() {
-        let first = RefreshToken::first(Handle::from_bytes([7; 16]));
+        let first = RefreshToken::first(PublicId::from_bytes([7; 16]));
         let (now, grace) = (UnixTime::from_secs(1000), Duration::from_secs(10));
         let grant = Grant {
             who: Authentication {
@@ -181,7 +181,7 @@ mod tests {
                 proofs: vec![Proof { method: "password".into(), at: 1, mark: Some([7; 32]), elsewhere: None }],
                 acr: None,
             },
-            session: Handle::from_bytes([1; 16]),
+            session: PublicId::from_bytes([1; 16]),
             binding: Binding {
                 client_id: "web".to_owned(),
                 redirect_uri: "https://app.example/callback".to_owned(),
@@ -194,15 +194,15 @@ mod tests {
         };
         let family = Family::new(grant, Some(&first), now, now + Duration::from_secs(3600));
         let (used, Refreshed::Next { token, jti, .. }) =
-            family.refresh(&first, true, Digest::from_bytes([3; 32]), grace, now)
+            family.refresh(&first, true, SecretDigest::from_bytes([3; 32]), grace, now)
         else {
             panic!("the token is current");
         };
-        let row = used.unwrap().write().unwrap();
+        let row = used.unwrap().encode_row().unwrap();
         assert!(row.len() <= 320, "{} bytes", row.len());
-        let read = Family::read(&row).unwrap();
+        let read = Family::decode_row(&row).unwrap();
         let (changed, Refreshed::Next { token: again, jti: same, at }) =
-            read.refresh(&first, true, Digest::from_bytes([4; 32]), grace, now + Duration::from_secs(1))
+            read.refresh(&first, true, SecretDigest::from_bytes([4; 32]), grace, now + Duration::from_secs(1))
         else {
             panic!("the token was just used");
         };

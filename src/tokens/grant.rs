@@ -5,7 +5,7 @@ use crate::{
     login::Binding,
     policy::{Method, MethodSet},
     session::Authentication,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// The scope that lets refresh tokens outlive the session.
@@ -16,7 +16,7 @@ pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 pub(crate) struct Grant {
     pub(crate) who: Authentication,
     /// The `sid` of the session that the code was issued in.
-    pub(crate) session: Handle,
+    pub(crate) session: PublicId,
     /// The client, the scope, and what the client must show to redeem the code.
     pub(crate) binding: Binding,
     /// The thumbprint of the key that all tokens are bound to.

@@ -12,7 +12,7 @@ use crate::{
     jose::Algorithm,
     session::Authentication,
     user::{self, ClaimTarget},
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// The type of an id_token, in its header.
@@ -56,19 +56,19 @@ pub(super) struct Span {
 }
 
 /// Returns the `jti` of an access token, which begins with the id of its family.
-pub(super) fn jti(family: &Handle, own: &Handle) -> String {
+pub(super) fn jti(family: &PublicId, own: &PublicId) -> String {
     format!("{family}.{own}")
 }
 
 /// Derives a token's own part of its `jti` from that of the exchange and from the scope, because tokens with different
 /// content must have different ids (RFC 7519 §4.1.7).
-pub(super) fn jti_for_scope(exchange: &Handle, scope: &Scopes) -> Handle {
-    Handle::of(&Digest::of([exchange.as_bytes(), scope.to_string().as_bytes()].concat()))
+pub(super) fn jti_for_scope(exchange: &PublicId, scope: &Scopes) -> PublicId {
+    PublicId::of_digest(&SecretDigest::of_secret([exchange.as_bytes(), scope.to_string().as_bytes()].concat()))
 }
 
 /// Returns the family of an access token by its `jti`.
-pub(super) fn family_of(jti: &str) -> Option<Handle> {
-    Handle::parse(jti.split_once('.')?.0)
+pub(super) fn family_of(jti: &str) -> Option<PublicId> {
+    PublicId::parse(jti.split_once('.')?.0)
 }
 
 /// Returns the generation that an access token was issued in.
@@ -88,7 +88,7 @@ pub(super) struct AccessTokenParts<'a> {
 }
 
 /// Returns the claims of an access token for `who`, the part of the grant's authentication that still counts.
-pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessTokenParts<'_>) -> AccessTokenClaims {
+pub(super) fn user_token_claims(grant: &Grant, who: &Authentication, token: AccessTokenParts<'_>) -> AccessTokenClaims {
     let mut more = token.more;
     if who.generation > 0 {
         more.insert(GENERATION.to_owned(), who.generation.into());
@@ -115,7 +115,11 @@ pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessTokenPart
 }
 
 /// Returns the claims of an access token that a machine client has for itself.
-pub(super) fn machine(client: &Client, jkt: Option<String>, token: AccessTokenParts<'_>) -> AccessTokenClaims {
+pub(super) fn machine_token_claims(
+    client: &Client,
+    jkt: Option<String>,
+    token: AccessTokenParts<'_>,
+) -> AccessTokenClaims {
     let mut more = token.more;
     more.insert(MACHINE.0.to_owned(), MACHINE.1.into());
     AccessTokenClaims {
@@ -204,12 +208,12 @@ mod tests {
             scope: Scopes::parse("openid").unwrap(),
             code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
         };
-        let (session, jkt) = (Handle::from_bytes([1; 16]), Some("key".to_owned()));
+        let (session, jkt) = (PublicId::from_bytes([1; 16]), Some("key".to_owned()));
         let grant = Grant { who, session, binding, jkt, id_token: Vec::new(), userinfo: Vec::new() };
         let (issuer, span) = ("https://auth.example", Span { from: 1, until: 2 });
         let (jti, more) = (jti(&session, &session), Map::new());
         let token = AccessTokenParts { issuer, audience: issuer, scope: "openid", jti, span, more: more.clone() };
-        let access = AccessTokenClaims { nbf: Some(1), ..access(&grant, &grant.who, token) };
+        let access = AccessTokenClaims { nbf: Some(1), ..user_token_claims(&grant, &grant.who, token) };
         assert_eq!(generation(&access), 1);
         let (nonce, algorithm) = (Some("n"), Algorithm::Es256);
         let id = id(&grant, &grant.who, IdTokenParts { issuer, nonce, access_token: "x", algorithm, span, more });

@@ -92,7 +92,7 @@ impl Keys {
     }
 
     /// Returns the keys, read again because a token names a key that is not in the set `seen`.
-    pub(super) async fn newer(&self, seen: &Arc<KeySet>) -> Result<Arc<Copy>, StoreError> {
+    pub(super) async fn reread_keys(&self, seen: &Arc<KeySet>) -> Result<Arc<Copy>, StoreError> {
         let known = |keys: &Self, copy: &Copy| !Arc::ptr_eq(&copy.set, seen) || keys.0.clock.now() < copy.settled;
         match self.known().filter(|copy| known(self, copy)) {
             Some(copy) => Ok(copy),
@@ -104,7 +104,7 @@ impl Keys {
     /// have had the time to fetch it.
     pub(super) async fn rotate(&self) -> Result<(), StoreError> {
         let _reading = self.0.reading.lock().await;
-        self.read(true).await.map(|_| ())
+        self.read_key_ring(true).await.map(|_| ())
     }
 
     /// Replaces all keys with new ones, even if the old ones can't be read.
@@ -125,7 +125,7 @@ impl Keys {
                 Change::Put(ring.clone(), FOR_EVER, ring)
             })
             .await?;
-        self.take(ring).map(|_| ())
+        self.adopt_ring(ring).map(|_| ())
     }
 
     fn known(&self) -> Option<Arc<Copy>> {
@@ -144,7 +144,7 @@ impl Keys {
         if let Some(copy) = self.known().filter(|copy| suffices(self, copy)) {
             return Ok(copy);
         }
-        match (self.read(false).await, old) {
+        match (self.read_key_ring(false).await, old) {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
                 crate::util::trace::warning!(
@@ -153,7 +153,7 @@ impl Keys {
                 );
                 let later = self.0.clock.now() + PATIENCE;
                 let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
-                Ok(self.keep(Copy { ring, signers, set, stale: later, settled: later }))
+                Ok(self.keep_copy(Copy { ring, signers, set, stale: later, settled: later }))
             }
             (Err(error), None) => Err(error),
         }
@@ -161,13 +161,13 @@ impl Keys {
 
     /// Reads the ring, and adds the keys that are due. If `rotates` is set, also adds a key for each algorithm that may
     /// have another one.
-    async fn read(&self, rotates: bool) -> Result<Arc<Copy>, StoreError> {
+    async fn read_key_ring(&self, rotates: bool) -> Result<Arc<Copy>, StoreError> {
         let shared = &*self.0;
         let (wanted, schedule) = (&shared.wanted, shared.schedule);
         let found = shared.table.get(None, ID).wait().await?.map(|stored| stored.value).unwrap_or_default();
         let now = shared.table.now();
         if !rotates && found.is_settled(wanted, schedule, now) {
-            return self.take(found);
+            return self.adopt_ring(found);
         }
         // a node with another seal must not add keys that the others can't read
         self.signers(&found)?;
@@ -194,25 +194,25 @@ impl Keys {
                         ring.add(*algorithm, secret.clone(), schedule, now);
                     }
                 }
-                let ring = ring.settled(wanted, schedule, now, |row| self.public(row));
+                let ring = ring.retire_keys(wanted, schedule, now, |row| self.public(row));
                 if found == Some(&ring) {
                     return Change::Keep(ring);
                 }
                 Change::Put(ring.clone(), FOR_EVER, ring)
             })
             .await?;
-        self.take(ring)
+        self.adopt_ring(ring)
     }
 
     async fn make(&self, algorithm: Algorithm) -> Result<Sealed, StoreError> {
         // an RSA key takes a while
-        let made = spawn_blocking(move || Signer::generate(algorithm)).await.ok().flatten();
+        let made = spawn_blocking(move || Signer::generate_signing_key(algorithm)).await.ok().flatten();
         made.and_then(|pkcs8| self.0.seal.close(algorithm.as_str(), &pkcs8))
             .ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "no signing key could be created"))
     }
 
     /// Makes the signers and the key set of a ring, and keeps them.
-    fn take(&self, ring: Ring) -> Result<Arc<Copy>, StoreError> {
+    fn adopt_ring(&self, ring: Ring) -> Result<Arc<Copy>, StoreError> {
         let (old, signers) = (self.known(), self.signers(&ring)?);
         let set = KeySet::new(signers.iter().map(|signer| (signer.kid().to_owned(), signer.public().clone())));
         let set = match old {
@@ -220,7 +220,7 @@ impl Keys {
             _ => Arc::new(set),
         };
         let now = self.0.clock.now();
-        Ok(self.keep(Copy { ring, signers, set, stale: now + FRESH, settled: now + PATIENCE }))
+        Ok(self.keep_copy(Copy { ring, signers, set, stale: now + FRESH, settled: now + PATIENCE }))
     }
 
     /// Returns a signer for each key of a ring.
@@ -236,7 +236,7 @@ impl Keys {
 
     fn signer(&self, row: &Row) -> Option<Signer> {
         let pkcs8 = self.0.seal.open(row.algorithm.as_str(), &row.secret)?;
-        Signer::read(row.algorithm, &pkcs8)
+        Signer::parse_pkcs8(row.algorithm, &pkcs8)
     }
 
     /// Returns the public half of a key. The private one is deleted.
@@ -246,7 +246,7 @@ impl Keys {
         Some(HintKey::new(signer.kid(), String::from_utf8(jwks).ok()?))
     }
 
-    fn keep(&self, copy: Copy) -> Arc<Copy> {
+    fn keep_copy(&self, copy: Copy) -> Arc<Copy> {
         let copy = Arc::new(copy);
         *self.0.copy.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&copy));
         copy

@@ -256,17 +256,17 @@ async fn an_unknown_kid_causes_one_read_at_once_and_no_other_for_five_seconds() 
     other.rotate().await.unwrap();
     store.done();
     // the first request with one of the new keys
-    let copy = one.newer(&seen).await.unwrap();
+    let copy = one.reread_keys(&seen).await.unwrap();
     assert_eq!(kids(&copy).len(), 4);
     assert_eq!(store.done(), ["get"]);
     // a request that still holds the old set gets the new one without a read
-    assert!(Arc::ptr_eq(&one.newer(&seen).await.unwrap().set, &copy.set));
+    assert!(Arc::ptr_eq(&one.reread_keys(&seen).await.unwrap().set, &copy.set));
     seen = Arc::clone(&copy.set);
     let mut reads = 0;
     for second in 0..60_u32 {
         // made-up keys cause no reads
         for _ in 0..20 {
-            assert!(Arc::ptr_eq(&one.newer(&seen).await.unwrap().set, &seen));
+            assert!(Arc::ptr_eq(&one.reread_keys(&seen).await.unwrap().set, &seen));
         }
         reads += store.done().len();
         assert!(reads <= usize::try_from(second / 5).unwrap(), "{reads} in {second} s");
@@ -287,7 +287,7 @@ async fn while_the_store_fails_the_known_keys_are_used_and_it_is_retried_every_f
     for second in 0..30 {
         for _ in 0..5 {
             assert!(Arc::ptr_eq(&keys.current().await.unwrap().set, &set));
-            assert!(Arc::ptr_eq(&keys.newer(&set).await.unwrap().set, &set));
+            assert!(Arc::ptr_eq(&keys.reread_keys(&set).await.unwrap().set, &set));
             assert!(keys.fresh().is_some());
         }
         asked += store.done().len();

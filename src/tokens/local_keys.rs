@@ -29,9 +29,11 @@ impl KeySource for LocalKeys {
         }))
     }
 
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
         let (keys, seen) = (self.keys.clone(), Arc::clone(seen));
-        Box::pin(async move { Ok(Arc::clone(&keys.newer(&seen).await.map_err(|error| unavailable(&error))?.set)) })
+        Box::pin(
+            async move { Ok(Arc::clone(&keys.reread_keys(&seen).await.map_err(|error| unavailable(&error))?.set)) },
+        )
     }
 
     fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {

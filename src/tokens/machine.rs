@@ -13,7 +13,7 @@ use crate::{
     client::{Client, Scopes},
     jose::jws,
     store::{StoreError, StoreErrorKind},
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 impl TokenService {
@@ -33,11 +33,11 @@ impl TokenService {
             issuer: &inner.issuer,
             audience: client.tokens.audience.as_deref().unwrap_or(&inner.audience),
             scope: &scope,
-            jti: issued_claims::jti(&Handle::random(), &Handle::random()),
+            jti: issued_claims::jti(&PublicId::random(), &PublicId::random()),
             span,
             more: Map::new(),
         };
-        let claims = issued_claims::machine(client, jkt, token);
+        let claims = issued_claims::machine_token_claims(client, jkt, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(now.as_secs());
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope })

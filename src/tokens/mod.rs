@@ -5,8 +5,8 @@
 //! use http_body_util::BodyExt;
 //! use serde_json::{Value, json};
 //! use tollgate::{
-//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, StoredUsers, Tenant,
-//!     Tokens, body::Body, store::{AnyStore, Memory},
+//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, StoredUsers, Tenant, Tokens,
+//!     body::Body, pkce::{CodeChallenge, CodeVerifier}, store::{AnyStore, Memory},
 //! };
 //! use tower::{Layer, ServiceExt};
 //! # use http::{HeaderMap, Response};
@@ -95,7 +95,7 @@
 //! | access token, id_token | 10 minutes | [`access_lifetime`](Tokens::access_lifetime) |
 //! | refresh tokens with `offline_access` | 30 days from the login | [`refresh_lifetime`](Tokens::refresh_lifetime) |
 //! | refresh tokens without it | 24 hours from the code, unless the user signs out before | [`session_refresh_lifetime`](Tokens::session_refresh_lifetime) |
-//! | signing key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`AuthService::rotate_keys`](crate::AuthService::rotate_keys) |
+//! | signing key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`SigningKeys::rotate_keys`](crate::auth::SigningKeys::rotate_keys) |
 //!
 //! Using refresh tokens does not extend their lifetime. When it ends, the user has to log in again. Access tokens never
 //! outlive it. Access tokens are short-lived because remote services do not learn about revocations. Verifiers that share
@@ -142,7 +142,7 @@
 //! after, so that services with a copy of `/jwks` never see a token with an unknown key. After that, only its public half
 //! is kept, for `id_token_hint`, as long as a session can live. With a [`seal`](Tokens::seal), a
 //! copy of the store can't sign: keep its secret outside of the store. If somebody gets hold of a key, call
-//! [`AuthService::withdraw_keys`](crate::AuthService::withdraw_keys).
+//! [`SigningKeys::withdraw_keys`](crate::auth::SigningKeys::withdraw_keys).
 //!
 //! # Native and browser apps
 //!
@@ -215,8 +215,8 @@
 //! use jsonwebtoken::{Algorithm, EncodingKey, Header, jwk::Jwk};
 //! use serde_json::{Value, json};
 //! use tollgate::{
-//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, Clock, Secret, StoredUsers, SystemClock, Tenant,
-//!     Tokens, body::Body, store::{AnyStore, Memory},
+//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, Secret, StoredUsers, Tenant, Tokens,
+//!     body::Body, clock::{Clock, SystemClock}, store::{AnyStore, Memory},
 //! };
 //! use tower::{Layer, ServiceExt};
 //!

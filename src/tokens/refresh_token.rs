@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 use crate::{
     login::Keyed,
     util::{
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -26,26 +26,26 @@ const LEN: usize = FAMILY + GENERATION + SECRET + MARK;
 /// The next token is derived from this one and a salt. A client that presents a token twice gets the same successor, and
 /// a copy of the store alone yields no token.
 pub(super) struct RefreshToken {
-    pub(super) family: Handle,
+    pub(super) family: PublicId,
     pub(super) generation: u32,
     secret: Zeroizing<[u8; SECRET]>,
-    digest: Digest,
+    digest: SecretDigest,
 }
 
 impl RefreshToken {
-    fn new(family: Handle, generation: u32, secret: Zeroizing<[u8; SECRET]>) -> Self {
-        let digest = Digest::of(&secret[..]);
+    fn new(family: PublicId, generation: u32, secret: Zeroizing<[u8; SECRET]>) -> Self {
+        let digest = SecretDigest::of_secret(&secret[..]);
         Self { family, generation, secret, digest }
     }
 
     /// Creates the first token of a family.
-    pub(super) fn first(family: Handle) -> Self {
-        Self::new(family, 0, Zeroizing::new(*random().as_bytes()))
+    pub(super) fn first(family: PublicId) -> Self {
+        Self::new(family, 0, Zeroizing::new(*random_digest().as_bytes()))
     }
 
     /// Returns the successor for this salt.
     #[expect(clippy::expect_used, reason = "BLAKE2b takes keys of up to 64 bytes, and a secret has 32")]
-    pub(super) fn next(&self, salt: &Digest) -> Self {
+    pub(super) fn next(&self, salt: &SecretDigest) -> Self {
         let mut mac = Blake2bMac::<U32>::new_from_slice(&self.secret[..]).expect("the key is short enough");
         mac.update(b"tollgate next refresh token:");
         mac.update(salt.as_bytes());
@@ -53,13 +53,13 @@ impl RefreshToken {
         Self::new(self.family, self.generation.saturating_add(1), Zeroizing::new(secret))
     }
 
-    pub(super) fn digest(&self) -> &Digest {
+    pub(super) fn digest(&self) -> &SecretDigest {
         &self.digest
     }
 
     /// Returns the text that is sent to the client. Its mark proves later that this service made the token, even after the
     /// store has dropped the digest, so that a made-up token can't revoke a family.
-    pub(super) fn write(&self, keyed: &Keyed) -> String {
+    pub(super) fn to_token_text(&self, keyed: &Keyed) -> String {
         let mark = self.mark(keyed);
         let secret = Zeroizing::new(
             [&self.family.as_bytes()[..], &self.generation.to_be_bytes(), &self.secret[..], &mark].concat(),
@@ -76,7 +76,7 @@ impl RefreshToken {
         let (family, rest) = bytes.split_first_chunk::<FAMILY>()?;
         let (generation, rest) = rest.split_first_chunk::<GENERATION>()?;
         let (secret, mark) = rest.split_first_chunk::<SECRET>()?;
-        let (family, generation) = (Handle::from_bytes(*family), u32::from_be_bytes(*generation));
+        let (family, generation) = (PublicId::from_bytes(*family), u32::from_be_bytes(*generation));
         let token = Self::new(family, generation, Zeroizing::new(*secret));
         let is_ours = bool::from(subtle::ConstantTimeEq::ct_eq(&token.mark(keyed)[..], mark));
         Some((token, is_ours))
@@ -89,7 +89,7 @@ impl RefreshToken {
     }
 }
 
-pub(super) fn random() -> Digest {
+pub(super) fn random_digest() -> SecretDigest {
     Secret::generate().digest()
 }
 
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn a_written_token_can_be_parsed_and_its_mark_shows_which_service_made_it() {
         let keyed = Keyed::new(&Secret::generate());
-        let first = RefreshToken::first(Handle::from_bytes([7; 16]));
-        let text = first.write(&keyed);
+        let first = RefreshToken::first(PublicId::from_bytes([7; 16]));
+        let text = first.to_token_text(&keyed);
         let (read, is_ours) = RefreshToken::parse(&text, &keyed).unwrap();
         assert!(is_ours && read.digest().matches(first.digest()) && read.family == first.family);
         assert!(!RefreshToken::parse(&text, &Keyed::new(&Secret::generate())).unwrap().1);
@@ -119,11 +119,11 @@ mod tests {
 
     #[test]
     fn the_successor_depends_on_the_salt() {
-        let first = RefreshToken::first(Handle::from_bytes([7; 16]));
-        let next = first.next(&Digest::from_bytes([1; 32]));
+        let first = RefreshToken::first(PublicId::from_bytes([7; 16]));
+        let next = first.next(&SecretDigest::from_bytes([1; 32]));
         assert_eq!(next.generation, 1);
-        assert!(next.digest().matches(first.next(&Digest::from_bytes([1; 32])).digest()));
-        assert!(!next.digest().matches(first.next(&Digest::from_bytes([2; 32])).digest()));
+        assert!(next.digest().matches(first.next(&SecretDigest::from_bytes([1; 32])).digest()));
+        assert!(!next.digest().matches(first.next(&SecretDigest::from_bytes([2; 32])).digest()));
         assert!(!next.digest().matches(first.digest()));
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     tenant::Tenant,
     util::{
         clock::{Clock, UnixTime},
-        handle::Handle,
+        public_id::PublicId,
     },
 };
 
@@ -39,12 +39,12 @@ impl Revocations {
     }
 
     /// Marks a family as revoked, so that its access tokens are refused. `lives` is how long any of them could still be valid.
-    pub(super) async fn revoke_family(&self, family: &Handle, lives: Duration) -> Result<(), StoreError> {
+    pub(super) async fn revoke_family(&self, family: &PublicId, lives: Duration) -> Result<(), StoreError> {
         let put = |_: Option<&()>, now| Change::Put((), now + lives, ());
         self.families.update(None, family.as_bytes(), put).await
     }
 
-    pub(super) async fn has_revoked_family(&self, family: &Handle) -> Result<bool, StoreError> {
+    pub(super) async fn has_revoked_family(&self, family: &PublicId) -> Result<bool, StoreError> {
         Ok(self.families.get(None, family.as_bytes()).wait().await?.is_some())
     }
 
@@ -66,7 +66,8 @@ impl Revocations {
     pub(super) fn check(&self, claims: &AccessTokenClaims) -> Result<RevocationCheck, StoreError> {
         let family =
             issued_claims::family_of(&claims.jti).map(|id| self.families.key(None, id.as_bytes())).transpose()?;
-        let session = claims.sid.as_deref().and_then(Handle::parse).map(|sid| self.sessions.check(&sid)).transpose()?;
+        let session =
+            claims.sid.as_deref().and_then(PublicId::parse).map(|sid| self.sessions.check(&sid)).transpose()?;
         let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
         // a user may have the same id as a machine client
         let user = tenant.zip(UserId::parse(&claims.sub).ok()).filter(|_| !claims.is_machine());

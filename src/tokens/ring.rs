@@ -100,7 +100,7 @@ impl Ring {
 
     /// Returns whether nothing needs to be written: no key is due, superseded or past its time.
     pub(super) fn is_settled(&self, wanted: &[Algorithm], schedule: Schedule, now: UnixTime) -> bool {
-        self.due(wanted, schedule, now).is_empty() && *self == self.clone().settled(wanted, schedule, now, |_| None)
+        self.due(wanted, schedule, now).is_empty() && *self == self.clone().retire_keys(wanted, schedule, now, |_| None)
     }
 
     /// Adds a key. The first key of an algorithm signs at once, because there is no other. A later key signs when clients
@@ -113,7 +113,7 @@ impl Ring {
 
     /// Removes the keys whose time is over, and sets an end for those that will not sign any more. `public` returns the half
     /// of a removed key that is kept.
-    pub(super) fn settled(
+    pub(super) fn retire_keys(
         self,
         wanted: &[Algorithm],
         schedule: Schedule,
@@ -233,7 +233,7 @@ mod tests {
                     watch.made.push((*algorithm, secret.clone(), now));
                     ring.add(*algorithm, secret, SCHEDULE, now);
                 }
-                ring = ring.settled(WANTED, SCHEDULE, now, |_| None);
+                ring = ring.retire_keys(WANTED, SCHEDULE, now, |_| None);
                 prop_assert!(ring.is_settled(WANTED, SCHEDULE, now));
                 watch.look(&ring, now)?;
                 watch.check(&ring, now)?;
@@ -246,7 +246,7 @@ mod tests {
         let (mut ring, start) = (Ring::default(), UnixTime::from_secs(1_000_000));
         for second in 0..2000_u32 {
             let now = start + Duration::from_secs(second.into());
-            ring = ring.settled(WANTED, SCHEDULE, now, |_| None);
+            ring = ring.retire_keys(WANTED, SCHEDULE, now, |_| None);
             let made = second as usize * 2;
             for (algorithm, secret) in WANTED.iter().zip(made..) {
                 if ring.can_rotate(*algorithm, now) {
@@ -270,7 +270,7 @@ mod tests {
             for algorithm in WANTED {
                 ring.add(*algorithm, key(hour as usize), SCHEDULE, now);
             }
-            ring = ring.settled(WANTED, SCHEDULE, now, public);
+            ring = ring.retire_keys(WANTED, SCHEDULE, now, public);
             assert!(ring.for_hints.len() <= MOST_FOR_HINTS);
         }
         assert_eq!(ring.for_hints.len(), MOST_FOR_HINTS);
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(ring.for_hint("unknown", lives, start), None);
         let written = serde_json::to_vec(&ring).unwrap().len();
         assert!(written < 48 * 1024, "{written}");
-        let much_later = ring.settled(WANTED, SCHEDULE, ended + KEPT_FOR_HINTS, |_| None);
+        let much_later = ring.retire_keys(WANTED, SCHEDULE, ended + KEPT_FOR_HINTS, |_| None);
         assert!(much_later.for_hints.is_empty());
     }
 
@@ -296,13 +296,13 @@ mod tests {
         ring.add(Algorithm::Es256, key(1), SCHEDULE, now);
         ring.add(Algorithm::EdDsa, key(2), SCHEDULE, now);
         let only = &[Algorithm::EdDsa][..];
-        let ring = ring.settled(only, SCHEDULE, now, |_| None);
+        let ring = ring.retire_keys(only, SCHEDULE, now, |_| None);
         assert_eq!(ring.keys.len(), 2);
-        let later = ring.clone().settled(only, SCHEDULE, now + Duration::from_secs(299), |_| None);
+        let later = ring.clone().retire_keys(only, SCHEDULE, now + Duration::from_secs(299), |_| None);
         assert_eq!(later.keys.len(), 2, "the end was settled when it was first seen");
-        assert_eq!(later.settled(only, SCHEDULE, now + SCHEDULE.keep, |_| None).keys.len(), 1);
+        assert_eq!(later.retire_keys(only, SCHEDULE, now + SCHEDULE.keep, |_| None).keys.len(), 1);
         // and if it is wanted again meanwhile, it stays
-        let back = ring.settled(WANTED, SCHEDULE, now + Duration::from_secs(10), |_| None);
+        let back = ring.retire_keys(WANTED, SCHEDULE, now + Duration::from_secs(10), |_| None);
         assert!(back.keys.iter().any(|row| row.algorithm == Algorithm::Es256 && row.until.is_none()));
     }
 }

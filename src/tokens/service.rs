@@ -11,7 +11,7 @@ use super::{
     issued_claims::{self, AccessTokenParts, ID_TOKEN, IdTokenParts, Span},
     keys::Keys,
     local_keys::LocalKeys,
-    refresh_token::{RefreshToken, random},
+    refresh_token::{RefreshToken, random_digest},
     revocation::Revocations,
     ring::Schedule,
 };
@@ -32,8 +32,8 @@ use crate::{
     user::{self, ClaimTarget},
     util::{
         clock::{Clock, UnixTime},
-        handle::Handle,
-        secret::Digest,
+        public_id::PublicId,
+        secret::SecretDigest,
     },
 };
 
@@ -137,7 +137,7 @@ impl From<StoreError> for RefreshError {
 
 /// A family that was not stored yet.
 pub(crate) struct NewFamily {
-    id: Handle,
+    id: PublicId,
     first: Option<RefreshToken>,
     family: Family,
 }
@@ -151,7 +151,7 @@ pub(crate) struct Presented {
 }
 
 impl Presented {
-    pub(crate) fn family(&self) -> Handle {
+    pub(crate) fn family(&self) -> PublicId {
         self.token.family
     }
 
@@ -174,7 +174,7 @@ pub(crate) struct ValidAccess {
     pub(crate) claims: AccessTokenClaims,
     /// The grant of a user. `None` for the token of a machine client.
     pub(crate) grant: Option<Arc<Grant>>,
-    pub(crate) family: Handle,
+    pub(crate) family: PublicId,
 }
 
 impl TokenService {
@@ -233,7 +233,7 @@ impl TokenService {
     // ---- codes
 
     /// Creates the family that a code begins. The client gets refresh tokens if `refreshes` is set.
-    pub(crate) fn new_family(&self, code: &Digest, grant: Grant, refreshes: bool) -> NewFamily {
+    pub(crate) fn new_family(&self, code: &SecretDigest, grant: Grant, refreshes: bool) -> NewFamily {
         let (id, now, lifetimes) = (family_of_code(code), self.now(), &self.0.lifetimes);
         let lives = match refreshes {
             true if grant.outlives_session() => lifetimes.refresh,
@@ -248,8 +248,8 @@ impl TokenService {
     /// Signs the first tokens of a family. They count once the family is [stored](Self::store_family).
     pub(crate) async fn first_tokens(&self, new: &NewFamily, request: &TokenRequest<'_>) -> Result<Issued, StoreError> {
         let NewFamily { id, first, family } = new;
-        let issued = self.sign(family, request, issued_claims::jti(id, &Handle::random()), self.now()).await?;
-        let refresh_token = first.as_ref().map(|first| first.write(request.keyed));
+        let issued = self.sign(family, request, issued_claims::jti(id, &PublicId::random()), self.now()).await?;
+        let refresh_token = first.as_ref().map(|first| first.to_token_text(request.keyed));
         Ok(Issued { refresh_token, ..issued })
     }
 
@@ -287,8 +287,8 @@ impl TokenService {
     /// was redeemed long enough ago for another redemption to be a replay.
     pub(crate) async fn family_of_redeemed(
         &self,
-        code: &Digest,
-    ) -> Result<Option<(Handle, Arc<Grant>, bool)>, StoreError> {
+        code: &SecretDigest,
+    ) -> Result<Option<(PublicId, Arc<Grant>, bool)>, StoreError> {
         let (id, now) = (family_of_code(code), self.now());
         Ok(self.family(&id).await?.map(|found| (id, Arc::clone(&found.value.grant), found.value.is_replay(now))))
     }
@@ -337,7 +337,7 @@ impl TokenService {
         }
         // what can fail comes before the token is used up
         self.prepare().await?;
-        match self.use_token(presented, random()).await? {
+        match self.use_token(presented, random_digest()).await? {
             Refreshed::Unknown => Err(RefreshError::Unknown),
             Refreshed::Reused => Err(RefreshError::Reused),
             Refreshed::Next { token: next, jti, at } => {
@@ -346,13 +346,13 @@ impl TokenService {
                 let issued = self.sign(&presented.family, request, issued_claims::jti(&next.family, &own), at).await?;
                 let passed = self.now().as_secs().saturating_sub(at.as_secs());
                 let expires_in = issued.expires_in.saturating_sub(passed);
-                Ok(Issued { expires_in, refresh_token: Some(next.write(request.keyed)), ..issued })
+                Ok(Issued { expires_in, refresh_token: Some(next.to_token_text(request.keyed)), ..issued })
             }
         }
     }
 
     /// Uses a refresh token. `salt` makes its successor.
-    async fn use_token(&self, presented: &Presented, salt: Digest) -> Result<Refreshed, StoreError> {
+    async fn use_token(&self, presented: &Presented, salt: SecretDigest) -> Result<Refreshed, StoreError> {
         let Presented { token, is_ours, family, read } = presented;
         let (id, grace) = (token.family.as_bytes(), self.0.lifetimes.grace);
         let next = |family: &Family, now| match family.refresh(token, *is_ours, salt, grace, now) {
@@ -376,15 +376,15 @@ impl TokenService {
 
     /// Revokes all tokens issued from one code. Runs to completion, so that a caller who disconnects can't leave some of
     /// them valid.
-    pub(crate) async fn revoke_family(&self, id: &Handle) -> Result<(), StoreError> {
+    pub(crate) async fn revoke_family(&self, id: &PublicId) -> Result<(), StoreError> {
         let (service, id) = (self.clone(), *id);
         RunToCompletion::new(async move { service.end_family(&id).await }).await
     }
 
     /// Access tokens end first: if a later step fails, the client can ask again.
-    async fn end_family(&self, id: &Handle) -> Result<(), StoreError> {
+    async fn end_family(&self, id: &PublicId) -> Result<(), StoreError> {
         self.0.revocations.revoke_family(id, LAST_ACCESS).await?;
-        let Some(ended) = self.0.families.take(None, id.as_bytes()).await? else { return Ok(()) };
+        let Some(ended) = self.0.families.take_value(None, id.as_bytes()).await? else { return Ok(()) };
         let grant = ended.value.grant;
         let forget = |list: Option<&FamilyList>, _| match list.and_then(|list| list.clone().without(id)) {
             Some(list) => {
@@ -434,13 +434,13 @@ impl TokenService {
         let Some(token) = Unverified::parse(token, typ) else { return Ok(None) };
         let mut keys = self.0.keys.current().await?;
         if token.kid().is_some_and(|kid| !keys.set.names(kid)) {
-            keys = self.0.keys.newer(&keys.set).await?;
+            keys = self.0.keys.reread_keys(&keys.set).await?;
         }
         Ok(token.claims(&keys.set))
     }
 
     /// Reads a family, unless it began before everything was ended.
-    async fn family(&self, id: &Handle) -> Result<Option<Stored<Family>>, StoreError> {
+    async fn family(&self, id: &PublicId) -> Result<Option<Stored<Family>>, StoreError> {
         let found = self.0.families.get(None, id.as_bytes()).wait().await?;
         let cutoff = self.0.revocations.cutoff().wait().await?.as_nanos();
         Ok(found.filter(|stored| stored.value.born >= cutoff))
@@ -470,7 +470,7 @@ impl TokenService {
             span: Span { from: inner.revocations.issue_time(at), ..span },
             more: issued_claims::of_target(&request.extra_claims, ClaimTarget::AccessToken),
         };
-        let claims = issued_claims::access(grant, request.who, token);
+        let claims = issued_claims::user_token_claims(grant, request.who, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(span.from);
         if !request.with_id_token || !granted.contains("openid") {

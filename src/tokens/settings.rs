@@ -20,7 +20,7 @@ use crate::{
 
 /// The settings of tokens: their lifetimes, their algorithm and how their keys are kept.
 ///
-/// Pass them to [`AuthServiceBuilder::tokens`](crate::AuthServiceBuilder::tokens). Building the service reports settings that
+/// Pass them to [`AuthServiceBuilder::tokens`](crate::auth::AuthServiceBuilder::tokens). Building the service reports settings that
 /// can't work. The [module docs](super) show the whole flow.
 #[derive(Clone)]
 #[must_use]
@@ -117,7 +117,7 @@ impl Tokens {
 
     /// Encrypts private keys in the store with this secret, which all processes must share. Without it, a copy of the
     /// store can sign tokens. Keys that exist already stay unencrypted until they are
-    /// [rotated](crate::AuthService::rotate_keys) out.
+    /// [rotated](crate::auth::SigningKeys::rotate_keys) out.
     pub fn seal(self, secret: &Secret) -> Self {
         Self { seal: Seal::new(secret), ..self }
     }

@@ -14,7 +14,7 @@ use crate::{
 /// A user account, with everything that a login needs to know about it.
 ///
 /// ```
-/// use tollgate::{Account, UserId, user::{Contact, EmailAddress}};
+/// use tollgate::{UserId, user::{Account, Contact, EmailAddress}};
 ///
 /// let mailbox = Contact::from(EmailAddress::parse("ada@example.com")?);
 /// let account = Account::new(UserId::parse("u-1815")?).contact(mailbox.clone());
@@ -152,7 +152,7 @@ impl Account {
     pub fn current_password_mark(&self) -> Option<PasswordMark> {
         let derived = || match self.password.as_ref()? {
             StoredPassword::Argon2(hash) => Some(PasswordMark::of_hash(hash)),
-            StoredPassword::Foreign(hash) => Some(PasswordMark::of(&*hash.0)),
+            StoredPassword::Foreign(hash) => Some(PasswordMark::of_version(&*hash.0)),
         };
         self.password_mark.or_else(derived)
     }
@@ -291,7 +291,7 @@ mod tests {
         assert_ne!(derived.current_password_mark(), derived.clone().password(new.clone()).current_password_mark());
         let foreign = account().foreign_hash("$2b$12$a").current_password_mark();
         assert!(foreign.is_some() && foreign != account().foreign_hash("$2b$12$b").current_password_mark());
-        let mark = PasswordMark::of("7");
+        let mark = PasswordMark::of_version("7");
         for account in [derived.password_mark(mark).password(new), account().foreign_hash("x").password_mark(mark)] {
             assert_eq!(account.current_password_mark(), Some(mark));
         }
@@ -303,7 +303,7 @@ mod tests {
         assert!(!account().contact(EmailAddress::parse("ada@example.com").unwrap()).has_password());
         assert!(account().external_password().has_password());
         assert_eq!(account().external_password().current_password_mark(), None);
-        assert!(account().password_mark(PasswordMark::of("7")).has_password());
+        assert!(account().password_mark(PasswordMark::of_version("7")).has_password());
         assert!(
             account().foreign_hash("x").has_password()
                 && account().password(hash("AAAAQ1Njc4OWFiY2RlZg")).has_password()
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn debug_shows_no_hash_and_no_name() {
-        let account = account().foreign_hash("$2b$12$abc").name("Ada").password_mark(PasswordMark::of("7"));
+        let account = account().foreign_hash("$2b$12$abc").name("Ada").password_mark(PasswordMark::of_version("7"));
         let shown = format!("{account:?}");
         assert!(shown.contains("u-1") && !shown.contains("2b") && !shown.contains("Ada"), "{shown}");
     }

@@ -4,9 +4,9 @@ use tokio::{runtime::Handle, time::timeout};
 
 use super::{
     account::Account,
-    attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     claims::{Claims, ClaimsRequest},
     identifier::Identifier,
+    password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     users::{AccountPage, Users},
 };
 use crate::{
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn ada() -> Account {
-        Account::new(UserId::parse("u-1").unwrap()).password_mark(PasswordMark::of("1"))
+        Account::new(UserId::parse("u-1").unwrap()).password_mark(PasswordMark::of_version("1"))
     }
 
     fn hash() -> PasswordHash {

@@ -29,7 +29,7 @@
 //! Implement [`Users`] for your database, with its own error type:
 //!
 //! ```
-//! use tollgate::{Account, Identifier, PasswordHash, Tenant, UserId, Users};
+//! use tollgate::{Identifier, Tenant, UserId, Users, password::PasswordHash, user::Account};
 //! use tollgate::user::{Claims, ClaimsRequest};
 //! # struct Database;
 //! # struct Person { id: String, password: String, locked: bool }
@@ -99,7 +99,7 @@
 mod contact;
 mod identifier;
 mod account;
-mod attempt;
+mod password_attempt;
 mod claims;
 mod users;
 mod any;
@@ -108,10 +108,10 @@ mod stored;
 pub use self::{
     account::{Account, NewUser},
     any::AnyUsers,
-    attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     claims::{ClaimError, ClaimTarget, Claims, ClaimsRequest},
     contact::{Contact, EmailAddress, IdentifierError, PhoneNumber},
     identifier::Identifier,
+    password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     stored::{StoredUsers, UserError},
     users::{AccountPage, Users},
 };

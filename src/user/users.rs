@@ -2,9 +2,9 @@ use std::{error::Error, future::Future, sync::Arc};
 
 use super::{
     account::Account,
-    attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     claims::{Claims, ClaimsRequest},
     identifier::Identifier,
+    password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 use crate::{password::PasswordHash, session::UserId, store::ScanCursor, tenant::Tenant};
 

@@ -184,10 +184,10 @@ const ANCHOR_LASTS: u64 = NANOS_PER_SECOND / 4;
 impl SystemClock {
     /// Creates a clock that begins now.
     pub fn new() -> Self {
-        Self::of(quanta::Clock::new())
+        Self::from_counter(quanta::Clock::new())
     }
 
-    fn of(counter: quanta::Clock) -> Self {
+    fn from_counter(counter: quanta::Clock) -> Self {
         let began = counter.raw();
         Self {
             counter,
@@ -265,7 +265,7 @@ mod tests {
     fn the_wall_clock_is_read_again_after_250_ms() {
         let (counter, mock) = quanta::Clock::mock();
         mock.increment(7_000_u64);
-        let clock = SystemClock::of(counter);
+        let clock = SystemClock::from_counter(counter);
         assert_eq!(clock.now(), Moment(0), "a clock begins when it is created");
         let minute = 60 * NANOS_PER_SECOND;
         // the wall clock jumps forward
@@ -289,7 +289,7 @@ mod tests {
     fn a_counter_of_nanoseconds_is_used_as_it_is() {
         let (counter, mock) = quanta::Clock::mock();
         mock.increment(NANOS_PER_SECOND);
-        let clock = SystemClock::of(counter);
+        let clock = SystemClock::from_counter(counter);
         mock.increment(123_456_789_u64);
         assert_eq!(clock.now(), Moment(123_456_789));
         mock.decrement(NANOS_PER_SECOND);

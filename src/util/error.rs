@@ -27,11 +27,6 @@ impl ConfigError {
         Self { setting, value: value.to_string(), reason: reason.into() }
     }
 
-    /// Adds the place in the document where the value was found.
-    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
-        Self { value: format!("{place}: {}", self.value), ..self }
-    }
-
     /// Returns the name of the setting, such as `quota limit`.
     pub fn setting(&self) -> &str {
         self.setting

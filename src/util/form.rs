@@ -26,8 +26,8 @@ impl<'a> Form<'a> {
                 return Err(FormError::TooMany);
             }
             let mut halves = piece.splitn(2, |byte| *byte == b'=');
-            let name = decode(halves.next().unwrap_or_default())?;
-            let value = decode(halves.next().unwrap_or_default())?;
+            let name = decode_form_value(halves.next().unwrap_or_default())?;
+            let value = decode_form_value(halves.next().unwrap_or_default())?;
             pairs.push((name, value));
         }
         Ok(Self(pairs))
@@ -106,7 +106,7 @@ impl std::error::Error for FormError {}
 
 /// Encodes a name or a value for [`Form::parse`]. The unreserved characters of RFC 3986 stay as
 /// they are, so that readers that compare names without decoding find `error_description`.
-pub(crate) fn encode(value: &str) -> String {
+pub(crate) fn encode_form_value(value: &str) -> String {
     let mut coded = String::with_capacity(value.len());
     for byte in value.bytes() {
         match byte {
@@ -119,12 +119,15 @@ pub(crate) fn encode(value: &str) -> String {
 }
 
 /// Encodes pairs for [`Form::parse`].
-pub(crate) fn written<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
-    pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&")
+pub(crate) fn encode_pairs<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
+    pairs
+        .map(|(name, value)| format!("{}={}", encode_form_value(name), encode_form_value(value)))
+        .collect::<Vec<_>>()
+        .join("&")
 }
 
 /// Decodes percent sequences, and `+` as a space.
-fn decode(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
+fn decode_form_value(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
     decode_with(text, true)
 }
 
@@ -247,7 +250,7 @@ mod tests {
         #[test]
         fn encoding_round_trips(expected in prop::collection::vec((any::<String>(), any::<String>()), 0..20), plus: bool) {
             let encode = |text: &str| {
-                let coded = encode(text);
+                let coded = encode_form_value(text);
                 assert_eq!(coded, utf8_percent_encode(text, RESERVED).to_string());
                 if plus { coded.replace("%20", "+") } else { coded }
             };

@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Value, JsonError> {
+    fn parse_object(text: &str) -> Result<Value, JsonError> {
         from_object(text.as_bytes())
     }
 
@@ -162,10 +162,10 @@ mod tests {
             r#"{"x":[1,{"y":[{"a":1,"a":2}]}]}"#,
             r#"{"":1,"":2}"#,
         ] {
-            assert_eq!(read(text), Err(JsonError::Duplicate), "{text}");
+            assert_eq!(parse_object(text), Err(JsonError::Duplicate), "{text}");
         }
         // the same name in two objects is not a duplicate
-        assert!(read(r#"{"a":{"a":{"b":1}},"b":[{"a":1},{"a":2}],"A":null}"#).is_ok());
+        assert!(parse_object(r#"{"a":{"a":{"b":1}},"b":[{"a":1},{"a":2}],"A":null}"#).is_ok());
     }
 
     #[test]
@@ -185,11 +185,11 @@ mod tests {
             "\u{feff}{}",
             r#"{"a":"\ud800"}"#,
         ] {
-            assert_eq!(read(text), Err(JsonError::Malformed), "{text}");
+            assert_eq!(parse_object(text), Err(JsonError::Malformed), "{text}");
         }
         assert_eq!(from_object::<Value>(b"{\"a\":\"\xff\"}"), Err(JsonError::Malformed));
-        assert_eq!(read(&("{\"a\":".repeat(100_000))), Err(JsonError::Malformed));
-        assert!(read(" \r\n\t{ } \n").is_ok());
+        assert_eq!(parse_object(&("{\"a\":".repeat(100_000))), Err(JsonError::Malformed));
+        assert!(parse_object(" \r\n\t{ } \n").is_ok());
     }
 
     proptest! {

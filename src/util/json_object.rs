@@ -12,7 +12,7 @@ impl JsonObject {
     }
 
     pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
-        self.begin(name);
+        self.write_member_name(name);
         push_quoted(&mut self.0, value);
         self
     }
@@ -37,7 +37,7 @@ impl JsonObject {
 
     /// Writes an array of texts.
     pub(crate) fn texts(mut self, name: &str, values: &[&str]) -> Self {
-        self.begin(name);
+        self.write_member_name(name);
         self.0.push('[');
         for (place, value) in values.iter().enumerate() {
             if place > 0 {
@@ -51,7 +51,7 @@ impl JsonObject {
 
     /// Writes a value that is JSON already.
     pub(crate) fn json(mut self, name: &str, value: &str) -> Self {
-        self.begin(name);
+        self.write_member_name(name);
         self.0.push_str(value);
         self
     }
@@ -61,7 +61,7 @@ impl JsonObject {
         self.0
     }
 
-    fn begin(&mut self, name: &str) {
+    fn write_member_name(&mut self, name: &str) {
         if self.0.len() > 1 {
             self.0.push(',');
         }

@@ -2,7 +2,7 @@
 
 // Each module uses only modules listed above it; tests/architecture.rs checks this.
 pub(crate) mod error;
-pub(crate) mod clock;
+pub mod clock;
 pub(crate) mod trace;
 pub(crate) mod lock;
 pub(crate) mod encoding;
@@ -10,7 +10,7 @@ pub(crate) mod encoding;
 pub(crate) mod text;
 pub(crate) mod scan;
 pub(crate) mod secret;
-pub(crate) mod handle;
+pub(crate) mod public_id;
 pub(crate) mod form;
 #[cfg(feature = "session")]
 pub(crate) mod json;

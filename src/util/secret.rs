@@ -48,8 +48,8 @@ impl Secret {
     /// Returns the digest of a secret that a caller presents, without copying it. Returns `None` if it is not the text
     /// of a secret.
     #[inline]
-    pub(crate) fn digest_of(text: &[u8]) -> Option<Digest> {
-        is_base64url_of_32(text).then(|| Digest::of(text))
+    pub(crate) fn digest_of(text: &[u8]) -> Option<SecretDigest> {
+        is_base64url_of_32(text).then(|| SecretDigest::of_secret(text))
     }
 
     /// Returns the secret as 43 characters of base64url, to send to its owner.
@@ -59,8 +59,8 @@ impl Secret {
     }
 
     /// Returns the digest, to store instead of the secret.
-    pub fn digest(&self) -> Digest {
-        Digest::of(self.0.as_slice())
+    pub fn digest(&self) -> SecretDigest {
+        SecretDigest::of_secret(self.0.as_slice())
     }
 }
 
@@ -73,14 +73,14 @@ impl fmt::Debug for Secret {
 /// The SHA-256 of a secret, which is stored in its place.
 ///
 /// It does not implement `==`, which would stop at the first difference and so leak its position
-/// through timing. Use [`matches`](Digest::matches).
+/// through timing. Use [`matches`](SecretDigest::matches).
 #[derive(Clone, Copy)]
-pub struct Digest([u8; 32]);
+pub struct SecretDigest([u8; 32]);
 
-impl Digest {
+impl SecretDigest {
     /// Hashes these bytes.
     #[inline]
-    pub fn of(bytes: impl AsRef<[u8]>) -> Self {
+    pub fn of_secret(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -104,9 +104,9 @@ impl Digest {
     }
 }
 
-impl fmt::Debug for Digest {
+impl fmt::Debug for SecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Digest(..)")
+        f.write_str("SecretDigest(..)")
     }
 }
 
@@ -138,19 +138,19 @@ mod tests {
     #[test]
     fn only_the_same_secret_matches() {
         let secret = Secret::generate();
-        let digest = Digest::from_bytes(*secret.digest().as_bytes());
+        let digest = SecretDigest::from_bytes(*secret.digest().as_bytes());
         assert!(digest.matches(&Secret::parse(secret.expose()).unwrap().digest()));
         assert!(!digest.matches(&Secret::generate().digest()));
         for bit in 0..256 {
             let mut bytes = *digest.as_bytes();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(!digest.matches(&Digest::from_bytes(bytes)), "bit {bit}");
+            assert!(!digest.matches(&SecretDigest::from_bytes(bytes)), "bit {bit}");
         }
     }
 
     #[test]
     fn a_digest_is_the_sha_256_of_its_input() {
-        let digest = Digest::of("abc");
+        let digest = SecretDigest::of_secret("abc");
         let hex: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn debug_shows_nothing() {
         let secret = Secret::generate();
-        assert_eq!(format!("{secret:?} {:?}", secret.digest()), "Secret(..) Digest(..)");
+        assert_eq!(format!("{secret:?} {:?}", secret.digest()), "Secret(..) SecretDigest(..)");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     error::WebauthnError,
     policy::AttestationPolicy,
 };
-use crate::util::secret::Digest;
+use crate::util::secret::SecretDigest;
 
 /// Attestations with the certificates of a TPM have about 6 KiB.
 const MOST_BYTES: usize = 16 * 1024;
@@ -55,7 +55,7 @@ impl<'a> AttestationObject<'a> {
     pub(super) fn verify(
         &self,
         key: &CredentialKey,
-        client_data_hash: &Digest,
+        client_data_hash: &SecretDigest,
         policy: AttestationPolicy,
     ) -> Result<Attestation, WebauthnError> {
         let has_certificate = || self.statement.iter().any(|(name, _)| *name == Value::Text("x5c"));

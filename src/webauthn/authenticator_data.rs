@@ -8,7 +8,7 @@ use super::{
     policy::{BackupPolicy, UserVerification},
     relying_party::RelyingParty,
 };
-use crate::util::secret::Digest;
+use crate::util::secret::SecretDigest;
 
 /// CTAP2 messages have about 1,200 bytes by default. Large keys and extensions fit many times.
 const MOST_BYTES: usize = 8192;
@@ -43,20 +43,23 @@ pub(super) struct AttestedCredential<'a> {
 impl<'a> AuthenticatorData<'a> {
     /// Parses the data. Trailing bytes are refused, and so are extensions that are not a map.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, WebauthnError> {
-        Some(bytes).filter(|bytes| bytes.len() <= MOST_BYTES).and_then(Self::read).ok_or(Self::malformed())
+        Some(bytes)
+            .filter(|bytes| bytes.len() <= MOST_BYTES)
+            .and_then(Self::read_authenticator_data)
+            .ok_or(Self::malformed())
     }
 
     pub(super) const fn malformed() -> WebauthnError {
         WebauthnError::Malformed("authenticatorData")
     }
 
-    fn read(mut rest: &'a [u8]) -> Option<Self> {
+    fn read_authenticator_data(mut rest: &'a [u8]) -> Option<Self> {
         let rp_id_hash = chunk::<32>(&mut rest)?;
         let [flags] = *chunk(&mut rest)?;
         let sign_count = u32::from_be_bytes(*chunk(&mut rest)?);
-        let attested = if flags & ATTESTED == 0 { None } else { Some(AttestedCredential::read(&mut rest)?) };
+        let attested = if flags & ATTESTED == 0 { None } else { Some(AttestedCredential::read_attested(&mut rest)?) };
         if flags & EXTENSIONS != 0 {
-            let Value::Map(extensions) = cbor::read(&mut rest)? else { return None };
+            let Value::Map(extensions) = cbor::read_cbor_value(&mut rest)? else { return None };
             if !extensions.iter().all(|(name, _)| matches!(name, Value::Text(_))) {
                 return None;
             }
@@ -66,7 +69,7 @@ impl<'a> AuthenticatorData<'a> {
 
     /// Checks the relying party and the flags.
     pub(super) fn check(&self, party: &RelyingParty) -> Result<(), WebauthnError> {
-        let expected = Digest::of(&party.id);
+        let expected = SecretDigest::of_secret(&party.id);
         if !bool::from(self.rp_id_hash.ct_eq(expected.as_bytes())) {
             return Err(WebauthnError::RelyingParty);
         }
@@ -101,13 +104,13 @@ impl<'a> AuthenticatorData<'a> {
 }
 
 impl<'a> AttestedCredential<'a> {
-    fn read(rest: &mut &'a [u8]) -> Option<Self> {
+    fn read_attested(rest: &mut &'a [u8]) -> Option<Self> {
         let aaguid = *chunk(rest)?;
         let len = usize::from(u16::from_be_bytes(*chunk(rest)?));
         let (id, after) = rest.split_at_checked(len).filter(|(id, _)| !id.is_empty() && id.len() <= LONGEST_ID)?;
         *rest = after;
         // the key has no length of its own: it ends where its map ends
-        let Value::Map(_) = cbor::read(rest)? else { return None };
+        let Value::Map(_) = cbor::read_cbor_value(rest)? else { return None };
         let key = after.get(..after.len() - rest.len())?;
         Some(Self { aaguid, id, key })
     }
@@ -130,7 +133,7 @@ mod tests {
     }
 
     fn data(flags: u8, rest: &[u8]) -> Vec<u8> {
-        [Digest::of("example.com").as_bytes(), &[flags][..], &[0, 0, 1, 2], rest].concat()
+        [SecretDigest::of_secret("example.com").as_bytes(), &[flags][..], &[0, 0, 1, 2], rest].concat()
     }
 
     /// An id of two bytes, and a key that is an empty map.

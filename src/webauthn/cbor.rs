@@ -21,11 +21,11 @@ pub(super) enum Value<'a> {
 
 /// Reads an input that is exactly one value.
 pub(super) fn read_all(mut input: &[u8]) -> Option<Value<'_>> {
-    read(&mut input).filter(|_| input.is_empty())
+    read_cbor_value(&mut input).filter(|_| input.is_empty())
 }
 
 /// Reads the value at the front of the input, and advances the input past it.
-pub(super) fn read<'a>(input: &mut &'a [u8]) -> Option<Value<'a>> {
+pub(super) fn read_cbor_value<'a>(input: &mut &'a [u8]) -> Option<Value<'a>> {
     read_at(input, 0)
 }
 
@@ -34,8 +34,8 @@ fn read_at<'a>(input: &mut &'a [u8], depth: usize) -> Option<Value<'a>> {
     Some(match major {
         0 => Value::Integer(argument.into()),
         1 => Value::Integer(-1 - i128::from(argument)),
-        2 => Value::Bytes(take(input, argument)?),
-        3 => Value::Text(std::str::from_utf8(take(input, argument)?).ok()?),
+        2 => Value::Bytes(take_input_bytes(input, argument)?),
+        3 => Value::Text(std::str::from_utf8(take_input_bytes(input, argument)?).ok()?),
         4 | 5 if depth == MOST_DEPTH => return None,
         // no space is reserved, because the length is not trustworthy; each element takes a byte of input at least
         4 => Value::Array((0..argument).map(|_| read_at(input, depth + 1)).collect::<Option<_>>()?),
@@ -73,7 +73,7 @@ fn entries<'a>(input: &mut &'a [u8], len: u64, depth: usize) -> Option<Vec<(Valu
 
 /// Reads the major type and the argument, which must have its shortest form.
 fn head(input: &mut &[u8]) -> Option<(u8, u64)> {
-    let first = *take(input, 1)?.first()?;
+    let first = *take_input_bytes(input, 1)?.first()?;
     let (major, info) = (first >> 5, first & 0x1f);
     let (len, least) = match info {
         0..24 => return Some((major, info.into())),
@@ -83,11 +83,11 @@ fn head(input: &mut &[u8]) -> Option<(u8, u64)> {
         27 => (8, 1 << 32),
         _ => return None,
     };
-    let argument = take(input, len)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let argument = take_input_bytes(input, len)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     (argument >= least).then_some((major, argument))
 }
 
-fn take<'a>(input: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
+fn take_input_bytes<'a>(input: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
     let (taken, rest) = input.split_at_checked(usize::try_from(len).ok()?)?;
     *input = rest;
     Some(taken)
@@ -234,7 +234,7 @@ mod tests {
         ]
     }
 
-    fn value() -> impl Strategy<Value = Value<'static>> {
+    fn arbitrary_value() -> impl Strategy<Value = Value<'static>> {
         let simple = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::Bool)];
         prop_oneof![leaf(), simple].prop_recursive(4, 30, 6, |inner| {
             prop_oneof![
@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn c078_every_value_has_exactly_one_encoding(value in value()) {
+        fn c078_every_value_has_exactly_one_encoding(value in arbitrary_value()) {
             let encoded = encode(&value);
             let read = read_all(&encoded).unwrap();
             prop_assert_eq!(encode(&read), encoded.clone());

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
 use super::{error::WebauthnError, relying_party::RelyingParty};
-use crate::util::{json, secret::Digest};
+use crate::util::{json, secret::SecretDigest};
 
 const MOST_BYTES: usize = 4096;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -33,10 +33,10 @@ pub(super) struct ClientData {
 
 impl ClientData {
     /// Parses the text, and returns it with its SHA-256. The hash covers the exact bytes, a byte order mark included.
-    pub(super) fn parse(bytes: &[u8]) -> Result<(Self, Digest), WebauthnError> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<(Self, SecretDigest), WebauthnError> {
         let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
         let parsed = if bytes.len() <= MOST_BYTES { json::from_object(text).ok() } else { None };
-        Ok((parsed.ok_or(WebauthnError::Malformed("clientDataJSON"))?, Digest::of(bytes)))
+        Ok((parsed.ok_or(WebauthnError::Malformed("clientDataJSON"))?, SecretDigest::of_secret(bytes)))
     }
 
     /// Checks operation, challenge, and the origins.
@@ -95,7 +95,7 @@ mod tests {
         let (with_mark, hash_with_mark) = ClientData::parse(&marked).unwrap();
         assert_eq!(with_mark.check(Operation::Get, &CHALLENGE, &party()), Ok(()));
         // the hash is that of the bytes as sent
-        assert!(!hash.matches(&hash_with_mark) && hash_with_mark.matches(&Digest::of(&marked)));
+        assert!(!hash.matches(&hash_with_mark) && hash_with_mark.matches(&SecretDigest::of_secret(&marked)));
         for bad in [
             b"".to_vec(),
             b"[]".to_vec(),

@@ -23,10 +23,10 @@ impl CredentialKey {
     /// Returns [`WebauthnError::PublicKey`] if the key has other members, another algorithm, an unusual size, or is not
     /// a point of its curve.
     pub(super) fn parse(cose: &[u8]) -> Result<Self, WebauthnError> {
-        Self::read(cose).ok_or(WebauthnError::PublicKey)
+        Self::from_cose(cose).ok_or(WebauthnError::PublicKey)
     }
 
-    fn read(cose: &[u8]) -> Option<Self> {
+    fn from_cose(cose: &[u8]) -> Option<Self> {
         use Value::{Bytes, Integer};
         let Value::Map(members) = cbor::read_all(cose)? else { return None };
         // kty, alg, and the parameters of the type

@@ -62,7 +62,7 @@ mod relying_party;
 mod response;
 
 #[cfg(feature = "login")]
-pub(crate) use self::response::decode;
+pub(crate) use self::response::decode_base64;
 pub use self::{
     assertion::{AssertionRequest, AssertionVerdict},
     attestation::Attestation,

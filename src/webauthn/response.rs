@@ -186,12 +186,12 @@ struct Bytes(Vec<u8>);
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        decode(&text).map(Self).ok_or_else(|| D::Error::custom("invalid base64"))
+        decode_base64(&text).map(Self).ok_or_else(|| D::Error::custom("invalid base64"))
     }
 }
 
 /// Decodes base64 or base64url, padded or not.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let engine = if text.contains(['+', '/']) { STANDARD } else { URL_SAFE };
     engine.decode(text).ok()
 }
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn c080_other_encodings_are_refused() {
         for bad in ["A", "AB", "-_+/", "AA AA", "AA\n", "=", "AA==AA", "é"] {
-            assert_eq!(decode(bad), None, "{bad:?}");
+            assert_eq!(decode_base64(bad), None, "{bad:?}");
         }
-        assert_eq!(decode(""), Some(vec![]));
+        assert_eq!(decode_base64(""), Some(vec![]));
     }
 
     #[test]
@@ -244,10 +244,10 @@ mod tests {
         #[test]
         fn c080_both_alphabets_are_read_with_and_without_padding(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             use base64::engine::general_purpose as engines;
-            prop_assert_eq!(decode(&engines::STANDARD.encode(&bytes)), Some(bytes.clone()));
-            prop_assert_eq!(decode(&engines::STANDARD_NO_PAD.encode(&bytes)), Some(bytes.clone()));
-            prop_assert_eq!(decode(&engines::URL_SAFE.encode(&bytes)), Some(bytes.clone()));
-            prop_assert_eq!(decode(&engines::URL_SAFE_NO_PAD.encode(&bytes)), Some(bytes));
+            prop_assert_eq!(decode_base64(&engines::STANDARD.encode(&bytes)), Some(bytes.clone()));
+            prop_assert_eq!(decode_base64(&engines::STANDARD_NO_PAD.encode(&bytes)), Some(bytes.clone()));
+            prop_assert_eq!(decode_base64(&engines::URL_SAFE.encode(&bytes)), Some(bytes.clone()));
+            prop_assert_eq!(decode_base64(&engines::URL_SAFE_NO_PAD.encode(&bytes)), Some(bytes));
         }
     }
 }

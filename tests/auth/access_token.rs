@@ -78,9 +78,9 @@ async fn c097_an_access_token_works_at_one_api_for_ten_minutes() {
 #[tokio::test]
 async fn c097_another_implementation_reads_tokens_of_every_algorithm() {
     for (algorithm, theirs) in [
-        (tollgate::Algorithm::Es256, Algorithm::ES256),
-        (tollgate::Algorithm::EdDsa, Algorithm::EdDSA),
-        (tollgate::Algorithm::Rs256, Algorithm::RS256),
+        (tollgate::bearer::Algorithm::Es256, Algorithm::ES256),
+        (tollgate::bearer::Algorithm::EdDsa, Algorithm::EdDSA),
+        (tollgate::bearer::Algorithm::Rs256, Algorithm::RS256),
     ] {
         let store = AnyStore::from(Memory::new());
         let tokens = Tokens::new().algorithm(algorithm);

@@ -2,12 +2,13 @@
 
 use http::Request;
 use tollgate::{
-    Account, AuthService, Client, ClientIp, ClientTable, Identifier, Method, Password, PasswordHash, Passwords,
-    Policies, Policy, StoredUsers, Tenant, UserId, Users,
+    AuthService, Client, ClientIp, ClientTable, Identifier, Password, Passwords, Policies, StoredUsers, Tenant, UserId,
+    Users,
     body::Body,
-    password::Verdict,
+    password::{PasswordHash, Verdict},
+    policy::{Method, Policy},
     store::{AnyStore, Memory, StoreError, StoreErrorKind},
-    user::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
+    user::{Account, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 use tower::ServiceExt;
 

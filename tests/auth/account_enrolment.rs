@@ -3,10 +3,11 @@
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    Client, ClientTable, Method, Policies, Policy, Tokens,
+    Client, ClientTable, Policies, Tokens,
     auth::Totp,
     delivery::{Channel, NoticeKind, Outbox, Queue},
     event::EventKind,
+    policy::{Method, Policy},
     store::Memory,
     testing::ManualClock,
 };
@@ -362,7 +363,7 @@ async fn c117_users_are_told_by_phone_if_there_is_no_mail_and_a_service_without_
     let notice = outbox.messages().pop().unwrap();
     assert_eq!((notice.to(), notice.channel(), notice.code()), (ADA_PHONE, Channel::Sms, ""));
     assert_eq!(notice.notice().unwrap().kind(), NoticeKind::RecoveryCodesRenewed);
-    assert_eq!(notice.notice().unwrap().at(), world.time());
+    assert_eq!(notice.notice().unwrap().changed_at(), world.time());
 
     let world = site(|service| service.delivery(Queue::builder().build())).await;
     enrol(&world, "u-lone", json!({ "totp": crate::enrolled::app(2) })).await;

@@ -28,7 +28,7 @@ async fn site_on(store: AnyStore) -> SsoWorld {
     let clock = ManualClock::new();
     let provider = Provider::start(&clock).await;
     let connection = || SsoConnection::new(oidc(&provider)).label("Example ID");
-    let more = |service: tollgate::AuthServiceBuilder| {
+    let more = |service: tollgate::auth::AuthServiceBuilder| {
         service
             .sso("idp", connection())
             .sso("other", connection().label("Other ID"))

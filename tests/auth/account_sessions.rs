@@ -2,7 +2,7 @@
 
 use http::Request;
 use serde_json::json;
-use tollgate::{AuthServiceBuilder, store::Memory, testing::ManualClock};
+use tollgate::{auth::AuthServiceBuilder, store::Memory, testing::ManualClock};
 
 use crate::{
     own_account::{acme, ada, begin, call, credentials, described, prove, sessions, sign_in, sign_in_at, site},
@@ -178,7 +178,7 @@ async fn c117_a_session_of_another_tenant_is_none_here() {
     let world = World::with(store, |service| service.first_party(acme())).await;
     let mut browser = world.browser();
     let globex: tollgate::Tenant = "globex".parse().unwrap();
-    let new = tollgate::NewSession::new(globex, tollgate::UserId::parse("u-ada").unwrap());
+    let new = tollgate::session::NewSession::new(globex, tollgate::UserId::parse("u-ada").unwrap());
     let (cookie, _) = world.sessions.create(new).await.unwrap();
     let text = cookie.header_value().to_str().unwrap().to_owned();
     let (name, value) = text.split(';').next().unwrap().split_once('=').unwrap();
@@ -215,7 +215,8 @@ async fn c117_a_sign_in_with_more_steps_makes_the_same_session_fresh() {
 
 #[tokio::test]
 async fn c117_steps_only_ever_raise_the_number_of_steps_of_a_sign_in() {
-    let world = site(|service| service.policies(tollgate::Policies::new(tollgate::Policy::any(2).unwrap()))).await;
+    let world =
+        site(|service| service.policies(tollgate::Policies::new(tollgate::policy::Policy::any(2).unwrap()))).await;
     let mut browser = world.browser();
     for (steps, required) in [("1", 2), ("2", 2), ("3", 3)] {
         let fields = begin(&mut browser, &format!("/sign-in?steps={steps}&max_age=0")).await;

@@ -11,7 +11,10 @@ use bytes::Bytes;
 use http::Request;
 use http_body::{Body, Frame};
 use tokio::task::{JoinSet, yield_now};
-use tollgate::{AuthServiceBuilder, store::Memory};
+use tollgate::{
+    auth::{AbuseLimits, AuthServiceBuilder},
+    store::Memory,
+};
 
 use crate::world::{ADA, Answer, World};
 
@@ -71,7 +74,8 @@ async fn a08_one_address_can_stall_fifty_bodies_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a08_many_addresses_share_the_places_of_the_service() {
-    let few = |service: AuthServiceBuilder| service.bodies_at_once(3).bodies_per_address(2);
+    let few =
+        |service: AuthServiceBuilder| service.abuse_limits(AbuseLimits::new().bodies_at_once(3).bodies_per_address(2));
     let world = World::with(Memory::new(), few).await;
     let stalled = stall(&world, "/token", numbered(3)).await;
     let refused = stall(&world, "/token", numbered(4).skip(3)).await.try_join_next().unwrap().unwrap();
@@ -88,10 +92,13 @@ async fn a08_many_addresses_share_the_places_of_the_service() {
 
 #[tokio::test]
 async fn a08_a_limit_of_no_bodies_is_refused() {
-    for zero in [AuthServiceBuilder::bodies_at_once, AuthServiceBuilder::bodies_per_address] {
+    for zero in [AbuseLimits::bodies_at_once, AbuseLimits::bodies_per_address] {
         let service = tollgate::AuthService::builder("https://auth.example", Memory::new())
             .users(tollgate::StoredUsers::new(Memory::new()))
             .client_ip(tollgate::ClientIp::peer());
-        assert_eq!(zero(service, 0).build().unwrap_err().reason(), "must be at least 1");
+        assert_eq!(
+            service.abuse_limits(zero(AbuseLimits::new(), 0)).build().unwrap_err().reason(),
+            "must be at least 1"
+        );
     }
 }

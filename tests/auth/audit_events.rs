@@ -17,7 +17,7 @@ use crate::{
 };
 
 fn of_kind(world: &World, kind: EventKind) -> Vec<Event> {
-    world.log.read(&Query::new().kind(kind).limit(1_000).unwrap()).events
+    world.log.read_events(&Query::new().kind(kind).limit(1_000).unwrap()).events
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a09_a_refused_challenge_and_a_wrong_verifier_are_events() {
 async fn b07_a_user_cannot_push_the_events_of_others_out_of_the_log() {
     let log = EventLog::builder().capacity(200).unwrap().build();
     let world = world_with(Passkeys::new(RP_ID), |service| service.totp(Totp::new()).events(log.clone())).await;
-    let of_kind = |kind| log.read(&Query::new().kind(kind).limit(1_000).unwrap()).events;
+    let of_kind = |kind| log.read_events(&Query::new().kind(kind).limit(1_000).unwrap()).events;
     let (mut browser, mut passkey) = (world.browser(), SoftPasskey::new());
     world.browser().sign_in("web").await;
     let earlier = of_kind(EventKind::LoginSucceeded);
@@ -128,6 +128,6 @@ async fn b07_a_flood_of_strangers_hides_no_change_of_a_user() {
         log.tally(&event.tenant(format!("made-up-{stranger}").parse().unwrap()));
     }
     add(&mut browser, &mut SoftPasskey::new()).await;
-    let added = log.read(&Query::new().kind(EventKind::CredentialAdded)).events;
+    let added = log.read_events(&Query::new().kind(EventKind::CredentialAdded)).events;
     assert!(added.len() == 1 && added[0].subject.is_some() && added[0].method == Some("passkey"), "{added:?}");
 }

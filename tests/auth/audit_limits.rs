@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::Request;
 use tollgate::{
     ClientIp, Head, Limiter, Plans, Quota,
+    auth::AbuseLimits,
     event::{Event, EventKind, Query},
     store::Memory,
     testing::ManualClock,
@@ -27,7 +28,9 @@ async fn authorize(browser: &mut Browser) -> u16 {
 async fn a03_two_addresses_of_one_chosen_network_share_the_limit_of_an_address() {
     let by_prefix = async |prefix: u8| {
         let world = World::with(Memory::new(), |service| {
-            service.client_ip(ClientIp::peer().ipv6_prefix(prefix).unwrap()).per_address(Quota::per_minute(3).unwrap())
+            service
+                .client_ip(ClientIp::peer().ipv6_prefix(prefix).unwrap())
+                .abuse_limits(AbuseLimits::new().requests_per_address(Quota::per_minute(3).unwrap()))
         });
         let world = world.await;
         let mut statuses = Vec::new();
@@ -62,7 +65,7 @@ async fn a03_guesses_from_one_chosen_network_are_counted_together() {
 }
 
 fn events(world: &World, kinds: &[EventKind]) -> Vec<Event> {
-    world.log.read(&Query::new()).events.into_iter().filter(|event| kinds.contains(&event.kind)).collect()
+    world.log.read_events(&Query::new()).events.into_iter().filter(|event| kinds.contains(&event.kind)).collect()
 }
 
 #[tokio::test]

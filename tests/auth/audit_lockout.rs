@@ -3,12 +3,12 @@
 
 use http::header::COOKIE;
 use tollgate::{
-    Account, AuthServiceBuilder, Identifier, Password, Passwords, UserId, Users,
-    auth::LoginLimits,
+    Identifier, Password, Passwords, UserId, Users,
+    auth::{AuthServiceBuilder, LoginLimits},
     event::{EventKind, Query},
     store::{AnyStore, Memory},
     testing::ManualClock,
-    user::{Contact, NewUser, PhoneNumber},
+    user::{Account, Contact, NewUser, PhoneNumber},
 };
 
 use crate::{
@@ -165,7 +165,7 @@ async fn c125_the_ceiling_of_a_hundred_includes_trusted_browsers_and_strangers_c
     let owner = trusted(&world, ADA).await;
     fail_as_stranger(&world, 90).await;
     world.log.flush();
-    let ceilings = |world: &World| world.log.read(&Query::new().kind(EventKind::LoginCeiling)).events.len();
+    let ceilings = |world: &World| world.log.read_events(&Query::new().kind(EventKind::LoginCeiling)).events.len();
     assert!(ceilings(&world) > 0);
     // strangers are at their end, even with the right password
     let mut stranger = world.browser();

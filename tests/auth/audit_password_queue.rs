@@ -3,9 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use tollgate::{
-    Account, Identifier, Passwords, Tenant, UserId, Users,
+    Identifier, Passwords, Tenant, UserId, Users,
     store::Memory,
-    user::{PasswordAttempt, PasswordCheck},
+    user::{Account, PasswordAttempt, PasswordCheck},
 };
 
 use crate::world::World;

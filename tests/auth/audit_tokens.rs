@@ -16,7 +16,7 @@ const INACTIVE: &str = r#"{"active":false}"#;
 
 fn reuses(world: &World) -> usize {
     world.log.flush();
-    world.log.read(&Query::new().kind(EventKind::TokenReused)).events.len()
+    world.log.read_events(&Query::new().kind(EventKind::TokenReused)).events.len()
 }
 
 /// Posts a form with a DPoP proof for its path.
@@ -48,7 +48,7 @@ async fn a01_a_bound_token_is_shown_without_a_proof_of_its_key_to_those_who_auth
     let world = World::new().await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
-    let proof = |path: &str| key.proof("POST", &format!("{ISSUER}{path}")).at(world.time()).sign();
+    let proof = |path: &str| key.proof("POST", &format!("{ISSUER}{path}")).issued_at(world.time()).sign();
     let code = browser.sign_in("web").await;
     let first = IssuedTokens::of(&prove(&mut browser, "/token", &proof("/token"), &redemption("web", &code)).await);
     for token in [&*first.access, first.refresh()] {

@@ -14,9 +14,11 @@ use std::{
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::{
-    BearerLayer, Client, ClientIp, ClientTable, Clients, Limiter, Plans, Quota, RateLimit, RateLimitLayer,
+    BearerLayer, Client, ClientIp, ClientTable, Limiter, Plans, Quota, RateLimit, RateLimitLayer,
+    auth::AbuseLimits,
     bearer::AccessTokenTenant,
     body::Body,
+    client::Clients,
     store::{Memory, StoreError},
     testing::{DpopKey, ManualClock},
 };
@@ -68,7 +70,10 @@ fn limiter(clock: &ManualClock, units: u32, seconds: u64) -> Limiter {
 
 /// A world in which each address may send five bad requests a minute.
 async fn world() -> World {
-    World::with(Memory::new(), |service| service.unverified_per_address(Quota::per_minute(5).unwrap())).await
+    World::with(Memory::new(), |service| {
+        service.abuse_limits(AbuseLimits::new().unverified_per_address(Quota::per_minute(5).unwrap()))
+    })
+    .await
 }
 
 fn is_refused(answer: &Answer) -> bool {
@@ -142,7 +147,10 @@ async fn a02_requests_beyond_the_budget_of_a_tenant_look_up_clients_within_the_b
     let (clock, database) = (ManualClock::new(), Database::new());
     let (own, tenants) = (database.clone(), limiter(&clock, 2, 60));
     let world = World::on(Memory::new().into(), clock, |service| {
-        service.clients(own).limiter(tenants).unverified_per_address(Quota::per_minute(5).unwrap())
+        service
+            .clients(own)
+            .limiter(tenants)
+            .abuse_limits(AbuseLimits::new().unverified_per_address(Quota::per_minute(5).unwrap()))
     })
     .await;
     let mut browser = world.browser();
@@ -163,7 +171,10 @@ async fn a02_where_addresses_are_unknown_so_much_unverified_work_is_done_at_once
     let database = Database::new();
     let own = database.clone();
     let world = World::with(Memory::new(), |service| {
-        service.clients(own).client_ip(ClientIp::unknown()).unverified_at_once(NonZeroU32::new(3).unwrap())
+        service
+            .clients(own)
+            .client_ip(ClientIp::unknown())
+            .abuse_limits(AbuseLimits::new().unverified_at_once(NonZeroU32::new(3).unwrap()))
     })
     .await;
     let (browser, gate) = (world.browser(), Arc::clone(&database.gate));
@@ -193,7 +204,7 @@ async fn a02_where_addresses_are_unknown_so_much_unverified_work_is_done_at_once
 async fn bound(world: &World, key: &DpopKey) -> IssuedTokens {
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
-    let proof = key.proof("POST", &format!("{ISSUER}/token")).at(world.time()).sign();
+    let proof = key.proof("POST", &format!("{ISSUER}/token")).issued_at(world.time()).sign();
     IssuedTokens::of(&browser.send(posted("/token").header("dpop", proof), form_of(&redemption("web", &code))).await)
 }
 
@@ -208,11 +219,11 @@ async fn a02_what_is_cheap_to_check_in_a_proof_comes_before_its_signature() {
     let (mut browser, key, other) = (world.browser(), DpopKey::generate(), DpopKey::generate());
     let access = bound(&world, &key).await.access;
     let proof = |key: &DpopKey, method: &str, path: &str| {
-        let signed = key.proof(method, &format!("{ISSUER}{path}")).at(world.time()).token(&access).sign();
+        let signed = key.proof(method, &format!("{ISSUER}{path}")).issued_at(world.time()).token(&access).sign();
         format!("{}.AAAA", signed.rsplit_once('.').unwrap().0)
     };
-    let early = tollgate::UnixTime::from_secs(world.time().as_secs() - 61);
-    let old = key.proof("GET", &format!("{ISSUER}/userinfo")).at(early).token(&access).sign();
+    let early = tollgate::clock::UnixTime::from_secs(world.time().as_secs() - 61);
+    let old = key.proof("GET", &format!("{ISSUER}/userinfo")).issued_at(early).token(&access).sign();
     for (proof, detail) in [
         (proof(&key, "POST", "/userinfo"), "the proof is for another method"),
         (proof(&key, "GET", "/token"), "the proof is for another URL"),
@@ -234,7 +245,7 @@ async fn a02_a_proof_is_not_stored_for_a_request_beyond_the_budget_of_its_tenant
     let access = bound(&world, &key).await.access;
     let acme = "acme".parse().unwrap();
     while tenants.check(&acme, 1).is_admitted() {}
-    let proof = key.proof("GET", &format!("{ISSUER}/userinfo")).at(world.time()).token(&access).sign();
+    let proof = key.proof("GET", &format!("{ISSUER}/userinfo")).issued_at(world.time()).token(&access).sign();
     assert!(is_refused(&info(&mut browser, &access, &proof).await));
     world.advance(10);
     assert_eq!(info(&mut browser, &access, &proof).await.status, 200, "it was not used up");
@@ -273,8 +284,9 @@ async fn a02_a_bearer_layer_charges_the_tenant_before_it_remembers_a_proof() {
         let verifier = if in_store { verifier.dpop_store(world.store.clone()).build() } else { verifier.build() };
         let layer = || BearerLayer::new(verifier.clone()).limit(limiter(&world.clock, 2, 10));
         let layer = layer();
-        let proof =
-            |key: &DpopKey| key.proof("GET", "https://api.example/orders").at(world.time()).token(&access).sign();
+        let proof = |key: &DpopKey| {
+            key.proof("GET", "https://api.example/orders").issued_at(world.time()).token(&access).sign()
+        };
         for left in ["1", "0"] {
             let answer = at_api(layer.clone(), &access, Some(&proof(&key))).await;
             assert_eq!(answer.status(), 200);

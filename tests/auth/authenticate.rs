@@ -100,7 +100,8 @@ async fn c041_missing_fields_of_a_method_are_named_in_the_error() {
 
 #[tokio::test]
 async fn c042_a_method_must_be_known_and_enabled_and_can_be_used_once() {
-    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthServiceBuilder::without_passwords).await;
+    let world =
+        World::with(tollgate::store::Memory::new(), tollgate::auth::AuthServiceBuilder::without_passwords).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     // unknown methods, and methods that are not supported yet

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use tollgate::{
-    Client, ClientTable, Policy, Secret, Tenant, Tokens, UserId,
+    Client, ClientTable, Secret, Tenant, Tokens, UserId,
     auth::Totp,
     event::{EventKind, Query},
+    policy::Policy,
     store::Memory,
 };
 
@@ -273,7 +274,7 @@ async fn forget_user_deletes_everything_even_if_it_is_interrupted_anywhere() {
             world.service.forget_user(&acme, &ada).await.unwrap();
             assert_eq!(stored(&world, "u-ada").await, None, "{at} {fault:?}");
             assert!(world.sessions.list(&acme, &ada).await.unwrap().is_empty(), "{at} {fault:?}");
-            let events = world.log.read(&Query::new().kind(EventKind::UserForgotten)).events;
+            let events = world.log.read_events(&Query::new().kind(EventKind::UserForgotten)).events;
             assert_eq!(events.len(), if answer.is_ok() { 2 } else { 1 }, "{at} {fault:?}");
             assert!(events.iter().all(|event| event.tenant == Some(acme.clone().into()) && event.subject.is_some()));
             if !failed {

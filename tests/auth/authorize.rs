@@ -543,7 +543,7 @@ async fn c020_head_and_prefetch_requests_get_no_code() {
 async fn c021_a_code_requires_the_same_browser_and_the_same_request_as_the_login() {
     let world = World::new().await;
     let (browser, _) = completed(&world, "web").await;
-    let other = tollgate::CodeChallenge::of(&tollgate::CodeVerifier::generate()).to_string();
+    let other = tollgate::pkce::CodeChallenge::from_verifier(&tollgate::pkce::CodeVerifier::generate()).to_string();
     let for_other = [
         query("mfa"),
         with_parameter("web", "scope", Some("openid email")),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tollgate::{
-    Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError, body::Body, store::Memory,
-    testing::ManualClock,
+    Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, auth::AbuseLimits, body::Body,
+    store::Memory, tenant::TenantError, testing::ManualClock,
 };
 use tower::{Layer, ServiceExt};
 
@@ -183,7 +183,7 @@ async fn one_address_can_spend_only_its_share_of_the_budget() {
     let limiter = Limiter::builder(Plans::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| {
-        service.limiter(own).per_address(Quota::per_minute(4).unwrap())
+        service.limiter(own).abuse_limits(AbuseLimits::new().requests_per_address(Quota::per_minute(4).unwrap()))
     })
     .await;
     let mut browser = world.browser();

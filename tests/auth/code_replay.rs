@@ -16,7 +16,7 @@ async fn replay(browser: &mut Browser, code: &Grant, name: &'static str, value: 
 
 fn events(world: &World, kind: tollgate::event::EventKind) -> usize {
     world.log.flush();
-    world.log.read(&tollgate::event::Query::new().kind(kind)).events.len()
+    world.log.read_events(&tollgate::event::Query::new().kind(kind)).events.len()
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tollgate::{
-    MaybeReady,
+    gate::MaybeReady,
     store::{
         Entry, Expected, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
         WriteOutcome,

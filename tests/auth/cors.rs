@@ -69,7 +69,7 @@ async fn pages_of_unknown_origins_cannot_call_or_read_anything() {
     assert_eq!(browser.status(&id).await.json()["status"], "pending");
     world.log.flush();
     let seen = tollgate::event::Query::new().kind(tollgate::event::EventKind::ForeignOrigin);
-    assert!(!world.log.read(&seen).events.is_empty());
+    assert!(!world.log.read_events(&seen).events.is_empty());
 }
 
 #[tokio::test]

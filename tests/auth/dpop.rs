@@ -45,7 +45,7 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     let world = World::new().await;
     let mut browser = world.browser();
     let (key, other) = (DpopKey::generate(), DpopKey::generate());
-    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
+    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).issued_at(world.time()).sign();
     let code = browser.sign_in("web").await;
     let answer = post(&mut browser, &[&proof(&key)], &redemption("web", &code)).await;
     assert_eq!(answer.json()["token_type"], "DPoP");
@@ -59,20 +59,20 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
 
     // the access token does not work without its key
     let time = world.time();
-    let of = |key: &DpopKey, token: &str| key.proof("GET", &url("/userinfo")).at(time).token(token).sign();
+    let of = |key: &DpopKey, token: &str| key.proof("GET", &url("/userinfo")).issued_at(time).token(token).sign();
     assert_eq!(info(&mut browser, "DPoP", &issued.access, Some(&of(&key, &issued.access))).await.status, 200);
-    let for_post = key.proof("POST", &url("/userinfo")).at(world.time()).token(&issued.access).sign();
+    let for_post = key.proof("POST", &url("/userinfo")).issued_at(world.time()).token(&issued.access).sign();
     for (scheme, proof, error) in [
         ("Bearer", None, "invalid_token"),
         ("Bearer", Some(of(&key, &issued.access)), "invalid_token"),
         ("DPoP", None, "invalid_dpop_proof"),
         ("DPoP", Some(of(&other, &issued.access)), "invalid_token"),
-        ("DPoP", Some(key.proof("GET", &url("/userinfo")).at(time).sign()), "invalid_dpop_proof"),
+        ("DPoP", Some(key.proof("GET", &url("/userinfo")).issued_at(time).sign()), "invalid_dpop_proof"),
         ("DPoP", Some(of(&key, "x")), "invalid_dpop_proof"),
         ("DPoP", Some(for_post), "invalid_dpop_proof"),
         (
             "DPoP",
-            Some(key.proof("GET", &url("/token")).at(world.time()).token(&issued.access).sign()),
+            Some(key.proof("GET", &url("/token")).issued_at(world.time()).token(&issued.access).sign()),
             "invalid_dpop_proof",
         ),
         ("DPoP", Some("x".to_owned()), "invalid_dpop_proof"),
@@ -101,15 +101,15 @@ async fn c100_a_proof_works_for_one_request_and_once() {
     let world = World::new().await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
-    let proof = || key.proof("POST", &url("/token")).at(world.time());
+    let proof = || key.proof("POST", &url("/token")).issued_at(world.time());
     let code = browser.sign_in("web").await;
     let fields = redemption("web", &code);
     let good = proof().sign();
-    let past = proof().at(tollgate::UnixTime::from_secs(world.time().as_secs() - 3600)).sign();
-    let ahead = proof().at(tollgate::UnixTime::from_secs(world.time().as_secs() + 3600)).sign();
-    let elsewhere = key.proof("POST", "https://auth.example.evil/token").at(world.time()).sign();
-    let other_path = key.proof("POST", &url("/revoke")).at(world.time()).sign();
-    let other_method = key.proof("GET", &url("/token")).at(world.time()).sign();
+    let past = proof().issued_at(tollgate::clock::UnixTime::from_secs(world.time().as_secs() - 3600)).sign();
+    let ahead = proof().issued_at(tollgate::clock::UnixTime::from_secs(world.time().as_secs() + 3600)).sign();
+    let elsewhere = key.proof("POST", "https://auth.example.evil/token").issued_at(world.time()).sign();
+    let other_path = key.proof("POST", &url("/revoke")).issued_at(world.time()).sign();
+    let other_method = key.proof("GET", &url("/token")).issued_at(world.time()).sign();
     let unsigned = format!("{}.AAAA", good.rsplit_once('.').unwrap().0);
     for bad in [
         &[&*past][..],
@@ -138,7 +138,7 @@ async fn c100_a_key_can_be_set_before_the_code_is_issued() {
     let world = World::new().await;
     let mut browser = world.browser();
     let (key, other) = (DpopKey::generate(), DpopKey::generate());
-    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
+    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).issued_at(world.time()).sign();
     let code = browser.sign_in_with("web", &[("dpop_jkt", key.thumbprint())]).await;
     let fields = redemption("web", &code);
     let expected = refused(400, "invalid_dpop_proof", "the authorization code is bound to another key");
@@ -156,7 +156,7 @@ async fn c100_a_client_that_requires_dpop_gets_no_bearer_tokens() {
     let world = world_with(Client::require_dpop).await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
-    let proof = || key.proof("POST", &url("/token")).at(world.time()).sign();
+    let proof = || key.proof("POST", &url("/token")).issued_at(world.time()).sign();
     let code = browser.sign_in("special").await;
     let fields = redemption("special", &code);
     let expected = refused(400, "invalid_dpop_proof", "this client must send a DPoP proof");
@@ -173,7 +173,7 @@ async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     let world = World::with(Memory::new(), |service| service.dpop_nonces(&nonces)).await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
-    let proof = || key.proof("POST", &url("/token")).at(world.time());
+    let proof = || key.proof("POST", &url("/token")).issued_at(world.time());
     let code = browser.sign_in("web").await;
     let fields = redemption("web", &code);
     for without in [proof().sign(), proof().nonce("x").sign(), proof().nonce(&"A".repeat(43)).sign()] {
@@ -186,7 +186,7 @@ async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
     let issued = IssuedTokens::of(&answer);
 
-    let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&issued.access);
+    let at = || key.proof("GET", &url("/userinfo")).issued_at(world.time()).token(&issued.access);
     let answer = info(&mut browser, "DPoP", &issued.access, Some(&at().sign())).await;
     let challenge =
         r#"Bearer realm="userinfo", DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA Ed25519 RS256""#;
@@ -196,7 +196,7 @@ async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
 
     // the same applies to pushed requests
-    let pushed = posted("/par").header("dpop", key.proof("POST", &url("/par")).at(world.time()).sign());
+    let pushed = posted("/par").header("dpop", key.proof("POST", &url("/par")).issued_at(world.time()).sign());
     let answer = browser.send(pushed, query("web")).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "use_dpop_nonce"));
     assert_eq!(answer.header("dpop-nonce"), nonce);
@@ -205,7 +205,7 @@ async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     world.advance(400);
     let answer = post(
         &mut browser,
-        &[&key.proof("POST", &url("/token")).at(world.time()).nonce(&nonce).sign()],
+        &[&key.proof("POST", &url("/token")).issued_at(world.time()).nonce(&nonce).sign()],
         &refreshing(issued.refresh()),
     )
     .await;
@@ -221,7 +221,7 @@ async fn c100_a_bound_token_is_not_accepted_as_a_bearer_token() {
     let mut browser = world.browser();
     let key = DpopKey::generate();
     let code = browser.sign_in("web").await;
-    let proof = key.proof("POST", &url("/token")).at(world.time()).sign();
+    let proof = key.proof("POST", &url("/token")).issued_at(world.time()).sign();
     let issued = IssuedTokens::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
     for scheme in ["Bearer", "DPoP"] {
         let shown = format!("{scheme} {}", issued.access);
@@ -239,7 +239,7 @@ async fn c100_tokens_issued_before_the_client_required_dpop_stop_working() {
     let before = on(client("web")).await;
     let issued = before.browser().tokens("web", "openid").await;
     let world = on(client("web").require_dpop()).await;
-    let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
+    let proof = DpopKey::generate().proof("POST", &url("/token")).issued_at(world.time()).sign();
     let answer = post(&mut world.browser(), &[&proof], &refreshing(issued.refresh())).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
     assert_eq!(before.browser().refresh("web", issued.refresh()).await.status, 200, "the token was not used up");
@@ -251,7 +251,7 @@ async fn c100_a_proof_with_a_pushed_request_binds_its_code() {
     let mut browser = world.browser();
     let (key, other) = (DpopKey::generate(), DpopKey::generate());
     let push = async |browser: &mut Browser, key: &DpopKey, more: &str| {
-        let proof = key.proof("POST", &url("/par")).at(world.time()).sign();
+        let proof = key.proof("POST", &url("/par")).issued_at(world.time()).sign();
         let request = posted("/par");
         browser.send(request.header("dpop", proof), format!("{}{more}", query("web"))).await
     };
@@ -274,7 +274,7 @@ async fn c100_a_proof_with_a_pushed_request_binds_its_code() {
     browser.log_in("web", ADA).await;
     let back = browser.get(&format!("/authorize?client_id=web&request_uri={}", encode(&pushed))).await;
     let code = Grant::from(back.redirected("code").unwrap());
-    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
+    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).issued_at(world.time()).sign();
     let fields = redemption("web", &code);
     for proofs in [&[][..], &[&*proof(&other)]] {
         assert_eq!(post(&mut browser, proofs, &fields).await.error(), "invalid_dpop_proof");

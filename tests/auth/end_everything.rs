@@ -34,7 +34,7 @@ async fn b37_everything_ends_and_accounts_stay() {
         assert_eq!(world.sessions.list(&acme, &ada).await.unwrap().len(), 2);
 
         world.service.end_everything().await.unwrap();
-        let ended = world.log.read(&Query::new().kind(EventKind::EverythingEnded)).events;
+        let ended = world.log.read_events(&Query::new().kind(EventKind::EverythingEnded)).events;
         assert_eq!(ended.iter().map(|event| event.count).sum::<u64>(), 1);
         for _ in 0..2 {
             assert!(world.sessions.list(&acme, &ada).await.unwrap().is_empty());

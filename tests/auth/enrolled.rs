@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Client, ClientTable, Digest, Policies, Policy, Tenant, UnixTime,
-    auth::Totp,
+    Client, ClientTable, Policies, SecretDigest, Tenant,
+    auth::{AuthServiceBuilder, Totp},
+    clock::UnixTime,
+    policy::Policy,
     store::{AnyStore, Key, Memory, Record, WriteOutcome},
     testing::ManualClock,
 };
@@ -83,16 +85,16 @@ pub(crate) async fn enrol(world: &World, user: &str, mut credentials: Value) {
     }
     for passkey in credentials["passkeys"].as_array().into_iter().flatten() {
         let id = [b"passkey:", &bytes(&passkey["id"])[..]].concat();
-        put(world, "credential_owners", Digest::of(id).as_bytes(), &json!(user)).await;
+        put(world, "credential_owners", SecretDigest::of_secret(id).as_bytes(), &json!(user)).await;
     }
     for link in credentials.get_mut("links").and_then(Value::as_array_mut).into_iter().flatten() {
         if link["enrolment"].is_null() {
-            link["enrolment"] = json!(text(&Digest::of(link.to_string()).as_bytes()[..16]));
+            link["enrolment"] = json!(text(&SecretDigest::of_secret(link.to_string()).as_bytes()[..16]));
         }
         let parts = ["provider", "issuer", "subject"].map(|name| link[name].as_str().unwrap().as_bytes());
         let lengths = [parts[0], parts[1]].map(|part| (part.len() as u64).to_be_bytes());
         let id = [b"link:", lengths.as_flattened(), &parts.concat()].concat();
-        put(world, "credential_owners", Digest::of(id).as_bytes(), &json!(user)).await;
+        put(world, "credential_owners", SecretDigest::of_secret(id).as_bytes(), &json!(user)).await;
     }
     put(world, "credentials", user.as_bytes(), &credentials).await;
 }

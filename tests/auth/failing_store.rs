@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tollgate::{
-    MaybeReady,
+    gate::MaybeReady,
     store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
 };
 

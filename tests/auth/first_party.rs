@@ -7,9 +7,11 @@ use http::{Request, header};
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tollgate::{
-    AuthServiceBuilder, Client, Clients, Head, Identifier, NewUser, Session, Tenant, TenantError, UserId, Users,
+    Client, Head, Identifier, NewUser, Session, Tenant, UserId, Users,
+    auth::AuthServiceBuilder,
+    client::Clients,
     store::{Memory, StoreError},
-    tenant::TenantSource,
+    tenant::{TenantError, TenantSource},
     user::{Account, Claims, ClaimsRequest, PasswordAttempt, PasswordCheck, StoredUsers},
 };
 use tower::ServiceExt;
@@ -241,7 +243,7 @@ async fn c123_the_built_in_client_gets_no_codes_or_tokens_even_if_its_id_is_regi
         // the login still works at `/sign-in/finish`
         assert_eq!(browser.get("/sign-in/finish").await.header("location"), "/");
         let codes = tollgate::event::Query::new().kind(tollgate::event::EventKind::CodeIssued);
-        assert!(world.log.read(&codes).events.is_empty());
+        assert!(world.log.read_events(&codes).events.is_empty());
     }
 }
 

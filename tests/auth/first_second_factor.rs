@@ -3,10 +3,11 @@
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Client, ClientTable, Method, NewUser, Password, Passwords, Policies, Policy, Tokens, UserId,
-    auth::{EnrolledCredential, Passkeys, Totp},
+    Client, ClientTable, NewUser, Password, Passwords, Policies, Tokens, UserId,
+    auth::{AuthServiceBuilder, EnrolledCredential, Passkeys, Totp},
     delivery::NoticeKind,
     event::EventKind,
+    policy::{Method, Policy},
     store::{AnyStore, Memory},
     testing::ManualClock,
     user::{Contact, EmailAddress},

@@ -3,9 +3,12 @@
 use http::{Request, Response, header};
 use serde_json::Value;
 use tollgate::{
-    AuthServiceBuilder, Client, ClientTable, CodeChallenge, CodeVerifier, Identifier, Password, PasswordHash,
-    Passwords, Policy, Secret, Session, SessionLayer, Tenant, Tokens, UserId,
+    Client, ClientTable, Identifier, Password, Passwords, Secret, Session, SessionLayer, Tenant, Tokens, UserId,
+    auth::AuthServiceBuilder,
     body::Body,
+    password::PasswordHash,
+    pkce::{CodeChallenge, CodeVerifier},
+    policy::Policy,
     store::{AnyStore, Memory},
     testing::ManualClock,
     user::{Contact, EmailAddress, NewUser},
@@ -95,7 +98,7 @@ impl Begun {
 /// Creates a challenge and its verifier.
 pub(crate) fn challenge() -> (String, String) {
     let verifier = Secret::generate().expose().to_owned();
-    (CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string(), verifier)
+    (CodeChallenge::from_verifier(&CodeVerifier::parse(&verifier).unwrap()).to_string(), verifier)
 }
 
 impl World {

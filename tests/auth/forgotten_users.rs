@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Secret, UserId, Users,
-    auth::{Passkeys, Totp},
+    Secret, UserId, Users,
+    auth::{AuthServiceBuilder, Passkeys, Totp},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
     testing::ManualClock,
 };

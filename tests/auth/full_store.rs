@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tollgate::{
-    MaybeReady,
+    gate::MaybeReady,
     store::{
         Entry, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
         WriteOutcome,

@@ -3,7 +3,8 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde_json::json;
 use tollgate::{
-    Algorithm, ClientTable, Tokens,
+    ClientTable, Tokens,
+    bearer::Algorithm,
     store::{AnyStore, Memory},
     testing::ManualClock,
 };

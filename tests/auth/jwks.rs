@@ -7,7 +7,9 @@ use http::Request;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::Value;
 use tollgate::{
-    AuthServiceBuilder, Clock, Tokens,
+    Tokens,
+    auth::AuthServiceBuilder,
+    clock::Clock,
     store::{AnyStore, Key, Memory},
     testing::ManualClock,
 };
@@ -122,7 +124,7 @@ async fn c102_an_operator_can_rotate_keys_early() {
     let (mut first, mut second) = (one.browser(), two.browser());
     let (old, token) = signs(&mut first).await;
     assert_eq!(kids(&mut second).await.len(), 2);
-    one.service.rotate_keys().await.unwrap();
+    one.service.tokens().unwrap().rotate_keys().await.unwrap();
     assert_eq!(kids(&mut first).await.len(), 4, "the new keys are published at once");
     one.advance(61);
     assert_eq!(kids(&mut second).await.len(), 4, "other nodes follow within a minute");
@@ -142,7 +144,7 @@ async fn c102_an_operator_can_withdraw_all_keys_at_once() {
     let issued = first.tokens("web", "openid").await;
     assert_eq!((api(&one, &issued.access).await, api(&two, &issued.access).await), (200, 200));
     let old = kids(&mut first).await;
-    one.service.withdraw_keys().await.unwrap();
+    one.service.tokens().unwrap().withdraw_keys().await.unwrap();
     let new = kids(&mut first).await;
     assert!(new.len() == 2 && new.is_disjoint(&old), "{new:?}");
     let (kid, fresh) = signs(&mut first).await;
@@ -187,7 +189,7 @@ async fn b21_c102_an_id_token_is_a_hint_after_a_rotation_as_long_as_sessions_liv
     let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
     let (old, key) = (header(issued.id())["kid"].as_str().unwrap().to_owned(), private_key(&store).await);
     let changed = format!("{}AAAA", &issued.id()[..issued.id().len() - 4]);
-    one.service.rotate_keys().await.unwrap();
+    one.service.tokens().unwrap().rotate_keys().await.unwrap();
     for day in [1, 2, 3, 15, 29] {
         one.advance(day * DAY - (clock.unix(clock.now()).as_secs() - 1_000_000_000));
         // the old key is published for a day after its last signature
@@ -221,7 +223,7 @@ async fn b21_c102_an_id_token_of_a_withdrawn_key_is_no_hint() {
     let (one, two) = (on(&store, &clock).await, on(&store, &clock).await);
     let mut browser = one.browser();
     let first = browser.tokens("web", "openid").await;
-    one.service.rotate_keys().await.unwrap();
+    one.service.tokens().unwrap().rotate_keys().await.unwrap();
     one.advance(HOUR);
     let second = browser.tokens("web", "openid").await;
     assert_ne!(header(first.id())["kid"], header(second.id())["kid"]);
@@ -230,7 +232,7 @@ async fn b21_c102_an_id_token_of_a_withdrawn_key_is_no_hint() {
         assert_eq!(error_of_hint(&one, hint).await, "login_required");
         assert_eq!(error_of_hint(&two, hint).await, "login_required");
     }
-    two.service.withdraw_keys().await.unwrap();
+    two.service.tokens().unwrap().withdraw_keys().await.unwrap();
     for hint in [first.id(), second.id()] {
         assert_eq!(error_of_hint(&two, hint).await, "invalid_request");
     }

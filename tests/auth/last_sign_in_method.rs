@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Method, NewUser, Password, Passwords, Policies, Policy,
-    auth::{Passkeys, Totp},
+    NewUser, Password, Passwords, Policies,
+    auth::{AuthServiceBuilder, Passkeys, Totp},
+    policy::{Method, Policy},
     store::AnyStore,
 };
 

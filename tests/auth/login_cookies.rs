@@ -113,7 +113,7 @@ async fn c106_an_ended_login_stays_ended_and_its_use_is_logged() {
         assert_eq!(copy.status(&id).await.json()["status"], "expired");
     }
     world.log.flush();
-    assert!(!world.log.read(&Query::new().kind(EventKind::SessionUseAfterExpire)).events.is_empty());
+    assert!(!world.log.read_events(&Query::new().kind(EventKind::SessionUseAfterExpire)).events.is_empty());
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn c108_the_log_identifies_logins_by_public_ids() {
     let code = browser.authorize("web").await.redirected("code").unwrap();
     let session = browser.cookies.values().next().unwrap().clone();
     world.log.flush();
-    let page = world.log.read(&Query::new());
+    let page = world.log.read_events(&Query::new());
     let kinds: Vec<_> = page.events.iter().map(|event| event.kind).collect();
     for kind in [EventKind::LoginStarted, EventKind::LoginFailed, EventKind::LoginStepProved, EventKind::CodeIssued] {
         assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
 use tollgate::{
-    Account, Identifier, Password, Passwords, Tenant, UserId, Users,
+    Identifier, Password, Passwords, Tenant, UserId, Users,
     auth::LoginLimits,
     store::Memory,
-    user::{Contact, EmailAddress, NewUser, PhoneNumber},
+    user::{Account, Contact, EmailAddress, NewUser, PhoneNumber},
 };
 
 use crate::world::{

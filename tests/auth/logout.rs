@@ -93,7 +93,7 @@ async fn with_an_id_token_hint_the_session_ends_at_once() {
     assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
     assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     world.log.flush();
-    assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
+    assert_eq!(world.log.read_events(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
 }
 
 #[tokio::test]
@@ -318,7 +318,7 @@ async fn a_hint_ends_its_session_even_if_it_is_idle_or_its_cookie_is_missing() {
         browser.cookies.insert(SESSION.to_owned(), session);
         assert!(is_done(&get(&mut browser, &[]).await), "without a session, there is no question");
         world.log.flush();
-        assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
+        assert_eq!(world.log.read_events(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::{
 };
 
 use tollgate::{
-    ClientTable, MaybeReady, Tokens, UnixTime,
+    ClientTable, Tokens,
+    clock::UnixTime,
+    gate::MaybeReady,
     store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
     testing::ManualClock,
 };

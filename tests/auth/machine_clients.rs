@@ -521,7 +521,7 @@ async fn b22_an_access_token_needs_the_scope_the_audience_and_its_key() {
     }
     // bound to a key
     let key = DpopKey::generate();
-    let proof = |path: &str| key.proof("POST", &format!("{ISSUER}{path}")).at(world.time());
+    let proof = |path: &str| key.proof("POST", &format!("{ISSUER}{path}")).issued_at(world.time());
     let bound = granted(&world, "gateway", "introspect", Some(proof("/token").sign())).await;
     let (as_bound, as_bearer) = (format!("DPoP {bound}"), shown(&bound));
     let good = proof("/introspect").token(&bound).sign();
@@ -590,26 +590,10 @@ async fn a15_a_machine_client_can_bind_its_tokens_to_a_key() {
     let assertion = ES256.sign(&good(&world));
     assert_eq!(ask(&mut browser, &assertion).await.error(), "invalid_dpop_proof");
     let assertion = ES256.sign(&good(&world));
-    let proof = key.proof("POST", &format!("{ISSUER}/token")).at(world.time()).sign();
+    let proof = key.proof("POST", &format!("{ISSUER}/token")).issued_at(world.time()).sign();
     let answer = browser.send(posted("/token").header("dpop", proof), form_of(&asking(&assertion))).await.json();
     assert_eq!(answer["token_type"], "DPoP");
     let access = answer["access_token"].as_str().unwrap();
     assert_eq!(claims(access)["cnf"], json!({ "jkt": key.thumbprint() }));
     assert_eq!(api(&world, access).await.0, 401, "it is no bearer token");
-}
-
-#[test]
-fn a15_machine_clients_are_read_from_json() {
-    let keys = ES256.jwks();
-    let text = |more: &str| {
-        format!(r#"{{"clients":[{{"id":"billing","tenant":"acme","scopes":["invoices:write"],"jwks":{keys}{more}}}]}}"#)
-    };
-    let read = ClientTable::from_json(&text("")).unwrap();
-    let expected = Client::machine("billing", acme(), &keys).unwrap().scopes("invoices:write").unwrap();
-    assert_eq!(**read.get("billing").unwrap(), expected);
-    assert!(expected.is_machine());
-    for bad in [text(r#","redirect_uris":["https://app.example/callback"]"#), text("").replace(&keys, r#"{"keys":[]}"#)]
-    {
-        assert!(ClientTable::from_json(&bad).is_err(), "{bad}");
-    }
 }

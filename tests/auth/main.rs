@@ -54,6 +54,7 @@ mod introspect;
 mod issued_tokens;
 mod jwks;
 mod keep_alive;
+mod languages;
 #[path = "../support/late_bodies.rs"]
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod late_bodies;

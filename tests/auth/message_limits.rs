@@ -1,12 +1,15 @@
 //! The number of one-time codes that one address can request.
 
-use tollgate::{Quota, store::Memory};
+use tollgate::{Quota, auth::AbuseLimits, store::Memory};
 
 use crate::world::{ADA, ADA_PHONE, GRACE, GRACE_PHONE, World};
 
 #[tokio::test]
 async fn one_client_address_can_request_only_a_limited_number_of_codes() {
-    let world = World::with(Memory::new(), |service| service.messages_per_address(Quota::per_minute(2).unwrap())).await;
+    let world = World::with(Memory::new(), |service| {
+        service.abuse_limits(AbuseLimits::new().messages_per_address(Quota::per_minute(2).unwrap()))
+    })
+    .await;
     let mut browser = world.browser();
     for (who, phone, status) in [(ADA, ADA_PHONE, 200), (GRACE, GRACE_PHONE, 200), (GRACE, ADA_PHONE, 429)] {
         let id = browser.start("web", who).await;

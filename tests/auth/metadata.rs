@@ -3,7 +3,8 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tollgate::{
-    Algorithm, AuthService, ClientIp, ClientTable, Tokens,
+    AuthService, ClientIp, ClientTable, Tokens,
+    bearer::Algorithm,
     body::Body,
     store::{AnyStore, Memory},
     testing::ManualClock,

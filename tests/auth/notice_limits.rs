@@ -31,7 +31,7 @@ async fn signed_in(world: &World, outbox: &Outbox) -> Browser {
 }
 
 fn count(world: &World, kind: EventKind) -> u64 {
-    let found = world.log.read(&Query::new().kind(kind).limit(1_000).unwrap()).events;
+    let found = world.log.read_events(&Query::new().kind(kind).limit(1_000).unwrap()).events;
     found.iter().map(|event| event.count).sum()
 }
 

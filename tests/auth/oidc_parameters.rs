@@ -1,7 +1,12 @@
 //! Optional parameters of OpenID Connect.
 
 use serde_json::json;
-use tollgate::{AuthService, ClientIp, Method, Policies, Policy, StoredUsers, delivery::Outbox, store::Memory};
+use tollgate::{
+    AuthService, ClientIp, Policies, StoredUsers,
+    delivery::Outbox,
+    policy::{Method, Policy},
+    store::Memory,
+};
 
 use crate::{
     issued_tokens::{self, IssuedTokens},

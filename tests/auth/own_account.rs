@@ -4,8 +4,9 @@ use aws_lc_rs::hmac;
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Identifier, NewUser, Password, Passwords, Session, Tenant, UnixTime, UserId,
-    auth::Totp,
+    Identifier, NewUser, Password, Passwords, Session, Tenant, UserId,
+    auth::{AuthServiceBuilder, Totp},
+    clock::UnixTime,
     event::{EventKind, Query},
     store::Memory,
 };
@@ -116,7 +117,7 @@ pub(crate) async fn sessions(world: &World, user: &str) -> Vec<Session> {
 
 /// Returns how many events of this kind there were, by method.
 pub(crate) fn events(world: &World, kind: EventKind) -> Vec<&'static str> {
-    let page = world.log.read(&Query::new().kind(kind));
+    let page = world.log.read_events(&Query::new().kind(kind));
     page.events.iter().map(|event| event.method.unwrap_or_default()).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The pages for people as the server sends them: the login page, its assets, its JSON description, and errors.
 
 use http::Request;
-use tollgate::{AuthService, Client, ClientIp, ClientTable, Policy, Tenant, store::Memory};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Tenant, policy::Policy, store::Memory};
 
 use crate::world::{Answer, Browser, CALLBACK, ISSUER, World, challenge, query};
 
@@ -85,7 +85,7 @@ async fn the_page_obeys_its_own_policy_and_contains_nothing_of_the_request() {
         assert!(!script.contains(forbidden), "{forbidden}");
     }
     let parts = [&page.text, &script, &ask(&mut browser, "GET", "/authentication/page.css", "*/*").await.text];
-    assert!(parts.map(String::len).iter().sum::<usize>() < 44 * 1024);
+    assert!(parts.map(String::len).iter().sum::<usize>() < 56 * 1024);
 }
 
 #[tokio::test]
@@ -123,13 +123,13 @@ async fn a_custom_page_gets_the_same_information_as_json() {
     }
     for accept in [PERSON, "*/*", "image/png", "application/json;q=0.5, text/html"] {
         let page = ask(&mut browser, "GET", &start("web"), accept).await;
-        assert_eq!((page.header("content-type"), page.header("vary")), (HTML, "accept"), "{accept}");
+        assert_eq!((page.header("content-type"), page.header("vary")), (HTML, "accept, accept-language"), "{accept}");
     }
 }
 
 #[tokio::test]
 async fn the_described_methods_are_those_that_a_login_offers() {
-    let clients = |service: tollgate::AuthServiceBuilder| service.without_passwords();
+    let clients = |service: tollgate::auth::AuthServiceBuilder| service.without_passwords();
     let world = World::with(Memory::new(), clients).await;
     let mut browser = world.browser();
     let told = ask(&mut browser, "GET", &start("mfa"), "application/json").await.json();

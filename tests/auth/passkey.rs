@@ -25,7 +25,7 @@ fn refused(answer: &Answer) {
 }
 
 fn count(log: &EventLog, kind: EventKind) -> u64 {
-    log.read(&Query::new().kind(kind)).events.iter().map(|event| event.count).sum()
+    log.read_events(&Query::new().kind(kind)).events.iter().map(|event| event.count).sum()
 }
 
 async fn is_proved(browser: &mut Browser, begun: &Begun) -> bool {

@@ -246,7 +246,7 @@ async fn wrong_settings_are_reported() {
         assert!(service.build().is_err());
     }
     // a login can consist of a passkey alone
-    let only = world_with(Passkeys::new(RP_ID), tollgate::AuthServiceBuilder::without_passwords).await;
+    let only = world_with(Passkeys::new(RP_ID), tollgate::auth::AuthServiceBuilder::without_passwords).await;
     let mut browser = only.browser();
     assert!(begin(&mut browser, "web", None).await.options.is_object());
 }

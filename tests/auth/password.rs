@@ -50,7 +50,7 @@ async fn c052_passwords_never_appear_in_logs_or_debug_output() {
     browser.complete("web", &id).await;
     browser.authorize("web").await;
     world.log.flush();
-    let page = world.log.read(&Query::new());
+    let page = world.log.read_events(&Query::new());
     assert!(page.events.len() > 4, "{page:?}");
     let text = format!("{page:?} {:?} {:?}", world.service, world.log);
     for secret in ["my wrong password", ADA_PASSWORD, ADA, "argon2"] {

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use tollgate::{
-    Client, ClientTable, Method, Policies, Policy, Session,
+    Client, ClientTable, Policies, Session,
     auth::Totp,
+    policy::{Method, Policy},
     store::{AnyStore, Memory},
     testing::ManualClock,
 };
@@ -27,7 +28,7 @@ fn policies() -> Policies {
 
 /// A node of the site, on this store.
 async fn node(store: &AnyStore, clock: &ManualClock) -> World {
-    let more = |service: tollgate::AuthServiceBuilder| {
+    let more = |service: tollgate::auth::AuthServiceBuilder| {
         service.first_party(tenant("acme")).totp(Totp::new().name("Acme")).policies(policies())
     };
     World::on(store.clone(), clock.clone(), more).await

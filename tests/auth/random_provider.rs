@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use tollgate::{AuthServiceBuilder, policy::FactorClass};
+use tollgate::{auth::AuthServiceBuilder, policy::FactorClass};
 
 use crate::world::{ADA, GRACE, World, form_of};
 
@@ -21,7 +21,9 @@ const UNVERIFIED: &str = "later@example.com";
 pub(crate) struct Person {
     pub(crate) provider: usize,
     subject: &'static str,
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers send it"))]
     email: &'static str,
+    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers send it"))]
     email_verified: bool,
     /// The account that they are linked to from the beginning, and the strength of that link.
     linked: Option<(&'static str, u8)>,
@@ -212,7 +214,8 @@ pub(crate) fn both(service: AuthServiceBuilder) -> AuthServiceBuilder {
 #[cfg(feature = "external-providers")]
 mod in_process {
     use tollgate::{
-        CodeChallenge, Tenant, UserId,
+        Tenant, UserId,
+        pkce::CodeChallenge,
         sso::{CreateAccount, ProviderUser, SsoCallback, SsoError, SsoProvider, SsoRequest},
     };
 
@@ -236,7 +239,8 @@ mod in_process {
 
         async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
             let code: Vec<_> = callback.code()?.split('.').collect();
-            let is_asked = code[1] == callback.nonce() && code[2] == CodeChallenge::of(callback.verifier()).as_str();
+            let is_asked =
+                code[1] == callback.nonce() && code[2] == CodeChallenge::from_verifier(callback.verifier()).as_str();
             let person = &PEOPLE[code[0].parse::<usize>().unwrap()];
             if !is_asked || person.provider != self.provider {
                 return Err(SsoError::Failed("the code belongs to another request"));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::Request;
 use tollgate::{
-    Passwords, Secret, Session, Sessions, UnixTime,
+    Passwords, Secret, Session, Sessions,
+    clock::UnixTime,
     event::{EventKind, Query},
     store::{AnyStore, Memory},
     testing::ManualClock,
@@ -102,7 +103,7 @@ async fn c118_a_session_cookie_with_a_wrong_secret_is_ignored_and_changes_nothin
     assert_eq!(world.seen(Some(&acme), &browser).await.as_deref(), Some(sid));
     all_are(true, &world, "acme-web", &issued).await;
     world.log.flush();
-    assert!(!world.log.read(&Query::new().kind(EventKind::SessionWrongSecret)).events.is_empty());
+    assert!(!world.log.read_events(&Query::new().kind(EventKind::SessionWrongSecret)).events.is_empty());
 }
 
 #[tokio::test]
@@ -345,7 +346,7 @@ async fn c120_a_hash_upgrade_ends_nothing() {
     assert_eq!(half.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
 
     // a node with stricter settings upgrades the hash
-    let strong = |service: tollgate::AuthServiceBuilder| service.passwords(Passwords::new());
+    let strong = |service: tollgate::auth::AuthServiceBuilder| service.passwords(Passwords::new());
     let strong = node(world.store.clone(), world.clock.clone(), strong).await;
     let stored = async || {
         let account = tollgate::Users::by_id(&world.users, &tenant("acme"), &user("u-ada")).await.unwrap().unwrap();

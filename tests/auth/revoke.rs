@@ -33,7 +33,7 @@ async fn c100_revoking_a_refresh_or_access_token_revokes_its_family() {
         // revoking again succeeds too
         assert_eq!(browser.revoke("web", token).await.own(), DONE);
         world.log.flush();
-        assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
+        assert_eq!(world.log.read_events(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
     }
 }
 
@@ -69,5 +69,5 @@ async fn c100_revoking_anything_but_a_token_of_this_client_succeeds_and_changes_
     assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
     assert_eq!(browser.redeem("web", &code).await.status, 200);
     world.log.flush();
-    assert!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.is_empty());
+    assert!(world.log.read_events(&Query::new().kind(EventKind::TokenRevoked)).events.is_empty());
 }

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate::{Client, ClientTable, Method, Policies, Policy, auth::Passkeys, policy::MethodSet};
+use tollgate::{
+    Client, ClientTable, Policies,
+    auth::Passkeys,
+    policy::{Method, MethodSet, Policy},
+};
 
 use crate::{
     enrolled::{CODES, app, enrol, optional, recovery, world},

@@ -103,7 +103,7 @@ async fn c117_an_account_with_two_methods_needs_two_even_if_every_client_needs_o
     let acme: Tenant = "acme".parse().unwrap();
     let client = Client::new("web", acme.clone()).unwrap().scopes("openid").unwrap();
     let client = client.redirect_uri(crate::world::CALLBACK).unwrap();
-    let more = |service: tollgate::AuthServiceBuilder| service.first_party(acme).totp(Totp::new());
+    let more = |service: tollgate::auth::AuthServiceBuilder| service.first_party(acme).totp(Totp::new());
     let clients = ClientTable::new([client]).unwrap();
     let world = World::made(Memory::new().into(), ManualClock::new(), clients, Tokens::new(), more).await;
     for (methods, status) in [(&["password"][..], 403), (&["password", "email"], 200)] {

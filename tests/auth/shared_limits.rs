@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tollgate::{
-    AuthServiceBuilder, Clock, EventLog, Limiter, Plans, Quota, RedisConfig, SystemClock,
+    EventLog, Limiter, Plans, Quota,
+    auth::{AbuseLimits, AuthServiceBuilder},
+    clock::{Clock, SystemClock},
     event::{EventKind, Query},
     limit::{Fallback, SharedLimiter},
-    store::{AnyStore, Memory, Redis},
+    store::{AnyStore, Memory, Redis, RedisConfig},
     testing::ManualClock,
 };
 
@@ -85,7 +87,8 @@ async fn authorize(world: &World) -> Answer {
 
 #[tokio::test]
 async fn requests_of_an_address_are_counted_by_both() {
-    let more = |service: AuthServiceBuilder| service.per_address(per_minute(5));
+    let more =
+        |service: AuthServiceBuilder| service.abuse_limits(AbuseLimits::new().requests_per_address(per_minute(5)));
     let Some(statuses) = in_turn("requests", more, async |world, _| authorize(world).await, 7).await else { return };
     assert_eq!(statuses, [302, 302, 302, 302, 302, 429, 429]);
 }
@@ -122,7 +125,8 @@ async fn an_address_with_too_many_failures_at_one_node_starts_no_login_at_anothe
 
 #[tokio::test]
 async fn messages_to_an_address_are_counted_by_both() {
-    let more = |service: AuthServiceBuilder| service.messages_per_address(per_minute(3));
+    let more =
+        |service: AuthServiceBuilder| service.abuse_limits(AbuseLimits::new().messages_per_address(per_minute(3)));
     let ask = async |world: &World, turn: usize| {
         let (mut browser, id) = begun(world, GRACE).await;
         browser.ask("web", &id, "sms", &format!("+1555555020{turn}")).await
@@ -133,7 +137,8 @@ async fn messages_to_an_address_are_counted_by_both() {
 
 #[tokio::test]
 async fn bad_requests_of_an_address_are_counted_by_both_and_good_ones_are_not() {
-    let more = |service: AuthServiceBuilder| service.unverified_per_address(per_minute(10));
+    let more =
+        |service: AuthServiceBuilder| service.abuse_limits(AbuseLimits::new().unverified_per_address(per_minute(10)));
     let ask = async |world: &World, turn: usize| match turn {
         0..30 => authorize(world).await,
         _ => world.browser().get(&format!("/authorize?{}", query("unknown"))).await,
@@ -202,7 +207,10 @@ async fn since(server: &RedisServer, before: u64) -> u64 {
 async fn a_request_makes_as_many_calls_as_documented_and_each_limit_has_its_keys() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let limiter = limiter(config(&server, "calls")).await;
-    let world = World::with(Memory::new(), |service| service.per_address(per_minute(100)).limiter(limiter)).await;
+    let world = World::with(Memory::new(), |service| {
+        service.abuse_limits(AbuseLimits::new().requests_per_address(per_minute(100))).limiter(limiter)
+    })
+    .await;
     for who in ["ada", NOBODY] {
         let (mut browser, id) = begun(&world, ADA).await;
         let before = since(&server, 0).await;
@@ -239,7 +247,9 @@ async fn without_the_server_each_node_limits_addresses_on_its_own_and_one_event_
     let mut worlds = Vec::new();
     for _ in 0..2 {
         let (limiter, clock) = (connect().await, ManualClock::new());
-        let more = |service: AuthServiceBuilder| service.per_address(per_minute(3)).limiter(limiter);
+        let more = |service: AuthServiceBuilder| {
+            service.abuse_limits(AbuseLimits::new().requests_per_address(per_minute(3))).limiter(limiter)
+        };
         worlds.push(World::on(store.clone(), clock, more).await);
     }
     assert_eq!(authorize(&worlds[0]).await.status, 302);
@@ -253,7 +263,7 @@ async fn without_the_server_each_node_limits_addresses_on_its_own_and_one_event_
         }
         assert_eq!(statuses, [vec![302; admitted], vec![429; 5 - admitted]].concat());
     }
-    let began = log.read(&Query::new().kind(EventKind::LimiterFallbackBegan)).events;
+    let began = log.read_events(&Query::new().kind(EventKind::LimiterFallbackBegan)).events;
     assert_eq!(began.iter().map(|event| event.count).sum::<u64>(), 2, "one of each node: {began:?}");
     server.signal("CONT");
 }

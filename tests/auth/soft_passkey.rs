@@ -7,7 +7,11 @@ use aws_lc_rs::{
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::Request;
 use serde_json::{Value, json};
-use tollgate::{AuthServiceBuilder, Digest, Tenant, auth::Passkeys, store::Memory};
+use tollgate::{
+    SecretDigest, Tenant,
+    auth::{AuthServiceBuilder, Passkeys},
+    store::Memory,
+};
 
 use crate::world::{ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, World, parameters, with};
 
@@ -102,7 +106,7 @@ impl SoftPasskey {
     pub(crate) fn get(&self, options: &Value) -> Value {
         let client_data = self.client_data("webauthn.get", &options["challenge"]);
         let data = self.data(0);
-        let signed = [&data[..], Digest::of(&client_data).as_bytes()].concat();
+        let signed = [&data[..], SecretDigest::of_secret(&client_data).as_bytes()].concat();
         let signature = self.key.sign(&SystemRandom::new(), &signed).unwrap();
         self.credential(&json!({
             "clientDataJSON": text(&client_data),
@@ -131,7 +135,7 @@ impl SoftPasskey {
     }
 
     fn data(&self, more_flags: u8) -> Vec<u8> {
-        let hash = Digest::of(&self.rp_id);
+        let hash = SecretDigest::of_secret(&self.rp_id);
         [&hash.as_bytes()[..], &[self.flags | more_flags], &self.count.to_be_bytes()].concat()
     }
 }

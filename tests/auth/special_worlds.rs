@@ -2,7 +2,8 @@
 
 use tokio::sync::OnceCell;
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, StoredUsers, Tokens, UnixTime,
+    AuthService, Client, ClientIp, ClientTable, StoredUsers, Tokens,
+    clock::UnixTime,
     delivery::Outbox,
     store::{AnyStore, Key, Memory, Record, WriteOutcome},
     testing::ManualClock,

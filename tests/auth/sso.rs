@@ -5,7 +5,8 @@ use std::time::Duration;
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Policies, Policy, Tenant, UserId, store::Memory,
+    AuthService, Client, ClientIp, ClientTable, Policies, Tenant, UserId, auth::AuthServiceBuilder, policy::Policy,
+    store::Memory,
 };
 
 use crate::world::{

@@ -7,7 +7,8 @@ use std::{
 
 use serde_json::json;
 use tollgate::{
-    MaybeReady, UserId,
+    UserId,
+    gate::MaybeReady,
     sso::SsoConnection,
     store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
 };
@@ -263,7 +264,7 @@ async fn the_choices_list_the_providers_that_can_prove_the_next_step() {
 
 #[tokio::test]
 async fn c124_a_link_never_counts_in_a_login_of_more_steps_than_were_proved_for_it() {
-    let three = tollgate::Policy::any(3).unwrap();
+    let three = tollgate::policy::Policy::any(3).unwrap();
     let policies = || tollgate::Policies::default().acr("three", three.clone()).unwrap();
     let clock = tollgate::testing::ManualClock::new();
     let provider = crate::sso_provider::Provider::start(&clock).await;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tollgate::{
-    Clock, SystemClock,
+    clock::{Clock, SystemClock},
     sso::{ClientSecret, OidcProvider, SsoConnection},
     store::Memory,
     testing::ManualClock,

@@ -5,8 +5,9 @@ use std::time::Duration;
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    NewUser, Tenant, UnixTime, Users,
+    NewUser, Tenant, Users,
     auth::Totp,
+    clock::UnixTime,
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
     store::Memory,
     testing::ManualClock,

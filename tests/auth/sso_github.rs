@@ -6,7 +6,7 @@ use axum::{Router, extract::State, http::HeaderMap, routing};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tollgate::{
-    CodeChallenge, CodeVerifier,
+    pkce::{CodeChallenge, CodeVerifier},
     sso::{ClientSecret, GitHub, SsoConnection},
     store::Memory,
     testing::ManualClock,

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    Client, ClientTable, Policy, Tenant, Tokens, UserId,
+    Client, ClientTable, Tenant, Tokens, UserId,
     auth::Totp,
     delivery::NoticeKind,
     event::EventKind,
+    policy::Policy,
     sso::{CreateAccount, OidcProvider, ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
     store::Memory,
     testing::ManualClock,
@@ -35,7 +36,7 @@ async fn c084_the_same_subject_at_two_providers_is_two_people() {
     let clock = ManualClock::new();
     let providers = [Provider::start(&clock).await, Provider::start(&clock).await];
     let [trusted, other] = [0, 1].map(|at: usize| SsoConnection::new(oidc(&providers[at])));
-    let more = |service: tollgate::AuthServiceBuilder| service.sso("one", trusting(trusted)).sso("two", other);
+    let more = |service: tollgate::auth::AuthServiceBuilder| service.sso("one", trusting(trusted)).sso("two", other);
     let world = World::on(Memory::new().into(), clock, more).await;
     let come_from = async |browser: &mut Browser, (client, id): (&str, &str), at: usize| {
         let more = [("method", "sso"), ("provider", ["one", "two"][at])];
@@ -145,7 +146,7 @@ async fn c084_proofs_that_come_from_a_session_vouch_for_no_link() {
         client("three").policy(Policy::any(3).unwrap()),
     ]);
     let connection = trusting(SsoConnection::new(oidc(&provider)));
-    let more = |service: tollgate::AuthServiceBuilder| service.sso("idp", connection);
+    let more = |service: tollgate::auth::AuthServiceBuilder| service.sso("idp", connection);
     let world = World::made(Memory::new().into(), clock, clients.unwrap(), Tokens::new(), more).await;
     let world = SsoWorld { world, provider };
     let mut browser = world.world.browser();
@@ -350,10 +351,10 @@ async fn c081_a_browser_is_never_sent_to_a_url_that_is_not_safe() {
 #[tokio::test]
 async fn b08_c131_a_sign_in_at_another_provider_is_one_factor() {
     let clock = ManualClock::new();
-    clock.set_wall(tollgate::UnixTime::from_secs(30));
+    clock.set_wall(tollgate::clock::UnixTime::from_secs(30));
     let provider = Provider::start(&clock).await;
     let connection = SsoConnection::new(oidc(&provider));
-    let more = |service: tollgate::AuthServiceBuilder| service.sso("idp", connection).totp(Totp::new());
+    let more = |service: tollgate::auth::AuthServiceBuilder| service.sso("idp", connection).totp(Totp::new());
     let world = World::on(Memory::new().into(), clock, more).await;
     let link = json!({ "issuer": provider.issuer(), "subject": "ada-there", "provider": "idp", "name": "", "created_at": 0,
         "strength": 2 });

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use tollgate::{
-    AuthService, AuthServiceBuilder, ClientIp, StoredUsers, Tenant,
+    AuthService, ClientIp, StoredUsers, Tenant,
+    auth::AuthServiceBuilder,
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
     store::{AnyStore, Memory},
 };

@@ -22,7 +22,8 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tollgate::{
-    CodeChallenge, CodeVerifier, Tenant, UserId,
+    Tenant, UserId,
+    pkce::{CodeChallenge, CodeVerifier},
     sso::{ClientSecret, CreateAccount, OidcProvider, ProviderUser, SsoConnection},
     store::{AnyStore, Memory},
     testing::ManualClock,
@@ -295,7 +296,7 @@ impl Provider {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        use tollgate::Clock;
+        use tollgate::clock::Clock;
         self.clock.unix(self.clock.now()).as_secs()
     }
 }

@@ -20,7 +20,7 @@ async fn why(world: &SsoWorld, identifier: Option<&str>, claims: Value) -> Strin
 /// Returns the methods and reasons of the failed steps since the last call, each once.
 fn failures(world: &SsoWorld, since: &mut usize) -> Vec<(&'static str, &'static str)> {
     world.world.log.flush();
-    let page = world.world.log.read(&Query::new().kind(EventKind::LoginFailed));
+    let page = world.world.log.read_events(&Query::new().kind(EventKind::LoginFailed));
     let mut events: Vec<_> = page.events.iter().map(|event| (event.id, event.method, event.reason)).collect();
     events.sort_unstable();
     let new = events.iter().skip(*since).map(|(_, method, reason)| (method.unwrap_or(""), reason.unwrap_or("")));
@@ -132,11 +132,12 @@ async fn b13_a_user_who_comes_back_too_late_is_led_to_a_new_sign_in() {
 
 #[tokio::test]
 async fn b13_a_user_whose_login_is_forgotten_gets_a_link_to_a_new_sign_in() {
-    let page = async |service: fn(tollgate::AuthServiceBuilder) -> tollgate::AuthServiceBuilder, base: &str| {
+    let page = async |service: fn(tollgate::auth::AuthServiceBuilder) -> tollgate::auth::AuthServiceBuilder,
+                      base: &str| {
         let clock = tollgate::testing::ManualClock::new();
         let provider = crate::sso_provider::Provider::start(&clock).await;
         let connection = tollgate::sso::SsoConnection::new(crate::sso_provider::oidc(&provider));
-        let more = |builder: tollgate::AuthServiceBuilder| service(builder.sso("idp", connection));
+        let more = |builder: tollgate::auth::AuthServiceBuilder| service(builder.sso("idp", connection));
         let world = crate::world::World::on(tollgate::store::Memory::new().into(), clock, more).await;
         let target = format!("{base}/authentication/sso/idp/callback?state=x.y&code=z");
         let get = |accept: &'static str| http::Request::get(&target).header("accept", accept);

@@ -3,7 +3,10 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::Request;
 use serde_json::json;
-use tollgate::{CodeChallenge, CodeVerifier, store::Memory};
+use tollgate::{
+    pkce::{CodeChallenge, CodeVerifier},
+    store::Memory,
+};
 
 use crate::{
     sso_provider::{CLIENT, SECRET, SsoWorld, Trouble, asked, begun, is_open, outcome, sent},
@@ -229,7 +232,7 @@ async fn the_client_authenticates_as_configured() {
         let header = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
         assert_eq!(form["grant_type"], "authorization_code");
         let verifier = CodeVerifier::parse(&form["code_verifier"]).unwrap();
-        assert_eq!(CodeChallenge::of(&verifier).as_str().len(), 43);
+        assert_eq!(CodeChallenge::from_verifier(&verifier).as_str().len(), 43);
         match kind {
             "basic" => {
                 // our-client, and the secret as a form encodes it

@@ -2,7 +2,11 @@
 
 use http::Request;
 use serde_json::{Value, json};
-use tollgate::{Policies, Policy, Quota, policy::Method};
+use tollgate::{
+    Policies, Quota,
+    auth::AbuseLimits,
+    policy::{Method, Policy},
+};
 
 use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, NOBODY, World, challenge, parameters, query_of, with};
 
@@ -158,7 +162,8 @@ async fn c032_the_methods_depend_on_the_policy_and_not_on_the_user() {
         assert_eq!(answer["required_steps"], 2);
     }
     // and only enabled methods are listed
-    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthServiceBuilder::without_passwords).await;
+    let world =
+        World::with(tollgate::store::Memory::new(), tollgate::auth::AuthServiceBuilder::without_passwords).await;
     let answer = start(&mut world.browser(), &body("web", ADA)).await.json();
     assert_eq!(answer["available_methods"], json!(["sms", "email", "whatsapp"]));
 }
@@ -231,7 +236,9 @@ async fn c034_the_id_of_a_login_is_useless_without_its_cookie() {
 #[tokio::test]
 async fn c035_the_number_of_starts_is_limited() {
     // by address, if a quota is set
-    let share = |service: tollgate::AuthServiceBuilder| service.per_address(Quota::per_minute(10).unwrap());
+    let share = |service: tollgate::auth::AuthServiceBuilder| {
+        service.abuse_limits(AbuseLimits::new().requests_per_address(Quota::per_minute(10).unwrap()))
+    };
     let world = World::with(tollgate::store::Memory::new(), share).await;
     for round in 0..12 {
         let answer = start(&mut world.browser(), &body("web", &format!("user{round}"))).await;

@@ -7,8 +7,9 @@ use std::{
 
 use serde_json::json;
 use tollgate::{
-    MaybeReady, Secret,
+    Secret,
     auth::Totp,
+    gate::MaybeReady,
     store::{
         Entry, Expected, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome,
     },

@@ -7,8 +7,9 @@ use std::{
 };
 
 use tollgate::{
-    MaybeReady, UnixTime,
     auth::Passkeys,
+    clock::UnixTime,
+    gate::MaybeReady,
     store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
 };
 

@@ -238,7 +238,7 @@ async fn fails(call: usize, things: i64, once: bool) -> bool {
     }
     let place = format!("call {call} after {things}, once: {once}: {answers:?}");
     let answer = &answers[call];
-    let text = format!("{answer:?} {:?}", world.log.read(&tollgate::event::Query::new()));
+    let text = format!("{answer:?} {:?}", world.log.read_events(&tollgate::event::Query::new()));
     assert!(!text.contains("relation") && !text.contains("hunter2") && !text.contains(SAID), "{text}");
     if call == 6 {
         // a browser is redirected, as for any other error

@@ -1,7 +1,7 @@
 //! `POST /token`: requests that get tokens, and requests that are refused.
 
 use http::{Method, Request};
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use crate::{
     controlled_store::ControlledStore,
@@ -195,7 +195,7 @@ async fn c091_verifiers_are_checked_as_in_rfc_7636() {
     }
     assert_eq!(browser.form("/token", &fields).await.status, 200);
     for right in ["~".repeat(43), "._~-".repeat(32)] {
-        let challenge = CodeChallenge::of(&CodeVerifier::parse(&right).unwrap()).to_string();
+        let challenge = CodeChallenge::from_verifier(&CodeVerifier::parse(&right).unwrap()).to_string();
         let code = browser.sign_in_with("web", &[("code_challenge", &challenge)]).await;
         assert_eq!(browser.redeem("web", &code).await.own(), SPENT_OR_WRONG);
         assert_eq!(browser.form("/token", &set(&redemption("web", &code), "code_verifier", &right)).await.status, 200);

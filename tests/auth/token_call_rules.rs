@@ -28,7 +28,7 @@ fn is_readable(answer: &Answer, origin: &str) -> bool {
     } else {
         assert!(!answer.headers.keys().any(|name| name.as_str().starts_with("access-control")), "{answer:?}");
     }
-    assert_eq!(answer.header("vary"), "origin");
+    assert!(answer.headers.get_all("vary").iter().any(|value| value == "origin"), "{answer:?}");
     readable
 }
 
@@ -95,7 +95,7 @@ async fn only_pages_of_the_client_can_exchange_its_codes() {
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (200, true));
     assert_eq!(browser.opens(&world, "web", &issued.access).await, [false; 3]);
     world.log.flush();
-    assert!(!world.log.read(&Query::new().kind(EventKind::ForeignOrigin)).events.is_empty());
+    assert!(!world.log.read_events(&Query::new().kind(EventKind::ForeignOrigin)).events.is_empty());
 }
 
 #[tokio::test]
@@ -221,13 +221,13 @@ async fn token_events_are_logged_without_secrets() {
     browser.form("/revoke", &[("client_id", "web"), ("token", other.refresh())]).await;
     world.log.flush();
     let count = |kind| {
-        let of_kind = world.log.read(&Query::new().kind(kind)).events;
+        let of_kind = world.log.read_events(&Query::new().kind(kind)).events;
         assert!(of_kind.iter().all(|event| event.tenant.as_ref().is_some_and(|tenant| tenant.as_str() == "acme")));
         of_kind.iter().map(|event| event.count).sum::<u64>()
     };
     assert_eq!(EventKind::TokenIssued.as_str(), "authn_token_created");
     assert_eq!([EventKind::TokenIssued, EventKind::TokenReused, EventKind::TokenRevoked].map(count), [3, 1, 1]);
-    let log = format!("{:?}", world.log.read(&Query::new()).events);
+    let log = format!("{:?}", world.log.read_events(&Query::new()).events);
     for secret in [&code.code, &code.verifier] {
         assert!(!log.contains(secret));
     }

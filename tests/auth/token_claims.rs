@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, Account, AuthService, BearerLayer, ClientIp, ClientTable, Identifier, Passwords, StoredUsers, Tenant,
-    Tokens, UserId, Users,
+    AccessToken, AuthService, BearerLayer, ClientIp, ClientTable, Identifier, Passwords, StoredUsers, Tenant, Tokens,
+    UserId, Users,
     body::Body,
     store::{StoreError, StoreErrorKind},
-    user::{ClaimTarget, Claims, ClaimsRequest},
+    user::{Account, ClaimTarget, Claims, ClaimsRequest},
 };
 use tower::{Layer, ServiceExt, service_fn};
 

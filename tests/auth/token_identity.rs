@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate::{
-    AuthService, Client, ClientIp, Clock, Identifier, Password, Passwords, Secret, SystemClock, Tenant, Tokens, UserId,
+    AuthService, Client, ClientIp, Identifier, Password, Passwords, Secret, Tenant, Tokens, UserId,
+    clock::{Clock, SystemClock},
     event::{EventKind, Query},
     store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock},
@@ -24,7 +25,7 @@ fn ada() -> (Tenant, UserId) {
 
 fn reuses(world: &World) -> usize {
     world.log.flush();
-    world.log.read(&Query::new().kind(EventKind::TokenReused)).events.len()
+    world.log.read_events(&Query::new().kind(EventKind::TokenReused)).events.len()
 }
 
 #[tokio::test]
@@ -139,7 +140,7 @@ async fn c126_a_used_refresh_token_revokes_its_family_even_if_the_request_is_oth
 async fn c126_a_used_refresh_token_revokes_its_family_without_its_key_and_a_made_up_one_does_not() {
     let (world, key) = (World::new().await, DpopKey::generate());
     let mut browser = world.browser();
-    let proof = || key.proof("POST", &format!("{ISSUER}/token")).at(world.time()).sign();
+    let proof = || key.proof("POST", &format!("{ISSUER}/token")).issued_at(world.time()).sign();
     let post = async |browser: &mut Browser, fields: &[(&str, &str)]| {
         let request = crate::world::posted("/token").header("dpop", proof());
         browser.send(request, crate::world::form_of(fields)).await
@@ -175,7 +176,9 @@ async fn one_session_has_at_most_twenty_families_of_a_client() {
     for _ in 0..20 {
         world.advance(1);
         let verifier = Secret::generate().expose().to_owned();
-        let challenge = tollgate::CodeChallenge::of(&tollgate::CodeVerifier::parse(&verifier).unwrap()).to_string();
+        let challenge =
+            tollgate::pkce::CodeChallenge::from_verifier(&tollgate::pkce::CodeVerifier::parse(&verifier).unwrap())
+                .to_string();
         let own = with(parameters("special"), &[("code_challenge", &challenge), ("prompt", "none")]);
         let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
         let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));

@@ -363,7 +363,7 @@ async fn a_key_rotation_interrupts_no_client() {
     let world = world_with_keys().await;
     let family = Family::begin(&world).await;
     let service = world.service.clone();
-    let rotation = tokio::spawn(async move { service.rotate_keys().await });
+    let rotation = tokio::spawn(async move { service.tokens().unwrap().rotate_keys().await });
     let mut newest = family.newest.clone();
     while !rotation.is_finished() {
         newest = IssuedTokens::of(&world.browser().refresh("web", newest.refresh()).await);

@@ -2,7 +2,10 @@
 
 use http::Request;
 use serde_json::{Value, json};
-use tollgate::{CodeChallenge, CodeVerifier, Secret};
+use tollgate::{
+    Secret,
+    pkce::{CodeChallenge, CodeVerifier},
+};
 
 use crate::{
     issued_tokens::IssuedTokens,
@@ -81,7 +84,7 @@ impl Browser {
     /// challenge, because a redeemed challenge can't begin another login.
     pub(crate) async fn log_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> (Value, String) {
         let verifier = Secret::generate().expose().to_owned();
-        let challenge = CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string();
+        let challenge = CodeChallenge::from_verifier(&CodeVerifier::parse(&verifier).unwrap()).to_string();
         let own = with(with(parameters(client), &[("code_challenge", &challenge)]), more);
         let started = self.post("/authentication/start", &with(own.clone(), &[("identifier", ADA)])).await;
         let id = started.json()["session_id"].as_str().unwrap_or_else(|| panic!("{started:?}")).to_owned();

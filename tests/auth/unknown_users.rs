@@ -262,7 +262,7 @@ async fn c058_c110_the_ceiling_of_an_account_is_invisible() {
     }
     let (mut known, mut unknown) = compare(KNOWN[0].1, script).await.unwrap();
     known.world.log.flush();
-    let ceilings = known.world.log.read(&Query::default().kind(EventKind::LoginCeiling));
+    let ceilings = known.world.log.read_events(&Query::default().kind(EventKind::LoginCeiling));
     assert!(!ceilings.events.is_empty());
     // now the right password fails too, with the same response
     let right = [Action::Wait(3600), Action::Start(0, "web"), Action::Password(0, 0, ADA_PASSWORD)];

@@ -4,9 +4,10 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::{Value, json};
 use tollgate::{
-    Client, ClientTable, Method, Policies, Policy, Secret, Tokens, UserId,
+    Client, ClientTable, Policies, Secret, Tokens, UserId,
     auth::{EnrolledCredential, Passkeys, Totp},
     event::EventKind,
+    policy::{Method, Policy},
     store::{AnyStore, Memory},
     testing::ManualClock,
 };
@@ -37,7 +38,7 @@ async fn world_on(store: AnyStore) -> World {
     let policies =
         policies.acr("mail-or-key", slots(&[&[Method::Password], &[Method::Email, Method::Passkey]])).unwrap();
     let policies = policies.acr("two", Policy::any(2).unwrap()).unwrap();
-    let more = |service: tollgate::AuthServiceBuilder| {
+    let more = |service: tollgate::auth::AuthServiceBuilder| {
         let totp = Totp::new().seal(&Secret::generate());
         service.first_party(acme()).totp(totp).passkeys(Passkeys::new(RP_ID)).policies(policies)
     };

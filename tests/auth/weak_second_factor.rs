@@ -5,9 +5,10 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::{Value, json};
 use tollgate::{
-    Client, ClientTable, Policies, Policy,
+    Client, ClientTable, Policies,
     delivery::NoticeKind,
     event::EventKind,
+    policy::Policy,
     store::{AnyStore, Memory},
     user::{Contact, EmailAddress},
 };

@@ -10,11 +10,15 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog,
-    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Plans, Policy, Quota, Secret, Sessions,
-    StoredUsers, Tenant, Tokens, UnixTime, UserId, Users,
+    AuthService, Client, ClientIp, ClientTable, EventLog, Identifier, Limiter, Password, Passwords, PeerAddr, Plans,
+    Quota, Secret, Sessions, StoredUsers, Tenant, Tokens, UserId, Users,
+    auth::AuthServiceBuilder,
     body::Body,
+    clock::{Clock, UnixTime},
     delivery::Outbox,
+    password::PasswordHash,
+    pkce::{CodeChallenge, CodeVerifier},
+    policy::Policy,
     store::{AnyStore, Memory},
     testing::ManualClock,
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
@@ -42,7 +46,7 @@ pub(crate) const NOBODY: &str = "nobody@example.com";
 pub(crate) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
 pub(crate) fn challenge() -> String {
-    CodeChallenge::of(&CodeVerifier::parse(VERIFIER).unwrap()).to_string()
+    CodeChallenge::from_verifier(&CodeVerifier::parse(VERIFIER).unwrap()).to_string()
 }
 
 pub(crate) struct World {

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::json;
 use tokio::process::Command;
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use super::{FORM, VERIFIER, temporary};
 use crate::support::{
@@ -108,7 +108,7 @@ async fn b33_a_backup_is_made_and_restored_word_for_word_as_the_document_says() 
     }
     let mut browser = Browser::new(&restored.shell.origin, "");
     // a redeemed challenge can't begin another login
-    let challenge = CodeChallenge::of(&CodeVerifier::generate()).to_string();
+    let challenge = CodeChallenge::from_verifier(&CodeVerifier::generate()).to_string();
     let begin = json!({ "identifier": "ada", "code_challenge": challenge });
     let id = browser.call("start", &CLIENT, begin).await.json()["session_id"].clone();
     let proof = json!({

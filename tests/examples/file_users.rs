@@ -4,7 +4,7 @@ use std::{fs, process::Stdio};
 
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use super::{FORM, VERIFIER, config, run, sample, temporary};
 use crate::support::{
@@ -71,7 +71,7 @@ impl Running {
     async fn signs_in(&self, name: &str, password: &str) -> bool {
         let mut browser = Browser::new(&self.0.origin, "");
         // a redeemed challenge can't begin another login
-        let challenge = CodeChallenge::of(&CodeVerifier::generate()).to_string();
+        let challenge = CodeChallenge::from_verifier(&CodeVerifier::generate()).to_string();
         let begin = json!({ "identifier": name, "code_challenge": challenge });
         let id = browser.call("start", &CLIENT, begin).await.json()["session_id"].clone();
         let proof = json!({

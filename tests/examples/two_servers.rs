@@ -116,7 +116,7 @@ async fn two_servers_serve_one_login_in_turn() {
     }
     // what both have begun, one ends after kill -9 of the other
     let verifier = CodeVerifier::generate();
-    let challenge = CodeChallenge::of(&verifier).to_string();
+    let challenge = CodeChallenge::from_verifier(&verifier).to_string();
     let mut browser = Browser::new(&origin, "");
     let with_challenge = |mut members: Value| {
         members["code_challenge"] = json!(challenge);

@@ -31,7 +31,7 @@ fn refuse(engine: &InMemory) {
         let decision = engine.check(&tenant("acme"), units);
         assert!(!decision.is_admitted());
         assert_eq!(decision.standing().map(tollgate::tenant::Standing::remaining), Some(0));
-        assert_eq!(decision.wait(), Duration::from_secs(3_600));
+        assert_eq!(decision.retry_after(), Duration::from_secs(3_600));
     }
 }
 
@@ -113,7 +113,7 @@ fn a_sweep_drops_the_refusals_of_a_row() {
         assert!(engine.check(&tenant("monitor"), 1).is_admitted());
     }
     assert_eq!(engine.limiter.tenants(), 0);
-    engine.clock().set(tollgate::Moment::default() + 10 * SECOND);
+    engine.clock().set(tollgate::clock::Moment::default() + 10 * SECOND);
     assert!(engine.check(&tenant("acme"), 1).is_admitted());
 }
 
@@ -121,7 +121,7 @@ fn a_sweep_drops_the_refusals_of_a_row() {
 #[test]
 fn a_repeated_refusal_of_many_units_shows_the_current_remaining_units() {
     let engine = InMemory::new(ManualClock::new(), Quota::per_minute(10).unwrap());
-    let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
+    let at = |seconds: u32| engine.clock().set(tollgate::clock::Moment::default() + seconds * SECOND);
     let refused = || {
         let decision = engine.check(&tenant("acme"), 8);
         let standing = *decision.standing().unwrap();

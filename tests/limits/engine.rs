@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Clock, Limiter, Moment, Plan, Plans, Tenant,
+    Limiter, Plan, Plans, Tenant,
+    clock::{Clock, Moment},
     limit::{Decision, LimiterBuilder, Spend, Standing},
     testing::ManualClock,
 };

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*, sample::select};
-use tollgate::{Clock, Plan, Quota, UnixTime, testing::ManualClock};
+use tollgate::{
+    Plan, Quota,
+    clock::{Clock, UnixTime},
+    testing::ManualClock,
+};
 
 use crate::{
     engine::{Engine, InMemory, nanos, tenant},

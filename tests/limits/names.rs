@@ -5,10 +5,9 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate::{
-    ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantError,
-    TenantSource,
+    ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
     limit::MissingTenant,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantName},
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantError, TenantName},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -40,13 +39,13 @@ fn sources() -> Vec<(&'static str, Arc<dyn TenantSource>)> {
     let header = || HeaderTenant::new("x-tenant").unwrap();
     let keys = || ApiKeys::new("x-tenant").unwrap().key("key-of-acme", "acme").unwrap();
     let closure = |head: Head<'_>| head.headers().get("x-tenant").map(Tenant::parse).transpose();
-    let claim = ExtensionTenant::of(|claim: &Claim| Tenant::parse(&claim.0).ok());
+    let claim = ExtensionTenant::from_fn(|claim: &Claim| Tenant::parse(&claim.0).ok());
     let behind = || ClientIp::behind(["198.51.100.0/24"]).unwrap();
     vec![
         ("header", Arc::new(header())),
         ("query", Arc::new(QueryTenant::new("tenant").unwrap())),
         ("path", Arc::new(PathTenant::segment(1))),
-        ("host", Arc::new(HostTenant::whole())),
+        ("host", Arc::new(HostTenant::whole_host())),
         ("subdomain", Arc::new(HostTenant::subdomain_of("example.com").unwrap())),
         ("API key", Arc::new(keys())),
         ("own extension", Arc::new(claim)),
@@ -140,7 +139,7 @@ async fn no_name_reaches_a_reserved_budget_through_any_source() {
         for (name, is_reserved) in names() {
             for request in [request(&name, false), request(&name, true)].into_iter().flatten() {
                 let shown = format!("{source_name}: {}", name.escape_ascii());
-                let head = Head::of(&request);
+                let head = Head::of_request(&request);
                 let found = source.find(head).and_then(|name| name.map(|name| name.to_key()).transpose());
                 let is_usable = matches!(&found, Ok(Some(_)));
                 let by_address = matches!(source_name, "X-Forwarded-For" | "Forwarded");

@@ -1,6 +1,6 @@
 //! The exact log of admitted units: slow and obviously right.
 
-use tollgate::Moment;
+use tollgate::clock::Moment;
 
 use crate::schedule::{PlanSpec, QuotaSpec};
 

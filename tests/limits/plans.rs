@@ -14,9 +14,9 @@ use std::{
 use http::{Request, Response};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tollgate::{
-    CachedPlans, EventLog, LimitKey, Limiter, Plan, PlanFailure, PlanSource, Plans, Quota, RateLimit, RateLimitLayer,
+    EventLog, LimitKey, Limiter, Plan, Plans, Quota, RateLimit, RateLimitLayer,
     event::{EventKind, Query},
-    limit::RefusalReason,
+    limit::{CachedPlans, PlanFailure, PlanSource, RefusalReason},
     tenant::HeaderTenant,
     testing::{ManualClock, block_on},
 };
@@ -241,7 +241,7 @@ async fn a13_a_failed_lookup_is_answered_as_chosen_and_not_repeated_at_once() {
         world.clock.advance(Duration::from_secs(5));
         assert_eq!(world.ask("acme").await.1, "10", "{on_failure:?}");
 
-        let events = world.log.read(&Query::new()).events;
+        let events = world.log.read_events(&Query::new()).events;
         let failed: Vec<_> = events.iter().filter(|event| event.kind == EventKind::PlanLookupFailed).collect();
         let tenants: Vec<_> = failed.iter().map(|event| event.tenant.as_ref().unwrap().as_str()).collect();
         assert_eq!(tenants, ["other", "acme"], "{on_failure:?}");
@@ -264,7 +264,7 @@ async fn a13_a_stale_plan_is_used_while_too_many_lookups_are_running() {
     // a tenant whose plan is unknown is not a denied one
     world.database.mode(Mode::Fails);
     assert_eq!(world.ask("stranger").await.0, 503);
-    assert_eq!(world.limiter.check(&tenant("stranger"), 1).refused(), Some(RefusalReason::Unavailable));
+    assert_eq!(world.limiter.check(&tenant("stranger"), 1).refusal_reason(), Some(RefusalReason::Unavailable));
 }
 
 /// Fails the lookup of a tenant at a deadline of 20 ms, and never looks it up again.

@@ -4,7 +4,8 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate::{
-    Clock, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer,
+    EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer,
+    clock::Clock,
     event::{Event, EventKind, Mode, Query},
     limit::{Decision, RefusalReason, Spend},
     tenant::HeaderTenant,
@@ -43,7 +44,7 @@ fn refused(engine: &impl Engine, units: u32) -> Decision {
 }
 
 fn events(log: &EventLog, kind: EventKind) -> Vec<Event> {
-    log.read(&Query::new().kind(kind)).events
+    log.read_events(&Query::new().kind(kind)).events
 }
 
 fn layer(limiter: &Limiter) -> RateLimitLayer {
@@ -155,7 +156,7 @@ fn a_smooth_quota_lowered_below_what_is_spent_recovers_when_a_unit_fits() {
     spend(&engine, "acme", 20).unwrap();
     engine.set_default_plan(Quota::smooth(1, SECOND, 5).unwrap().into());
     let told = engine.peek(&tenant("acme")).unwrap();
-    assert_eq!((told.remaining(), told.wait()), (0, 16 * SECOND));
+    assert_eq!((told.remaining(), told.time_until_reset()), (0, 16 * SECOND));
     engine.clock().set(told.reset());
     assert_eq!(remaining(&engine, "acme"), 1);
 }
@@ -163,7 +164,7 @@ fn a_smooth_quota_lowered_below_what_is_spent_recovers_when_a_unit_fits() {
 #[test]
 fn a_refund_is_taken_from_the_entry_of_its_spend_or_an_older_one() {
     let (engine, _) = logged(per_minute(3));
-    let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
+    let at = |seconds: u32| engine.clock().set(tollgate::clock::Moment::default() + seconds * SECOND);
     let first = spend(&engine, "acme", 1).unwrap();
     at(10);
     let second = spend(&engine, "acme", 1).unwrap();
@@ -173,7 +174,7 @@ fn a_refund_is_taken_from_the_entry_of_its_spend_or_an_older_one() {
     engine.refund(first);
     assert!(spend(&engine, "acme", 1).is_some(), "a refund makes room at once");
     let refusal = refused(&engine, 1);
-    assert_eq!(refusal.standing().unwrap().wait(), 40 * SECOND, "newer entries are unchanged");
+    assert_eq!(refusal.standing().unwrap().time_until_reset(), 40 * SECOND, "newer entries are unchanged");
     at(75);
     assert_eq!(remaining(&engine, "acme"), 1);
     engine.refund(second);
@@ -304,7 +305,7 @@ fn at_the_tenant_limit_named_tenants_have_room_and_others_share_buckets() {
 fn a_tenant_leaves_its_bucket_with_the_units_spent_there() {
     let builder = Limiter::builder(Plans::new(Quota::per_hour(1).unwrap())).max_tenants(1);
     let engine = InMemory::of(builder, ManualClock::new());
-    let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
+    let at = |seconds: u32| engine.clock().set(tollgate::clock::Moment::default() + seconds * SECOND);
     spend(&engine, "early", 1).unwrap();
     at(1_800);
     spend(&engine, "late", 1).unwrap();
@@ -330,7 +331,7 @@ async fn a_request_that_costs_more_than_the_quota_gets_no_retry_time() {
     assert_eq!(header(&headers, "x-ratelimit-reset"), None);
     assert_eq!(header(&headers, "retry-after"), None);
     assert_eq!(events(&log, EventKind::QuotaImpossible).len(), 1);
-    assert_eq!(refused(&engine, 6).refused(), Some(RefusalReason::Impossible));
+    assert_eq!(refused(&engine, 6).refusal_reason(), Some(RefusalReason::Impossible));
     assert_eq!(remaining(&engine, "acme"), 5);
 }
 
@@ -381,7 +382,7 @@ fn if_several_quotas_have_as_much_left_the_reset_is_the_latest() {
     let (engine, _) = logged(Plan::new([burst, per_minute(4)]).unwrap());
     spend(&engine, "acme", 1).unwrap();
     let told = engine.peek(&tenant("acme")).unwrap();
-    assert_eq!((told.remaining(), told.wait()), (3, 60 * SECOND));
+    assert_eq!((told.remaining(), told.time_until_reset()), (3, 60 * SECOND));
 }
 
 /// A retry after the whole seconds of the header is admitted. One a second earlier is not.
@@ -393,12 +394,12 @@ async fn headers_round_the_reset_up_and_retry_after_is_never_0() {
     clock.advance(Duration::from_millis(250));
     send(&layer, 200).await;
     for (wait, after) in [(60_000_000_000_u64, "60"), (59_000_000_001, "60"), (1_000_000, "1"), (1, "1")] {
-        clock.set(tollgate::Moment::from_nanos(60_250_000_000 - wait));
+        clock.set(tollgate::clock::Moment::from_nanos(60_250_000_000 - wait));
         let (status, headers) = send(&layer, 200).await;
         assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(header(&headers, "retry-after"), Some(after), "{wait} ns before");
         assert_eq!(header(&headers, "x-ratelimit-reset"), Some("1000000061"));
     }
-    clock.set(tollgate::Moment::from_nanos(60_250_000_000));
+    clock.set(tollgate::clock::Moment::from_nanos(60_250_000_000));
     assert_eq!(send(&layer, 200).await.0, StatusCode::OK);
 }

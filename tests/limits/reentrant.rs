@@ -14,8 +14,13 @@ use std::{
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate::{
-    Clock, EventLog, Head, HeaderStyle, Limiter, Moment, Plan, Plans, Quota, RateLimitLayer, Rejection, Tenant,
-    TenantError, UnixTime, event::Event, testing::ManualClock,
+    EventLog, Head, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    clock::{Clock, Moment, UnixTime},
+    event::Event,
+    limit::HeaderStyle,
+    reject::Rejection,
+    tenant::TenantError,
+    testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};
 

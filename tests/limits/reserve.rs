@@ -6,7 +6,8 @@ use std::{convert::Infallible, time::Duration};
 use http::{Request, Response, StatusCode};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use tollgate::{
-    ApiKeys, Clock, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
+    ApiKeys, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
+    clock::Clock,
     limit::{Decision, RefusalReason, Spend, Standing},
     testing::ManualClock,
 };
@@ -181,7 +182,7 @@ impl Trio {
                 "it spends nothing"
             );
             let told = decision.standing().unwrap();
-            if decision.refused() == Some(RefusalReason::Spent) {
+            if decision.refusal_reason() == Some(RefusalReason::Spent) {
                 self.last_reset = Some((told.reset().as_nanos(), is_anonymous, units));
             }
             return false;
@@ -284,7 +285,7 @@ fn a04_a_change_of_the_reserve_forgives_nothing() {
 fn a04_everything_can_be_reserved() {
     let (limiter, _clock) = limiter(ten(1.0));
     let refused = limiter.check_anonymous(&tenant("acme"), 1);
-    assert_eq!(refused.refused(), Some(RefusalReason::Impossible));
+    assert_eq!(refused.refusal_reason(), Some(RefusalReason::Impossible));
     assert_eq!(spent(|| limiter.check(&tenant("acme"), 1)), 10);
 }
 

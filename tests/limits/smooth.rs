@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use governor::{RateLimiter, clock::FakeRelativeClock};
 use proptest::{collection::vec, prelude::*, sample::select};
-use tollgate::{Clock, Quota, testing::ManualClock};
+use tollgate::{Quota, clock::Clock, testing::ManualClock};
 
 use crate::{
     engine::{Engine, InMemory, nanos, tenant},

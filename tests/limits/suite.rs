@@ -2,7 +2,8 @@
 
 use proptest::sample::Index;
 use tollgate::{
-    Clock, Moment, Plan, Tenant, UnixTime,
+    Plan, Tenant,
+    clock::{Clock, Moment, UnixTime},
     limit::{RefusalReason, Spend, Standing},
     testing::ManualClock,
 };
@@ -144,7 +145,7 @@ impl<E: Engine> Drive<E> {
         let before = self.engine.peek(&subject.tenant);
         assert_eq!(before, self.engine.peek(&subject.tenant), "a peek changes nothing");
         let decision = self.engine.check(&subject.tenant, units);
-        match decision.refused() {
+        match decision.refusal_reason() {
             None => {
                 assert_admitted_as_peeked(before, decision.standing().copied(), units);
                 if let PlanSpec::Limited(quotas) = &subject.plan {
@@ -175,7 +176,7 @@ impl<E: Engine> Drive<E> {
                     return None;
                 }
                 assert!(told.reset().as_nanos() > now.clock, "the reset is in the past");
-                assert_eq!(told.wait(), told.reset().since(Moment::from_nanos(now.clock)));
+                assert_eq!(told.time_until_reset(), told.reset().since(Moment::from_nanos(now.clock)));
                 if self.claims.lower_bound {
                     assert_no_room(&subject.plan, &subject.log, now, units);
                 }

@@ -1,6 +1,6 @@
 //! The measured figures that the docs state, for 600 units per minute.
 
-use tollgate::{Clock, Quota, testing::ManualClock};
+use tollgate::{Quota, clock::Clock, testing::ManualClock};
 
 use crate::engine::{Engine, InMemory, nanos, tenant};
 

@@ -178,7 +178,7 @@ fn tenants_first_seen_by_many_threads_take_one_place_each() {
     for number in 0..999 {
         _ = engine.check(&tenant(&format!("stranger-{number}")), 1);
     }
-    let overflows = || log.read(&Query::new().kind(EventKind::OverflowBegan)).events.len();
+    let overflows = || log.read_events(&Query::new().kind(EventKind::OverflowBegan)).events.len();
     assert_eq!(overflows(), 0);
     _ = engine.check(&tenant("one-too-many"), 1);
     assert_eq!(overflows(), 1);

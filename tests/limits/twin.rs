@@ -3,7 +3,8 @@
 
 use proptest::{prelude::*, sample::Index};
 use tollgate::{
-    Clock, Moment, Plan, Tenant, UnixTime,
+    Plan, Tenant,
+    clock::{Clock, Moment, UnixTime},
     limit::{Decision, Spend},
     testing::ManualClock,
 };

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
-    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords,
-    Plans, Quota, StoredUsers, Tenant, UserId,
+    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Plans, Quota,
+    StoredUsers, Tenant, UserId,
+    auth::AuthServiceBuilder,
     store::{AnyStore, Memory},
     user::{Contact, EmailAddress, PhoneNumber},
 };

@@ -6,8 +6,9 @@ use axum::{Router, extract::RawQuery, response::Html, routing::get};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
-    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, NewUser, Password, Passwords, Policy, Tenant,
-    auth::{Passkeys, Totp},
+    AuthService, Client, ClientIp, ClientTable, NewUser, Password, Passwords, Tenant,
+    auth::{AuthServiceBuilder, Passkeys, Totp},
+    policy::Policy,
 };
 
 use crate::{

@@ -11,7 +11,10 @@ use std::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
-use tollgate::{CodeChallenge, CodeVerifier, Secret};
+use tollgate::{
+    Secret,
+    pkce::{CodeChallenge, CodeVerifier},
+};
 
 use crate::{
     CALLBACK, PASSWORD, PATIENCE,
@@ -87,7 +90,7 @@ impl Person {
     }
 
     pub(crate) fn parameters(&self) -> Value {
-        let challenge = CodeChallenge::of(&CodeVerifier::parse(&self.verifier).unwrap()).to_string();
+        let challenge = CodeChallenge::from_verifier(&CodeVerifier::parse(&self.verifier).unwrap()).to_string();
         json!({
             "client_id": self.client, "redirect_uri": CALLBACK, "response_type": "code",
             "scope": "openid", "code_challenge": challenge, "code_challenge_method": "S256",

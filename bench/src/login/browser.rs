@@ -1,6 +1,6 @@
 //! The state and the requests of a browser, independent of the transport.
 
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 pub const CALLBACK: &str = "https://app.example/callback";
 
@@ -50,7 +50,7 @@ pub struct Browser {
 impl Default for Browser {
     fn default() -> Self {
         let verifier = CodeVerifier::generate();
-        let challenge = CodeChallenge::of(&verifier).to_string();
+        let challenge = CodeChallenge::from_verifier(&verifier).to_string();
         let (verifier, login) = (verifier.expose().to_owned(), String::new());
         Self { cookies: Vec::new(), verifier, challenge, client: "web", scope: "openid", login }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tollgate::{
-    MaybeReady,
+    gate::MaybeReady,
     store::{Entry, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, Version, WriteOutcome},
 };
 

@@ -11,8 +11,11 @@ use std::{
 };
 
 use tollgate::{
-    Algorithm, AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, Identifier, Limiter, Password,
-    Passwords, Plans, Quota, StoredUsers, SystemClock, Tenant, Tokens, UserId,
+    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, Password, Passwords, Plans, Quota, StoredUsers,
+    Tenant, Tokens, UserId,
+    auth::{AbuseLimits, AuthServiceBuilder},
+    bearer::Algorithm,
+    clock::{Clock, SystemClock},
     delivery::{OtpSender, Outbox},
     store::AnyStore,
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
@@ -113,8 +116,11 @@ impl Setup {
             .passwords(passwords)
             .limiter(limiter)
             // all browsers of a benchmark have one address
-            .messages_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
-            .unverified_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
+            .abuse_limits(
+                AbuseLimits::new()
+                    .messages_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
+                    .unverified_per_address(Quota::per_minute(100_000_000).expect("a valid quota")),
+            )
             .clock(clock)
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use tokio::runtime::Runtime;
-use tollgate::{AccessToken, Algorithm, AuthService, BearerLayer, Passwords, store::Memory};
+use tollgate::{AccessToken, AuthService, BearerLayer, Passwords, bearer::Algorithm, store::Memory};
 use tower::service_fn;
 use tower_layer::Layer;
 

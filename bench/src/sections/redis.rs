@@ -11,9 +11,10 @@ use tokio::{
     task::JoinSet,
 };
 use tollgate::{
-    Algorithm, AuthService, Limiter, Passwords, Plan, Plans, Quota, RedisConfig, Tenant,
+    AuthService, Limiter, Passwords, Plan, Plans, Quota, Tenant,
+    bearer::Algorithm,
     limit::{Fallback, SharedLimiter},
-    store::{AnyStore, Memory, Redis},
+    store::{AnyStore, Memory, Redis, RedisConfig},
 };
 
 use super::rounds;

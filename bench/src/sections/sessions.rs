@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
-use tollgate::{NewSession, Session, SessionLayer, Sessions, Tenant, UserId, store::Memory};
+use tollgate::{Session, SessionLayer, Sessions, Tenant, UserId, session::NewSession, store::Memory};
 use tower::service_fn;
 use tower_layer::Layer;
 use tower_sessions::SessionManagerLayer;

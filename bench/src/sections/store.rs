@@ -14,7 +14,9 @@ use std::{
 };
 
 use tollgate::{
-    MaybeReady, Tenant, UnixTime,
+    Tenant,
+    clock::UnixTime,
+    gate::MaybeReady,
     store::{AnyStore, Disk, Key, Memory, Record, WriteOutcome},
 };
 

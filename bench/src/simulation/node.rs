@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use foldhash::fast::RandomState;
 use tollgate::{
-    Moment, UnixTime,
+    clock::{Moment, UnixTime},
     testing::lease::{ClockReading, LeaseSlots},
 };
 

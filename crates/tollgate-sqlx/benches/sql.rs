@@ -39,8 +39,9 @@ use sqlx::{AssertSqlSafe, Executor};
 use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, NewSession, NewUser, Password, Passwords, Plans,
-    Quota, Session, SessionLayer, Sessions, StoredUsers, Tenant, Tokens, UserId,
+    AuthService, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Plans, Quota,
+    Session, SessionLayer, Sessions, StoredUsers, Tenant, Tokens, UserId,
+    session::NewSession,
     store::{AnyStore, Memory, Redis},
     user::AnyUsers,
 };

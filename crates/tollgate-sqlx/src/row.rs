@@ -1,7 +1,7 @@
 //! How operations and entries of a store are written as columns.
 
 use tollgate::{
-    UnixTime,
+    clock::UnixTime,
     store::{Entry, Expected, Key, Operation, Record, ScanPage, StoreError, StoreErrorKind, Version},
 };
 

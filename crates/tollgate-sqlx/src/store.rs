@@ -10,7 +10,8 @@ use std::{
 };
 
 use tollgate::{
-    Clock, MaybeReady, SystemClock, UnixTime,
+    clock::{Clock, SystemClock, UnixTime},
+    gate::MaybeReady,
     store::{
         Entry, Expected, Key, Operation, OperationOutcome, Record, ScanCursor, ScanPage, Store, StoreError,
         StoreErrorKind, Version, WriteOutcome,

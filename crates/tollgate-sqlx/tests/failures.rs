@@ -17,7 +17,8 @@ use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
 use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
-    Identifier, NewUser, Tenant, UnixTime, UserId, Users,
+    Identifier, NewUser, Tenant, UserId, Users,
+    clock::UnixTime,
     store::{AnyStore, Key, Operation, Record, StoreError, StoreErrorKind, WriteOutcome},
     user::UserError,
 };

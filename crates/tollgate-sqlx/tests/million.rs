@@ -10,7 +10,9 @@ use std::time::Duration;
 use support::Cluster;
 use tokio::runtime::Runtime;
 use tollgate::{
-    Identifier, NewUser, PasswordHash, Tenant, UnixTime, UserId, Users,
+    Identifier, NewUser, Tenant, UserId, Users,
+    clock::UnixTime,
+    password::PasswordHash,
     store::{AnyStore, Expected, Key, Operation, Record},
     user::{Claims, ClaimsRequest, EmailAddress},
 };

@@ -44,9 +44,11 @@ use support::{
 };
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tollgate::{
-    AuthService, BearerLayer, Client, ClientIp, ClientTable, Clock, Identifier, Limiter, NewUser, Password, Passwords,
-    Plans, Policy, Quota, SystemClock, Tenant, Tokens, UserId, Users,
+    AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Plans,
+    Quota, Tenant, Tokens, UserId, Users,
+    clock::{Clock, SystemClock},
     delivery::{Message, OtpSender, SendError},
+    policy::Policy,
     store::AnyStore,
     user::EmailAddress,
 };

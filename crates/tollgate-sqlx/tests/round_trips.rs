@@ -19,7 +19,8 @@ use std::{
 use support::Cluster;
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
-    Identifier, NewUser, Tenant, UnixTime, UserId, Users,
+    Identifier, NewUser, Tenant, UserId, Users,
+    clock::UnixTime,
     store::{AnyStore, Expected, Key, Operation, Record, StoreError, WriteOutcome},
     user::ClaimsRequest,
 };

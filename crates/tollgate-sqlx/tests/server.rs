@@ -29,7 +29,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
 };
-use tollgate::{CodeChallenge, CodeVerifier};
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 /// The server, which is built if needed. Its usual place is also that of the one without a database.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -127,7 +127,7 @@ impl Server {
     /// Signs in by password, and returns the access token and the refresh token.
     async fn sign_in(&self, client: &Registered<'_>, name: &str) -> Option<(String, String)> {
         let (mut browser, verifier) = (self.browser(), CodeVerifier::generate());
-        let challenge = CodeChallenge::of(&verifier).to_string();
+        let challenge = CodeChallenge::from_verifier(&verifier).to_string();
         let with_challenge = |mut members: Value| {
             members["code_challenge"] = json!(challenge);
             members

@@ -25,7 +25,8 @@ use sqlx::{Connection, PgConnection};
 use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
-    Clock, Identifier, NewUser, Tenant, UnixTime, UserId,
+    Identifier, NewUser, Tenant, UserId,
+    clock::{Clock, UnixTime},
     store::{
         AnyStore, Expected, Key, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, WriteOutcome,
     },

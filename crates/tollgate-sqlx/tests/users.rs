@@ -17,11 +17,14 @@ use serde_json::json;
 use support::{Cluster, temporary};
 use tokio::runtime::Runtime;
 use tollgate::{
-    Account, Identifier, NewUser, PasswordHash, StoredUsers, Tenant, UnixTime, UserId, Users,
-    password::PasswordMark,
+    Identifier, NewUser, StoredUsers, Tenant, UserId, Users,
+    clock::UnixTime,
+    password::{PasswordHash, PasswordMark},
     store::Memory,
     testing::ManualClock,
-    user::{AnyUsers, ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError},
+    user::{
+        Account, AnyUsers, ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError,
+    },
 };
 use tollgate_sqlx::{Database, Dialect, SqlStore, SqlUsers};
 
@@ -238,7 +241,7 @@ fn a_password_has_a_mark_that_outlives_its_hash() {
         users.create(&acme, new("u-1", "ada").password(hash(HASH))).await.unwrap();
         let account = async || users.by_id(&acme, &ada).await.unwrap().unwrap();
         let first = account().await;
-        assert_ne!(first.current_password_mark(), Some(PasswordMark::of(HASH)), "a random mark");
+        assert_ne!(first.current_password_mark(), Some(PasswordMark::of_version(HASH)), "a random mark");
         let upgrade = async |account: &Account| users.upgrade_password(&acme, account, hash(BETTER)).await.unwrap();
         assert!(matches!(upgrade(&first).await, PasswordUpgrade::Replaced));
         let better = account().await;
@@ -263,7 +266,7 @@ fn a_password_has_a_mark_that_outlives_its_hash() {
         execute(&database, "update tollgate_users set password_hash = '$2b$12$abc', password_mark = null").await;
         let foreign = account().await;
         assert_eq!(foreign.foreign_password_hash(), Some("$2b$12$abc"));
-        assert_eq!(foreign.current_password_mark(), Some(PasswordMark::of("$2b$12$abc")));
+        assert_eq!(foreign.current_password_mark(), Some(PasswordMark::of_version("$2b$12$abc")));
         assert!(matches!(upgrade(&foreign).await, PasswordUpgrade::Replaced));
         assert_eq!(account().await.current_password_mark(), foreign.current_password_mark());
         assert_eq!(account().await.password_hash().map(PasswordHash::as_str), Some(BETTER));

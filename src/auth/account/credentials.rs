@@ -55,7 +55,7 @@ struct SessionShown {
     last_used_at: u64,
 }
 
-pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     let own = call.session().sid();
     let shown = |session: &Session| SessionShown {
         sid: session.sid().to_string(),

@@ -16,21 +16,21 @@ use crate::{
             },
         },
         http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
-        pages::page,
+        pages::{built, page},
     },
     http::body::Body,
 };
 
 /// Serves the page for a signed-in user, and sends others to the sign-in.
-pub(crate) async fn page(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn serve_account_page(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
-        return Ok(page::account());
+        return Ok(page::account(&cx.core.pages, built::language_of(cx.parts)));
     }
     answer::see_other(&freshness::login_url(cx.core, None)).ok_or_else(Problem::unavailable)
 }
 
 /// Serves a call of the page.
-pub(crate) async fn serve(
+pub(crate) async fn serve_account_route(
     request: &mut IncomingRequest<'_>,
     route: AccountRoute,
     body: &mut RequestBody,
@@ -41,12 +41,12 @@ pub(crate) async fn serve(
         false => None,
     };
     let site = request.of_own_page().await?;
-    let (cx, call) = (&site.cx, AccountCall::enter(&site).await?);
+    let (cx, call) = (&site.cx, AccountCall::require_caller(&site).await?);
     let fields = fields.transpose()?.unwrap_or_default();
     match route {
-        AccountRoute::Credentials => credentials::list(cx, &call).await,
-        AccountRoute::Change(change) => factors::change(cx, change, &call, &fields).await,
-        AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
+        AccountRoute::Credentials => credentials::list_credentials(cx, &call).await,
+        AccountRoute::Change(change) => factors::change_factor(cx, change, &call, &fields).await,
+        AccountRoute::EndSession => sessions::end_account_session(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,
     }

@@ -14,17 +14,17 @@ use crate::{
     },
     http::body::Body,
     session::Session,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// Ends one session, with everything issued from it. A session of another user counts as unknown.
-pub(super) async fn end(
+pub(super) async fn end_account_session(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     let sid = fields.sid.as_deref().ok_or(Problem::invalid("sid is missing"))?;
-    let session = match Handle::parse(sid) {
+    let session = match PublicId::parse(sid) {
         Some(sid) => cx.core.sessions.get(&sid).await?,
         None => None,
     };

@@ -46,7 +46,7 @@ pub(crate) async fn for_login(
         wanted: checked.oidc.wanted.clone().or(&completed.login().wanted),
     };
     let new = NewCode { digest: code.digest(), row: &mut row, pushed: asked.pushed() };
-    let cookies = session::begin(cx, &mut completed, &who, signed_in, Some(new)).await?;
+    let cookies = session::begin_session(cx, &mut completed, &who, signed_in, Some(new)).await?;
     let Some(cookies) = cookies else {
         completed.check_account(cx, &who).await?;
         return Ok(None);

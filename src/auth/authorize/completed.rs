@@ -28,7 +28,7 @@ use crate::{
         batch::Batch,
         table::{ReadRow, Stored},
     },
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// A completed login, and the cookie that it was found by.
@@ -44,7 +44,7 @@ pub(crate) type FoundLogins = Vec<Option<StoredLogin>>;
 
 /// A session that another login of this browser began or updated.
 pub(crate) struct SessionOfOtherTab {
-    pub(crate) sid: Handle,
+    pub(crate) sid: PublicId,
     pub(crate) user: UserId,
     /// The other login was spent first.
     pub(crate) came_first: bool,
@@ -52,15 +52,15 @@ pub(crate) struct SessionOfOtherTab {
 
 impl<'c> CompletedLogin<'c> {
     /// Reads the logins of this browser, and whether the challenge of a request was redeemed, in one call of the store.
-    pub(crate) async fn read(
+    pub(crate) async fn read_logins(
         cx: &RequestContext<'_>,
         request: Option<&Binding>,
         presented: &[PresentedLogin<'_>],
     ) -> Result<(bool, FoundLogins), StoreError> {
         let (core, mut batch) = (cx.core, Batch::without_user(&cx.core.store));
-        let challenge = request.map(|binding| core.redeemed_challenges.reading(binding)).transpose()?;
+        let challenge = request.map(|binding| core.redeemed_challenges.prepare_challenge_read(binding)).transpose()?;
         let challenge = challenge.map(|read| batch.add(read));
-        let reads = presented.iter().map(|cookie| core.logins.reading(&cookie.digest));
+        let reads = presented.iter().map(|cookie| core.logins.prepare_login_read(&cookie.digest));
         let logins = batch.add_all(reads.collect::<Result<Vec<_>, _>>()?);
         let outcomes = batch.run().await?;
         let redeemed = challenge.map(|read| outcomes.row(&read)).transpose()?;
@@ -105,8 +105,10 @@ impl<'c> CompletedLogin<'c> {
 
     /// Returns the id of the session that the login begins. It is the same for each request that tries, so that repeated
     /// failures do not list ever more sessions.
-    pub(crate) fn new_session(&self) -> Handle {
-        Handle::of(&Digest::of([b"tollgate session of a login:", &self.cookie.digest.as_bytes()[..]].concat()))
+    pub(crate) fn new_session(&self) -> PublicId {
+        PublicId::of_digest(&SecretDigest::of_secret(
+            [b"tollgate session of a login:", &self.cookie.digest.as_bytes()[..]].concat(),
+        ))
     }
 
     pub(crate) fn login(&self) -> &Login {
@@ -167,14 +169,14 @@ impl<'c> CompletedLogin<'c> {
     pub(crate) fn prepare_spend<'x>(
         &self,
         cx: &'x RequestContext<'_>,
-        session: &Handle,
+        session: &PublicId,
     ) -> Result<PreparedCall<'x>, StoreError> {
         cx.core.logins.prepare(&self.cookie.digest, &self.stored, &LoginCall::Consume(session))
     }
 
     /// Notes that the login was spent.
     pub(crate) fn spent(&mut self, prepared: PreparedCall<'_>, version: Version) {
-        self.stored = prepared.written(Some(version), self.stored.clone()).stored;
+        self.stored = prepared.update_after_write(Some(version), self.stored.clone()).stored;
     }
 
     /// Notes that another call has changed the login. Returns `false` if it is gone.
@@ -184,7 +186,7 @@ impl<'c> CompletedLogin<'c> {
     }
 
     /// Spends the login for the session that it begins or updates. Returns `false` if it was spent before.
-    pub(crate) async fn spend(&mut self, cx: &RequestContext<'_>, session: &Handle) -> Result<bool, StoreError> {
+    pub(crate) async fn spend(&mut self, cx: &RequestContext<'_>, session: &PublicId) -> Result<bool, StoreError> {
         let spend = LoginCall::Consume(session);
         let Some(update) = cx.core.logins.apply(&self.cookie.digest, self.stored.clone(), &spend).await? else {
             return Ok(false);
@@ -194,7 +196,11 @@ impl<'c> CompletedLogin<'c> {
     }
 
     /// Notes that the login, which was spent for another session, joined this one.
-    pub(crate) async fn join(&self, cx: &RequestContext<'_>, session: &Handle) -> Result<(), StoreError> {
+    pub(crate) async fn note_joined_session(
+        &self,
+        cx: &RequestContext<'_>,
+        session: &PublicId,
+    ) -> Result<(), StoreError> {
         cx.core.logins.apply(&self.cookie.digest, self.stored.clone(), &LoginCall::Join(session)).await.map(drop)
     }
 

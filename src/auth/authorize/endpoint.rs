@@ -33,7 +33,8 @@ const LONGEST_FORM: usize = 16 * 1024;
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    let (cx, asked) = query::asked(request, ClientReach::Registered).await.map_err(Problem::shown)?;
+    let (cx, asked) =
+        query::read_authorize_request(request, ClientReach::Registered).await.map_err(Problem::into_error_page)?;
     let cx = &cx;
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
@@ -42,7 +43,7 @@ pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Respo
     cx.refuse_prefetch()?;
     let presented = cx.core.cookies.presented(&cx.parts.headers);
     let outcome = match cx.parts.method {
-        Method::GET => issue(cx, &asked, &checked, &presented).await,
+        Method::GET => issue_code(cx, &asked, &checked, &presented).await,
         _ => Ok(None),
     };
     match outcome {
@@ -64,7 +65,7 @@ pub(crate) async fn by_form(
     request: &mut IncomingRequest<'_>,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let url = url_of(request, body).await.map_err(Problem::shown)?;
+    let url = url_of(request, body).await.map_err(Problem::into_error_page)?;
     answer::see_other(&url).ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
 
@@ -77,19 +78,19 @@ async fn url_of(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> Re
     let client_id = query.as_ref().ok().and_then(Query::client_id);
     let charged = request.charged_client(client_id, ClientReach::Registered).await;
     let (query, (cx, _)) = (query?, charged?);
-    Ok(format!("{}/authorize?{}", cx.core.issuer.path(), form::written(query.pairs())))
+    Ok(format!("{}/authorize?{}", cx.core.issuer.path(), form::encode_pairs(query.pairs())))
 }
 
 /// Issues a code if a login of this browser is completed for this very request, or if the user is already signed in.
-async fn issue(
+async fn issue_code(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
     presented: &[PresentedLogin<'_>],
 ) -> Result<Option<Response<Body>>, Problem> {
     let (client, Some(plan)) = (&asked.to.client, &checked.plan) else { return Ok(None) };
-    let expected = ExpectedUser::of(cx, &checked.oidc, client).await?;
-    let (is_redeemed, logins) = CompletedLogin::read(cx, Some(&checked.binding), presented).await?;
+    let expected = ExpectedUser::from_oidc_parameters(cx, &checked.oidc, client).await?;
+    let (is_redeemed, logins) = CompletedLogin::read_logins(cx, Some(&checked.binding), presented).await?;
     if is_redeemed {
         return Err(Problem::invalid(query::REDEEMED));
     }

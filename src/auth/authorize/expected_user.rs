@@ -13,7 +13,7 @@ pub(crate) struct ExpectedUser<'p> {
 }
 
 impl<'p> ExpectedUser<'p> {
-    pub(crate) async fn of(
+    pub(crate) async fn from_oidc_parameters(
         cx: &RequestContext<'_>,
         oidc: &'p OidcParameters,
         client: &Client,

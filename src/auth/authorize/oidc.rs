@@ -52,7 +52,7 @@ pub(crate) struct OidcParameters {
 
 impl OidcParameters {
     /// Reads the parameters by name.
-    pub(crate) fn read<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, Problem> {
+    pub(crate) fn read_oidc_parameters<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, Problem> {
         let levels = |text: &str| text.split(' ').filter(|level| !level.is_empty()).map(str::to_owned).collect();
         let mut oidc = Self { acr_values: value("acr_values").map(levels).unwrap_or_default(), ..Self::default() };
         oidc.read_prompt(value("prompt").unwrap_or_default())?;
@@ -171,13 +171,15 @@ fn thumbprint(text: &str) -> Result<String, Problem> {
 mod tests {
     use super::*;
 
-    fn read(name: &str, value: &str) -> Result<OidcParameters, Problem> {
-        OidcParameters::read(|asked| (asked == name).then_some(value))
+    fn parse_one_parameter(name: &str, value: &str) -> Result<OidcParameters, Problem> {
+        OidcParameters::read_oidc_parameters(|asked| (asked == name).then_some(value))
     }
 
     #[test]
     fn c025_unknown_prompts_are_refused() {
-        let prompt = |text: &str| read("prompt", text).map(|oidc| (oidc.is_silent, oidc.is_fresh, oidc.asks_user)).ok();
+        let prompt = |text: &str| {
+            parse_one_parameter("prompt", text).map(|oidc| (oidc.is_silent, oidc.is_fresh, oidc.asks_user)).ok()
+        };
         for (text, meant) in [
             ("none", Some((true, false, false))),
             ("login", Some((false, true, false))),
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn c025_max_age_is_in_seconds_and_0_requires_a_new_login() {
-        let max_age = |text: &str| read("max_age", text).map(|oidc| (oidc.is_fresh, oidc.max_age)).ok();
+        let max_age = |text: &str| parse_one_parameter("max_age", text).map(|oidc| (oidc.is_fresh, oidc.max_age)).ok();
         assert_eq!(max_age("0"), Some((true, None)));
         assert_eq!(max_age("60"), Some((false, Some(Duration::from_secs(60)))));
         assert_eq!(max_age(&"9".repeat(40)), Some((false, None)));
@@ -210,16 +212,16 @@ mod tests {
     fn a_nonce_is_bounded_and_plain_and_a_thumbprint_is_32_bytes() {
         let longest = "n".repeat(LONGEST_NONCE);
         for good in ["n", "a b~!", &longest] {
-            assert_eq!(read("nonce", good).unwrap().wanted.nonce.as_deref(), Some(good));
+            assert_eq!(parse_one_parameter("nonce", good).unwrap().wanted.nonce.as_deref(), Some(good));
         }
         for bad in ["a\nb", "é", "\u{7f}", &(longest.clone() + "n")] {
-            assert!(read("nonce", bad).is_err(), "{bad:?}");
+            assert!(parse_one_parameter("nonce", bad).is_err(), "{bad:?}");
         }
         let thumbprint = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
-        assert_eq!(read("dpop_jkt", thumbprint).unwrap().wanted.dpop_jkt.as_deref(), Some(thumbprint));
+        assert_eq!(parse_one_parameter("dpop_jkt", thumbprint).unwrap().wanted.dpop_jkt.as_deref(), Some(thumbprint));
         for bad in ["x", &thumbprint[1..], &format!("{thumbprint}="), &thumbprint.replace('-', "+")] {
-            assert!(read("dpop_jkt", bad).is_err(), "{bad:?}");
+            assert!(parse_one_parameter("dpop_jkt", bad).is_err(), "{bad:?}");
         }
-        assert!(read("id_token_hint", &"x".repeat(LONGEST_HINT + 1)).is_err());
+        assert!(parse_one_parameter("id_token_hint", &"x".repeat(LONGEST_HINT + 1)).is_err());
     }
 }

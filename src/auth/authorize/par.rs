@@ -30,7 +30,10 @@ struct Answer {
 }
 
 /// `POST /par`.
-pub(crate) async fn push(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> Result<Response<Body>, Problem> {
+pub(crate) async fn push_request(
+    request: &mut IncomingRequest<'_>,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
     let body = fields::form(request.parts(), body).await.and_then(|body| match body.len() {
         ..=LONGEST => Ok(body),
         _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),
@@ -44,7 +47,7 @@ pub(crate) async fn push(request: &mut IncomingRequest<'_>, body: &mut RequestBo
     // it was read as one
     let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is not a valid form"))?;
     let parameters = bound(&cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
-    let secret = cx.core.pushed.push(asked.to.client.id(), parameters).await?;
+    let secret = cx.core.pushed.store_pushed_request(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: pushed::request_uri(&secret), expires_in: ceil_seconds(pushed::UNUSED) };
     Ok(answer::json(StatusCode::CREATED, &answer))
 }
@@ -66,7 +69,7 @@ async fn bound(
         // in the place of one that is empty
         (Some(proved), None) => {
             let others = query.pairs().filter(|(name, _)| *name != "dpop_jkt");
-            let written = form::written(others.chain([("dpop_jkt", &*proved)]));
+            let written = form::encode_pairs(others.chain([("dpop_jkt", &*proved)]));
             // it has to be read again, and is longer now
             if written.len() > LONGEST || form::Form::parse(written.as_bytes()).is_err() {
                 return Err(Problem::new(Code::TooLarge, "the request and its key are longer than 8 KiB"));

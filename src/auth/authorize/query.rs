@@ -16,7 +16,7 @@ use crate::{
             stages::{ClientCall, ClientReach},
         },
         http::{
-            answer, credentials,
+            answer, client_secrets,
             problem::{Code, Problem},
         },
         query::Query,
@@ -69,11 +69,11 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Reads the query and charges the request. Errors are shown to the user, because no redirect URI is known to be valid.
-pub(crate) async fn asked<'a>(
+pub(crate) async fn read_authorize_request<'a>(
     request: &mut IncomingRequest<'a>,
     reach: ClientReach,
 ) -> Result<(RequestContext<'a>, Asked<'a>), Problem> {
-    let query = request.or_charge(Query::of(request.parts())).await?;
+    let query = request.or_charge(Query::from_request_uri(request.parts())).await?;
     let (cx, client) = request.charged_client(query.client_id(), reach).await?;
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return Ok((cx, addressed(query, Source::Url, client)?));
@@ -86,9 +86,10 @@ pub(crate) async fn asked<'a>(
     if query.is_twice("request_uri") {
         return Err(Problem::invalid("request_uri appears more than once"));
     }
-    let text = cx.core.pushed.open(&secret, client.id()).await?.ok_or_else(unknown)?;
+    let text = cx.core.pushed.open_pushed_request(&secret, client.id()).await?.ok_or_else(unknown)?;
     let form = Query::parse(text.as_bytes())?.form.into_owned();
-    let (id, uri) = (form::encode(client.id()), form::encode(query.value("request_uri").unwrap_or_default()));
+    let (id, uri) =
+        (form::encode_form_value(client.id()), form::encode_form_value(query.value("request_uri").unwrap_or_default()));
     let query = Query { raw: Cow::Owned(format!("client_id={id}&request_uri={uri}")), form };
     Ok((cx, addressed(query, Source::Pushed(secret), Some(client))?))
 }
@@ -100,7 +101,7 @@ pub(crate) async fn pushing<'a, 'b>(
 ) -> Result<(RequestContext<'a>, Asked<'b>), Problem> {
     let query = request.or_charge(query).await?;
     let ClientCall { cx, client } = request.calling_client(query.client_id(), ClientReach::Registered).await?;
-    credentials::refuse(&cx.parts.headers, |name| query.value(name))?;
+    client_secrets::refuse_credentials(&cx.parts.headers, |name| query.value(name))?;
     Ok((cx, addressed(query, Source::Body, client)?))
 }
 
@@ -156,7 +157,7 @@ impl Asked<'_> {
             return wrong(Code::InvalidRequest, "response_mode must be query");
         }
         let binding = request::bind(&self.parameters, &self.to, &cx.core.journal)?;
-        let oidc = OidcParameters::read(|name| self.query.value(name))?;
+        let oidc = OidcParameters::read_oidc_parameters(|name| self.query.value(name))?;
         let plan = oidc.plan(cx, &self.to.client)?;
         Ok(Checked { binding, oidc, plan })
     }
@@ -185,7 +186,7 @@ impl Asked<'_> {
         let state = self.state().filter(|state| state.len() <= LONGEST_STATE).map(|state| ("state", state));
         let issuer = ("iss", cx.core.issuer.as_str());
         let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
-        let location = self.to.redirect.answer(&all);
+        let location = self.to.redirect.with_parameters(&all);
         answer::redirect(&location).ok_or_else(|| Problem::invalid("the response is too long to send"))
     }
 

@@ -16,8 +16,8 @@ use crate::{
     session::{Authentication, NewSession, Opening, Renewal, Session, Sessions},
     store::{StoreError, StoreErrorKind, table::RowOperation},
     util::{
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -29,7 +29,7 @@ const ROUNDS: usize = 64;
 
 /// The code that a login is spent for.
 pub(crate) struct NewCode<'a> {
-    pub(crate) digest: Digest,
+    pub(crate) digest: SecretDigest,
     /// Gets the id of the session.
     pub(crate) row: &'a mut AuthorizationCode,
     /// The pushed request that it uses up.
@@ -57,7 +57,7 @@ pub(crate) async fn use_up<'x>(
 /// The login is spent before the session and the code, so that a failure between them costs a login and never yields two
 /// codes. A store that executes all of them at once, or none, never spends a login in vain. The generation is read last, and the
 /// account after it.
-pub(crate) async fn begin(
+pub(crate) async fn begin_session(
     cx: &RequestContext<'_>,
     completed: &mut CompletedLogin<'_>,
     who: &Authentication,
@@ -65,7 +65,9 @@ pub(crate) async fn begin(
     mut code: Option<NewCode<'_>>,
 ) -> Result<Option<Vec<SetCookie>>, Problem> {
     let (core, sessions) = (cx.core, &cx.core.sessions);
-    let Some(mut target) = TargetSession::of(cx, completed, who, signed_in).await? else { return Ok(None) };
+    let Some(mut target) = TargetSession::of_completed_login(cx, completed, who, signed_in).await? else {
+        return Ok(None);
+    };
     let mut pushed = use_up(cx, code.as_ref().and_then(|code| code.pushed)).await?;
     let mut opening = None;
     for _ in 0..ROUNDS {
@@ -133,10 +135,10 @@ pub(crate) async fn begin(
             return Err(StoreError::from(StoreErrorKind::Busy).into());
         }
         if target.spent_for != Some(target.sid) {
-            completed.join(cx, &target.sid).await?;
+            completed.note_joined_session(cx, &target.sid).await?;
         }
         let Some(opening) = opening else { return Ok(Some(Vec::new())) };
-        let (cookie, session) = sessions.opened(opening);
+        let (cookie, session) = sessions.finish_opening(opening);
         if !completed.confirm(cx, &session).await? {
             return Ok(None);
         }
@@ -149,13 +151,13 @@ pub(crate) async fn begin(
 
 /// The session that a login begins or updates.
 struct TargetSession {
-    sid: Handle,
+    sid: PublicId,
     /// The browser's session of the same user, if it has one.
     current: Option<Session>,
     /// The id of a session that only this login begins. `None` if it continues a session.
-    own: Option<Handle>,
+    own: Option<PublicId>,
     /// The session that the login was spent for.
-    spent_for: Option<Handle>,
+    spent_for: Option<PublicId>,
     /// Whether the session stays as it is.
     is_kept: bool,
 }
@@ -163,7 +165,7 @@ struct TargetSession {
 impl TargetSession {
     /// Chooses the session. Spends the login first if another tab can finish a login at the same time: the later one sees the
     /// other and joins its session. Returns `None` if the login cannot be spent, or must not.
-    async fn of(
+    async fn of_completed_login(
         cx: &RequestContext<'_>,
         completed: &mut CompletedLogin<'_>,
         who: &Authentication,
@@ -259,7 +261,7 @@ fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> New
     let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
     let auth_time = who.auth_time();
     let new = NewSession::authenticated(who).client(&login.binding.client_id);
-    let new = new.device(user_agent::device(&cx.parts.headers));
+    let new = new.device(user_agent::describe_device(&cx.parts.headers));
     // methods are few and have short names
     let new = new.clone().amr(methods.amr()).unwrap_or(new);
     let new = match auth_time {

@@ -24,7 +24,7 @@ impl SignedIn {
         if oidc.is_fresh {
             return Ok(None);
         }
-        let found = Self::at(cx, client.tenant()).await?;
+        let found = Self::find_at_tenant(cx, client.tenant()).await?;
         Ok(found.filter(|it| !it.proofs().is_empty()))
     }
 

@@ -69,7 +69,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Checks whether a path is served: some exist only where tokens are issued, where there are other identity
-    /// providers, or where users sign in to the site itself.
+    /// providers, where the pages have a logo, or where users sign in to the site itself.
     pub(crate) fn serves(&self, path: &Path) -> bool {
         let has_tokens = self.core.tokens.is_some();
         #[cfg(feature = "external-providers")]
@@ -78,6 +78,7 @@ impl<'a> IncomingRequest<'a> {
         let has_providers = false;
         (has_tokens || !path.needs_tokens())
             && (has_providers || !path.needs_providers())
+            && (self.core.pages.logo.is_some() || !path.needs_logo())
             && (self.core.first_party.is_some() || !path.needs_first_party())
     }
 
@@ -94,7 +95,7 @@ impl<'a> IncomingRequest<'a> {
         if self.parts.method != Method::POST {
             return Ok(());
         }
-        match body.enter(&self.core.bodies, self.address.clone()) {
+        match body.ensure_body_place(&self.core.bodies, self.address.clone()) {
             Ok(()) => Ok(()),
             Err(too_many) => {
                 self.charge(None).await?;
@@ -122,7 +123,7 @@ impl<'a> IncomingRequest<'a> {
     /// Lets scripts of any client's pages read the response while the client of the call is unknown.
     pub(crate) async fn let_any_client_read(&mut self, path: &Path) {
         let own = self.core.issuer.origin().as_bytes();
-        let origin = Caller::of(&self.parts.headers).origin();
+        let origin = Caller::from_cors_headers(&self.parts.headers).origin();
         let foreign = origin.filter(|origin| path.is_for_scripts() && origin.as_bytes() != own);
         if let Some((origin, text)) = foreign.and_then(|origin| Some((origin, origin.to_str().ok()?)))
             && self.begin_lookup().await.is_ok()
@@ -137,7 +138,7 @@ impl<'a> IncomingRequest<'a> {
     /// Lets scripts of this client's pages read the answer, even if the answer is a refusal.
     pub(crate) fn let_read(&mut self, client: Option<&Client>) {
         let is_known = |text| client.is_some_and(|client| client.allows_origin(text));
-        let origin = Caller::of(&self.parts.headers).origin();
+        let origin = Caller::from_cors_headers(&self.parts.headers).origin();
         self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
     }
 
@@ -186,7 +187,7 @@ impl<'a> IncomingRequest<'a> {
         let status = response.status();
         let headers = response.headers_mut();
         answer::secure(headers);
-        cors::write(self.reader, self.parts.headers.contains_key(header::ORIGIN), headers);
+        cors::write_cors_headers(self.reader, self.parts.headers.contains_key(header::ORIGIN), headers);
         // a cached answer must not show the budget of the client that fetched it first
         let is_cached = headers.get(header::CACHE_CONTROL).is_some_and(|value| value != "no-store");
         if let Some(pass) = self.pass.filter(|_| !is_cached) {
@@ -229,7 +230,7 @@ impl<'a> IncomingRequest<'a> {
     /// to a tenant uncounts it.
     pub(crate) async fn begin_lookup(&mut self) -> Result<&'a Core, Problem> {
         if let Unverified::None = self.unverified {
-            let work = self.core.limits.unverified.begin(self.address.as_ref()).await?;
+            let work = self.core.limits.unverified.count_work(self.address.as_ref()).await?;
             self.unverified = Unverified::Counted(work);
         }
         Ok(self.core)
@@ -303,7 +304,7 @@ impl<'a> IncomingRequest<'a> {
         if tenant.is_some()
             && let Unverified::Counted(work) = mem::replace(&mut self.unverified, Unverified::Settled)
         {
-            self.core.limits.unverified.refund(work);
+            self.core.limits.unverified.refund_work(work);
         }
         Ok(self.charged())
     }
@@ -314,7 +315,7 @@ impl<'a> IncomingRequest<'a> {
 
     /// Refuses scripts of origins that are neither ours nor this client's.
     pub(super) fn check_origin(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
-        if Caller::of(&self.parts.headers).may_call(self.core.issuer.origin(), self.reader.is_some()) {
+        if Caller::from_cors_headers(&self.parts.headers).may_call(self.core.issuer.origin(), self.reader.is_some()) {
             return Ok(());
         }
         self.reader = None;

@@ -15,7 +15,7 @@ use crate::{
     login::LoginId,
     store::StoreError,
     tenant::Tenant,
-    util::secret::Digest,
+    util::secret::SecretDigest,
 };
 
 /// The result of looking up a client.
@@ -40,7 +40,7 @@ pub(crate) struct ClientCall<'a> {
 pub(crate) struct OwnLogin<'a> {
     pub(crate) cx: RequestContext<'a>,
     /// The digest of the login's secret.
-    pub(crate) digest: Digest,
+    pub(crate) digest: SecretDigest,
     pub(crate) stored: StoredLogin,
 }
 
@@ -134,7 +134,7 @@ impl<'a> IncomingRequest<'a> {
     pub(crate) async fn returning_login(
         &mut self,
         session_id: Option<&str>,
-    ) -> Result<(RequestContext<'a>, Option<(Digest, StoredLogin)>), Problem> {
+    ) -> Result<(RequestContext<'a>, Option<(SecretDigest, StoredLogin)>), Problem> {
         self.begin_lookup().await?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value.tenant);
@@ -181,7 +181,7 @@ impl<'a> IncomingRequest<'a> {
         }
     }
 
-    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, StoredLogin)>, StoreError> {
+    async fn login(&self, session_id: Option<&str>) -> Result<Option<(SecretDigest, StoredLogin)>, StoreError> {
         let Some(id) = session_id.and_then(LoginId::parse) else { return Ok(None) };
         let Some(digest) = self.core.cookies.secret_of(&self.parts.headers, &id) else { return Ok(None) };
         Ok(self.core.logins.find(&digest).await?.map(|login| (digest, login)))

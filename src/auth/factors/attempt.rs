@@ -19,7 +19,7 @@ use crate::{
         batch::{Batch, Outcomes, Slot},
         table::RowOperation,
     },
-    util::{handle::Handle, secret::Digest},
+    util::{public_id::PublicId, secret::SecretDigest},
 };
 
 /// An attempt, counted before the check, and refunded or cleared on success.
@@ -29,9 +29,9 @@ use crate::{
 pub(crate) struct Attempt<'a> {
     step: &'a LoginStep<'a>,
     method: Method,
-    submitted: Digest,
+    submitted: SecretDigest,
     account: Option<UserId>,
-    device: Option<Handle>,
+    device: Option<PublicId>,
     spend: Option<Spend>,
     counted: Counted,
     in_login: bool,
@@ -43,14 +43,18 @@ impl<'a> Attempt<'a> {
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) async fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
+    pub(crate) async fn start_attempt(
+        step: &'a LoginStep<'a>,
+        method: Method,
+        submitted: SecretDigest,
+    ) -> Result<Self, Problem> {
         let core = step.cx.core;
         let spend = match step.cx.known_address() {
             None => None,
             Some(address) => {
                 let decision = core.limits.failures.check(&address, 1).await;
                 if !decision.is_admitted() {
-                    return Err(step.locked(method, decision.wait()));
+                    return Err(step.locked(method, decision.retry_after()));
                 }
                 Some(decision.into_spend())
             }
@@ -92,7 +96,7 @@ impl<'a> Attempt<'a> {
 
     /// Returns the operations that read the rows of the attempt.
     pub(crate) fn reads(&self, ids: &AttemptIds) -> Result<Vec<RowOperation<'a, Throttle>>, StoreError> {
-        self.step.cx.core.guard.reading(&self.step.login.tenant, ids)
+        self.step.cx.core.guard.prepare_attempt_reads(&self.step.login.tenant, ids)
     }
 
     /// Returns the ids of the rows of the attempt.
@@ -141,7 +145,7 @@ impl<'a> Attempt<'a> {
     /// Counts the attempt in the login, before a check that takes time.
     pub(crate) async fn count_in_login(&mut self) -> Result<(), Problem> {
         let counted = self.step.apply(&LoginCall::Attempt(self.method)).await?;
-        counted.view(self.step.now())?;
+        counted.response_view(self.step.now())?;
         self.in_login = true;
         Ok(())
     }
@@ -149,7 +153,7 @@ impl<'a> Attempt<'a> {
     /// Takes the challenge for a passkey, which counts the attempt in the login. Only one of several attempts gets it.
     pub(crate) async fn take_challenge(&mut self, open: &OpenChallenge) -> Result<(), Problem> {
         let taken = self.step.apply(&LoginCall::TakePasskey(open)).await?;
-        taken.view(self.step.now())?;
+        taken.response_view(self.step.now())?;
         self.in_login = true;
         Ok(())
     }

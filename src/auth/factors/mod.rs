@@ -59,7 +59,7 @@ use crate::{
 const UNSUPPORTED: &str = "this method is not supported";
 
 /// Handles a step by this method: checks the secret in the request, or opens a challenge.
-pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn perform_login_step(method: Method, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let expected = step.preview(&LoginCall::Attempt(method));
     // other problems of the login come before the method
     if let Err(problem) = &expected
@@ -77,15 +77,15 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }
     match method {
-        Method::Password => password::begin(step).await,
-        Method::Sms => otp::begin(step, method, Channel::Sms).await,
-        Method::Email => otp::begin(step, method, Channel::Email).await,
-        Method::Whatsapp => otp::begin(step, method, Channel::Whatsapp).await,
-        Method::Passkey => passkey::login::begin(step).await,
-        Method::Totp => totp::login::begin(step).await,
-        Method::RecoveryCode => recovery::begin(step).await,
+        Method::Password => password::prove_by_password(step).await,
+        Method::Sms => otp::send_login_code(step, method, Channel::Sms).await,
+        Method::Email => otp::send_login_code(step, method, Channel::Email).await,
+        Method::Whatsapp => otp::send_login_code(step, method, Channel::Whatsapp).await,
+        Method::Passkey => passkey::login::prove_by_passkey(step).await,
+        Method::Totp => totp::login::prove_by_totp(step).await,
+        Method::RecoveryCode => recovery::prove_by_recovery_code(step).await,
         #[cfg(feature = "external-providers")]
-        Method::Sso => sso::login::begin(step).await,
+        Method::Sso => sso::login::start_provider_login(step).await,
         #[cfg(not(feature = "external-providers"))]
         Method::Sso => Err(step.unsupported(UNSUPPORTED)),
     }
@@ -93,13 +93,13 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
 
 /// Compares a typed one-time code with the open one.
 pub(crate) async fn verify_otp(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-    otp::verify(step).await
+    otp::verify_login_code(step).await
 }
 
 /// Serves the return of a user from another identity provider.
 pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     #[cfg(feature = "external-providers")]
-    return sso::callback::serve(request).await;
+    return sso::callback::serve_sso_callback(request).await;
     #[cfg(not(feature = "external-providers"))]
     {
         request.charge(None).await?;
@@ -108,27 +108,27 @@ pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> R
 }
 
 /// Sets up a second factor within a login.
-pub(crate) async fn enrol(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn set_up_factor(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     match Method::from_name(name) {
-        Some(Method::Passkey) => passkey::enrol::enrol(step).await,
-        Some(Method::Totp) => totp::enrol::enrol(step).await,
+        Some(Method::Passkey) => passkey::enrol::set_up_passkey_in_login(step).await,
+        Some(Method::Totp) => totp::enrol::set_up_totp_in_login(step).await,
         _ => Err(step.unsupported("this method cannot be set up here")),
     }
 }
 
 /// Changes what the user who calls has enrolled.
-pub(crate) async fn change(
+pub(crate) async fn change_factor(
     cx: &RequestContext<'_>,
     change: FactorChange,
     call: &AccountCall,
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     match change {
-        FactorChange::Passkey(change) => passkey::enrol::serve(cx, change, call, fields).await,
-        FactorChange::Totp(change) => totp::enrol::serve(cx, change, call, fields).await,
-        FactorChange::RenewRecoveryCodes => recovery::renew(cx, call).await,
-        FactorChange::Link(change) => sso::links::serve(cx, change, call, fields).await,
+        FactorChange::Passkey(change) => passkey::enrol::serve_passkey_change(cx, change, call, fields).await,
+        FactorChange::Totp(change) => totp::enrol::serve_totp_change(cx, change, call, fields).await,
+        FactorChange::RenewRecoveryCodes => recovery::replace_recovery_codes(cx, call).await,
+        FactorChange::Link(change) => sso::links::serve_link_change(cx, change, call, fields).await,
     }
 }
 
@@ -142,10 +142,10 @@ pub(crate) struct Enrolled<'a> {
 impl Serialize for Enrolled<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (mut map, row) = (serializer.serialize_map(None)?, self.call.credentials.as_ref());
-        map.serialize_entry("passkeys", &passkey::enrol::shown(row))?;
-        map.serialize_entry("totp", &row.and_then(totp::enrol::TotpShown::of))?;
-        map.serialize_entry("recovery_codes", &row.and_then(recovery::CodesShown::of))?;
-        map.serialize_entry("links", &sso::links::shown(self.cx, self.call, self.keyed))?;
+        map.serialize_entry("passkeys", &passkey::enrol::list_passkeys(row))?;
+        map.serialize_entry("totp", &row.and_then(totp::enrol::TotpShown::from_totp_row))?;
+        map.serialize_entry("recovery_codes", &row.and_then(recovery::CodesShown::from_recovery_row))?;
+        map.serialize_entry("links", &sso::links::list_sso_links(self.cx, self.call, self.keyed))?;
         map.end()
     }
 }

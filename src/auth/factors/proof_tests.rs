@@ -15,7 +15,7 @@ use crate::{
     password::PasswordMark,
     session::{Proof, UserId},
     user::{Account, Contact, EmailAddress, PhoneNumber},
-    util::{handle::Handle, secret::Secret},
+    util::{public_id::PublicId, secret::Secret},
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn c120_a_proof_counts_while_its_password_or_verified_contact_is_the_same() {
     let keyed = Keyed::new(&Secret::generate());
     let phone = Contact::Phone(PhoneNumber::parse("+15555550100").unwrap());
     let mailbox = Contact::Email(EmailAddress::parse("ada@example.com").unwrap());
-    let (old, new) = (PasswordMark::of("1"), PasswordMark::of("2"));
+    let (old, new) = (PasswordMark::of_version("1"), PasswordMark::of_version("2"));
     let account = || Account::new(UserId::parse("u-ada").unwrap());
     let by_password = password::current_mark(&account().password_mark(old), &keyed).unwrap();
     let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark, elsewhere: None };
@@ -62,7 +62,7 @@ fn c120_a_proof_by_a_credential_counts_while_the_user_has_it() {
         "links":[{"enrolment":"AAAAAAAAAAAAAAAAAAAAAg","issuer":"https://a","subject":"b","provider":"p","name":"",
             "created_at":0,"strength":{"steps":1,"proved":[["password"]]}}]}"#;
     let whole: Credentials = serde_json::from_str(row).unwrap();
-    let [totp, recovery, link] = ["A", "Q", "g"].map(|end| Handle::parse(format!("{:A<21}{end}", "")).unwrap());
+    let [totp, recovery, link] = ["A", "Q", "g"].map(|end| PublicId::parse(format!("{:A<21}{end}", "")).unwrap());
     let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark: Some(mark), elsewhere: None };
     let proofs = [
         proof("passkey", whole.passkeys[0].mark(&keyed)),

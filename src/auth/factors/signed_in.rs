@@ -25,7 +25,7 @@ pub(crate) struct SignedIn {
 impl SignedIn {
     /// Finds the browser's session at this tenant, even if the application created it. Proofs that stopped counting are
     /// removed from it.
-    pub(crate) async fn at(cx: &RequestContext<'_>, tenant: &Tenant) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn find_at_tenant(cx: &RequestContext<'_>, tenant: &Tenant) -> Result<Option<Self>, StoreError> {
         let sessions = &cx.core.sessions;
         let Some(session) = sessions.presented(&cx.parts.headers, tenant).await? else { return Ok(None) };
         let keyed = cx.core.keyed().await?;

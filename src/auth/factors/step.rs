@@ -34,7 +34,7 @@ use crate::{
         table::{ReadRow, RowOperation, Value},
     },
     user::{Account, Identifier},
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// How often a decision is made again because others write the same rows. Each lost round is a successful write of another
@@ -46,7 +46,7 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) cx: &'a RequestContext<'a>,
     pub(crate) keyed: &'a Keyed,
     /// The digest of the login's secret.
-    pub(crate) digest: Digest,
+    pub(crate) digest: SecretDigest,
     /// The login at the time of the call.
     pub(crate) login: Arc<Login>,
     /// The login as it was read or written last, so that a change needs no read.
@@ -83,7 +83,7 @@ impl LoginStep<'_> {
             let Some(outcomes) = batch.run().await?.since(generation) else { return Ok(None) };
             let version = write.as_ref().and_then(|write| outcomes.version(write));
             if write.is_none() || version.is_some() {
-                return Ok(Some(self.applied(prepared.written(version, latest))));
+                return Ok(Some(self.applied(prepared.update_after_write(version, latest))));
             }
             self.refresh().await?;
         }
@@ -119,7 +119,7 @@ impl LoginStep<'_> {
 
     /// Adds the state of the login to a problem.
     pub(crate) fn problem(&self, problem: Problem) -> Problem {
-        problem.of(self.login.view(self.now()))
+        problem.with_login_view(self.login.to_login_view(self.now()))
     }
 
     pub(crate) fn unsupported(&self, detail: &'static str) -> Problem {
@@ -222,7 +222,7 @@ impl LoginStep<'_> {
     /// Ends the login, and returns what the caller sees.
     pub(crate) async fn end(&self) -> Result<Problem, Problem> {
         let update = self.apply(&LoginCall::End).await?;
-        Ok(update.view(self.now()).err().unwrap_or_else(|| Problem::denied(LoginError::Expired)))
+        Ok(update.response_view(self.now()).err().unwrap_or_else(|| Problem::denied(LoginError::Expired)))
     }
 
     /// Returns whether a typed name belongs to the account of the login. Asks the same for known and unknown users.
@@ -241,12 +241,12 @@ impl LoginStep<'_> {
     }
 
     /// Returns the id of this browser if it is trusted for this user.
-    pub(crate) fn device(&self, owner: DeviceOwner<'_>) -> Option<Handle> {
+    pub(crate) fn device(&self, owner: DeviceOwner<'_>) -> Option<PublicId> {
         self.cx.core.devices.trusted(&self.cx.parts.headers, owner, self.keyed, self.now())
     }
 
     /// The digest under which attempts with an address are counted.
-    pub(crate) fn pair(&self, address: &Digest) -> Digest {
+    pub(crate) fn pair(&self, address: &SecretDigest) -> SecretDigest {
         let name = match (&self.login.identifier, self.login.subject.user()) {
             (Some(name), _) => submitted::name(name, self.keyed),
             (None, Some(user)) => submitted::user(&user.id, self.keyed),
@@ -275,6 +275,6 @@ impl LoginStep<'_> {
             Err(LoginError::TooManyFailures) => self.tally_of(login, EventKind::LoginFailedMost, Some(method), reason),
             Err(_) => {}
         }
-        update.view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))
+        update.response_view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))
     }
 }

@@ -20,14 +20,14 @@ pub(crate) fn typed_code(step: &mut LoginStep<'_>) -> Result<zeroize::Zeroizing<
 }
 
 /// Counts an attempt, uses up the code, and settles the step. `use_code` returns the mark of the proof if the code is right.
-pub(crate) async fn prove(
+pub(crate) async fn prove_by_code(
     step: &LoginStep<'_>,
     method: Method,
     use_code: impl AsyncFnOnce((&Tenant, &UserId)) -> Result<Option<[u8; 32]>, StoreError>,
 ) -> Result<Response<Body>, Problem> {
     let user = step.login.subject.user().ok_or(Problem::denied(LoginError::MethodNotAllowed))?;
-    let mut attempt = Attempt::begin(step, method, submitted::user(&user.id, step.keyed)).await?;
-    let right = match check(step, &mut attempt, use_code).await {
+    let mut attempt = Attempt::start_attempt(step, method, submitted::user(&user.id, step.keyed)).await?;
+    let right = match check_typed_code(step, &mut attempt, use_code).await {
         Ok(right) => right,
         Err(problem) => {
             attempt.withdraw().await;
@@ -46,7 +46,7 @@ pub(crate) async fn prove(
 }
 
 /// Checks a code and uses it up. Returns the user and the mark of the proof if it was right.
-async fn check(
+async fn check_typed_code(
     step: &LoginStep<'_>,
     attempt: &mut Attempt<'_>,
     use_code: impl AsyncFnOnce((&Tenant, &UserId)) -> Result<Option<[u8; 32]>, StoreError>,

@@ -24,7 +24,7 @@ use crate::{
 
 /// Redirects to the login page, or to `return_to` if the user is already signed in.
 pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
-    let query = Query::of(cx.parts)?;
+    let query = Query::from_request_uri(cx.parts)?;
     if query.is_twice("return_to") {
         return Err(Problem::invalid("return_to appears more than once"));
     }
@@ -36,14 +36,16 @@ pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Res
     let return_to = site.return_to(query.value("return_to"))?;
     let wanted = [("max_age", query.value("max_age")), ("steps", query.value("steps"))];
     let wanted = || wanted.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let oidc = OidcParameters::read(|asked| wanted().find(|(name, _)| *name == asked).map(|(_, value)| value))?;
+    let oidc = OidcParameters::read_oidc_parameters(|asked| {
+        wanted().find(|(name, _)| *name == asked).map(|(_, value)| value)
+    })?;
     let plan = oidc.plan(cx, client)?;
     if is_signed_in(cx, client, &oidc, plan.as_ref()).await? {
         return redirect(return_to.as_deref().unwrap_or("/"));
     }
     let redirect_uri = client.redirect_uris().first().map_or("", |uri| uri.as_str());
     // there is no code, so the verifier is never used
-    let challenge = CodeChallenge::of(&CodeVerifier::generate());
+    let challenge = CodeChallenge::from_verifier(&CodeVerifier::generate());
     let parameters = [
         ("client_id", client.id()),
         ("redirect_uri", redirect_uri),
@@ -53,7 +55,8 @@ pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Res
         ("code_challenge_method", "S256"),
     ];
     let return_to = return_to.as_deref().map(|path| ("return_to", path));
-    let query = form::written(parameters.into_iter().chain(return_to).chain(wanted()));
+    let languages = query.value("ui_locales").map(|locales| ("ui_locales", locales));
+    let query = form::encode_pairs(parameters.into_iter().chain(return_to).chain(languages).chain(wanted()));
     redirect(&format!("{}?{query}", page::url(cx.core)))
 }
 
@@ -75,17 +78,17 @@ async fn is_signed_in(
 }
 
 /// Spends a completed login of this browser, sets the session cookie, and redirects to where the user wanted to go.
-pub(crate) async fn finish(SiteCall { cx, site, client }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn finish_sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
     cx.refuse_prefetch()?;
     if cx.parts.method == Method::GET {
         let presented = cx.core.cookies.presented(&cx.parts.headers);
         let signed_in = SignedIn::find(cx, client, &OidcParameters::default()).await?;
         let is_for_this_site = |login: &Login| login.binding.client_id == client.id();
         let Some(plan) = OidcParameters::default().plan(cx, client)? else { return to_sign_in(cx) };
-        let (_, logins) = CompletedLogin::read(cx, None, &presented).await?;
+        let (_, logins) = CompletedLogin::read_logins(cx, None, &presented).await?;
         if let Some(completed) =
             CompletedLogin::newest(cx, client, &plan, (&presented, logins, signed_in.as_ref()), is_for_this_site)
-            && let Some(response) = spend(cx, site, completed, signed_in.as_ref()).await?
+            && let Some(response) = spend_for_session(cx, site, completed, signed_in.as_ref()).await?
         {
             return Ok(response);
         }
@@ -99,7 +102,7 @@ fn to_sign_in(cx: &RequestContext<'_>) -> Result<Response<Body>, Problem> {
 }
 
 /// Spends the login once and begins or updates the session. Returns `None` if the login cannot be used any more.
-async fn spend(
+async fn spend_for_session(
     cx: &RequestContext<'_>,
     site: &FirstParty,
     mut completed: CompletedLogin<'_>,
@@ -109,7 +112,7 @@ async fn spend(
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
     let return_to = site.return_to(completed.login().wanted.return_to.as_deref())?;
     let response = redirect(return_to.as_deref().unwrap_or("/"))?;
-    let cookies = session::begin(cx, &mut completed, &who, signed_in, None).await?;
+    let cookies = session::begin_session(cx, &mut completed, &who, signed_in, None).await?;
     let Some(cookies) = cookies else {
         completed.check_account(cx, &who).await?;
         return Ok(None);

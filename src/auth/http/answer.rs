@@ -52,11 +52,15 @@ pub(crate) struct OfferedProvider {
 pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response<Body> {
     // serialization can't fail: these documents contain only text, numbers and lists
     let text = serde_json::to_vec(document).unwrap_or_default();
-    whole(status, JSON, text)
+    response_with_body(status, JSON, text)
 }
 
 /// Creates a response with a body of this type.
-pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+pub(crate) fn response_with_body(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Body>,
+) -> Response<Body> {
     let mut response = empty(status, body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
@@ -109,6 +113,11 @@ fn empty(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
 
 const BARE: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The policy of a built-in page with the logo of the operator.
+pub(crate) const PAGE_WITH_LOGO: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
 
 /// The policy of a page of the operator's own, which can also show images.
 pub(crate) const OWN_PAGE: HeaderValue = HeaderValue::from_static(

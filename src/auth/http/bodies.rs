@@ -50,7 +50,7 @@ impl BodyLimits {
     }
 
     /// Takes a place for a body from this address. Without a known address, only the total counts.
-    pub(crate) fn enter(self: &Arc<Self>, address: Option<LimitKey>) -> Result<BodyPlace, TooManyBodies> {
+    pub(crate) fn take_body_place(self: &Arc<Self>, address: Option<LimitKey>) -> Result<BodyPlace, TooManyBodies> {
         let mut open = lock(&self.open);
         if open.total >= self.total {
             return Err(TooManyBodies::InTotal);
@@ -96,9 +96,13 @@ impl RequestBody {
     }
 
     /// Takes a place, unless the body has one or needs none.
-    pub(crate) fn enter(&mut self, limits: &Arc<BodyLimits>, address: Option<LimitKey>) -> Result<(), TooManyBodies> {
+    pub(crate) fn ensure_body_place(
+        &mut self,
+        limits: &Arc<BodyLimits>,
+        address: Option<LimitKey>,
+    ) -> Result<(), TooManyBodies> {
         if self.place.is_none() && !self.is_end_stream() {
-            self.place = Some(limits.enter(address)?);
+            self.place = Some(limits.take_body_place(address)?);
         }
         Ok(())
     }
@@ -166,12 +170,13 @@ mod tests {
     fn a08_places_are_bounded_and_come_back() {
         let limits = Arc::new(BodyLimits::new(3, 2));
         let address = |last: u8| Some(LimitKey::address([192, 0, 2, last].into()));
-        let (first, second) = (limits.enter(address(1)).unwrap(), limits.enter(address(1)).unwrap());
-        assert_eq!(limits.enter(address(1)).err(), Some(TooManyBodies::OfAddress));
-        let third = limits.enter(None).unwrap();
-        assert_eq!(limits.enter(address(2)).err(), Some(TooManyBodies::InTotal));
+        let (first, second) =
+            (limits.take_body_place(address(1)).unwrap(), limits.take_body_place(address(1)).unwrap());
+        assert_eq!(limits.take_body_place(address(1)).err(), Some(TooManyBodies::OfAddress));
+        let third = limits.take_body_place(None).unwrap();
+        assert_eq!(limits.take_body_place(address(2)).err(), Some(TooManyBodies::InTotal));
         drop(first);
-        assert!(limits.enter(address(2)).is_ok());
+        assert!(limits.take_body_place(address(2)).is_ok());
         drop((second, third));
         let open = lock(&limits.open);
         assert_eq!((open.total, open.by_address.len()), (0, 0));

@@ -6,8 +6,8 @@ use crate::{
     http::cookie::{self, SetCookie},
     login::LoginId,
     util::{
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct LoginCookies {
 /// A login cookie in a request.
 pub(crate) struct PresentedLogin<'a> {
     pub(crate) name: &'a str,
-    pub(crate) digest: Digest,
+    pub(crate) digest: SecretDigest,
 }
 
 impl LoginCookies {
@@ -63,10 +63,10 @@ impl LoginCookies {
 
     /// Returns the digest of the secret of this login, if the request has its cookie. The login id is derived from the
     /// secret.
-    pub(crate) fn secret_of(self, headers: &HeaderMap, id: &LoginId) -> Option<Digest> {
+    pub(crate) fn secret_of(self, headers: &HeaderMap, id: &LoginId) -> Option<SecretDigest> {
         let name = self.name_of(id);
-        let secrets = cookie::read(headers, &name).take(MOST_COOKIES).filter_map(Secret::parse);
-        secrets.map(|secret| secret.digest()).find(|digest| Handle::of(digest) == *id)
+        let secrets = cookie::read_cookies(headers, &name).take(MOST_COOKIES).filter_map(Secret::parse);
+        secrets.map(|secret| secret.digest()).find(|digest| PublicId::of_digest(digest) == *id)
     }
 
     /// Returns all login cookies in the order of the request.
@@ -75,7 +75,7 @@ impl LoginCookies {
         let mut found: Vec<PresentedLogin<'_>> = Vec::new();
         for (name, value) in own {
             // an invalid value counts as a login that has ended
-            let digest = Secret::parse(value).map_or_else(|| Digest::of(value), |secret| secret.digest());
+            let digest = Secret::parse(value).map_or_else(|| SecretDigest::of_secret(value), |secret| secret.digest());
             if !found.iter().any(|known| known.name == name && known.digest.matches(&digest)) {
                 found.push(PresentedLogin { name, digest });
             }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn c103_the_cookie_is_named_after_its_login_and_bound_to_the_host() {
         let secret = Secret::generate();
-        let id = Handle::of(&secret.digest());
+        let id = PublicId::of_digest(&secret.digest());
         let value = COOKIES.set(&secret, &id).header_value();
         let expected = format!(
             "__Host-auth_session_{}={}; Path=/; Secure; HttpOnly; SameSite=Lax",
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_login_cookie_is_found_among_others_and_must_contain_the_secret_of_its_login() {
         let (secret, other) = (Secret::generate(), Secret::generate());
-        let id = Handle::of(&secret.digest());
+        let id = PublicId::of_digest(&secret.digest());
         let name = COOKIES.name_of(&id);
         let found = |line: &str| COOKIES.secret_of(&carrying(line), &id).map(|digest| *digest.as_bytes());
         let own = Some(*secret.digest().as_bytes());

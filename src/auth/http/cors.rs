@@ -21,7 +21,7 @@ enum Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    fn read(headers: &'a HeaderMap, name: &HeaderName) -> Self {
+    fn read_single_header(headers: &'a HeaderMap, name: &HeaderName) -> Self {
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {
             (None, _) => Self::Absent,
@@ -33,8 +33,11 @@ impl<'a> Header<'a> {
 
 impl<'a> Caller<'a> {
     /// Reads `Origin` and `Sec-Fetch-Site`.
-    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        Self { origin: Header::read(headers, &header::ORIGIN), site: Header::read(headers, &SEC_FETCH_SITE) }
+    pub(crate) fn from_cors_headers(headers: &'a HeaderMap) -> Self {
+        Self {
+            origin: Header::read_single_header(headers, &header::ORIGIN),
+            site: Header::read_single_header(headers, &SEC_FETCH_SITE),
+        }
     }
 
     /// Returns the origin, if it is sent once.
@@ -79,7 +82,7 @@ pub(crate) fn write_preflight(path: &Path, headers: &mut HeaderMap) {
 }
 
 /// Lets pages of this origin read the response.
-pub(crate) fn write(reader: Option<HeaderValue>, has_origin: bool, headers: &mut HeaderMap) {
+pub(crate) fn write_cors_headers(reader: Option<HeaderValue>, has_origin: bool, headers: &mut HeaderMap) {
     if headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
         // readable from any origin, without credentials
         return;

@@ -48,6 +48,8 @@ pub(crate) struct Fields {
     pub(crate) continue_session: Option<bool>,
     /// The path to return to after a sign-in to the site itself.
     pub(crate) return_to: Option<String>,
+    /// The languages that the user prefers.
+    pub(crate) ui_locales: Option<String>,
     acr_values: Option<String>,
     prompt: Option<String>,
     #[serde(default, deserialize_with = "number_or_text")]
@@ -107,8 +109,11 @@ fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 
 impl Fields {
     /// Reads the body of a request with these headers.
-    pub(crate) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
-        let mut fields: Self = json(headers, body).await?;
+    pub(crate) async fn from_json_body<B: http_body::Body<Data = Bytes>>(
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<Self, Problem> {
+        let mut fields: Self = parse_json_body(headers, body).await?;
         // an empty text counts as missing
         for text in [
             &mut fields.identifier,
@@ -122,6 +127,7 @@ impl Fields {
             &mut fields.challenge,
             &mut fields.contact_id,
             &mut fields.return_to,
+            &mut fields.ui_locales,
             &mut fields.acr_values,
             &mut fields.prompt,
             &mut fields.max_age,
@@ -174,13 +180,13 @@ impl Fields {
 }
 
 /// Reads a JSON object, and wipes the body afterwards, because it can contain a password or a code.
-pub(crate) async fn json<T, B>(headers: &HeaderMap, body: B) -> Result<T, Problem>
+pub(crate) async fn parse_json_body<T, B>(headers: &HeaderMap, body: B) -> Result<T, Problem>
 where
     T: DeserializeOwned,
     B: http_body::Body<Data = Bytes>,
 {
     check_type(headers, "application/json", "the body must be uncompressed application/json")?;
-    let body = whole(body).await?;
+    let body = read_body_bytes(body).await?;
     let fields = json::from_object(&body).map_err(|error| {
         Problem::invalid(match error {
             JsonError::Malformed => "the body is not a valid JSON object for this call",
@@ -200,7 +206,7 @@ pub(crate) async fn form<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: 
     if parts.uri.query().is_some_and(|query| !query.is_empty()) {
         return Err(Problem::invalid("parameters must be sent in the request body"));
     }
-    whole(body).await
+    read_body_bytes(body).await
 }
 
 /// Checks the media type, and that the body is not compressed. A form on a page of another site cannot send JSON.
@@ -218,7 +224,7 @@ fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Res
     Ok(())
 }
 
-async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
+async fn read_body_bytes<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
     read_whole(body).await.map(|whole| whole.data).map_err(|error| unreadable(&error))
 }
 

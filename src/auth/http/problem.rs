@@ -144,7 +144,7 @@ impl Problem {
     }
 
     /// Adds the state of the login to the response.
-    pub(crate) fn of(mut self, view: LoginView) -> Self {
+    pub(crate) fn with_login_view(mut self, view: LoginView) -> Self {
         self.view = Some(view);
         self
     }
@@ -160,7 +160,7 @@ impl Problem {
     }
 
     /// Shows the problem as a page to a browser. Programs get JSON.
-    pub(crate) fn shown(self) -> Self {
+    pub(crate) fn into_error_page(self) -> Self {
         Self { is_shown: true, ..self }
     }
 
@@ -249,7 +249,7 @@ impl Problem {
     }
 
     /// Overrides the status that belongs to the code.
-    pub(crate) fn at(self, status: StatusCode) -> Self {
+    pub(crate) fn override_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 

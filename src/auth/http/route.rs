@@ -18,6 +18,8 @@ pub(crate) enum Route {
     Par,
     Script,
     Style,
+    /// The image that the operator has set.
+    Logo,
     OpenApi,
     /// The return from another identity provider.
     SsoCallback,
@@ -104,6 +106,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/par", Route::Par),
     Path::get("/authentication/page.js", Route::Script),
     Path::get("/authentication/page.css", Route::Style),
+    Path::get("/authentication/logo", Route::Logo),
     Path::get("/openapi.json", Route::OpenApi),
     Path::get(SIGN_IN, Route::SignIn),
     Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
@@ -179,6 +182,11 @@ impl Path {
         matches!(self.get, Some(Route::SsoCallback))
     }
 
+    /// Returns whether the path is served only if the pages have a logo.
+    pub(crate) const fn needs_logo(&self) -> bool {
+        matches!(self.get, Some(Route::Logo))
+    }
+
     /// Returns whether the path is served only if users sign in to the site itself.
     pub(crate) const fn needs_first_party(&self) -> bool {
         use Route::{Account, AccountPage, AccountScript, FinishSignIn, SignIn, SignOut};
@@ -190,7 +198,7 @@ impl Path {
     }
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
-    pub(crate) fn of(path: &str, base: &str) -> Option<&'static Self> {
+    pub(crate) fn match_request_path(path: &str, base: &str) -> Option<&'static Self> {
         let known = |path: &str| {
             let exact = PATHS.iter().find(|known| known.path == path);
             exact.or_else(|| PATHS.iter().find(|known| known.names_provider_in(path)))

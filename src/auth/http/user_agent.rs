@@ -29,7 +29,7 @@ const SYSTEMS: [(&str, &str); 7] = [
 
 /// Returns the browser and the system that the request names, such as `Firefox on Linux`. Of other programs it returns the
 /// name. At most 34 characters.
-pub(crate) fn device(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn describe_device(headers: &HeaderMap) -> Option<String> {
     let agent = headers.get(header::USER_AGENT)?.to_str().ok()?;
     let known =
         |names: &[(&str, &'static str)]| names.iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| *name);
@@ -74,10 +74,10 @@ mod tests {
             ("", ""),
         ] {
             let headers = HeaderMap::from_iter([(header::USER_AGENT, agent.parse().unwrap())]);
-            assert_eq!(device(&headers).unwrap_or_default(), name, "{agent}");
+            assert_eq!(describe_device(&headers).unwrap_or_default(), name, "{agent}");
         }
-        assert_eq!(device(&HeaderMap::new()), None);
+        assert_eq!(describe_device(&HeaderMap::new()), None);
         let long = HeaderMap::from_iter([(header::USER_AGENT, "x".repeat(8000).parse().unwrap())]);
-        assert_eq!(device(&long).unwrap().len(), LONGEST_NAME);
+        assert_eq!(describe_device(&long).unwrap().len(), LONGEST_NAME);
     }
 }

@@ -3,42 +3,19 @@ const here = new URL(".", import.meta.url);
 const KEY = `account ${here.pathname}`;
 const at = (id) => document.getElementById(id);
 
-const NEEDS_SECOND_FACTOR = "Codes are a second step. Your account has no first step that they could follow. Please contact your administrator.";
-const NOT_ENOUGH = "That was not enough. First sign in with your password or a code, then confirm with your passkey or app.";
+// The words of this page in the language of the user.
+const words = JSON.parse(at("words").textContent);
+const word = (key, values = {}) => words[key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 
-// Every other error is shown with its code.
-const WORDS = {
-  invalid_otp: "The code is wrong. Enter the code that the app shows now.",
-  invalid_assertion: "This passkey could not be added. Please try again.",
-  no_pending_challenge: "That took too long. Please start again.",
-  bad_name: "Enter a name of 1 to 64 characters, not only spaces.",
-  exists: "This device already has a passkey for your account.",
-  no_passkey: "No passkey was added. Please try again.",
-  not_found: "It does not exist any more.",
-  last_sign_in_method: "This is your last way to sign in. Add another one before you remove it.",
-  access_denied: "This is not possible right now. Please contact your administrator.",
-  rate_limit_exceeded: "The service is busy right now. Please try again.",
-  too_many_attempts: "There were too many attempts. Please try again later.",
-  slow_down: "That was too fast. Please try again.",
-  temporarily_unavailable: "The service is temporarily unavailable. Please try again.",
-  provider_unavailable: "That provider cannot be reached right now. Please try again later.",
-  unreachable: "The server cannot be reached. Check your connection and try again.",
-};
+// Returns what an error means. It is shown with its code if there are no words for it.
+function problem(code) {
+  if (code === "second_factor_required") return word(account?.can_use_codes ? "account.not_enough" : "account.needs_first_step");
+  return words[`account.error_${code}`] ?? word("account.error_other", { code });
+}
 
 // How connecting an account of another provider ended. The browser then comes back to this page.
 const linked = /^#link=(\w+)$/.exec(location.hash)?.[1];
 if (linked) history.replaceState(null, "", location.pathname + location.search);
-const LINKED = {
-  ok: "The account was connected. You can sign in with it from now on.",
-  known: "That account was connected with yours before.",
-  taken: "That account is connected with another user here, so it cannot be connected with you.",
-  too_many: "You have the maximum number of linked accounts. Unlink one first.",
-  denied: "The sign-in at the other provider was cancelled. Nothing was connected.",
-  stale: "That provider did not ask you to sign in again, so nothing was connected. Sign out there, then try again.",
-  unavailable: WORDS.provider_unavailable,
-  expired: "That took too long, so nothing was connected. Please try again.",
-  failed: "Signing in there did not work, so nothing was connected. Please try again.",
-};
 const hasPasskeys = Boolean(globalThis.PublicKeyCredential?.parseCreationOptionsFromJSON);
 let account = null; // the last answer of `credentials`
 let busy = false;
@@ -69,8 +46,10 @@ function element(tag, properties, ...children) {
   return it;
 }
 
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
-const minute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const { lang } = document.documentElement;
+const locale = navigator.languages.find((it) => it.split("-")[0] === lang) ?? lang;
+const day = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
+const minute = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
 const date = (seconds) => day.format(seconds * 1000);
 const time = (seconds) => minute.format(seconds * 1000);
 
@@ -88,25 +67,30 @@ function item(name, about, ...buttons) {
 
 function passkeyItem(passkey) {
   const { id, name, created_at: created, last_used_at: used, backed_up: isSynced } = passkey;
-  const about = [`Added ${date(created)}`, used ? `last used ${time(used)}` : "never used", ...(isSynced ? ["synced between your devices"] : [])].join(", ");
-  const rename = button("Rename", `Rename ${name}`, () => renaming(row, passkey));
-  const row = item(name, about, rename, button("Delete", `Delete ${name}`, () =>
-    ask(`Delete the passkey ${name}? You then cannot sign in with it any more.`, "Delete", () =>
-      change("passkeys/delete", { id }, "The passkey was deleted.", "passkeys-title"), `passkey ${id}`), "danger", `passkey ${id}`));
+  const about = [
+    word("account.added", { date: date(created) }),
+    used ? word("account.last_used", { time: time(used) }) : word("account.never_used"),
+    ...(isSynced ? [word("account.synced")] : []),
+  ].join(", ");
+  const rename = button(word("account.rename"), word("account.rename_of", { name }), () => renaming(row, passkey));
+  const row = item(name, about, rename, button(word("account.delete"), word("account.delete_of", { name }), () =>
+    ask(word("account.delete_passkey", { name }), word("account.delete"), () =>
+      change("passkeys/delete", { id }, word("account.passkey_deleted"), "passkeys-title"), `passkey ${id}`), "danger", `passkey ${id}`));
   return row;
 }
 
 // Replaces the entry of a passkey with a form.
 function renaming(row, { id, name }) {
   const input = element("input", { value: name, required: true, maxLength: 64, autocomplete: "off" });
-  const cancel = button("Cancel", "Cancel", () => run(show));
-  const form = element("form", {}, element("label", { textContent: "Name " }, input), element("button", { textContent: "Save" }), cancel);
+  const cancel = button(word("shared.cancel"), word("shared.cancel"), () => run(show));
+  const form = element("form", {}, element("label", { textContent: `${word("account.name")} ` }, input),
+    element("button", { textContent: word("account.save") }), cancel);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const name = input.value.trim();
     run(async () => {
       try {
-        await change("passkeys/rename", { id, name }, "The passkey was renamed.", "passkeys-title");
+        await change("passkeys/rename", { id, name }, word("account.passkey_renamed"), "passkeys-title");
       } catch (thrown) {
         if (thrown.code !== "invalid_request") throw thrown;
         input.select();
@@ -119,23 +103,26 @@ function renaming(row, { id, name }) {
 }
 
 function sessionItem({ sid, current, device, created_at: created, last_used_at: used }) {
-  const name = `${device || "Unknown device"}${current ? " (this one)" : ""}`;
-  const about = `Signed in ${time(created)}, last used ${time(used)}`;
-  return item(name, about, button("Sign out", `Sign out ${name}`, () => run(() => (current
+  const known = device || word("account.session_unknown");
+  const name = current ? word("account.session_current", { device: known }) : known;
+  const about = word("account.session_times", { begun: time(created), used: time(used) });
+  return item(name, about, button(word("account.session_end"), word("account.session_end_of", { device: name }), () => run(() => (current
     ? leave("sessions/end", { sid })
-    : change("sessions/end", { sid }, "The device was signed out.", "sessions-title")))));
+    : change("sessions/end", { sid }, word("account.session_ended"), "sessions-title")))));
 }
 
 function linkItem({ id, label, name, created_at: created, ends_session: endsSession }) {
-  const ends = endsSession ? " You have signed in with it, so you will be signed out here." : "";
-  return item(label, `${name ? `${name}, ` : ""}linked ${date(created)}`, button("Unlink", `Unlink ${label}`, () =>
-    ask(`Unlink ${label}? You then cannot sign in with it any more.${ends}`, "Unlink", () =>
-      change("links/delete", { id }, `${label} was unlinked.`, "links-title"), `link ${id}`), "danger", `link ${id}`));
+  const ends = endsSession ? ` ${word("account.unlink_ends")}` : "";
+  const about = [...(name ? [name] : []), word("account.linked", { date: date(created) })].join(", ");
+  return item(label, about, button(word("account.unlink"), word("account.unlink_of", { provider: label }), () =>
+    ask(word("account.unlink_question", { provider: label }) + ends, word("account.unlink"), () =>
+      change("links/delete", { id }, word("account.unlinked", { provider: label }), "links-title"), `link ${id}`), "danger", `link ${id}`));
 }
 
 function connectButton({ name, label }) {
   const id = `connect-${name}`;
-  return button(`Connect ${label}`, `Connect ${label}`, () => run(() => connect(name, label), id), "quiet", id);
+  const text = word("account.connect", { provider: label });
+  return button(text, text, () => run(() => connect(name, label), id), "quiet", id);
 }
 
 async function show() {
@@ -143,32 +130,29 @@ async function show() {
   const { passkeys, totp, recovery_codes: codes, links, sessions, available } = account;
   const hasTwoFactors = account.has_two_factors;
   const canUseApp = account.can_use_codes;
-  WORDS.second_factor_required = canUseApp ? NOT_ENOUGH : NEEDS_SECOND_FACTOR;
-  at("second-asks").hidden = !account.asks_factor;
+  at("second").textContent = word(account.asks_factor ? "account.one_factor_asked" : "account.one_factor");
   at("second").hidden = account.required_proofs > 1 || !(canUseApp && (available.passkey || available.totp));
   const name = account.display_name || account.user;
-  at("user").textContent = `Signed in as ${name}`;
+  at("user").textContent = word("account.signed_in_as", { name });
   at("passkeys").replaceChildren(...passkeys.map(passkeyItem));
   at("passkeys").parentElement.hidden = !available.passkey;
   at("add-passkey").hidden = !hasPasskeys;
   at("totp").hidden = !available.totp;
   at("totp-setup").hidden = true;
   at("totp-state").textContent = totp
-    ? `Set up ${date(totp.created_at)}. You can sign in with the codes of your app as a second step.`
-    : canUseApp ? "An app on your phone shows codes that you enter as a second step." : NEEDS_SECOND_FACTOR;
+    ? word("account.app_state", { date: date(totp.created_at) })
+    : word(canUseApp ? "account.app_note" : "account.needs_first_step");
   at("totp-begin").hidden = !canUseApp;
-  at("totp-begin").textContent = totp ? "Replace" : "Set up";
+  at("totp-begin").textContent = word(totp ? "account.app_replace" : "account.app_set_up");
   at("totp-delete").hidden = !totp;
   at("recovery").hidden = !available.totp || (!codes && !hasTwoFactors);
   at("recovery-create").hidden = !hasTwoFactors || !at("recovery-new").hidden;
   at("recovery-state").textContent = codes
-    ? `${codes.remaining} of 10 codes are left. They were created ${date(codes.created_at)}.`
-    : "Recovery codes help you to sign in if you lose your phone. You have none.";
+    ? word("account.codes_left", { count: codes.remaining, date: date(codes.created_at) })
+    : word("account.codes_none");
   at("links-list").replaceChildren(...links.map(linkItem));
   at("links-add").replaceChildren(...available.providers.map(connectButton));
-  at("links-state").textContent = links.length > 0
-    ? "You can sign in with these accounts of other providers."
-    : "Connect an account of another provider to sign in with it.";
+  at("links-state").textContent = word(links.length > 0 ? "account.links_some" : "account.links_none");
   at("links").hidden = links.length + available.providers.length === 0;
   at("sessions").replaceChildren(...sessions.map(sessionItem));
   at("end-others").hidden = sessions.length < 2;
@@ -190,10 +174,10 @@ function ask(question, label, action, id) {
 }
 
 // Changes something, shows the new state, and moves the focus.
-async function change(path, body, words, focus) {
+async function change(path, body, message, focus) {
   const answer = await call(path, body);
   await show();
-  at("done").textContent = words;
+  at("done").textContent = message;
   at(focus).focus();
   return answer;
 }
@@ -207,24 +191,28 @@ async function addPasskey() {
   } catch (error) {
     throw { code: error.name === "InvalidStateError" ? "exists" : "no_passkey" };
   }
-  await add("passkeys", { response }, "The passkey was added. You can sign in with it from now on.", "the passkey", "add-passkey");
+  await add("passkeys", { response }, "passkey", "add-passkey");
 }
 
 // Adds a passkey or an app, suggests recovery codes, and tells what the first one changes.
-async function add(path, body, words, what, focus) {
+async function add(path, body, kind, focus) {
+  const [added, suggestion, asked] = {
+    passkey: ["account.passkey_added", "account.passkey_suggest_codes", "account.passkey_asked"],
+    app: ["account.app_added", "account.app_suggest_codes", "account.app_asked"],
+  }[kind];
   const isFirst = !account.totp && !account.passkeys.length;
-  await change(path, body, words, focus);
+  await change(path, body, word(added), focus);
   if (!account.recovery_codes && at("recovery-create").offsetParent) {
-    at("done").textContent += ` Create recovery codes now, so that you can sign in if you lose ${what}.`;
+    at("done").textContent += ` ${word(suggestion)}`;
     at("recovery-create").focus();
   }
-  if (isFirst && account.asks_factor) at("done").textContent += ` From now on, each sign-in asks for ${what}.`;
+  if (isFirst && account.asks_factor) at("done").textContent += ` ${word(asked)}`;
 }
 
 // Leaves for the page of another provider.
 async function connect(provider, label) {
   const { redirect_url: to } = await call("links/begin", { provider });
-  at("done").textContent = `Taking you to ${label} …`;
+  at("done").textContent = word("shared.taking_you_to", { place: label });
   location.assign(to);
 }
 
@@ -244,7 +232,7 @@ async function beginTotp() {
 async function confirmTotp() {
   const code = at("totp-code").value.replace(/[\s-]/g, "");
   at("totp-code").value = "";
-  await add("totp", { code }, "The authenticator app was set up.", "the app", "totp-begin");
+  await add("totp", { code }, "app", "totp-begin");
   at("totp-qr").replaceChildren();
   at("totp-secret").textContent = "";
 }
@@ -254,7 +242,7 @@ async function createCodes() {
   await show();
   at("codes").replaceChildren(...codes.map((code) => element("li", {}, element("code", { textContent: code }))));
   withCodes(true);
-  at("done").textContent = "Your new codes were created.";
+  at("done").textContent = word("account.codes_created");
   at("codes-copy").focus();
 }
 
@@ -269,10 +257,10 @@ async function copyCodes() {
   const text = Array.from(at("codes").children, (line) => line.textContent).join("\n");
   try {
     await navigator.clipboard.writeText(text);
-    at("done").textContent = "The codes were copied.";
+    at("done").textContent = word("account.codes_copied");
   } catch {
     getSelection().selectAllChildren(at("codes"));
-    at("done").textContent = "The codes are selected. Copy them now.";
+    at("done").textContent = word("account.codes_selected");
   }
 }
 
@@ -297,8 +285,8 @@ function proceed() {
   const kept = JSON.parse(sessionStorage.getItem(KEY));
   sessionStorage.removeItem(KEY);
   if (kept?.user !== account.user) return;
-  if (!account.fresh_until) return void (at("message").textContent = kept.isWhole ? NOT_ENOUGH : "");
-  at("done").textContent = "Thank you. You can now continue.";
+  if (!account.fresh_until) return void (at("message").textContent = kept.isWhole ? word("account.not_enough") : "");
+  at("done").textContent = word("account.thank_you");
   at(kept.pressed)?.focus();
   at(kept.pressed)?.click();
 }
@@ -316,7 +304,7 @@ async function run(action, id = "") {
     const { code = "internal", login_url: url } = thrown ?? {};
     if (code === "fresh_login_required") confirmFirst(url);
     else if (["login_required", "invalid_session"].includes(code)) location.replace(signIn());
-    else at("message").textContent = WORDS[code] ?? `Something went wrong. Please reload the page. (${code})`;
+    else at("message").textContent = problem(code);
   }
   busy = false;
   document.body.removeAttribute("aria-busy");
@@ -329,21 +317,22 @@ const CLICKS = {
     await show();
     at("totp-begin").focus();
   },
-  "end-others": () => change("sessions/end-others", {}, "All other devices were signed out.", "sessions-title"),
+  "end-others": () => change("sessions/end-others", {}, word("account.sessions_ended"), "sessions-title"),
 };
 for (const [id, action] of Object.entries(CLICKS)) at(id).addEventListener("click", () => run(action, id));
 
 const QUESTIONS = {
-  "totp-delete": ["Remove the authenticator app? Its codes then stop working.", "Remove",
-    () => change("totp/delete", {}, "The authenticator app was removed.", "totp-begin")],
-  "sign-out-everywhere": ["Sign out on all devices, including this one?", "Sign out everywhere",
+  "totp-delete": ["account.app_remove_question", "account.app_remove",
+    () => change("totp/delete", {}, word("account.app_removed"), "totp-begin")],
+  "sign-out-everywhere": ["account.sessions_end_all_question", "account.sessions_end_all",
     () => leave("sign-out-everywhere", {})],
 };
 for (const [id, [question, label, action]] of Object.entries(QUESTIONS)) {
-  at(id).addEventListener("click", () => ask(question, label, action, id));
+  at(id).addEventListener("click", () => ask(word(question), word(label), action, id));
 }
 at("recovery-create").addEventListener("click", () => {
-  if (account.recovery_codes) ask("Create new codes? The old ones then stop working.", "Create", createCodes, "recovery-create");
+  const [question, yes] = [word("account.codes_create_question"), word("account.codes_create_yes")];
+  if (account.recovery_codes) ask(question, yes, createCodes, "recovery-create");
   else run(createCodes, "recovery-create");
 });
 at("totp-setup").addEventListener("submit", (event) => {
@@ -361,6 +350,7 @@ at("codes-done").addEventListener("click", () => {
 await run(show);
 if (account && linked) {
   sessionStorage.removeItem(KEY);
-  at(linked === "ok" ? "done" : "message").textContent = LINKED[linked] ?? LINKED.failed;
+  at(linked === "ok" ? "done" : "message").textContent = linked === "unavailable"
+    ? word("account.error_provider_unavailable") : words[`account.link_${linked}`] ?? word("account.link_failed");
   at("links-title").focus();
 } else if (account) proceed();

@@ -1,10 +1,33 @@
-//! Pages of the operator's own in place of the built-in ones.
+//! How the pages look, and pages of the operator's own in place of the built-in ones.
 
+use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::util::error::ConfigError;
+use crate::{auth::pages::colors::Colors, util::error::ConfigError, words::Language};
 
-/// The pages that users see. Each one that is not set stays the built-in one.
+/// The pages that users see, and the words of all messages. What is not set stays as it is.
+///
+/// ```
+/// use tollgate::{Language, auth::{Colors, Pages}};
+///
+/// let logo = r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10"><circle cx="5" cy="5" r="5"/></svg>"#;
+/// let pages = Pages::new()
+///     .logo("Acme", logo)
+///     .colors(Colors::new().accent("#0b6b43"))
+///     .dark_colors(Colors::new().accent("#7ddcae"))
+///     .texts(Language::English, [("login.title", "Welcome back"), ("message.code_subject", "Your code for Acme")])
+///     .texts(Language::German, [("login.title", "Willkommen"), ("message.code_subject", "Ihr Code für Acme")]);
+/// ```
+///
+/// # Languages
+///
+/// The built-in pages and messages are in English or German. A page takes the first of these in the parameter `ui_locales` of its
+/// request, then what the browser prefers in `Accept-Language`, and then English. Messages are in the language of the page that
+/// caused them. The details of an error are for the operator, and always in English.
+///
+/// # Pages of your own
+///
+/// Each page can be replaced as a whole:
 ///
 /// ```
 /// use tollgate::auth::Pages;
@@ -23,6 +46,10 @@ use crate::util::error::ConfigError;
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Pages {
+    pub(crate) logo: Option<(String, Bytes)>,
+    pub(crate) light: Colors,
+    pub(crate) dark: Colors,
+    pub(crate) texts: Vec<(Language, String, String)>,
     pub(crate) login: LoginPage,
     pub(crate) login_policy: Option<String>,
     pub(crate) error: Option<String>,
@@ -45,11 +72,45 @@ impl Pages {
         Self::default()
     }
 
+    /// Shows a logo on the built-in pages: an SVG, PNG, JPEG or WebP image of at most 256 KiB, and the name of what it shows,
+    /// which screen readers read out. It is at most 3 rem high. It is served at `/authentication/logo`, and nothing in an SVG
+    /// can run.
+    pub fn logo(mut self, name: impl Into<String>, image: impl Into<Bytes>) -> Self {
+        self.logo = Some((name.into(), image.into()));
+        self
+    }
+
+    /// Sets colors of the built-in pages for browsers that prefer light colors.
+    pub fn colors(mut self, light: Colors) -> Self {
+        self.light = light;
+        self
+    }
+
+    /// Sets colors of the built-in pages for browsers that prefer dark colors.
+    pub fn dark_colors(mut self, dark: Colors) -> Self {
+        self.dark = dark;
+        self
+    }
+
+    /// Replaces words of the built-in pages and of messages in one language: pairs of a key and a text. [`build`] refuses an
+    /// unknown key, and a text with other placeholders in braces than the built-in one. The file
+    /// `src/words/en.txt` of this crate lists all keys, in the order of the pages.
+    ///
+    /// [`build`]: crate::auth::AuthServiceBuilder::build
+    pub fn texts<K: Into<String>, T: Into<String>>(
+        mut self,
+        language: Language,
+        texts: impl IntoIterator<Item = (K, T)>,
+    ) -> Self {
+        self.texts.extend(texts.into_iter().map(|(key, text)| (language, key.into(), text.into())));
+        self
+    }
+
     /// Replaces the login page, which also asks for consent, with this document. It is served at
     /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
     ///
     /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query to
-    /// `start`, those that are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps can remain
+    /// `start`, those that are there. It can send `ui_locales` too, so that messages are in the language of the page. Without them, a step-up for another step or a fresh sign-in never ends. Steps can remain
     /// after the first one, even if `start` required one step: `remaining_steps` of each answer counts, and `choices` lists what
     /// the user can use. A user who has an authenticator app or a passkey needs a field for a code, or a passkey.
     ///
@@ -82,7 +143,8 @@ impl Pages {
     }
 
     /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in, and `{link}`
-    /// with a paragraph that links to a new sign-in where one helps, or with nothing.
+    /// with a paragraph that links to a new sign-in where one helps, or with nothing. The advice is in the language of the user,
+    /// `{lang}`.
     pub fn error_html(mut self, html: impl Into<String>) -> Self {
         self.error = Some(html.into());
         self

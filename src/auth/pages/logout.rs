@@ -3,27 +3,34 @@
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
-    auth::{http::answer, pages::custom::Pages},
+    auth::pages::built::{BuiltPages, Template},
     http::body::Body,
+    words::{Language, escape_html},
 };
+
+const ROOT: &str = "authentication/";
 
 /// Returns the page that asks whether to log out. Its form repeats these parameters of the request, and may lead to
 /// `target`, which is a source for a content security policy. Browsers apply the policy also to redirects after the form.
-pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)], target: Option<&str>) -> Response<Body> {
+pub(crate) fn logout_question_page(
+    pages: &BuiltPages,
+    language: Language,
+    fields: &[(&str, Option<&str>)],
+    target: Option<&str>,
+) -> Response<Body> {
     let field = |(name, value): &(&str, Option<&str>)| {
-        Some(format!(r#"<input type="hidden" name="{name}" value="{}">"#, escape((*value)?)))
+        Some(format!(r#"<input type="hidden" name="{name}" value="{}">"#, escape_html((*value)?)))
     };
     let fields: Vec<_> = fields.iter().filter_map(field).collect();
-    let mut response = html(
-        pages
-            .sign_out_question
-            .as_deref()
-            .unwrap_or(include_str!("logout.html"))
-            .replace("{fields}", &fields.join("\n    ")),
-    );
+    let fields = fields.join("\n    ");
+    let own = pages.own.sign_out_question.as_deref();
+    let template = Template { built_in: include_str!("logout.html"), own, root: ROOT };
+    let value = |name: &str| (name == "fields").then(|| fields.clone());
+    let mut response = pages.page(StatusCode::OK, template, language, value);
     let target = target.map(|target| format!(" {target}")).unwrap_or_default();
+    let logo = if own.is_none() && pages.logo.is_some() { " img-src 'self';" } else { "" };
     let policy = format!(
-        "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'{target}; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self';{logo} base-uri 'none'; form-action 'self'{target}; frame-ancestors 'none'"
     );
     // never fails: a source is visible ASCII
     if let Ok(policy) = HeaderValue::try_from(policy) {
@@ -35,45 +42,14 @@ pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)], target: Option
 }
 
 /// Returns the page that confirms the sign-out, with a link to this location.
-pub(crate) fn done(pages: &Pages, location: Option<&str>) -> Response<Body> {
+pub(crate) fn logout_done_page(pages: &BuiltPages, language: Language, location: Option<&str>) -> Response<Body> {
     let next = match location {
-        Some(location) => format!(r#"<a href="{}">Go back to the application</a>"#, escape(location)),
-        None => "You can close this page.".to_owned(),
-    };
-    let mut response =
-        html(pages.signed_out.as_deref().unwrap_or(include_str!("logged_out.html")).replace("{next}", &next));
-    if pages.signed_out.is_some() {
-        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, answer::OWN_PAGE);
-    }
-    response
-}
-
-fn html(text: String) -> Response<Body> {
-    answer::whole(StatusCode::OK, "text/html; charset=utf-8", text)
-}
-
-/// Escapes a text between tags or in quotes.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
+        Some(location) => {
+            format!(r#"<a href="{}">{}</a>"#, escape_html(location), pages.text(language, "logout.go_back"))
         }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sent_text_cannot_leave_its_quotes() {
-        assert_eq!(escape(r#"<a href='x' b="y">&"#), "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;");
-    }
+        None => pages.text(language, "logout.close"),
+    };
+    let own = pages.own.signed_out.as_deref();
+    let template = Template { built_in: include_str!("logged_out.html"), own, root: ROOT };
+    pages.page(StatusCode::OK, template, language, |name| (name == "next").then(|| next.clone()))
 }

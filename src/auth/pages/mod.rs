@@ -1,5 +1,8 @@
 //! The HTML that people see.
 
+pub(crate) mod built;
+pub(crate) mod colors;
 pub(crate) mod custom;
+mod logo;
 pub(crate) mod logout;
 pub(crate) mod page;

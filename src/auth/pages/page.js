@@ -7,6 +7,9 @@ const ACCOUNT = new URL("../account/", here);
 const CHANGE = `account ${ACCOUNT.pathname}`;
 const at = (id) => document.getElementById(id);
 const forms = [...document.forms];
+// The words of this page in the language of the user.
+const words = JSON.parse(at("words").textContent);
+const word = (key, values = {}) => words[key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 
 // How a sign-in at another provider ended. The browser then comes back to this page.
 const [, returned, why] = /^#sso=(\w+)(?:&reason=(\w+))?$/.exec(location.hash) ?? [];
@@ -17,6 +20,7 @@ let asked = new URLSearchParams(location.search);
 const optionalParameters = () => ({
   ...Object.fromEntries(["acr_values", "prompt", "max_age", "claims", "return_to", "steps"].map((name) => [name, asked.get(name)])),
   remember: at("remember").checked,
+  ui_locales: document.documentElement.lang,
 });
 
 // The parameters that every call of a login repeats.
@@ -29,85 +33,48 @@ function bind(parameters) {
 }
 
 const PHONE = { begin: address, field: "phone_number", type: "tel", autocomplete: "tel",
-  ask: "Phone number", note: "In international format, such as +15555550100." };
+  ask: word("login.phone_label"), note: word("login.phone_note") };
 const METHODS = {
-  password: { label: "Password", begin: password },
-  passkey: { label: "Passkey", begin: key },
-  sso: { label: "Another account" },
-  sms: { ...PHONE, label: "Code by text message" },
-  whatsapp: { ...PHONE, label: "Code by WhatsApp" },
-  email: { label: "Code by e-mail", begin: address, field: "email", type: "email",
-    autocomplete: "email", ask: "E-mail address", note: "The address of your account." },
-  totp: { label: "Authenticator app", begin: typed, inputMode: "numeric", autocomplete: "one-time-code",
-    note: "Enter the code that your authenticator app shows." },
-  recovery_code: { label: "Recovery code", begin: typed, inputMode: "text", autocomplete: "off",
-    note: "Enter one of the recovery codes that you saved. Each code works once." },
+  password: { label: word("login.method_password"), begin: password },
+  passkey: { label: word("login.method_passkey"), begin: key },
+  sso: {},
+  sms: { ...PHONE, label: word("login.method_sms") },
+  whatsapp: { ...PHONE, label: word("login.method_whatsapp") },
+  email: { label: word("login.method_email"), begin: address, field: "email", type: "email",
+    autocomplete: "email", ask: word("login.email_label"), note: word("login.email_note") },
+  totp: { label: word("login.method_totp"), begin: typed, inputMode: "numeric", autocomplete: "one-time-code",
+    note: word("login.totp_note") },
+  recovery_code: { label: word("login.method_recovery_code"), begin: typed, inputMode: "text", autocomplete: "off",
+    note: word("login.recovery_note") },
 };
 const hasPasskeys = Boolean(globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON);
 // What users who have only one factor can set up to prove the second step.
 const NEW = {
-  passkey: { form: "newkey", label: "Set up a passkey", begin: newKey, act: () => { newKey(); run("newkey", SUBMIT.newkey); } },
-  totp: { form: "app", label: "Set up an authenticator app", act: () => run("choose", newApp) },
+  passkey: { form: "newkey", label: word("login.set_up_passkey"), begin: newKey, act: () => { newKey(); run("newkey", SUBMIT.newkey); } },
+  totp: { form: "app", label: word("login.set_up_app"), act: () => run("choose", newApp) },
 };
 
 // Every other error means that the link was wrong.
-const LINK = "This link does not work. Go back to the application and try again.";
-const WORDS = {
-  invalid_credentials: "The name or the password is wrong.",
-  invalid_otp: "The code is wrong or has expired.",
-  invalid_assertion: "The passkey was not accepted.",
-  no_passkey: "No passkey was used. Try again, or sign in another way.",
-  no_new_passkey: "No passkey was set up. Please try again.",
-  late_passkey: "That took too long. Please try again.",
-  no_pending_challenge: "This code can no longer be used. Request a new one.",
-  method_not_allowed: "This method cannot be used for this step. Try another method.",
-  unsupported_method: "This method is not available. Try another method.",
-  sso_failed: "Signing in there did not work. Try again, or sign in another way.",
-  provider_unavailable: "That provider cannot be reached right now. Try again later, or sign in another way.",
-  session_expired: "Your sign-in timed out. Please start again.",
-  session_failed: "There were too many failed attempts. Please start again.",
-  invalid_session: "Your sign-in could not be continued in this browser. Please start again.",
-  login_required: "Please sign in first.",
-  fresh_login_required: "Please sign in again, so that you can set up a second step.",
-  late_setup: "That took too long. Please start again.",
-  step_required: "Your session has ended. Please sign in again.",
-  access_denied: "Sign-in is currently unavailable. Please contact your administrator.",
-  origin_not_allowed: "Your browser blocked the sign-in. Open this page in its own window.",
-  slow_down: "That was too fast.",
-  too_many_attempts: "There were too many attempts.",
-  rate_limit_exceeded: "The service is busy right now.",
-  temporarily_unavailable: "Sign-in is temporarily unavailable. Please try again.",
-  internal: "Something went wrong on this page. Please reload it.",
-  unreachable: "The server cannot be reached. Check your connection and try again.",
-};
+const problem = (code) => words[`login.error_${code}`] ?? `${word("login.link")} (${code})`;
 const RETURNED = {
-  denied: "The sign-in at the other provider was cancelled. Try again, or sign in another way.",
-  failed: WORDS.sso_failed,
-  stale: "That provider did not ask you to sign in again, which is needed here. Sign in another way first.",
-  expired: "That took too long. Please try again.",
-  unavailable: WORDS.provider_unavailable,
+  denied: "login.sso_denied",
+  failed: "login.error_sso_failed",
+  stale: "login.sso_stale",
+  expired: "login.sso_expired",
+  unavailable: "login.error_provider_unavailable",
 };
 
-// Says how a sign-in at another provider ended. `canConnect` tells whether the user has an account page here.
+// Returns how a sign-in at another provider ended. `canConnect` tells whether the user has an account page here.
 function outcome(canConnect) {
-  const connect = canConnect
-    ? "Sign in another way first, then connect that provider on your account page."
-    : "Sign in another way, or contact your administrator.";
-  return {
-    account_exists: `An account with your address exists already. ${connect}`,
-    no_account: "There is no account for you here yet. Sign in another way, or contact your administrator.",
-    no_address: `That provider did not tell us your e-mail address. ${connect}`,
-    address_not_verified: "That provider has not verified your e-mail address. Verify it there and try again, or sign in another way.",
-    not_linked: `Your account there is not connected with your account here. ${connect}`,
-    other_account: "Your account there is connected with another account here. Start again, or sign in another way.",
-    too_weak: "Signing in there is not enough here. Sign in another way.",
-  }[why] ?? RETURNED[returned];
+  const help = word(canConnect ? "login.sso_connect" : "login.sso_contact");
+  const key = why && words[`login.sso_${why}`] ? `login.sso_${why}` : RETURNED[returned];
+  return key && word(key, { help });
 }
 // A longer query is not sent to the server. This page restores it by itself.
 const LONGEST_QUERY = 2048;
 const ENDED = ["session_expired", "session_failed", "invalid_session", "login_required"];
 
-let client = "the application";
+let client = word("login.the_application");
 let signedIn = "";
 let isStepUp = false; // a user who is signed in to the site itself proves more
 let onward = `../authorize${location.search}`; // where a completed login goes on
@@ -181,8 +148,8 @@ const read = (path) => call(`${path}?session_id=${encodeURIComponent(login.id)}`
 // ---- messages and forms
 
 // The message disappears when the wait named by `until` is over.
-function say(words, until = "") {
-  at("message").textContent = words;
+function say(text, until = "") {
+  at("message").textContent = text;
   at("message").dataset.until = until;
 }
 
@@ -190,14 +157,15 @@ function show(name, focus) {
   for (const form of forms) form.hidden = form.id !== name;
   const isStep = ["choose", "password", "key", "address", "code", "app", "newkey"].includes(name);
   at("restart").hidden = !isStep;
-  at("restart").textContent = login.isKnown ? "Use another account" : "Start again";
+  at("restart").textContent = word(login.isKnown ? "login.another_account" : "login.start_again");
   at("cancel").hidden = !(isStep && login.isKnown && isChange());
   title(login.isKnown && name !== "who");
   const more = ways().length > 1;
   const isTyped = name === "code" && method === login.code?.method && !login.code.contact;
   at("other").hidden = name === "choose" || !(isStep && more || isTyped);
-  at("other").textContent = more ? "Try another method" : "Use another address";
-  at("step").textContent = isStep && login.required > 1 ? `Step ${login.completed + 1} of ${login.required}` : "";
+  at("other").textContent = word(more ? "login.try_another" : "login.another_address");
+  at("step").textContent = isStep && login.required > 1
+    ? word("login.step_of", { step: login.completed + 1, steps: login.required }) : "";
   at("progress").hidden = !isStep || login.required < 2;
   at("progress").replaceChildren(...Array.from({ length: login.required }, (_, place) => {
     const part = document.createElement("li");
@@ -209,15 +177,17 @@ function show(name, focus) {
 
 // Names what the page is for.
 function title(isKnown) {
-  const words = isStepUp && isKnown ? "Confirm that it is you" : "Sign in";
-  at("title").textContent = words;
-  document.title = client ? `${words} to ${client}` : words;
-  at("user").textContent = isKnown ? `Signed in as ${login.identifier}.${isChange() ? " Please confirm this change." : ""}` : "";
+  const heading = word(isStepUp && isKnown ? "login.title_confirm" : "login.title");
+  at("title").textContent = heading;
+  document.title = client ? `${heading} ${word("login.to_client", { client })}` : heading;
+  const change = isChange() ? ` ${word("login.confirm_change")}` : "";
+  at("user").textContent = isKnown ? word("login.signed_in_as", { name: login.identifier }) + change : "";
 }
 
 function span(seconds) {
-  if (seconds < 100) return `${seconds} s`;
-  return seconds < 5400 ? `${Math.ceil(seconds / 60)} min` : `${Math.ceil(seconds / 3600)} h`;
+  if (seconds < 100) return word("login.seconds", { count: seconds });
+  if (seconds < 5400) return word("login.minutes", { count: Math.ceil(seconds / 60) });
+  return word("login.hours", { count: Math.ceil(seconds / 3600) });
 }
 
 // Disables a button until the wait of this name is over. The button shows the remaining time.
@@ -228,7 +198,7 @@ function hold(button, name) {
   const tick = () => {
     const left = Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
     button.disabled = left > 0;
-    button.textContent = left > 0 ? `${text} (in ${span(left)})` : text;
+    button.textContent = left > 0 ? word("login.button_wait", { button: text, time: span(left) }) : text;
     if (left > 0 && button.isConnected) return;
     clearInterval(ticking.get(button));
     ticking.delete(button);
@@ -255,16 +225,16 @@ function wayButton({ name, label, act }) {
 
 // ---- the screens
 
-function who(words = "") {
-  say(words);
+function who(message = "") {
+  say(message);
   at("identifier").value = login.identifier;
   show("who", at("identifier"));
   suggest();
 }
 
 // Shows a message and one button.
-function stuck(words, label, action) {
-  say(words);
+function stuck(message, label, action) {
+  say(message);
   retry = action;
   const button = at("again").querySelector("button");
   button.dataset.text = label;
@@ -275,8 +245,8 @@ function stuck(words, label, action) {
 
 // Names the client and what it asks for.
 function purpose({ client_name: to, redirect, scopes, claims = [] }) {
-  const place = { site: redirect.host, loopback: "a program on this device", app: "an app on this device" }[redirect.kind];
-  return `${to} (${place}) asks for: ${[...scopes, ...claims].join(", ")}.`;
+  const place = { site: redirect.host, loopback: word("login.on_program"), app: word("login.on_app") }[redirect.kind];
+  return word("login.asks_for", { client: to, place, scopes: [...scopes, ...claims].join(", ") });
 }
 
 // The user is already signed in.
@@ -286,7 +256,7 @@ function going(told) {
   at("whither").textContent = told.continue_to ? "" : purpose(told);
   const button = submitOf("going");
   delete button.dataset.text;
-  button.textContent = `Continue as ${name}${told.continue_to ? "" : ` to ${to}`}`;
+  button.textContent = told.continue_to ? word("login.continue_as", { name }) : word("login.continue_as_to", { name, client: to });
   show("going", button);
 }
 
@@ -303,13 +273,13 @@ function ways() {
     });
     if (name === "sso") {
       const known = login.providers.filter((one) => providers.some((provider) => provider.name === one.name));
-      return known.map((provider) => ({ name, label: `Continue with ${provider.label}`, act: () => chosen(() => leave(provider)) }));
+      return known.map((provider) => ({ name, label: word("login.continue_with", { provider: provider.label }), act: () => chosen(() => leave(provider)) }));
     }
     if (!begin || (name === "passkey" && !hasPasskeys)) return [];
     const known = contacts.filter((contact) => contact.method === name);
     if (known.length) {
       return known.map(({ contact_id: contact, masked }) =>
-        ({ name, masked, contact, label: `${label} to ${masked}`, act: () => chosen(() => send(masked, contact)) }));
+        ({ name, masked, contact, label: word("login.method_to", { method: label, address: masked }), act: () => chosen(() => send(masked, contact)) }));
     }
     if (name === "passkey") return [{ name, label, begin, act: () => { key(name); run("key", SUBMIT.key); } }];
     return [{ name, label, begin, act: () => begin(name) }];
@@ -317,16 +287,16 @@ function ways() {
   return [...known, ...setUp];
 }
 
-function choose(words = "") {
+function choose(message = "") {
   const all = ways();
   method = null;
   if (all.length === 0 && login.choices?.weak_factor) return weak();
-  if (all.length === 0) return stuck(words || "No other sign-in method is available.", "Start again", restart);
-  if (all.length === 1 && all[0].begin) return all[0].begin(all[0].name, words);
-  say(words);
+  if (all.length === 0) return stuck(message || word("login.no_other_method"), word("login.start_again"), restart);
+  if (all.length === 1 && all[0].begin) return all[0].begin(all[0].name, message);
+  say(message);
   const isNamed = isStepUp && login.isKnown; // by the heading
   const isSetUp = all.every((way) => way.isNew);
-  at("choice").textContent = isSetUp ? "You need a second step to sign in here, and you have none yet. Set one up now. From then on, each sign-in here needs it." : isNamed ? "Choose a method" : login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
+  at("choice").textContent = word(isSetUp ? "login.choose_set_up" : isNamed ? "login.choose_method" : login.completed ? "login.choose_confirm" : "login.choose");
   at("ways").replaceChildren(...all.map(wayButton));
   for (const button of at("ways").children) hold(button, button.value);
   show("choose", at("ways").firstChild);
@@ -334,10 +304,10 @@ function choose(words = "") {
 
 // The user has a passkey or an app that does not count here. The account page lets users who prove it set up another one.
 function weak() {
-  const why = "You need a second step to sign in here. Your passkey or authenticator app cannot be that step, because it was set up without one.";
-  if (!hasAccountPage || isStepUp) return stuck(`${why} Please contact your administrator.`, "Start again", restart);
-  const what = "On your account page, sign in with it and with your password or a code, and set up another one.";
-  stuck(`${why} ${what}`, "Go to your account page", () => location.assign(new URL("security", ACCOUNT)));
+  const isStuck = !hasAccountPage || isStepUp;
+  const message = `${word("login.weak_factor")} ${word(isStuck ? "login.weak_contact" : "login.weak_account_page")}`;
+  if (isStuck) return stuck(message, word("login.start_again"), restart);
+  stuck(message, word("login.to_account_page"), () => location.assign(new URL("security", ACCOUNT)));
 }
 
 // Sends a code to the only contact that the user could choose.
@@ -348,16 +318,16 @@ function sendToOnly() {
 }
 
 // Goes back to where the user chooses.
-const back = (words) => (login.isNamed || login.completed ? choose(words) : who(words));
+const back = (message) => (login.isNamed || login.completed ? choose(message) : who(message));
 
-function password(name, words = "") {
+function password(name, message = "") {
   method = name;
-  say(words);
+  say(message);
   // after a passkey or another provider, the name is unknown here
   const isKnown = login.identifier !== "";
   Object.assign(at("username"), { value: login.identifier, readOnly: isKnown, tabIndex: isKnown ? -1 : 0 });
   at("username").hidden = at("username-label").hidden = login.isKnown;
-  at("username-label").textContent = isKnown ? "Signing in as" : "User name, e-mail address or phone number";
+  at("username-label").textContent = word(isKnown ? "login.signing_in_as" : "login.name");
   at("secret").value = "";
   at("secret").type = "password";
   at("reveal").checked = false;
@@ -365,19 +335,19 @@ function password(name, words = "") {
   show("password", isKnown ? at("secret") : at("username"));
 }
 
-function key(name, words = "") {
+function key(name, message = "") {
   method = name;
-  say(words);
+  say(message);
   hold(submitOf("key"), name);
   show("key", submitOf("key"));
 }
 
-function address(name, words = "") {
+function address(name, message = "") {
   const { field, type, autocomplete, ask, note } = METHODS[name];
   const to = at("to");
   if (method !== name || !to.value) to.value = (type === "email" ? /.@./ : /^\+/).test(login.identifier) ? login.identifier : "";
   method = name;
-  say(words);
+  say(message);
   Object.assign(to, { type, autocomplete, name: field });
   at("address-label").textContent = ask;
   at("address-note").textContent = note;
@@ -389,15 +359,14 @@ function address(name, words = "") {
 // Asks for the code that was sent.
 function code() {
   const { to, contact, digits } = login.code;
-  const belongs = contact ? "We" : `If ${to} belongs to your account, we`;
-  enterCode(login.code.method, `${belongs} have sent a code of ${digits} digits to ${contact ? to : "it"}.`);
+  enterCode(login.code.method, word(contact ? "login.code_sent" : "login.code_maybe_sent", { address: to, digits }));
   hold(at("resend"), method);
 }
 
 // Asks for a code that the user has.
-function typed(name, words = "") {
+function typed(name, message = "") {
   enterCode(name, METHODS[name].note);
-  say(words);
+  say(message);
 }
 
 function enterCode(name, note) {
@@ -413,9 +382,9 @@ function enterCode(name, note) {
 }
 
 // Asks for a new passkey.
-function newKey(_, words = "") {
+function newKey(_, message = "") {
   method = "newkey";
-  say(words);
+  say(message);
   // a service that offers authenticator apps has recovery codes
   at("newkey-recovery").hidden = !hasAccountPage || !login.choices?.enrol?.methods.includes("totp");
   hold(submitOf("newkey"), method);
@@ -547,7 +516,7 @@ function began(answer, identifier) {
 
 // Continues with the next step, or ends the login. A message is only sent without a choice if the user did something that leads
 // here (`isAsked`): a link or a reload is not enough.
-async function next(words, isAsked = false) {
+async function next(message, isAsked = false) {
   if (login.completed >= login.required) return finish;
   if (login.completed > 0 || login.isKnown) {
     login.choices = await read("choices");
@@ -561,8 +530,8 @@ async function next(words, isAsked = false) {
   if (isAsked && only?.contact && others.length === 0) return sendToOnly;
   // recovery codes replace the other one, so they are one click away
   const [usual, ...more] = all.filter(({ name }) => name !== "recovery_code");
-  if (login.completed > 0 && usual?.begin && !usual.isNew && more.length === 0) return void usual.begin(usual.name, words);
-  back(words);
+  if (login.completed > 0 && usual?.begin && !usual.isNew && more.length === 0) return void usual.begin(usual.name, message);
+  back(message);
 }
 
 async function send(to, contact) {
@@ -580,7 +549,7 @@ async function leave({ name, label }) {
   const { redirect_url: to } = await step("authenticate", { method: "sso", provider: name, query });
   keep();
   show(null);
-  at("step").textContent = `Taking you to ${label} …`;
+  at("step").textContent = word("shared.taking_you_to", { place: label });
   location.assign(to);
 }
 
@@ -598,19 +567,19 @@ function proved(answer) {
 
 async function finish() {
   show(null);
-  at("step").textContent = client ? `Taking you back to ${client} …` : login.isKnown ? "Taking you back …" : "Signing you in …";
+  at("step").textContent = client ? word("login.back_to", { client }) : word(login.isKnown ? "login.back" : "login.signing_in");
   await step("complete");
   forget();
   location.replace(new URL(onward, here));
 }
 
 // Continues a login that was started before the page was loaded.
-async function resume(words) {
+async function resume(message) {
   const answer = await read("status");
   if (answer.status === "expired" || answer.status === "failed") throw { code: `session_${answer.status}`, wait: 0 };
   counted(answer);
   if (answer.next_step !== null && login.code) return code();
-  return next(words);
+  return next(message);
 }
 
 async function begin() {
@@ -621,7 +590,7 @@ async function begin() {
   // a sign-in to the site itself has no client and asks for no consent
   onward = told.continue_to ?? onward;
   client = told.continue_to ? "" : told.client_name;
-  at("client").textContent = client && `to ${client}`;
+  at("client").textContent = client && word("login.to_client", { client });
   isStepUp = Boolean(told.continue_to);
   hasAccountPage = Boolean(told.account_page);
   title(false);
@@ -633,7 +602,7 @@ async function begin() {
   at("asks").textContent = agrees ? purpose(told) : "";
   await offerQuickWays(told);
   if (login.id && (login.isNamed || login.completed || returned)) return () => resume(outcome(told.account_page));
-  if (returned) return who(outcome(told.account_page) ?? WORDS.invalid_session);
+  if (returned) return who(outcome(told.account_page) ?? problem("invalid_session"));
   login.identifier ||= asked.get("login_hint") ?? "";
   if (told.signed_in) {
     signedIn = told.signed_in;
@@ -650,7 +619,7 @@ async function offerQuickWays({ available_methods: methods, providers = [] }) {
   at("with-passkey").hidden = !withPasskey;
   at("providers").replaceChildren(...providers.map((provider) => wayButton({
     name: provider.name,
-    label: `Continue with ${provider.label}`,
+    label: word("login.continue_with", { provider: provider.label }),
     act: () => run("quick", () => unnamed(() => leave(provider))),
   })));
   at("quick").hidden = !withPasskey && providers.length === 0;
@@ -663,26 +632,26 @@ const submitOf = (name) => at(name).querySelector("button:not([type])");
 // `place` is the form that was sent, or null. `again` repeats the action.
 function failed({ code: name, wait: seconds }, place, again) {
   const isPassword = name === "invalid_credentials" && login.isKnown;
-  let words = isPassword ? "The password is wrong." : WORDS[name] ?? `${LINK} (${name})`;
-  if (seconds > 1) words += ` You can try again in ${span(seconds)}.`;
-  if (ENDED.includes(name)) return stuck(words, "Start again", restart);
+  let message = isPassword ? word("login.wrong_password") : problem(name);
+  if (seconds > 1) message += ` ${word("login.wait", { time: span(seconds) })}`;
+  if (ENDED.includes(name)) return stuck(message, word("login.start_again"), restart);
   if (name === "fresh_login_required") {
     forget(login.isKnown ? "" : login.identifier);
     isAfresh = true;
-    return who(words);
+    return who(message);
   }
   if (name === "step_required") {
     forget();
-    return who(words);
+    return who(message);
   }
   const elsewhere = { no_step_remaining: finish, steps_remaining: resume }[name];
   if (elsewhere && login.id && detours++ === 0) return run(null, () => elsewhere());
   // another tab has set one up
-  if (name === "method_not_allowed" && ["app", "newkey"].includes(place)) return run(null, () => next(words));
-  if (name === "no_pending_challenge" && ["app", "newkey"].includes(place)) return choose(WORDS.late_setup);
+  if (name === "method_not_allowed" && ["app", "newkey"].includes(place)) return run(null, () => next(message));
+  if (name === "no_pending_challenge" && ["app", "newkey"].includes(place)) return choose(word("login.late_setup"));
   if (name.endsWith("method_not_allowed") || name === "unsupported_method") {
     if (method) login.refused.push(method);
-    return back(words);
+    return back(message);
   }
   // the button still works
   if (name === "invalid_assertion") canSuggest = false;
@@ -690,28 +659,28 @@ function failed({ code: name, wait: seconds }, place, again) {
     const { contact } = login.code;
     login.code = null;
     keep();
-    return contact ? choose(words) : address(method, words);
+    return contact ? choose(message) : address(method, message);
   }
   if (!place || place === "again") {
-    stuck(words, "Try again", again);
+    stuck(message, word("login.try_again"), again);
     place = "again";
   }
   const what = { who: "start", quick: "start", code: "otp", again: "again" }[place] ?? method;
   if (seconds) wait(what, seconds);
   if (place === "choose") choose();
-  say(words, seconds ? what : "");
+  say(message, seconds ? what : "");
   if (place !== "choose" && seconds) {
     const buttons = { resend: [at("resend")], quick: at("quick").querySelectorAll("button") }[place] ?? [submitOf(place)];
     for (const button of buttons) hold(button, what);
   }
   if (name === "invalid_request") {
-    if (place === "who") say("This is not a valid user name, e-mail address or phone number.");
-    if (place === "address") say(`This address is not valid. ${METHODS[method].note}`);
+    if (place === "who") say(word("login.bad_name"));
+    if (place === "address") say(word("login.bad_address", { note: METHODS[method].note }));
   }
   if (name === "invalid_otp" && login.code?.method === method) {
     login.code.tries += 1;
     keep();
-    if (login.code.tries > 1) say(`${words} You have tried ${login.code.tries} times. After five tries you need a new code.`);
+    if (login.code.tries > 1) say(`${message} ${word("login.code_tries", { count: login.code.tries })}`);
   }
   ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), app: at("app-code"), key: submitOf("key") })[place]?.focus();
 }

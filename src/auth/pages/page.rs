@@ -10,63 +10,70 @@ use crate::{
             problem::{Code, Problem},
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN, Route},
         },
-        pages::custom::{LoginPage, Pages},
+        pages::{
+            built::{self, BuiltPages, Template},
+            custom::LoginPage,
+        },
     },
     http::body::Body,
+    words::Language,
 };
 
 pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
 
 /// Returns the URL of the login page, without a query.
 pub(crate) fn url(core: &Core) -> String {
-    match &core.pages.login {
+    match &core.pages.own.login {
         LoginPage::Url(url) => url.clone(),
         LoginPage::BuiltIn | LoginPage::Html(_) => format!("{}/authentication/start", core.issuer.path()),
     }
 }
 
 /// Returns the login page.
-pub(crate) fn login(pages: &Pages) -> Response<Body> {
-    let LoginPage::Html(text) = &pages.login else { return html(StatusCode::OK, include_str!("page.html")) };
-    let mut response = html(StatusCode::OK, text.clone());
-    let policy = pages.login_policy.as_deref().and_then(|policy| HeaderValue::from_str(policy).ok());
+pub(crate) fn login(pages: &BuiltPages, language: Language) -> Response<Body> {
+    let LoginPage::Html(text) = &pages.own.login else {
+        let template = Template { built_in: include_str!("page.html"), own: None, root: "" };
+        let mut response = pages.page(StatusCode::OK, template, language, |name| {
+            (name == "words").then(|| pages.script_words(language, &["login.", "shared."]))
+        });
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-language"));
+        return response;
+    };
+    let mut response = answer::response_with_body(StatusCode::OK, "text/html; charset=utf-8", text.clone());
+    let policy = pages.own.login_policy.as_deref().and_then(|policy| HeaderValue::from_str(policy).ok());
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy.unwrap_or(answer::OWN_PAGE));
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     response
 }
 
 /// Returns the page of an error that is sent nowhere.
 pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Body> {
     let status = problem.code.status();
+    let (pages, language) = (&core.pages, built::language_of(parts));
     let advice = match status {
-        StatusCode::FORBIDDEN => "Sign-in is currently unavailable. Please contact your administrator.",
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            "Please wait a moment, then reload this page."
-        }
-        _ if problem.code == Code::SsoFailed => {
-            "Your sign-in at the other provider took too long, or it began in another browser. Please sign in again."
-        }
-        _ => "This link does not work. Please go back to the application and try again.",
+        StatusCode::FORBIDDEN => "error.unavailable",
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "error.wait",
+        _ if problem.code == Code::SsoFailed => "error.provider",
+        _ => "error.link",
     };
     // a path of this service, whose characters need no escapes
-    let link = problem.sign_in_url().map(|url| format!(r#"<p><a href="{url}">Sign in again</a></p>"#));
-    // relative, because the service can be mounted below any path
-    let style = match parts.uri.path() {
-        path if path.ends_with("/authentication/start") => "page.css",
-        path if path.ends_with("/callback") => "../../page.css",
-        path if path.ends_with(FINISH_SIGN_IN) || path.ends_with(ACCOUNT_PAGE) => "../authentication/page.css",
-        _ => "authentication/page.css",
+    let link = problem
+        .sign_in_url()
+        .map(|url| format!(r#"<p><a href="{url}">{}</a></p>"#, pages.text(language, "error.sign_in_again")));
+    let root = match parts.uri.path() {
+        path if path.ends_with("/authentication/start") => "",
+        path if path.ends_with("/callback") => "../../",
+        path if path.ends_with(FINISH_SIGN_IN) || path.ends_with(ACCOUNT_PAGE) => "../authentication/",
+        _ => "authentication/",
     };
-    let text = core.pages.error.as_deref().unwrap_or(include_str!("error.html"));
-    let text = text
-        .replace("{style}", style)
-        .replace("{advice}", advice)
-        .replace("{link}", link.as_deref().unwrap_or_default())
-        .replace("{code}", problem.code.as_str())
-        .replace("{detail}", problem.detail);
-    let mut response = html(status, text);
-    if core.pages.error.is_some() {
-        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, answer::OWN_PAGE);
-    }
+    let template = Template { built_in: include_str!("error.html"), own: pages.own.error.as_deref(), root };
+    let mut response = pages.page(status, template, language, |name| match name {
+        "advice" => Some(pages.text(language, advice)),
+        "link" => Some(link.clone().unwrap_or_default()),
+        "code" => Some(problem.code.as_str().to_owned()),
+        "detail" => Some(problem.detail.to_owned()),
+        _ => None,
+    });
     let plain = problem.into_response(&parts.headers, &core.realm);
     for (name, value) in plain.headers().iter().filter(|(name, _)| **name != header::CONTENT_TYPE) {
         response.headers_mut().append(name, value.clone());
@@ -75,22 +82,23 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
 }
 
 /// Returns the page on which signed-in users manage their account.
-pub(crate) fn account() -> Response<Body> {
-    html(StatusCode::OK, include_str!("account.html"))
+pub(crate) fn account(pages: &BuiltPages, language: Language) -> Response<Body> {
+    let template = Template { built_in: include_str!("account.html"), own: None, root: "../authentication/" };
+    pages.page(StatusCode::OK, template, language, |name| {
+        (name == "words").then(|| pages.script_words(language, &["account.", "shared."]))
+    })
 }
 
-/// Returns the scripts and the style of the pages, and the description of the endpoints.
-pub(crate) fn asset(route: Route) -> Response<Body> {
-    match route {
-        Route::Script => answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js")),
-        Route::AccountScript => {
-            answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("account.js"))
-        }
-        Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
-        _ => answer::for_every_origin(answer::whole(StatusCode::OK, answer::JSON, OPENAPI)),
+/// Returns the scripts, the style and the logo of the pages, and the description of the endpoints.
+pub(crate) fn asset(pages: &BuiltPages, route: Route) -> Response<Body> {
+    if let (Route::Logo, Some(logo)) = (route, &pages.logo) {
+        return logo.response();
     }
-}
-
-fn html(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
-    answer::whole(status, "text/html; charset=utf-8", text)
+    match route {
+        Route::Script => {
+            answer::response_with_body(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js"))
+        }
+        Route::Style => answer::response_with_body(StatusCode::OK, "text/css; charset=utf-8", pages.style.clone()),
+        _ => answer::for_every_origin(answer::response_with_body(StatusCode::OK, answer::JSON, OPENAPI)),
+    }
 }

@@ -1,6 +1,6 @@
 //! `grant_type=authorization_code`: exchanges a code for the first tokens of a family.
 
-use super::{form::Posted, proof::check_bound, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
@@ -14,7 +14,7 @@ use crate::{
     store::StoreError,
     support::run_to_completion::RunToCompletion,
     tokens::{Grant, Issued, TokenRequest},
-    util::secret::{Digest, Secret},
+    util::secret::{Secret, SecretDigest},
 };
 
 /// The only error for a code that can't be redeemed.
@@ -52,14 +52,14 @@ pub(crate) async fn redeem(
     check_bound(client, jkt.as_deref())?;
     let AuthorizationCode { who, session, binding, wanted, .. } = row;
     let (id_token, userinfo) =
-        (user_claims::allowed(client, wanted.id_token), user_claims::allowed(client, wanted.userinfo));
+        (user_claims::allowed_claims(client, wanted.id_token), user_claims::allowed_claims(client, wanted.userinfo));
     let grant = Grant { who, session, binding, jkt, id_token, userinfo };
-    let subject = user_claims::subject(cx.core, &grant.who, Some(client)).await?.ok_or_else(invalid_grant)?;
+    let subject = subject::subject_of_grant(cx.core, &grant.who, Some(client)).await?.ok_or_else(invalid_grant)?;
     // the session may have ended since the code was issued; a raised generation of the user has left no subject
     if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
     }
-    let extra = user_claims::extra(cx.core, &subject.account, &grant, grant.scope()).await?;
+    let extra = user_claims::extra_claims(cx.core, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 
     let request = TokenRequest {
@@ -69,7 +69,7 @@ pub(crate) async fn redeem(
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: None,
         nonce: wanted.nonce.as_deref(),
-        account_claims: user_claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
+        account_claims: user_claims::account_claims(&subject.account, grant.id_token.iter().map(String::as_str)),
         extra_claims: extra,
         keyed: cx.core.keyed().await?,
     };
@@ -111,7 +111,7 @@ fn fits(binding: &Binding, client: &Client, posted: &Posted<'_>, verifier: &Code
 async fn revoke_if_replayed(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
-    code: &Digest,
+    code: &SecretDigest,
     (client, posted, verifier): (&Client, &Posted<'_>, &CodeVerifier),
 ) -> Result<(), Problem> {
     let Some((family, grant, is_replay)) = endpoints.service.family_of_redeemed(code).await? else { return Ok(()) };

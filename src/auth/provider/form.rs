@@ -9,7 +9,7 @@ use crate::{
     auth::{
         context::{RequestContext, incoming::IncomingRequest},
         http::{
-            credentials,
+            client_secrets,
             problem::{Code, Problem},
         },
     },
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
 
 impl<'b> Posted<'b> {
-    pub(crate) fn of(body: &'b Bytes) -> Self {
+    pub(crate) fn from_form_body(body: &'b Bytes) -> Self {
         Self(match Form::parse(body) {
             Ok(form) if form.has_duplicates() => Err("a parameter appears more than once"),
             Ok(form) => Ok(form),
@@ -56,10 +56,10 @@ impl<'b> Posted<'b> {
         client: Option<Arc<Client>>,
     ) -> Result<Arc<Client>, Problem> {
         if let Some(client) = client.as_ref().filter(|client| client.is_machine()) {
-            client_assertion::authenticate(cx, client, |name| self.value(name)).await?;
+            client_assertion::authenticate_client(cx, client, |name| self.value(name)).await?;
             return Ok(Arc::clone(client));
         }
-        credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
+        client_secrets::refuse_credentials(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
         client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))
     }
@@ -72,8 +72,9 @@ impl<'b> Posted<'b> {
     ) -> Result<(RequestContext<'a>, Arc<Client>), Problem> {
         let (cx, named) = self.named_client(request, None).await?;
         let client = named?.filter(|client| client.is_machine());
-        let client = client.ok_or(credentials::invalid("only clients that authenticate can call this"))?;
-        client_assertion::authenticate(&cx, &client, |name| self.value(name)).await?;
+        let client =
+            client.ok_or(client_secrets::credentials_problem("only clients that authenticate can call this"))?;
+        client_assertion::authenticate_client(&cx, &client, |name| self.value(name)).await?;
         Ok((cx, client))
     }
 

@@ -6,9 +6,9 @@ use http::{Response, StatusCode, request::Parts};
 use serde::Serialize;
 
 use super::{
+    dpop_proof::{add_challenge, bound_proof, unproved_problem, with_nonce},
     form::Posted,
-    proof::{bound_proof, challenge, unproved, with_nonce},
-    user_claims,
+    subject,
 };
 use crate::{
     auth::{
@@ -85,7 +85,7 @@ pub(crate) async fn introspect(
     // introspection is for programs, so no page may read the answer
     request.let_no_page_read();
     let ((core, reach), token) = (reach?, posted.required("token", "token is missing")?);
-    let mut known = known(core, endpoints, token).await?;
+    let mut known = find_known_token(core, endpoints, token).await?;
     match reach {
         Reach::Everything => {
             // an API spends the budget of the tenant that the token belongs to
@@ -105,7 +105,7 @@ async fn reach<'a>(
     posted: &Posted<'_>,
 ) -> Result<(&'a Core, Reach), Problem> {
     let parts = request.parts();
-    let (scheme, shown) = match Authorization::read(&parts.headers) {
+    let (scheme, shown) = match Authorization::from_auth_headers(&parts.headers) {
         Authorization::Nothing => {
             let (cx, client) = posted.machine_client(request).await?;
             return Ok((cx.core, Reach::Tenant(client.tenant().clone())));
@@ -130,7 +130,7 @@ async fn reach<'a>(
     posted.check()?;
     let Caller { tenant, may_introspect, proof } = caller?;
     if let Some(proof) = proof {
-        cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
+        cx.spend_proof(proof).await.map_err(|problem| unproved_problem(problem, REALM))?;
     }
     if !may_introspect {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope introspect");
@@ -161,8 +161,8 @@ async fn caller(
     let bound_to = claims.cnf.as_ref().and_then(|cnf| cnf.jkt.as_deref());
     let proof = bound_proof((core, parts), "/introspect", (scheme, text, bound_to), REALM)?;
     let tenant = match &grant {
-        Some(grant) => user_claims::subject(core, &grant.who, None).await?.map(|subject| subject.who.tenant),
-        None => machine(core, &claims).await?.map(|client| client.tenant().clone()),
+        Some(grant) => subject::subject_of_grant(core, &grant.who, None).await?.map(|subject| subject.who.tenant),
+        None => find_machine_client(core, &claims).await?.map(|client| client.tenant().clone()),
     };
     let granted = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
     let may_introspect = granted.is_ok_and(|granted| granted.contains(SCOPE));
@@ -177,29 +177,29 @@ fn invalid(scheme: Scheme) -> Problem {
 }
 
 fn challenged(problem: Problem, tried: Scheme, error: &str) -> Problem {
-    challenge(problem, REALM, tried, error)
+    add_challenge(problem, REALM, tried, error)
 }
 
-async fn known(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
+async fn find_known_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &endpoints.service;
     if let Some(presented) = tokens.presented(token, core.keyed().await?).await? {
         let grant = presented.grant();
         if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);
         }
-        let subject = user_claims::subject(core, &grant.who, None).await?;
+        let subject = subject::subject_of_grant(core, &grant.who, None).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
     let Some(ValidAccess { claims, grant, .. }) = tokens.access(token).await? else { return Ok(None) };
     let Some(grant) = grant else {
-        return Ok(machine(core, &claims).await?.map(|client| of_machine(claims, &client)));
+        return Ok(find_machine_client(core, &claims).await?.map(|client| of_machine(claims, &client)));
     };
-    let subject = user_claims::subject(core, &grant.who, None).await?;
+    let subject = subject::subject_of_grant(core, &grant.who, None).await?;
     Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
 }
 
 /// Returns the machine client of a token. A client that was removed has no tokens.
-async fn machine(core: &Core, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
+async fn find_machine_client(core: &Core, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
     let client = core.registered_client(Some(&claims.client_id)).await?;
     Ok(client.filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str())))
 }

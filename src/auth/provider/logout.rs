@@ -8,7 +8,7 @@ use crate::{
         authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
         context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         http::{answer, bodies::RequestBody, fields, problem::Problem},
-        pages::logout as logout_pages,
+        pages::{built, logout as logout_pages},
     },
     client::{Client, RequestedRedirect},
     event::EventKind,
@@ -19,7 +19,7 @@ use crate::{
     tokens::TokenService,
     util::{
         form::{self, Form},
-        handle::Handle,
+        public_id::PublicId,
     },
 };
 
@@ -29,18 +29,20 @@ struct Asked {
     hint: Option<String>,
     after: Option<String>,
     state: Option<String>,
+    ui_locales: Option<String>,
     /// The user has pressed the button on our own page.
     confirmed: bool,
 }
 
 impl Asked {
-    fn of<'f>(value: impl Fn(&str) -> Option<&'f str>) -> Self {
+    fn from_logout_parameters<'f>(value: impl Fn(&str) -> Option<&'f str>) -> Self {
         let own = |name| value(name).map(str::to_owned);
         Self {
             client_id: own("client_id"),
             hint: own("id_token_hint"),
             after: own("post_logout_redirect_uri"),
             state: own("state"),
+            ui_locales: own("ui_locales"),
             confirmed: value("confirmed").is_some(),
         }
     }
@@ -55,8 +57,8 @@ pub(crate) async fn logout(
     tokens: &TokenService,
     body: &mut RequestBody,
 ) -> Result<Response<Body>, Problem> {
-    let asked = asked(request.parts(), body).await;
-    let asked = request.or_charge(asked).await.map_err(Problem::shown)?;
+    let asked = read_logout_request(request.parts(), body).await;
+    let asked = request.or_charge(asked).await.map_err(Problem::into_error_page)?;
     let hint = match &asked.hint {
         Some(hint) => {
             request.begin_lookup().await?;
@@ -67,16 +69,16 @@ pub(crate) async fn logout(
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
     let (cx, client) = request.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
     if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
-        return Err(Problem::invalid("id_token_hint belongs to another client than client_id").shown());
+        return Err(Problem::invalid("id_token_hint belongs to another client than client_id").into_error_page());
     }
-    let after = after(&asked, client.as_deref()).map_err(Problem::shown)?;
+    let after = post_logout_target(&asked, client.as_deref()).map_err(Problem::into_error_page)?;
     cx.refuse_prefetch()?;
     let sessions = &cx.core.sessions;
     let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());
-    let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(Handle::parse);
+    let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(PublicId::parse);
     // also without a cookie: a client can post the hint from another site
     if let Some(sid) = &hinted_sid {
-        end(&cx, sid, client.as_deref().map(Client::tenant)).await?;
+        end_session_at_logout(&cx, sid, client.as_deref().map(Client::tenant)).await?;
     }
     let tenant = client.as_deref().map(Client::tenant);
     let removals = sessions.presented_removals(&cx.parts.headers, tenant);
@@ -93,30 +95,33 @@ pub(crate) async fn logout(
     };
     let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
     let needs_no_question = shown.iter().all(is_hinted) && (hinted.is_some() || logins.is_empty());
+    let language = built::language(asked.ui_locales.as_deref(), cx.parts);
     if !is_confirmed && !needs_no_question {
-        return Ok(logout_pages::ask(
+        return Ok(logout_pages::logout_question_page(
             &cx.core.pages,
+            language,
             &[
                 ("client_id", client_id.as_deref()),
                 ("post_logout_redirect_uri", asked.after.as_deref()),
                 ("state", asked.state.as_deref()),
+                ("ui_locales", asked.ui_locales.as_deref()),
             ],
             after.as_ref().and_then(|after| after.to.policy_source()),
         ));
     }
     for session in &shown {
-        end(&cx, &session.sid(), Some(session.tenant())).await?;
+        end_session_at_logout(&cx, &session.sid(), Some(session.tenant())).await?;
     }
     let removals = removals.into_iter().chain(logins.end(&cx).await?);
     let mut response = match after {
         // the policy of the page that asked can't permit this target, so the user follows a link
         Some(After { to, location }) if asked.confirmed && to.policy_source().is_none() => {
-            logout_pages::done(&cx.core.pages, Some(&location))
+            logout_pages::logout_done_page(&cx.core.pages, language, Some(&location))
         }
         Some(After { location, .. }) => {
             answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?
         }
-        None => logout_pages::done(&cx.core.pages, None),
+        None => logout_pages::logout_done_page(&cx.core.pages, language, None),
     };
     for removal in removals {
         removal.append_to(response.headers_mut());
@@ -132,32 +137,37 @@ fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>)
         ("client_id", client_id),
         ("post_logout_redirect_uri", asked.after.as_deref()),
         ("state", asked.state.as_deref()),
+        ("ui_locales", asked.ui_locales.as_deref()),
     ];
-    let query = form::written(fields.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    let query = form::encode_pairs(fields.into_iter().filter_map(|(name, value)| Some((name, value?))));
     answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))
         .ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
 
-async fn end(cx: &RequestContext<'_>, sid: &Handle, tenant: Option<&Tenant>) -> Result<(), StoreError> {
+async fn end_session_at_logout(
+    cx: &RequestContext<'_>,
+    sid: &PublicId,
+    tenant: Option<&Tenant>,
+) -> Result<(), StoreError> {
     if cx.core.sessions.end_sid(sid).await?.is_some() {
         cx.core.journal.tally(EventKind::TokenRevoked, tenant, None);
     }
     Ok(())
 }
 
-async fn asked(parts: &Parts, body: &mut RequestBody) -> Result<Asked, Problem> {
+async fn read_logout_request(parts: &Parts, body: &mut RequestBody) -> Result<Asked, Problem> {
     if parts.method == Method::POST {
         let body = fields::form(parts, body).await?;
-        let posted = Posted::of(&body);
+        let posted = Posted::from_form_body(&body);
         posted.check()?;
-        return Ok(Asked::of(|name| posted.value(name)));
+        return Ok(Asked::from_logout_parameters(|name| posted.value(name)));
     }
     let query = parts.uri.query().unwrap_or_default();
     let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
     if form.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));
     }
-    let mut asked = Asked::of(|name| form.value(name));
+    let mut asked = Asked::from_logout_parameters(|name| form.value(name));
     asked.confirmed = false;
     Ok(asked)
 }
@@ -171,7 +181,7 @@ struct After {
 }
 
 /// Returns where the browser goes afterwards.
-fn after(asked: &Asked, client: Option<&Client>) -> Result<Option<After>, Problem> {
+fn post_logout_target(asked: &Asked, client: Option<&Client>) -> Result<Option<After>, Problem> {
     let Some(uri) = &asked.after else { return Ok(None) };
     let Some(client) = client else {
         return Err(Problem::invalid("post_logout_redirect_uri needs client_id or id_token_hint"));
@@ -182,8 +192,8 @@ fn after(asked: &Asked, client: Option<&Client>) -> Result<Option<After>, Proble
         Some(state) if state.len() > LONGEST_STATE => {
             return Err(Problem::invalid("state is longer than 4096 bytes"));
         }
-        Some(state) => to.answer(&[("state", state)]),
-        None => to.answer(&[]),
+        Some(state) => to.with_parameters(&[("state", state)]),
+        None => to.with_parameters(&[]),
     };
     Ok(Some(After { to, location }))
 }

@@ -1,6 +1,6 @@
 //! `grant_type=client_credentials`: an access token for a machine client itself (RFC 6749 §4.4).
 
-use super::{form::Posted, proof::check_bound};
+use super::{dpop_proof::check_bound, form::Posted};
 use crate::{
     auth::{
         context::RequestContext,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the token, and whether it is bound to a key. The client has authenticated.
-pub(crate) async fn grant(
+pub(crate) async fn grant_to_machine(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     client: &Client,

@@ -1,5 +1,6 @@
 //! The token endpoints: `/token`, the endpoints that take tokens, and the metadata.
 
+pub(crate) mod subject;
 pub(crate) mod user_claims;
 pub(crate) mod client_assertion;
 pub(crate) mod code_grant;
@@ -8,7 +9,7 @@ pub(crate) mod introspect;
 pub(crate) mod logout;
 pub(crate) mod machine_grant;
 pub(crate) mod metadata;
-pub(crate) mod proof;
+pub(crate) mod dpop_proof;
 pub(crate) mod refresh_grant;
 pub(crate) mod revoke;
 pub(crate) mod token;
@@ -35,7 +36,7 @@ use crate::{
 /// How long clients may keep the public keys and the metadata: much shorter than a key is published before it signs.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-pub(crate) async fn serve(
+pub(crate) async fn serve_token_route(
     request: &mut IncomingRequest<'_>,
     route: TokenRoute,
     body: &mut RequestBody,
@@ -46,7 +47,7 @@ pub(crate) async fn serve(
     match route {
         TokenRoute::Keys => {
             request.charge_asset().await?;
-            Ok(kept(answer::whole(StatusCode::OK, answer::JSON, endpoints.service.key_set().await?)))
+            Ok(kept(answer::response_with_body(StatusCode::OK, answer::JSON, endpoints.service.key_set().await?)))
         }
         TokenRoute::Metadata => {
             let cx = request.charge_asset().await?;
@@ -76,10 +77,10 @@ async fn posted(
 ) -> Result<Response<Body>, Problem> {
     let body = fields::form(request.parts(), body).await;
     let body = request.or_charge(body).await?;
-    let posted = Posted::of(&body);
+    let posted = Posted::from_form_body(&body);
     match route {
-        TokenRoute::Exchange => token::token(request, endpoints, posted).await,
-        TokenRoute::Revoke => in_box(|| revoke::revoke(request, endpoints, posted)).await,
+        TokenRoute::Exchange => token::serve_token_request(request, endpoints, posted).await,
+        TokenRoute::Revoke => in_box(|| revoke::revoke_token_family(request, endpoints, posted)).await,
         _ => in_box(|| introspect::introspect(request, endpoints, posted)).await,
     }
 }

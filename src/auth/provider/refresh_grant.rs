@@ -1,6 +1,6 @@
 //! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
 
-use super::{form::Posted, proof::check_bound, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
@@ -21,7 +21,7 @@ fn invalid_scope(detail: &'static str) -> Problem {
 }
 
 /// Returns the next tokens, and whether they are bound to a key.
-pub(crate) async fn refresh(
+pub(crate) async fn exchange_refresh_token(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     client: &Client,
@@ -51,11 +51,10 @@ pub(crate) async fn refresh(
     if client.tokens.require_dpop && grant.jkt.is_none() {
         return Err(invalid_grant());
     }
-    let subject =
-        user_claims::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
+    let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
-    let extra = user_claims::extra(cx.core, &subject.account, grant, granted).await?;
+    let extra = user_claims::extra_claims(cx.core, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;
     let request = TokenRequest {
         who: &subject.who,
@@ -64,7 +63,7 @@ pub(crate) async fn refresh(
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: scope.as_ref(),
         nonce: None,
-        account_claims: user_claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
+        account_claims: user_claims::account_claims(&subject.account, grant.id_token.iter().map(String::as_str)),
         extra_claims: extra,
         keyed,
     };

@@ -12,13 +12,13 @@ use crate::{
     event::EventKind,
     http::body::Body,
     tokens::TokenService,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// Revokes all tokens issued from the same code. Takes a refresh token or an access token.
 ///
 /// The answer is the same for every token, so that it does not reveal which tokens exist.
-pub(crate) async fn revoke(
+pub(crate) async fn revoke_token_family(
     request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
@@ -38,7 +38,7 @@ async fn family_of(
     tokens: &TokenService,
     client: &str,
     token: &str,
-) -> Result<Option<Handle>, Problem> {
+) -> Result<Option<PublicId>, Problem> {
     if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
         // a made-up token must not end anything
         let own = presented.grant().client_id() == client && presented.is_known();

@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 
-use super::{code_grant, form::Posted, machine_grant, proof::with_nonce, refresh_grant};
+use super::{code_grant, dpop_proof::with_nonce, form::Posted, machine_grant, refresh_grant};
 use crate::{
     auth::{
         context::{RequestContext, incoming::IncomingRequest},
@@ -30,14 +30,14 @@ fn document(issued: &Issued, token_type: &str) -> String {
     [&access[..], &[&expires_in], &refresh, &id, &scope].concat().concat()
 }
 
-pub(crate) async fn token(
+pub(crate) async fn serve_token_request(
     request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
     let (cx, client) = posted.charged_client(request).await?;
     let answer = match client {
-        Ok(client) => issue(&cx, endpoints, &client, &posted).await,
+        Ok(client) => issue_tokens(&cx, endpoints, &client, &posted).await,
         Err(problem) => Err(problem),
     };
     if let (Err(problem), Some(token)) = (&answer, posted.value("refresh_token"))
@@ -49,7 +49,7 @@ pub(crate) async fn token(
     answer
 }
 
-async fn issue(
+async fn issue_tokens(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     client: &Client,
@@ -59,8 +59,10 @@ async fn issue(
     let grant_type = posted.required("grant_type", "grant_type is missing")?;
     let (issued, is_bound) = match (grant_type, client.is_machine()) {
         ("authorization_code", false) => in_box(|| code_grant::redeem(cx, endpoints, client, posted)).await?,
-        ("refresh_token", false) => refresh_grant::refresh(cx, endpoints, client, posted).await?,
-        ("client_credentials", true) => in_box(|| machine_grant::grant(cx, endpoints, client, posted)).await?,
+        ("refresh_token", false) => refresh_grant::exchange_refresh_token(cx, endpoints, client, posted).await?,
+        ("client_credentials", true) => {
+            in_box(|| machine_grant::grant_to_machine(cx, endpoints, client, posted)).await?
+        }
         ("authorization_code" | "refresh_token", true) => {
             return refused(Code::UnauthorizedClient, "a machine client can only use client_credentials");
         }
@@ -71,5 +73,5 @@ async fn issue(
     };
     cx.core.journal.tally(EventKind::TokenIssued, Some(client.tenant()), None);
     let document = document(&issued, if is_bound { "DPoP" } else { "Bearer" });
-    Ok(with_nonce(endpoints, answer::whole(StatusCode::OK, answer::JSON, document)))
+    Ok(with_nonce(endpoints, answer::response_with_body(StatusCode::OK, answer::JSON, document)))
 }

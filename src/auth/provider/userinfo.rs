@@ -6,8 +6,8 @@ use http::{Response, StatusCode, request::Parts};
 use serde_json::Value;
 
 use super::{
-    proof::{bound_proof, challenge, unproved, with_nonce},
-    user_claims,
+    dpop_proof::{add_challenge, bound_proof, unproved_problem, with_nonce},
+    subject, user_claims,
 };
 use crate::{
     auth::{
@@ -25,7 +25,7 @@ use crate::{
     http::body::Body,
     tokens::Grant,
     user::ClaimTarget,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 const REALM: &str = "userinfo";
@@ -48,18 +48,23 @@ pub(crate) async fn userinfo(
     };
     let UserAccess { token, grant, family, proof } = found?;
     if let Some(proof) = proof {
-        cx.spend_proof(proof).await.map_err(|problem| unproved(problem, REALM))?;
+        cx.spend_proof(proof).await.map_err(|problem| unproved_problem(problem, REALM))?;
     }
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
-        return Err(challenge(problem, REALM, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
+        return Err(add_challenge(
+            problem,
+            REALM,
+            scheme_of(&grant),
+            r#", error="insufficient_scope", scope="openid""#,
+        ));
     };
-    let subject = user_claims::subject_of_family(core, endpoints, (&family, &grant), None).await?;
+    let subject = subject::subject_of_family(core, endpoints, (&family, &grant), None).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
-    let extra = user_claims::extra(core, &account, &grant, &granted).await?;
-    let mut answer = user_claims::named(&account, user_claims::of_scopes(&granted));
-    answer.extend(user_claims::named(&account, grant.userinfo.iter().map(String::as_str)));
+    let extra = user_claims::extra_claims(core, &account, &grant, &granted).await?;
+    let mut answer = user_claims::account_claims(&account, user_claims::claims_of_scopes(&granted));
+    answer.extend(user_claims::account_claims(&account, grant.userinfo.iter().map(String::as_str)));
     answer.extend(extra.iter(ClaimTarget::UserInfo).map(|(name, value)| (name.to_owned(), value.clone())));
     answer.insert("sub".to_owned(), Value::from(token.sub));
     answer.insert("tenant".to_owned(), Value::from(grant.who.tenant.as_str()));
@@ -70,22 +75,22 @@ pub(crate) async fn userinfo(
 struct UserAccess {
     token: AccessTokenClaims,
     grant: Arc<Grant>,
-    family: Handle,
+    family: PublicId,
     /// The proof of the key that the token is bound to.
     proof: Option<DpopProof>,
 }
 
 /// Returns the access token of the request, if it is valid.
 async fn find(core: &Core, parts: &Parts, endpoints: &TokenEndpoints) -> Result<UserAccess, Problem> {
-    let (scheme, text) = match Authorization::read(&parts.headers) {
+    let (scheme, text) = match Authorization::from_auth_headers(&parts.headers) {
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is required");
-            return Err(challenge(problem, REALM, Scheme::Bearer, ""));
+            return Err(add_challenge(problem, REALM, Scheme::Bearer, ""));
         }
         Authorization::Malformed => {
             let problem = Problem::invalid("the authorization header is malformed");
-            return Err(challenge(problem, REALM, Scheme::Bearer, r#", error="invalid_request""#));
+            return Err(add_challenge(problem, REALM, Scheme::Bearer, r#", error="invalid_request""#));
         }
     };
     let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
@@ -101,5 +106,5 @@ fn scheme_of(grant: &Grant) -> Scheme {
 
 fn invalid(scheme: Scheme) -> Problem {
     let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
-    challenge(problem, REALM, scheme, r#", error="invalid_token""#)
+    add_challenge(problem, REALM, scheme, r#", error="invalid_token""#)
 }

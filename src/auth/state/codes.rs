@@ -10,7 +10,7 @@ use crate::{
         table::{ReadRow, RowOperation, Table, Value},
     },
     support::compact::{Reader, Writer},
-    util::{clock::Clock, handle::Handle, secret::Digest},
+    util::{clock::Clock, public_id::PublicId, secret::SecretDigest},
 };
 
 /// How long a code can be redeemed.
@@ -21,7 +21,7 @@ const CODE_LIVES: Duration = Duration::from_secs(60);
 pub(crate) struct AuthorizationCode {
     pub(crate) who: Authentication,
     /// The `sid` of the session that the code was issued in.
-    pub(crate) session: Handle,
+    pub(crate) session: PublicId,
     /// The request that the code answers.
     pub(crate) binding: Binding,
     pub(crate) wanted: Wanted,
@@ -31,7 +31,7 @@ pub(crate) struct AuthorizationCode {
 const CODE: u8 = 1;
 
 impl Value for AuthorizationCode {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(CODE, 512);
         rows::write_authentication(&mut writer, &self.who)?;
         writer.bytes(self.session.as_bytes());
@@ -40,11 +40,11 @@ impl Value for AuthorizationCode {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
-        let row = Reader::whole(CODE, bytes, |reader| {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
+        let row = Reader::read_whole_value(CODE, bytes, |reader| {
             Some(Self {
                 who: rows::read_authentication(reader)?,
-                session: Handle::from_bytes(*reader.bytes()?),
+                session: PublicId::from_bytes(*reader.bytes()?),
                 binding: rows::read_binding(reader)?,
                 wanted: rows::read_wanted(reader)?,
             })
@@ -65,21 +65,21 @@ impl Codes {
     /// Returns the operation that issues a code. The code is new, so nothing is in its place.
     pub(crate) fn issuing(
         &self,
-        code: &Digest,
+        code: &SecretDigest,
         row: &AuthorizationCode,
     ) -> Result<RowOperation<'_, AuthorizationCode>, StoreError> {
         let over = ReadRow::<AuthorizationCode>::ABSENT;
         self.0.writing(None, code.as_bytes(), &over, row, self.0.now() + CODE_LIVES)
     }
 
-    pub(crate) async fn find(&self, code: &Digest) -> Result<Option<AuthorizationCode>, StoreError> {
+    pub(crate) async fn find(&self, code: &SecretDigest) -> Result<Option<AuthorizationCode>, StoreError> {
         let Some(stored) = self.0.get(None, code.as_bytes()).wait().await? else { return Ok(None) };
         let has_ended = stored.expires_at < self.0.cutoff().wait().await? + CODE_LIVES;
         Ok((!has_ended).then_some(stored.value))
     }
 
     /// Removes a code that was redeemed.
-    pub(crate) async fn remove(&self, code: &Digest) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&self, code: &SecretDigest) -> Result<(), StoreError> {
         self.0.remove(None, code.as_bytes()).await
     }
 }
@@ -105,7 +105,7 @@ mod tests {
                 proofs: vec![Proof { method: "password".into(), at: 1, mark: Some([7; 32]), elsewhere: None }],
                 acr: None,
             },
-            session: Handle::of(&Secret::generate().digest()),
+            session: PublicId::of_digest(&Secret::generate().digest()),
             binding: Binding {
                 client_id: "web".to_owned(),
                 redirect_uri: "https://app.example/callback".to_owned(),

@@ -10,7 +10,7 @@ use crate::{
     login::{Keyed, LoginId},
     tenant::Tenant,
     user::Account,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// The most users that one browser is trusted for. The oldest makes room.
@@ -42,9 +42,9 @@ pub(crate) struct DeviceOwner<'a> {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    id: Handle,
+    id: PublicId,
     expires_at: UnixTime,
-    signature: Digest,
+    signature: SecretDigest,
 }
 
 impl Devices {
@@ -55,7 +55,7 @@ impl Devices {
         owner: DeviceOwner<'_>,
         keyed: &Keyed,
         now: UnixTime,
-    ) -> Option<Handle> {
+    ) -> Option<PublicId> {
         let mut trusted = None;
         // as many signatures with an account as without
         for entry in self.entries(headers) {
@@ -82,12 +82,12 @@ impl Devices {
         keyed: &Keyed,
         now: UnixTime,
     ) -> SetCookie {
-        let own = || Handle::of(&keyed.hash("device id", [login.as_bytes()]));
+        let own = || PublicId::of_digest(&keyed.hash("device id", [login.as_bytes()]));
         let id = self.trusted(headers, owner, keyed, now).unwrap_or_else(own);
         let expires_at = now + self.lifetime;
         let new = Entry::signed(id, expires_at, owner.signature(id, expires_at, keyed));
         let others = self.entries(headers).into_iter().filter(|other| other.id != id && now < other.expires_at);
-        let bytes: Vec<u8> = iter::once(new).chain(others).take(MOST).flat_map(Entry::write).collect();
+        let bytes: Vec<u8> = iter::once(new).chain(others).take(MOST).flat_map(Entry::encode_device_entry).collect();
         let cookie = SetCookie::new(self.name(), &URL_SAFE_NO_PAD.encode(bytes)).expect("the cookie is valid");
         let cookie = if self.loopback { cookie.insecure_plain_http().expect("it has no prefix") } else { cookie };
         cookie.max_age(self.lifetime)
@@ -99,16 +99,19 @@ impl Devices {
 
     /// Returns the first entries of a request. They are not verified.
     fn entries(&self, headers: &HeaderMap) -> Vec<Entry> {
-        let values = cookie::read(headers, self.name()).filter(|value| value.len() <= LONGEST);
+        let values = cookie::read_cookies(headers, self.name()).filter(|value| value.len() <= LONGEST);
         let values = values.filter_map(|value| URL_SAFE_NO_PAD.decode(value).ok());
         // a truncated value has no entries
         let values = values.filter(|bytes| bytes.len() % ENTRY == 0);
-        values.flat_map(|bytes| bytes.chunks(ENTRY).filter_map(Entry::read).collect::<Vec<_>>()).take(MOST).collect()
+        values
+            .flat_map(|bytes| bytes.chunks(ENTRY).filter_map(Entry::decode_device_entry).collect::<Vec<_>>())
+            .take(MOST)
+            .collect()
     }
 }
 
 impl DeviceOwner<'_> {
-    fn signature(&self, id: Handle, expires_at: UnixTime, keyed: &Keyed) -> Digest {
+    fn signature(&self, id: PublicId, expires_at: UnixTime, keyed: &Keyed) -> SecretDigest {
         let user = self.account.map_or("", |account| account.id().as_str());
         let mark = self.account.and_then(Account::current_password_mark);
         keyed.hash(
@@ -126,18 +129,18 @@ impl DeviceOwner<'_> {
 }
 
 impl Entry {
-    fn signed(id: Handle, expires_at: UnixTime, signature: Digest) -> Self {
+    fn signed(id: PublicId, expires_at: UnixTime, signature: SecretDigest) -> Self {
         Self { id, expires_at, signature }
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn decode_device_entry(bytes: &[u8]) -> Option<Self> {
         let (id, rest) = bytes.split_first_chunk()?;
         let (expires_at, signature) = rest.split_first_chunk()?;
         let expires_at = UnixTime::from_nanos(u64::from_be_bytes(*expires_at));
-        Some(Self::signed(Handle::from_bytes(*id), expires_at, Digest::from_bytes(signature.try_into().ok()?)))
+        Some(Self::signed(PublicId::from_bytes(*id), expires_at, SecretDigest::from_bytes(signature.try_into().ok()?)))
     }
 
-    fn write(self) -> Vec<u8> {
+    fn encode_device_entry(self) -> Vec<u8> {
         [&self.id.as_bytes()[..], &self.expires_at.as_nanos().to_be_bytes(), self.signature.as_bytes()].concat()
     }
 }
@@ -159,7 +162,7 @@ mod tests {
 
     /// Returns the value of the cookie that this browser gets.
     fn trust(headers: &HeaderMap, owner: DeviceOwner<'_>, keyed: &Keyed) -> String {
-        let cookie = DEVICES.trust(headers, (owner, &Handle::random()), keyed, NOW).header_value();
+        let cookie = DEVICES.trust(headers, (owner, &PublicId::random()), keyed, NOW).header_value();
         let pair = cookie.to_str().unwrap().split(';').next().unwrap();
         pair.strip_prefix("__Host-auth_device=").unwrap().to_owned()
     }
@@ -198,7 +201,7 @@ mod tests {
         let value = trust(&HeaderMap::new(), nobody, &keyed);
         assert_eq!(DEVICES.trusted(&carrying(&value), nobody, &keyed, NOW), None);
         let loopback =
-            Devices { loopback: true, ..DEVICES }.trust(&HeaderMap::new(), (nobody, &Handle::random()), &keyed, NOW);
+            Devices { loopback: true, ..DEVICES }.trust(&HeaderMap::new(), (nobody, &PublicId::random()), &keyed, NOW);
         let loopback = loopback.header_value();
         assert!(loopback.to_str().unwrap().starts_with("auth_device="));
         assert!(!loopback.to_str().unwrap().contains("Secure"));

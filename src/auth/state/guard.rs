@@ -20,45 +20,45 @@ use crate::{
     user::{Account, Contact, Identifier},
     util::{
         clock::{Clock, UnixTime},
-        handle::Handle,
-        secret::Digest,
+        public_id::PublicId,
+        secret::SecretDigest,
     },
 };
 
 /// Digests of what callers submit. Rows belong to a tenant, so the digests need not name it.
 pub(crate) mod submitted {
-    use super::{Contact, Digest, Handle, Identifier, Keyed, UserId};
+    use super::{Contact, Identifier, Keyed, PublicId, SecretDigest, UserId};
 
     /// A name. An address that is typed as a name has the digest of the address.
-    pub(crate) fn name(name: &Identifier, keyed: &Keyed) -> Digest {
+    pub(crate) fn name(name: &Identifier, keyed: &Keyed) -> SecretDigest {
         text(name.as_str(), keyed)
     }
 
-    pub(crate) fn address(address: &Contact, keyed: &Keyed) -> Digest {
+    pub(crate) fn address(address: &Contact, keyed: &Keyed) -> SecretDigest {
         text(address.as_str(), keyed)
     }
 
-    fn text(text: &str, keyed: &Keyed) -> Digest {
+    fn text(text: &str, keyed: &Keyed) -> SecretDigest {
         keyed.hash("name or address", [text.as_bytes()])
     }
 
     /// The id of a passkey. Strangers don't know it, so they can't lock its owner out.
-    pub(crate) fn passkey(id: &[u8], keyed: &Keyed) -> Digest {
+    pub(crate) fn passkey(id: &[u8], keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted passkey", [id])
     }
 
     /// Takes the place of a name where the login knows its user: in logins that began with a session, and for codes of apps.
-    pub(crate) fn user(user: &UserId, keyed: &Keyed) -> Digest {
+    pub(crate) fn user(user: &UserId, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted user", [user.as_str().as_bytes()])
     }
 
     /// Combines a name with an address, so that knowing an address is not enough to lock its owner out.
-    pub(crate) fn pair(name: &Digest, address: &Digest, keyed: &Keyed) -> Digest {
+    pub(crate) fn pair(name: &SecretDigest, address: &SecretDigest, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted pair", [name.as_bytes(), address.as_bytes()])
     }
 
     /// Takes the place of the pair if the browser is trusted.
-    pub(crate) fn by_device(device: &Handle, address: &Digest, keyed: &Keyed) -> Digest {
+    pub(crate) fn by_device(device: &PublicId, address: &SecretDigest, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted by device", [device.as_bytes(), address.as_bytes()])
     }
 }
@@ -79,18 +79,18 @@ const DECOY_LIFETIME: Duration = Duration::from_secs(60);
 pub(crate) struct AttemptKey<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) method: Method,
-    /// Digest of what was submitted: a name, an address, a passkey, or the user that the login knows.
-    pub(crate) submitted: &'a Digest,
+    /// SecretDigest of what was submitted: a name, an address, a passkey, or the user that the login knows.
+    pub(crate) submitted: &'a SecretDigest,
     pub(crate) account: Option<&'a UserId>,
     /// Set if the browser is trusted for the account.
-    pub(crate) device: Option<Handle>,
+    pub(crate) device: Option<PublicId>,
 }
 
 /// How far an attempt is counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     /// The row of the trusted browser or of what was submitted, and what was written to it, once it has counted the attempt.
-    pub(crate) row: Option<(Digest, Throttle)>,
+    pub(crate) row: Option<(SecretDigest, Throttle)>,
     /// Whether the account was below the ceiling, once its row has counted the attempt.
     pub(crate) below_ceiling: Option<bool>,
 }
@@ -98,9 +98,9 @@ pub(crate) struct Counted {
 /// The ids of the rows that count an attempt.
 pub(crate) struct AttemptIds {
     /// Those of the trusted browser, if it is one, and of what was submitted.
-    shown: Vec<Digest>,
+    shown: Vec<SecretDigest>,
     /// That of the account.
-    hidden: Digest,
+    hidden: SecretDigest,
 }
 
 impl AttemptIds {
@@ -114,16 +114,16 @@ impl AttemptIds {
 
 /// The rows that count an attempt, as they were read.
 pub(crate) struct AttemptRows {
-    shown: Vec<(Digest, ReadRow<Throttle>)>,
-    hidden: (Digest, ReadRow<Throttle>),
+    shown: Vec<(SecretDigest, ReadRow<Throttle>)>,
+    hidden: (SecretDigest, ReadRow<Throttle>),
 }
 
 /// The decision on an attempt.
 pub(crate) struct AttemptPlan<'r> {
-    row: (Digest, &'r ReadRow<Throttle>),
+    row: (SecretDigest, &'r ReadRow<Throttle>),
     /// The new value of that row, with the attempt.
     counted: Throttle,
-    hidden: &'r (Digest, ReadRow<Throttle>),
+    hidden: &'r (SecretDigest, ReadRow<Throttle>),
     pub(crate) below_ceiling: bool,
     /// The writes that count the attempt, as far as it is not counted yet.
     pub(crate) counts: Vec<RowOperation<'r, Throttle>>,
@@ -195,13 +195,13 @@ impl Guard {
     }
 
     /// Returns the operations that read the rows of an attempt.
-    pub(crate) fn reading(
+    pub(crate) fn prepare_attempt_reads(
         &self,
         tenant: &Tenant,
         ids: &AttemptIds,
     ) -> Result<Vec<RowOperation<'_, Throttle>>, StoreError> {
         let rows = ids.shown.iter().chain([&ids.hidden]);
-        rows.map(|row| self.throttles.reading(Some(tenant), row.as_bytes())).collect()
+        rows.map(|row| self.throttles.prepare_row_read(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Decides on an attempt: it counts under the trusted browser or under what was submitted, and against the account.
@@ -302,7 +302,12 @@ impl Guard {
 
     /// Removes the failures after a right attempt, which this row counted. If the store fails here, the counts expire by
     /// themselves.
-    pub(crate) async fn clear(&self, attempt: AttemptKey<'_>, row: Digest, keyed: &Keyed) -> Result<(), StoreError> {
+    pub(crate) async fn clear(
+        &self,
+        attempt: AttemptKey<'_>,
+        row: SecretDigest,
+        keyed: &Keyed,
+    ) -> Result<(), StoreError> {
         let counted = self.throttles.remove(Some(attempt.tenant), row.as_bytes()).await;
         let hidden = self.throttles.remove(Some(attempt.tenant), attempt.hidden(keyed).as_bytes()).await;
         counted.and(hidden)?;
@@ -321,7 +326,7 @@ impl Guard {
         // people sign in with their addresses, too
         let names = contacts.iter().filter_map(|contact| Identifier::parse(contact.as_str()).ok());
         let names = names.chain([identifier.clone()]).map(|name| submitted::name(&name, keyed));
-        let names: Vec<Digest> = names.chain(account.map(|it| submitted::user(it.id(), keyed))).collect();
+        let names: Vec<SecretDigest> = names.chain(account.map(|it| submitted::user(it.id(), keyed))).collect();
         let addresses: Vec<_> = contacts.iter().map(|contact| submitted::address(contact, keyed)).collect();
         for name in &names {
             let pairs = addresses.iter().map(|address| submitted::pair(name, address, keyed));
@@ -345,9 +350,9 @@ impl Guard {
     pub(crate) fn reading_codes(
         &self,
         tenant: &Tenant,
-        ids: &[Digest; 2],
+        ids: &[SecretDigest; 2],
     ) -> Result<Vec<RowOperation<'_, SentCodes>>, StoreError> {
-        ids.iter().map(|row| self.sent_codes.reading(Some(tenant), row.as_bytes())).collect()
+        ids.iter().map(|row| self.sent_codes.prepare_row_read(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Decides on a request for a code. Returns why it is refused, if it is, which the caller sees. Whether a code is
@@ -355,10 +360,10 @@ impl Guard {
     pub(crate) fn plan_code(
         &self,
         attempt: AttemptKey<'_>,
-        (ids, rows, counted): ([Digest; 2], Vec<ReadRow<SentCodes>>, CountedCode),
+        (ids, rows, counted): ([SecretDigest; 2], Vec<ReadRow<SentCodes>>, CountedCode),
     ) -> Result<Result<CodePlan<'_>, SendRefused>, StoreError> {
         let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
-        let limit = SendLimit::of(attempt.method, &self.limits);
+        let limit = SendLimit::for_send_method(attempt.method, &self.limits);
         let kept_until = SentCodes::forgotten_at(limit, now);
         let mut counts = Vec::with_capacity(3);
         let mut rows = ids.into_iter().zip(rows);
@@ -398,7 +403,7 @@ impl Guard {
         contact: &Contact,
         keyed: &Keyed,
     ) -> Result<bool, StoreError> {
-        let limit = SendLimit::of(method, &self.limits).without_interval();
+        let limit = SendLimit::for_send_method(method, &self.limits).without_interval();
         let row = keyed.hash("notices", [submitted::address(contact, keyed).as_bytes()]);
         self.sent_codes
             .update(Some(tenant), row.as_bytes(), |row, now| {
@@ -418,17 +423,17 @@ impl AttemptKey<'_> {
         AttemptIds { shown, hidden: self.hidden(keyed) }
     }
 
-    fn visible(&self, keyed: &Keyed) -> Digest {
+    fn visible(&self, keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted", [self.method.as_str().as_bytes(), self.submitted.as_bytes()])
     }
 
-    fn of_device(&self, keyed: &Keyed) -> Option<Digest> {
+    fn of_device(&self, keyed: &Keyed) -> Option<SecretDigest> {
         let device = self.device.as_ref()?;
         Some(keyed.hash("attempts of device", [self.method.as_str().as_bytes(), device.as_bytes()]))
     }
 
     /// Returns the id of the row that counts the codes that are really sent to the submitted address.
-    pub(crate) fn messages(&self, keyed: &Keyed) -> Digest {
+    pub(crate) fn messages(&self, keyed: &Keyed) -> SecretDigest {
         let row = match (self.account, self.device) {
             (Some(_), None) => "sent",
             (Some(_), Some(_)) => "sent to a trusted browser",
@@ -437,7 +442,7 @@ impl AttemptKey<'_> {
         keyed.hash(row, [self.submitted.as_bytes()])
     }
 
-    fn hidden(&self, keyed: &Keyed) -> Digest {
+    fn hidden(&self, keyed: &Keyed) -> SecretDigest {
         match self.account {
             Some(account) => of_account(self.method, account, keyed),
             None => keyed.hash("nobody", [self.method.as_str().as_bytes(), self.submitted.as_bytes()]),
@@ -445,6 +450,6 @@ impl AttemptKey<'_> {
     }
 }
 
-fn of_account(method: Method, account: &UserId, keyed: &Keyed) -> Digest {
+fn of_account(method: Method, account: &UserId, keyed: &Keyed) -> SecretDigest {
     keyed.hash("account", [method.as_str().as_bytes(), account.as_str().as_bytes()])
 }

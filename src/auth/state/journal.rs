@@ -9,7 +9,7 @@ use crate::{
     session::{Authentication, UserId},
     tenant::{LimitKey, Tenant},
     user::Identifier,
-    util::{clock::Clock, handle::Handle},
+    util::{clock::Clock, public_id::PublicId},
 };
 
 /// Writes login events to the event log, if there is one.
@@ -122,12 +122,12 @@ impl LoginJournal {
         let EventSource { tenant, login, subject } = source.into();
         let mut event = Event::new(kind, self.clock.unix(self.clock.now())).tenant(tenant.clone().into());
         if let Some(login) = login {
-            event = event.session(Handle::of(&keyed.hash("logged login", [login.to_string().as_bytes()])));
+            event = event.session(PublicId::of_digest(&keyed.hash("logged login", [login.to_string().as_bytes()])));
         }
         if let Some((purpose, subject)) = subject {
             // one tenant's ada is not another's
             let digest = keyed.hash(purpose, [tenant.as_str().as_bytes(), subject.as_bytes()]);
-            event = event.subject(Handle::of(&digest));
+            event = event.subject(PublicId::of_digest(&digest));
         }
         event.method = method.map(Method::as_str);
         event

@@ -11,7 +11,7 @@ use crate::{
     },
     util::{
         clock::{Clock, UnixTime},
-        secret::Digest,
+        secret::SecretDigest,
     },
 };
 
@@ -43,7 +43,7 @@ pub(crate) struct PreparedCall<'l> {
 
 impl PreparedCall<'_> {
     /// Returns the login after its write was done with this version. Without a write, the login is as it was read.
-    pub(crate) fn written(self, version: Option<Version>, read: StoredLogin) -> LoginUpdate {
+    pub(crate) fn update_after_write(self, version: Option<Version>, read: StoredLogin) -> LoginUpdate {
         let answer = self.answer;
         match self.next.zip(version) {
             Some((value, version)) => {
@@ -64,17 +64,21 @@ impl Logins {
         self.0.now()
     }
 
-    pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<StoredLogin>, StoreError> {
+    pub(crate) async fn find(&self, digest: &SecretDigest) -> Result<Option<StoredLogin>, StoreError> {
         Ok(self.0.get(None, digest.as_bytes()).wait().await?.map(|row| row.map(Arc::new)))
     }
 
     /// Returns the operation that reads a login.
-    pub(crate) fn reading(&self, digest: &Digest) -> Result<RowOperation<'_, Login>, StoreError> {
-        self.0.reading(None, digest.as_bytes())
+    pub(crate) fn prepare_login_read(&self, digest: &SecretDigest) -> Result<RowOperation<'_, Login>, StoreError> {
+        self.0.prepare_row_read(None, digest.as_bytes())
     }
 
     /// Returns the operation that begins a login. Its secret is new, so nothing is in its place.
-    pub(crate) fn beginning(&self, digest: &Digest, login: &Login) -> Result<RowOperation<'_, Login>, StoreError> {
+    pub(crate) fn prepare_login_insert(
+        &self,
+        digest: &SecretDigest,
+        login: &Login,
+    ) -> Result<RowOperation<'_, Login>, StoreError> {
         let over = ReadRow::<Login>::ABSENT;
         self.0.writing(None, digest.as_bytes(), &over, login, login.forgotten_at())
     }
@@ -82,7 +86,7 @@ impl Logins {
     /// Returns the outcome of a call for a login that was read, and the operation that stores it if it changes the login.
     pub(crate) fn prepare(
         &self,
-        digest: &Digest,
+        digest: &SecretDigest,
         read: &StoredLogin,
         call: &LoginCall<'_>,
     ) -> Result<PreparedCall<'_>, StoreError> {
@@ -97,7 +101,7 @@ impl Logins {
     /// `None` if the login is gone.
     pub(crate) async fn apply(
         &self,
-        digest: &Digest,
+        digest: &SecretDigest,
         mut read: StoredLogin,
         call: &LoginCall<'_>,
     ) -> Result<Option<LoginUpdate>, StoreError> {
@@ -120,7 +124,7 @@ impl Logins {
 
 impl LoginUpdate {
     /// Returns the response to the caller.
-    pub(crate) fn view(&self, now: UnixTime) -> Result<LoginView, Problem> {
-        self.answer.map_err(|error| Problem::denied(error).of(self.stored.value.view(now)))
+    pub(crate) fn response_view(&self, now: UnixTime) -> Result<LoginView, Problem> {
+        self.answer.map_err(|error| Problem::denied(error).with_login_view(self.stored.value.to_login_view(now)))
     }
 }

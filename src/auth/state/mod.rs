@@ -2,7 +2,7 @@
 
 pub(crate) mod guard;
 pub(crate) mod accounts;
-pub(crate) mod challenges;
+pub(crate) mod redeemed_challenges;
 pub(crate) mod codes;
 pub(crate) mod devices;
 pub(crate) mod journal;

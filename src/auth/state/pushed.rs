@@ -50,7 +50,7 @@ impl PushedRequests {
     }
 
     /// Stores a request and returns its secret.
-    pub(crate) async fn push(&self, client_id: &str, parameters: String) -> Result<Secret, StoreError> {
+    pub(crate) async fn store_pushed_request(&self, client_id: &str, parameters: String) -> Result<Secret, StoreError> {
         let secret = Secret::generate();
         let row = Pushed { client_id: client_id.to_owned(), parameters, is_used: false };
         match self.0.insert(None, secret.digest().as_bytes(), &row, self.0.now() + UNUSED).await? {
@@ -60,7 +60,11 @@ impl PushedRequests {
     }
 
     /// Returns the parameters that this client pushed. The first use leaves time for a login.
-    pub(crate) async fn open(&self, secret: &Secret, client_id: &str) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn open_pushed_request(
+        &self,
+        secret: &Secret,
+        client_id: &str,
+    ) -> Result<Option<String>, StoreError> {
         let open = |row: Option<&Pushed>, now| match row.filter(|row| row.client_id == client_id) {
             None => Change::Keep(None),
             Some(row) if row.is_used => Change::Keep(Some(row.parameters.clone())),
@@ -120,8 +124,8 @@ mod tests {
     async fn c023_a_request_is_used_up_once_and_by_every_clock() {
         let (store, clock) = (AnyStore::from(Unswept(Memory::new())), ManualClock::new());
         let pushed = PushedRequests::new(store.clone(), Arc::new(clock.clone()));
-        let secret = pushed.push("web", "scope=openid".to_owned()).await.unwrap();
-        assert!(pushed.open(&secret, "web").await.unwrap().is_some());
+        let secret = pushed.store_pushed_request("web", "scope=openid".to_owned()).await.unwrap();
+        assert!(pushed.open_pushed_request(&secret, "web").await.unwrap().is_some());
         let (first, second) = (pushed.using_up(&secret).await.unwrap(), pushed.using_up(&secret).await.unwrap());
         let use_up = async |write: Option<RowOperation<'_, Pushed>>| {
             let mut batch = Batch::without_user(&store);
@@ -133,6 +137,6 @@ mod tests {
         // as on another node, whose clock is behind
         clock.set_wall(UnixTime::from_nanos(pushed.0.now().as_nanos() - 1_000_000_000));
         assert!(pushed.using_up(&secret).await.unwrap().is_none());
-        assert!(pushed.open(&secret, "web").await.unwrap().is_none());
+        assert!(pushed.open_pushed_request(&secret, "web").await.unwrap().is_none());
     }
 }

@@ -10,14 +10,14 @@ use crate::{
     store::{AnyStore, table::Table},
     support::issuer::Issuer,
     tokens::{TokenService, Tokens},
-    util::{clock::Clock, error::ConfigError, secret::Digest},
+    util::{clock::Clock, error::ConfigError, secret::SecretDigest},
 };
 
 /// The settings of the token endpoints.
 pub(crate) struct TokenSettings {
     pub(crate) tokens: Tokens,
     /// The digests of the secrets that may introspect any token.
-    pub(crate) introspectors: Vec<Digest>,
+    pub(crate) introspectors: Vec<SecretDigest>,
     /// The nonces of proofs, if they are required.
     pub(crate) nonces: Option<Nonces>,
 }
@@ -44,7 +44,7 @@ impl TokenSettings {
 /// The state of the token endpoints.
 pub(crate) struct TokenEndpoints {
     pub(crate) service: TokenService,
-    introspectors: Vec<Digest>,
+    introspectors: Vec<SecretDigest>,
     /// The DPoP proofs that were seen.
     pub(crate) proofs: DpopVerifier,
     /// The assertions of machine clients that were used.
@@ -73,7 +73,7 @@ impl TokenEndpoints {
     }
 
     /// Returns whether this is the digest of an introspector's secret. Takes the same time for each.
-    pub(crate) fn is_introspector(&self, digest: &Digest) -> bool {
+    pub(crate) fn is_introspector(&self, digest: &SecretDigest) -> bool {
         self.introspectors.iter().fold(false, |found, own| found | own.matches(digest))
     }
 }

@@ -35,7 +35,7 @@ impl UnverifiedWork {
     /// # Errors
     ///
     /// Returns a problem if too many requests of this address were bad, or if too many are under way.
-    pub(crate) async fn begin(&self, address: Option<&LimitKey>) -> Result<CountedWork, Problem> {
+    pub(crate) async fn count_work(&self, address: Option<&LimitKey>) -> Result<CountedWork, Problem> {
         let Some(address) = address else {
             let permit = Arc::clone(&self.at_once).try_acquire_owned();
             return permit.map(|permit| CountedWork::AtOnce { _permit: permit }).map_err(|_| Problem::unavailable());
@@ -43,13 +43,13 @@ impl UnverifiedWork {
         let decision = self.per_address.check(address, 1).await;
         if !decision.is_admitted() {
             let problem = Problem::new(Code::RateLimitExceeded, "too many bad requests from this address");
-            return Err(problem.retry_in(decision.wait()));
+            return Err(problem.retry_in(decision.retry_after()));
         }
         Ok(CountedWork::ByAddress(decision.into_spend()))
     }
 
     /// Uncounts the work of a good request.
-    pub(crate) fn refund(&self, work: CountedWork) {
+    pub(crate) fn refund_work(&self, work: CountedWork) {
         if let CountedWork::ByAddress(spend) = work {
             self.per_address.refund_later(spend);
         }

@@ -52,11 +52,11 @@ impl From<EnrolmentOffer> for Enrollable {
     }
 }
 
-pub(crate) async fn choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Result<Response<Body>, Problem> {
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();
-    let view = login.view(now);
-    let refused = |problem: Problem| Err(problem.of(view));
+    let view = login.to_login_view(now);
+    let refused = |problem: Problem| Err(problem.with_login_view(view));
     if login.has_ended(now) {
         return refused(Problem::denied(LoginError::Expired));
     }
@@ -70,7 +70,7 @@ pub(crate) async fn choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Resul
     let account = match (login.authentication(None), login.session) {
         (Some(who), _) => core.counting(&who, GenerationOf::Account, keyed).await?,
         (None, Some(_)) => {
-            let signed_in = SignedIn::at(cx, &login.tenant).await?;
+            let signed_in = SignedIn::find_at_tenant(cx, &login.tenant).await?;
             signed_in.filter(|signed_in| signed_in.bears(login)).map(|signed_in| signed_in.account)
         }
         (None, None) => return refused(Problem::new(Code::StepRequired, "prove a step first")),
@@ -83,7 +83,7 @@ pub(crate) async fn choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Resul
         true => factors::usable_providers(core, login, &account, credentials.as_ref()),
         false => Vec::new(),
     };
-    let offer = EnrolmentOffer::of(core, login, (&account, credentials.as_ref()), keyed);
+    let offer = EnrolmentOffer::offer_for_login(core, login, (&account, credentials.as_ref()), keyed);
     let weak_factor = offer.as_ref().is_some_and(|offer| offer.needs_weak_factor);
     let counts = |strength: &Strength| strength.counts_as_factor(&login.plan);
     let has = |method: &Method| match method {

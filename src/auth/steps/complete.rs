@@ -4,7 +4,7 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::authenticate::enter;
+use super::authenticate::prepare_login_step;
 use crate::{
     auth::{
         context::stages::OwnLogin,
@@ -22,8 +22,8 @@ struct Completed {
     status: &'static str,
 }
 
-pub(crate) async fn complete(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let step = enter(own, fields).await?;
+pub(crate) async fn complete_login(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = prepare_login_step(own, fields).await?;
     let mut owner = None;
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)
@@ -44,7 +44,7 @@ pub(crate) async fn complete(own: &OwnLogin<'_>, fields: Fields) -> Result<Respo
     if update.answer == Err(LoginError::StepsRemaining) {
         step.tally(EventKind::SequenceFailed, None);
     }
-    let view = update.view(step.now())?;
+    let view = update.response_view(step.now())?;
     let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
     let mut response = answer::json(StatusCode::OK, &completed);
     // carried proofs show a stolen session cookie as well as its owner

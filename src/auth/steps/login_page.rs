@@ -15,7 +15,7 @@ use crate::{
             problem::Problem,
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN},
         },
-        pages::page,
+        pages::{built, page},
     },
     client::Client,
     http::{accept, body::Body},
@@ -66,7 +66,7 @@ struct Redirect<'a> {
 }
 
 impl<'a> Redirect<'a> {
-    fn of(to: &'a Recipient) -> Self {
+    fn from_recipient(to: &'a Recipient) -> Self {
         let (scheme, rest) = to.redirect.as_str().split_once(':').unwrap_or_default();
         let host = rest.strip_prefix("//").unwrap_or_default();
         let host = host.split(['/', '?']).next().unwrap_or_default();
@@ -80,17 +80,19 @@ impl<'a> Redirect<'a> {
 }
 
 pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    let (cx, asked) = query::asked(request, ClientReach::Login).await.map_err(Problem::shown)?;
+    let (cx, asked) =
+        query::read_authorize_request(request, ClientReach::Login).await.map_err(Problem::into_error_page)?;
     let cx = &cx;
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
         // the built-in client has no answers, so there is nowhere to send the error
-        Err(wrong) if asked.to.client.is_first_party() => return Err(wrong.shown()),
+        Err(wrong) if asked.to.client.is_first_party() => return Err(wrong.into_error_page()),
         Err(wrong) => return asked.error(cx, &wrong),
     };
     let client = &asked.to.client;
     if accept::favourite(&cx.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
-        return Ok(by_accept(page::login(&cx.core.pages)));
+        let language = built::language(asked.query.value("ui_locales"), cx.parts);
+        return Ok(page::login(&cx.core.pages, language));
     }
     let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
     let signed_in = match cx.is_read_elsewhere {
@@ -103,7 +105,7 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
     let signed_in = match signed_in {
         None => None,
         Some(it) => {
-            let expected = ExpectedUser::of(cx, &checked.oidc, client).await;
+            let expected = ExpectedUser::from_oidc_parameters(cx, &checked.oidc, client).await;
             Some(it).filter(|it| expected.is_ok_and(|expected| expected.is(it.session.user())))
         }
     };
@@ -116,7 +118,7 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
         required_steps: plan.steps(),
         scopes: checked.binding.scope.iter().collect(),
         claims: requested_claims(&checked.oidc.wanted),
-        redirect: Redirect::of(&asked.to),
+        redirect: Redirect::from_recipient(&asked.to),
         signed_in: signed_in.as_ref().map(SignedIn::display_name),
         confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.is_of_a_site()),
         continue_to: is_first_party.then(|| format!("{}{FINISH_SIGN_IN}", cx.core.issuer.path())),
@@ -124,7 +126,10 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
         remember_available: cx.core.remember.map(|_| true),
         parameters: asked.unseen(),
     };
-    Ok(by_accept(answer::json(StatusCode::OK, &description)))
+    let mut response = answer::json(StatusCode::OK, &description);
+    // the URL also serves a page
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// Returns the path of the account page of this site, if the users of the client are those of this site.
@@ -139,10 +144,4 @@ fn requested_claims(wanted: &Wanted) -> Vec<&str> {
     names.sort_unstable();
     names.dedup();
     names
-}
-
-/// Marks a response of a URL that serves both a page and JSON.
-fn by_accept(mut response: Response<Body>) -> Response<Body> {
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    response
 }

@@ -26,6 +26,7 @@ use crate::{
     store::{StoreError, StoreErrorKind, batch::Batch},
     user::Identifier,
     util::secret::Secret,
+    words::Language,
 };
 
 #[derive(Serialize)]
@@ -40,15 +41,16 @@ struct Started<C> {
     challenges: Option<C>,
 }
 
-pub(crate) async fn start(
+pub(crate) async fn start_login(
     ClientCall { cx, client }: ClientCall<'_>,
     mut fields: Fields,
 ) -> Result<Response<Body>, Problem> {
     let (cx, parameters) = (&cx, fields.client());
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to, &cx.core.journal)?;
-    let mut oidc = OidcParameters::read(|name| fields.wish(name))?;
+    let mut oidc = OidcParameters::read_oidc_parameters(|name| fields.wish(name))?;
     oidc.wanted.remember = fields.remember == Some(true) && cx.core.remember.is_some();
+    oidc.wanted.language = fields.ui_locales.as_deref().and_then(Language::of_locales);
     if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {
         oidc.wanted.return_to = site.return_to(fields.return_to.as_deref())?;
     }
@@ -56,7 +58,7 @@ pub(crate) async fn start(
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
     let plan = oidc.plan(cx, &to.client)?;
     let carried = match &plan {
-        Some(plan) if fields.continue_session != Some(false) => carried(cx, &to, &oidc, plan).await?,
+        Some(plan) if fields.continue_session != Some(false) => find_carried_steps(cx, &to, &oidc, plan).await?,
         _ => None,
     };
 
@@ -69,7 +71,7 @@ pub(crate) async fn start(
 
     let secret = Secret::generate();
     let times = (&core.login_limits, core.logins.now());
-    let mut login = Login::begin(&secret, tenant, (binding, oidc.wanted), plan, times);
+    let mut login = Login::begin_login(&secret, tenant, (binding, oidc.wanted), plan, times);
     login.max_age = max_age;
     let login = match identifier {
         Some(identifier) => {
@@ -88,8 +90,8 @@ pub(crate) async fn start(
     let surplus = surplus(cx, &cookies).await?;
     // without its secret, which only the answer has, the login of a refused request is of no use
     let mut batch = Batch::without_user(&core.store);
-    let redeemed = batch.add(core.redeemed_challenges.reading(&login.binding)?);
-    let begun = batch.add(core.logins.beginning(&secret.digest(), &login)?);
+    let redeemed = batch.add(core.redeemed_challenges.prepare_challenge_read(&login.binding)?);
+    let begun = batch.add(core.logins.prepare_login_insert(&secret.digest(), &login)?);
     let outcomes = batch.run().await?;
     if outcomes.row(&redeemed)?.live.is_some() {
         return Err(Problem::invalid(query::REDEEMED));
@@ -106,7 +108,7 @@ pub(crate) async fn start(
             session_id: login.id.to_string(),
             available_methods: available.iter().map(Method::as_str).collect(),
             required_steps: login.required(),
-            next_step: login.view(core.logins.now()).next(),
+            next_step: login.to_login_view(core.logins.now()).next(),
             providers: factors::providers(core, &login.tenant, available),
             challenges,
         },
@@ -119,7 +121,7 @@ pub(crate) async fn start(
 }
 
 /// Returns the steps that the browser's signed-in session has proved already.
-async fn carried(
+async fn find_carried_steps(
     cx: &RequestContext<'_>,
     to: &Recipient,
     oidc: &OidcParameters,
@@ -154,7 +156,8 @@ async fn refuse_failing_address(cx: &RequestContext<'_>) -> Result<(), Problem> 
         && let Some(standing) = cx.core.limits.failures.peek(&address).await
         && standing.remaining() == 0
     {
-        return Err(Problem::new(Code::TooManyAttempts, "too many attempts; try again later").retry_in(standing.wait()));
+        return Err(Problem::new(Code::TooManyAttempts, "too many attempts; try again later")
+            .retry_in(standing.time_until_reset()));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::{
     http::body::Body,
 };
 
-pub(crate) fn status(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Response<Body> {
+pub(crate) fn serve_login_status(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Response<Body> {
     let now = cx.core.logins.now();
-    answer::json(StatusCode::OK, &Counters::from(stored.value.view(now)))
+    answer::json(StatusCode::OK, &Counters::from(stored.value.to_login_view(now)))
 }

@@ -23,15 +23,15 @@ pub(super) async fn deliver(
         if alive.has_changed().is_err() {
             return Err(Undelivered::Stopped);
         }
-        let left = left(message, settings).ok_or(Undelivered::Expired)?;
+        let left = remaining_validity(message, settings).ok_or(Undelivered::Expired)?;
         let Err(error) = once(sender, message, left.min(settings.timeout)).await else { return Ok(()) };
-        let wait = wait(attempt, error.retry_after(), jitter());
+        let wait = wait_before_retry(attempt, error.retry_after(), jitter());
         let given_up = if !error.is_transient() {
             Some(Undelivered::Refused)
         } else if attempt >= settings.attempts {
             Some(Undelivered::Exhausted)
         } else {
-            self::left(message, settings).is_none_or(|left| left <= wait).then_some(Undelivered::Expired)
+            remaining_validity(message, settings).is_none_or(|left| left <= wait).then_some(Undelivered::Expired)
         };
         if let Some(why) = given_up {
             warning!("the sender of {} failed: {}", message.channel().as_str(), without_secrets(&error, message));
@@ -78,14 +78,14 @@ fn replace_text(line: &str, secret: &str) -> String {
 }
 
 /// Returns how long the code is still valid.
-pub(super) fn left(message: &Message, settings: &Settings) -> Option<Duration> {
+pub(super) fn remaining_validity(message: &Message, settings: &Settings) -> Option<Duration> {
     let left = message.expires_at().as_nanos().saturating_sub(settings.now().as_nanos());
     (left > 0).then(|| Duration::from_nanos(left))
 }
 
 /// Returns the wait after this many attempts: half a second, doubled with each attempt, plus up to
 /// half as much again at random, so that messages that failed together are not retried together.
-fn wait(attempts: u32, asked: Option<Duration>, jitter: u32) -> Duration {
+fn wait_before_retry(attempts: u32, asked: Option<Duration>, jitter: u32) -> Duration {
     let base = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(LONGEST_WAIT);
     let share = f64::from(jitter) / f64::from(u32::MAX);
     let wait = base + base.mul_f64(share / 2.0);
@@ -104,11 +104,11 @@ mod tests {
     fn waits_double_with_jitter_and_respect_the_service_within_limits() {
         let ms = Duration::from_millis;
         for (attempts, least) in [(1, ms(500)), (2, ms(1000)), (3, ms(2000)), (4, ms(4000)), (40, LONGEST_WAIT)] {
-            assert_eq!(wait(attempts, None, 0), least);
-            assert_eq!(wait(attempts, None, u32::MAX), least * 3 / 2);
+            assert_eq!(wait_before_retry(attempts, None, 0), least);
+            assert_eq!(wait_before_retry(attempts, None, u32::MAX), least * 3 / 2);
         }
-        assert_eq!(wait(1, Some(ms(7_000)), 0), ms(7_000));
-        assert_eq!(wait(3, Some(ms(100)), 0), ms(2_000));
-        assert_eq!(wait(1, Some(Duration::MAX), 0), LONGEST_WAIT);
+        assert_eq!(wait_before_retry(1, Some(ms(7_000)), 0), ms(7_000));
+        assert_eq!(wait_before_retry(3, Some(ms(100)), 0), ms(2_000));
+        assert_eq!(wait_before_retry(1, Some(Duration::MAX), 0), LONGEST_WAIT);
     }
 }

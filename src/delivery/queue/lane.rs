@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{
     LaneStats, Undelivered,
-    attempts::{deliver, jitter, left},
+    attempts::{deliver, jitter, remaining_validity},
     recent::RecentTimes,
     settings::Settings,
 };
@@ -149,7 +149,7 @@ pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut aliv
         if is_decoy {
             overslept = keep_place(&lane, &message, &settings, &mut alive, overslept).await;
         } else {
-            let (began, is_timely) = (Instant::now(), left(&message, &settings).is_some());
+            let (began, is_timely) = (Instant::now(), remaining_validity(&message, &settings).is_some());
             let mut pending = Pending { lane: &lane, settings: &settings, message: &message, outcome: None };
             let outcome = deliver(&lane.sender, &message, &settings, &mut alive).await;
             pending.outcome = Some(outcome);
@@ -172,7 +172,9 @@ async fn keep_place(
     overslept: Duration,
 ) -> Duration {
     // like a message, it is dropped if it is too late for it
-    let (Some(left), true) = (left(decoy, settings), alive.has_changed().is_ok()) else { return overslept };
+    let (Some(left), true) = (remaining_validity(decoy, settings), alive.has_changed().is_ok()) else {
+        return overslept;
+    };
     let time = lane.lock().recent.draw(jitter()).min(left);
     let Some(wait) = time.checked_sub(overslept).filter(|wait| !wait.is_zero()) else { return overslept - time };
     let began = Instant::now();

@@ -149,10 +149,10 @@ fn builder(script: &Script) -> (QueueBuilder, Reports) {
 
 /// A message that is valid for this long after the start of the runtime.
 fn valid_for(seconds: u64, code: &str) -> Message {
-    of("acme", seconds, code)
+    message_for_tenant("acme", seconds, code)
 }
 
-fn of(tenant: &str, seconds: u64, code: &str) -> Message {
+fn message_for_tenant(tenant: &str, seconds: u64, code: &str) -> Message {
     let until = UnixTime::from_secs(1_000 + seconds);
     Message::new(Channel::Sms, tenant.parse().unwrap(), "+15550100", code, until)
 }
@@ -384,7 +384,7 @@ async fn arrivals(jobs: &[(usize, bool)], delay: u64, workers: usize, decoys: bo
     assert!(queue.push(Channel::Sms, message("first")));
     settle().await;
     for (number, (tenant, is_own)) in jobs.iter().enumerate() {
-        let message = of(["acme", "globex", "umbrella"][tenant % 3], 100_000, &number.to_string());
+        let message = message_for_tenant(["acme", "globex", "umbrella"][tenant % 3], 100_000, &number.to_string());
         let pushed = match *is_own || !decoys {
             true => queue.push(Channel::Sms, message),
             false => queue.push_decoy(Channel::Sms, message),
@@ -414,7 +414,7 @@ async fn b02_c133_tenants_take_turns() {
     let (builder, _) = builder(&script);
     let queue = builder.workers(1).unwrap().build();
     for number in 0..100 {
-        let message = of("acme", 100_000, &format!("acme {number}"));
+        let message = message_for_tenant("acme", 100_000, &format!("acme {number}"));
         // decoys of one tenant do not delay another one either
         assert!(if number % 2 == 0 {
             queue.push(Channel::Sms, message)
@@ -423,9 +423,9 @@ async fn b02_c133_tenants_take_turns() {
         });
     }
     for number in 0..3 {
-        assert!(queue.push(Channel::Sms, of("globex", 100_000, &format!("globex {number}"))));
+        assert!(queue.push(Channel::Sms, message_for_tenant("globex", 100_000, &format!("globex {number}"))));
     }
-    assert!(queue.push(Channel::Sms, of("umbrella", 100_000, "umbrella")));
+    assert!(queue.push(Channel::Sms, message_for_tenant("umbrella", 100_000, "umbrella")));
     settle().await;
     let at = |code: &str| script.attempts(code)[0].as_millis();
     assert!(at("globex 0") <= 200 && at("umbrella") <= 300, "{} {}", at("globex 0"), at("umbrella"));
@@ -442,7 +442,7 @@ async fn b02_decoys_expire_and_stop_like_messages() {
     settle().await;
     // the second has expired when its turn comes, and takes no time
     for code in ["decoy", "decoy"] {
-        assert!(queue.push_decoy(Channel::Sms, of("acme", 10_020, code)));
+        assert!(queue.push_decoy(Channel::Sms, message_for_tenant("acme", 10_020, code)));
     }
     assert!(queue.push(Channel::Sms, message("1")));
     settle().await;

@@ -22,7 +22,7 @@ pub(super) fn mailbox(text: &str) -> Option<Mailbox> {
 }
 
 /// Returns the envelope and the content of an e-mail.
-pub(super) fn write(
+pub(super) fn build_letter(
     from: &Mailbox,
     wording: &Wording,
     message: &Message,
@@ -30,6 +30,8 @@ pub(super) fn write(
 ) -> Result<(Envelope, Vec<u8>), SendError> {
     let to = address(message.to()).ok_or_else(|| SendError::permanent("invalid e-mail address"))?;
     let automatic = HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), String::from("auto-generated"));
+    let language = HeaderName::new_from_ascii_str("Content-Language");
+    let language = HeaderValue::new(language, message.language().to_string());
     let letter = Letter::builder()
         .from(from.clone())
         .to(Mailbox::new(None, to))
@@ -37,6 +39,7 @@ pub(super) fn write(
         .date(SystemTime::from(now))
         .message_id(Some(format!("<{}@{}>", message.id(), from.email.domain())))
         .raw_header(automatic)
+        .raw_header(language)
         .header(ContentType::TEXT_PLAIN)
         .body(wording.text_of(message, now))
         .map_err(SendError::permanent)?;
@@ -59,16 +62,16 @@ mod tests {
         notice::{Notice, NoticeKind},
     };
 
-    fn written(to: &str) -> Result<(Envelope, Vec<u8>), SendError> {
+    fn build_test_letter(to: &str) -> Result<(Envelope, Vec<u8>), SendError> {
         let message =
             Message::new(Channel::Email, "acme".parse().unwrap(), to, "482913", UnixTime::from_secs(1_000_000_300));
         let from = mailbox("Acme <no-reply@acme.example>").unwrap();
-        write(&from, &Wording::new(), &message, UnixTime::from_secs(1_000_000_000))
+        build_letter(&from, &Wording::new(), &message, UnixTime::from_secs(1_000_000_000))
     }
 
     #[test]
     fn an_email_is_complete_and_marked_as_automatic() {
-        let (envelope, bytes) = written("ada@example.com").unwrap();
+        let (envelope, bytes) = build_test_letter("ada@example.com").unwrap();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(envelope.to().iter().map(ToString::to_string).collect::<Vec<_>>(), ["ada@example.com"]);
         assert_eq!(envelope.from().unwrap().to_string(), "no-reply@acme.example");
@@ -92,7 +95,7 @@ mod tests {
         let notice = Notice::new(NoticeKind::TotpRemoved, at);
         let message = Message::of_notice(Channel::Email, "acme".parse().unwrap(), "ada@example.com", notice, until);
         let from = mailbox("Acme <no-reply@acme.example>").unwrap();
-        let text = String::from_utf8(write(&from, &Wording::new(), &message, at).unwrap().1).unwrap();
+        let text = String::from_utf8(build_letter(&from, &Wording::new(), &message, at).unwrap().1).unwrap();
         assert!(text.contains("\r\nSubject: Your sign-in methods changed\r\n"), "{text}");
         assert!(text.contains("\r\n\r\nThe authenticator app was removed from your account"), "{text}");
     }
@@ -111,20 +114,20 @@ mod tests {
             "ada\r\nRCPT TO:<eve@example.com>@example.com",
             "\"a\r\nb\"@example.com",
         ] {
-            assert_eq!(written(bad).unwrap_err().kind(), SendErrorKind::Permanent, "{bad:?}");
+            assert_eq!(build_test_letter(bad).unwrap_err().kind(), SendErrorKind::Permanent, "{bad:?}");
         }
     }
 
     proptest! {
         #[test]
         fn an_address_can_add_neither_a_header_nor_a_recipient(to in "[ -~\r\n]{0,12}@?[a-z.\r\n:<>,]{0,12}") {
-            if let Ok((envelope, bytes)) = written(&to) {
+            if let Ok((envelope, bytes)) = build_test_letter(&to) {
                 prop_assert_eq!(envelope.to().len(), 1);
                 prop_assert!(!envelope.to()[0].to_string().contains(['\r', '\n']));
                 let text = String::from_utf8(bytes).unwrap();
                 let head = text.split("\r\n\r\n").next().unwrap();
                 let names = head.lines().filter(|line| !line.starts_with(' ')).count();
-                let usual = String::from_utf8(written("ada@example.com").unwrap().1).unwrap();
+                let usual = String::from_utf8(build_test_letter("ada@example.com").unwrap().1).unwrap();
                 prop_assert_eq!(names, usual.split("\r\n\r\n").next().unwrap().lines().count(), "{}", head);
             }
         }

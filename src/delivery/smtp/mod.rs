@@ -155,7 +155,7 @@ impl Smtp {
 impl OtpSender for Smtp {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         let now = self.clock.unix(self.clock.now());
-        let (envelope, bytes) = letter::write(&self.from, &self.wording, message, now)?;
+        let (envelope, bytes) = letter::build_letter(&self.from, &self.wording, message, now)?;
         let exchange = async {
             let mut connection = self.server.connect().await?;
             if let Some(credentials) = &self.credentials {

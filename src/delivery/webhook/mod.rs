@@ -41,6 +41,7 @@ use crate::{
 ///   "tenant": "acme",
 ///   "to": "+15550100",
 ///   "code": "482913",
+///   "language": "en",
 ///   "text": "482913 is your code. It is valid for 5 minutes. …",
 ///   "expires_at": 1763750000
 /// }
@@ -140,8 +141,8 @@ impl OtpSender for Webhook {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         let now = self.clock.unix(self.clock.now());
         let text = self.wording.text_of(message, now);
-        let request = request::write(&self.url, &self.signer, message, &text, now)?;
-        match self.client.head(request, self.timeout).await {
+        let request = request::build_webhook_request(&self.url, &self.signer, message, &text, now)?;
+        match self.client.fetch_head(request, self.timeout).await {
             Ok(response) => answer::meaning(response.status(), response.headers()),
             Err(failure) => Err(SendError::transient(failure)),
         }

@@ -20,11 +20,12 @@ struct Payload<'a> {
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<&'a str>,
+    language: &'a str,
     text: &'a str,
     expires_at: u64,
 }
 
-pub(super) fn write(
+pub(super) fn build_webhook_request(
     url: &Uri,
     signer: &WebhookSigner,
     message: &Message,
@@ -38,6 +39,7 @@ pub(super) fn write(
         to: message.to(),
         code: message.notice().is_none().then(|| message.code()),
         notice: message.notice().map(|notice| notice.kind().as_str()),
+        language: message.language().as_str(),
         text,
         expires_at: message.expires_at().as_secs(),
     };

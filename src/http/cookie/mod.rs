@@ -1,4 +1,4 @@
-//! Cookies (RFC 6265bis): [`read`] finds the cookies with a name in a request, and [`SetCookie`]
+//! Cookies (RFC 6265bis): [`read_cookies`] finds the cookies with a name in a request, and [`SetCookie`]
 //! writes one.
 
 mod read;
@@ -8,7 +8,7 @@ mod tests;
 
 pub(crate) use self::read::{pairs, raw_pairs};
 pub use self::{
-    read::{MAX_COOKIES, MAX_HEADER_BYTES, read},
+    read::{MAX_COOKIES, MAX_HEADER_BYTES, read_cookies},
     set::{MAX_COOKIE_BYTES, SetCookie},
 };
 

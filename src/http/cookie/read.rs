@@ -30,11 +30,11 @@ pub const MAX_COOKIES: usize = 200;
 /// headers.insert(COOKIE, HeaderValue::from_static("theme=dark; __Host-session=abc; session=evil"));
 /// assert!(cookie::read(&headers, "__Host-session").eq(["abc"]));
 /// ```
-pub fn read<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
+pub fn read_cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     pairs(headers).filter_map(move |(found, value)| (found == name).then_some(value))
 }
 
-/// Returns the names and values of all cookies, with the same limits and rules as [`read`].
+/// Returns the names and values of all cookies, with the same limits and rules as [`read_cookies`].
 pub(crate) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let valid = |(name, value)| is_value(value).then_some((name, value));
     raw_pairs(headers).filter_map(valid).filter_map(|(name, value)| Some((as_text(name)?, as_text(value)?)))

@@ -11,7 +11,7 @@ fn lines<L: AsRef<[u8]>>(lines: &[L]) -> HeaderMap {
 }
 
 fn found(line: &str, name: &str) -> Vec<String> {
-    read(&lines(&[line]), name).map(str::to_owned).collect()
+    read_cookies(&lines(&[line]), name).map(str::to_owned).collect()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn cookies_are_read_as_rfc_6265bis_writes_them() {
     for (line, expected) in cases {
         assert_eq!(found(line, "a"), *expected, "{line}");
     }
-    assert_eq!(read(&HeaderMap::new(), "a").count(), 0);
+    assert_eq!(read_cookies(&HeaderMap::new(), "a").count(), 0);
 }
 
 #[test]
@@ -58,13 +58,13 @@ fn c107_a_cookie_with_the_wrong_prefix_is_ignored() {
 #[test]
 fn c107_all_cookies_of_a_name_are_returned_in_order_across_headers() {
     let headers = lines(&["a=1; b=0; a=2", "b=1", "a=3"]);
-    assert!(read(&headers, "a").eq(["1", "2", "3"]));
+    assert!(read_cookies(&headers, "a").eq(["1", "2", "3"]));
 }
 
 #[test]
 fn c107_a_non_ascii_header_does_not_hide_the_others() {
     let headers = lines(&[&b"x=\xff\xfe; a=1"[..], b"a=\xff; a=2"]);
-    assert!(read(&headers, "a").eq(["1", "2"]));
+    assert!(read_cookies(&headers, "a").eq(["1", "2"]));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn c107_huge_headers_are_read_up_to_the_limits() {
     many.push_str("a=1;a=2");
     assert_eq!(found(&many, "a"), ["1"]);
     let headers = lines(&["b=0"; MAX_COOKIES + 1]);
-    assert_eq!(read(&headers, "b").count(), MAX_COOKIES);
+    assert_eq!(read_cookies(&headers, "b").count(), MAX_COOKIES);
     // at most 16 KiB are read, and a cookie cut off there is not half read
     let padding = "x".repeat(MAX_HEADER_BYTES - "a=1;b=;a=23;".len());
     assert_eq!(found(&format!("a=1;b={padding};a=23;a=4"), "a"), ["1", "23"]);
@@ -151,7 +151,7 @@ proptest! {
     ) {
         let values = headers.iter().filter_map(|line| HeaderValue::from_bytes(line).ok());
         let map: HeaderMap = values.map(|value| (header::COOKIE, value)).collect();
-        prop_assert!(read(&map, "a").all(|value| is_value(value.as_bytes())));
+        prop_assert!(read_cookies(&map, "a").all(|value| is_value(value.as_bytes())));
         prop_assert!(found(&near, "a").iter().all(|value| is_value(value.as_bytes())));
     }
 

@@ -117,7 +117,7 @@ impl Board {
         let (Some(slot), Some(policy)) = (self.place(tenant.first, terms, now), quota.name_number()) else {
             return false;
         };
-        let is_posted = slot.write(|| {
+        let is_posted = slot.write_slot(|| {
             slot.hash.store(tenant.first, Relaxed);
             slot.second_hash.store(tenant.second, Relaxed);
             slot.holds_until.store(holds_until.as_nanos(), Relaxed);
@@ -136,7 +136,7 @@ impl Board {
             // If another tenant is writing the slot right now, it overwrites this refusal.
             while slot.is_of(first_hash)
                 && slot.holds_until.load(Relaxed) != 0
-                && !slot.write(|| slot.holds_until.store(0, Relaxed))
+                && !slot.write_slot(|| slot.holds_until.store(0, Relaxed))
             {
                 std::hint::spin_loop();
             }
@@ -230,7 +230,7 @@ impl Slot {
         if !self.is_of(tenant.first) || time.0.as_nanos() >= self.holds_until.load(Relaxed) {
             return None;
         }
-        let (posted, posted_terms, second_hash) = self.read(time)?;
+        let (posted, posted_terms, second_hash) = self.read_slot(time)?;
         let is_same_plan = terms.plan.is_none_or(|plan| Some(plan) == posted_terms.plan);
         let is_for_it = posted_terms.is_anonymous.is_none_or(|posted| Some(posted) == terms.is_anonymous);
         let matches = posted_terms.units == terms.units && posted_terms.epoch == terms.epoch && is_same_plan;
@@ -238,7 +238,7 @@ impl Slot {
     }
 
     /// Reads all of the slot, or nothing if it changes meanwhile.
-    fn read(&self, time: (Moment, UnixTime)) -> Option<(Standing, BoardTerms, u64)> {
+    fn read_slot(&self, time: (Moment, UnixTime)) -> Option<(Standing, BoardTerms, u64)> {
         let before = self.version.load(Acquire);
         if before % 2 == 1 {
             return None;
@@ -259,7 +259,7 @@ impl Slot {
     }
 
     /// Writes the slot, unless another thread is writing it. Returns whether it did.
-    fn write(&self, store: impl FnOnce()) -> bool {
+    fn write_slot(&self, store: impl FnOnce()) -> bool {
         let version = self.version.load(Relaxed);
         if version % 2 == 1 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err() {
             return false;
@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    fn at(nanos: u64) -> (Moment, UnixTime) {
+    fn times_at(nanos: u64) -> (Moment, UnixTime) {
         (Moment::from_nanos(nanos), UnixTime::from_nanos(nanos))
     }
 
@@ -307,13 +307,13 @@ mod tests {
     }
 
     fn post(board: &Board, (first, second): (u64, u64), now: u64, until: u64) -> bool {
-        let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(until + 1), at(now));
+        let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(until + 1), times_at(now));
         let period = (Moment::from_nanos(now), Moment::from_nanos(until));
         board.post(TenantHash { first, second }, terms(), &standing, &quota(), period)
     }
 
     fn find(board: &Board, (first, second): (u64, u64), terms: BoardTerms, now: u64) -> Option<Standing> {
-        board.find(&TenantHash { first, second: || second }, terms, at(now))
+        board.find(&TenantHash { first, second: || second }, terms, times_at(now))
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
         assert!(post(&board, (1, 2), 10, 20));
         let posted = find(&board, (1, 2), terms(), 19).unwrap();
         assert_eq!((posted.policy(), posted.limit(), posted.remaining()), ("default", 9, 2));
-        assert_eq!((posted.reset(), posted.wait().as_nanos()), (Moment::from_nanos(21), 2));
+        assert_eq!((posted.reset(), posted.time_until_reset().as_nanos()), (Moment::from_nanos(21), 2));
         assert!(find(&board, (1, 2), BoardTerms { plan: None, ..terms() }, 19).is_some(), "the epoch says enough");
         assert_eq!(find(&board, (1, 2), terms(), 20), None, "it has passed");
         assert_eq!(find(&board, (1, 3), terms(), 19), None, "half a hash is not the tenant");
@@ -340,7 +340,7 @@ mod tests {
     fn a_refusal_of_anonymous_requests_is_not_for_others() {
         for audience in [None, Some(false), Some(true)] {
             let (board, terms) = (Board::new(), BoardTerms { is_anonymous: audience, ..terms() });
-            let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), at(10));
+            let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), times_at(10));
             let period = (Moment::from_nanos(10), Moment::from_nanos(20));
             assert!(board.post(TenantHash { first: 1, second: 2 }, terms, &standing, &quota(), period));
             for asked in [false, true] {
@@ -365,7 +365,7 @@ mod tests {
     fn a_tenant_has_refusals_of_several_costs_and_clears_them_together() {
         let (board, neighbor) = (Board::new(), (3 << 43, 2));
         let of = |units: usize| BoardTerms { units: units as u32, ..terms() };
-        let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), at(10));
+        let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), times_at(10));
         let period = (Moment::from_nanos(10), Moment::from_nanos(20));
         let post_of = |units| board.post(TenantHash { first: 1, second: 2 }, of(units), &standing, &quota(), period);
         let found = || (1..=GROUP + 1).map(|units| find(&board, (1, 2), of(units), 15).is_some()).collect::<Vec<_>>();
@@ -386,7 +386,7 @@ mod tests {
         let board = Board::new();
         let of = |units| BoardTerms { units, ..terms() };
         let post_of = |first, units, until| {
-            let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(until), at(10));
+            let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(until), times_at(10));
             let period = (Moment::from_nanos(10), Moment::from_nanos(until));
             board.post(TenantHash { first, second: 2 }, of(units), &standing, &quota(), period)
         };
@@ -416,9 +416,9 @@ mod tests {
     fn a_slot_that_is_being_written_has_an_odd_version_and_takes_no_other_writer() {
         let slot = Slot::default();
         for after in [2, 4, 6] {
-            let is_written = slot.write(|| {
+            let is_written = slot.write_slot(|| {
                 assert_eq!(slot.version.load(Relaxed), after - 1);
-                assert!(!slot.write(|| ()));
+                assert!(!slot.write_slot(|| ()));
             });
             assert!(is_written);
             assert_eq!(slot.version.load(Relaxed), after);
@@ -445,7 +445,7 @@ mod tests {
                 for turn in 0.. {
                     let figure = 1 + turn % 2;
                     let reset = Moment::from_nanos(figure.into());
-                    let standing = Standing::new("default", figure, figure, reset, at(0));
+                    let standing = Standing::new("default", figure, figure, reset, times_at(0));
                     let period = (Moment::from_nanos(0), Moment::from_nanos(100));
                     board.post(TenantHash { first: 1, second: 1 }, terms(), &standing, &quota(), period);
                     if is_done.load(Relaxed) {

@@ -81,9 +81,11 @@ fn a_refused_tenant_takes_no_lock_also_with_costs_that_differ() {
         Plans::by(hourly(), move |_| Some(plan.clone())),
         Plans::new(hourly().reserve(0.5).unwrap()),
     ] {
+        quotas.set(tenant(2), Plan::unlimited());
         let (engine, acme) = (engine(quotas), tenant(1));
         assert!(spend(&engine, &acme, 9, false));
         assert!(is_refused(&engine));
+        assert!(spend(&engine, &acme, 0, false), "it changes nothing");
         assert!(ends_while_all_is_locked(&engine, Duration::from_secs(20), |engine| assert!(is_refused(engine))));
     }
     let engine = engine(Plans::new(hourly()));

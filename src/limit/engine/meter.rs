@@ -179,7 +179,7 @@ impl Meter {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(lengths)) => log.is_idle(lengths, context.now),
             #[cfg(feature = "smooth")]
-            (Self::Smooth(smooth), _) => smooth.whole() <= context.now,
+            (Self::Smooth(smooth), _) => smooth.refilled_at() <= context.now,
             (Self::Fixed(fixed), _) => fixed.used() == 0 || fixed.ends <= context.calendar_now(),
             (Self::Window(_), _) => true,
         }
@@ -211,10 +211,8 @@ impl Meter {
                 let used = meter.used(from, context.now).min(most);
                 context.bytes.give_back(meter.heap_bytes());
                 let mut carried = Self::new(to);
-                if used > 0 {
-                    carried.refresh(to, context);
-                    carried.charge(to, context, used);
-                }
+                carried.refresh(to, context);
+                carried.charge(to, context, used);
                 carried
             }
         }
@@ -278,5 +276,63 @@ impl Fixed {
         if self.mark() == spent_in {
             self.count = self.count.saturating_sub(units);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000_000_000;
+
+    /// A clock on which an hour has passed when the wall clock shows `minutes`.
+    fn at(minutes: u64, bytes: &ByteBudget) -> Context<'_> {
+        let (now, unix_now) = (Moment::from_nanos(60 * MINUTE), UnixTime::from_nanos(minutes * MINUTE));
+        Context { now, unix_now, swept_at: 0, bytes }
+    }
+
+    fn charged(gauge: Gauge, context: Context<'_>) -> Meter {
+        let mut meter = Meter::new(gauge);
+        meter.refresh(gauge, context);
+        meter.charge(gauge, context, 3);
+        meter
+    }
+
+    #[test]
+    fn a_calendar_window_keeps_its_end_with_the_same_period_and_gets_one_of_another_period() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let [ten_minutes, hour] = [10, 60].map(|minutes| Gauge::Fixed { period: minutes * MINUTE });
+        // the wall clock steps back by an hour
+        let (before, after) = (at(150, &bytes), at(90, &bytes));
+        for (gauge, ends) in [(hour, 180), (ten_minutes, 100)] {
+            let meter = charged(hour, before).converted(hour, gauge, after);
+            assert_eq!(
+                (meter.used(gauge, after.now), meter.rises_at(gauge, 9, after)),
+                (3, after.moment_of(ends * MINUTE))
+            );
+        }
+    }
+
+    #[cfg(feature = "smooth")]
+    #[test]
+    fn units_of_a_smooth_quota_come_back_at_the_same_time_after_its_burst_has_changed() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let [was, is] = [5, 9].map(|burst| Gauge::Smooth(Pace { interval: MINUTE, burst }));
+        let meter = charged(was, at(60, &bytes));
+        let later = Context { now: Moment::from_nanos(60 * MINUTE + MINUTE / 2), ..at(60, &bytes) };
+        let rises_at = meter.rises_at(was, 5, later);
+        assert_eq!(meter.converted(was, is, later).rises_at(is, 9, later), rises_at);
+    }
+
+    #[test]
+    fn a_refund_after_the_end_of_a_calendar_window_leaves_the_next_one_alone() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let gauge = Gauge::Fixed { period: 60 * MINUTE };
+        let mut meter = charged(gauge, at(90, &bytes));
+        let mark = meter.charge(gauge, at(90, &bytes), 2);
+        meter.refresh(gauge, at(130, &bytes));
+        meter.charge(gauge, at(130, &bytes), 4);
+        meter.refund(gauge, Moment::default(), mark, 2);
+        assert_eq!(meter.used(gauge, Moment::default()), 4);
     }
 }

@@ -3,6 +3,7 @@
 //! A row is only read and changed under the lock of its shard. No user code runs and no other row is touched under that
 //! lock. Plans are looked up before it is taken.
 
+mod admitted;
 mod board;
 #[cfg(test)]
 mod board_tests;
@@ -11,6 +12,8 @@ pub(super) mod lock_tests;
 pub(super) mod meter;
 mod overflow;
 mod row;
+#[cfg(test)]
+mod row_tests;
 #[cfg(feature = "smooth")]
 mod smooth;
 mod spend;
@@ -29,6 +32,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use self::{
+    admitted::{Admitted, LockedRow},
     board::{Board, BoardTerms, TenantHash},
     meter::Context,
     overflow::{Overflow, is_before},
@@ -79,7 +83,14 @@ pub(super) struct Engine {
 /// A part of the rows, behind a lock of its own. It has a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard(Mutex<HashTable<(LimitKey, Row)>>);
+struct Shard(Mutex<Rows>);
+
+/// The rows of a shard, and how many requests they have admitted.
+#[derive(Default)]
+struct Rows {
+    table: HashTable<(LimitKey, Row)>,
+    admitted: Admitted,
+}
 
 /// A tenant to look up. Hashed once in a request.
 #[derive(Clone, Copy)]
@@ -140,7 +151,18 @@ impl Engine {
 
     /// Returns the number of rows, buckets included.
     pub(super) fn tenants(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).len()).sum::<usize>() + self.overflow.len()
+        self.shards.iter().map(|shard| lock(&shard.0).table.len()).sum::<usize>() + self.overflow.len()
+    }
+
+    /// Returns how many requests were admitted and charged, of all tenants with a limit.
+    pub(super) fn admitted(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(&shard.0).admitted.requests()).sum()
+    }
+
+    /// Returns how many requests of this tenant were admitted since the first call for it, while it is watched.
+    pub(super) fn watch(&self, tenant: &LimitKey, context: Context<'_>) -> u64 {
+        let shard = self.shard(self.key(tenant).hash);
+        shard.map_or(0, |shard| lock(&shard.0).admitted.watch(tenant, context.now))
     }
 
     pub(super) fn key<'a>(&self, tenant: &'a LimitKey) -> TenantKey<'a> {
@@ -179,7 +201,6 @@ impl Engine {
     }
 
     /// Returns whether the tenant has a row of its own.
-    #[cfg(feature = "redis")]
     pub(super) fn knows(&self, tenant: &LimitKey) -> bool {
         self.has_row(self.key(tenant))
     }
@@ -242,7 +263,12 @@ impl Engine {
 
     /// Uses the row of a tenant, if there is one. The row has the current plan.
     #[inline]
-    fn on_row<T>(&self, key: TenantKey<'_>, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
+    fn on_row<T>(
+        &self,
+        key: TenantKey<'_>,
+        context: Context<'_>,
+        use_row: impl FnOnce(&mut LockedRow<'_>) -> T,
+    ) -> Option<T> {
         let epoch = self.plans.epoch();
         let has_function = self.plans.has_function();
         let used = self.with_row(key, |row| match row.epoch() == epoch && !has_function {
@@ -269,7 +295,7 @@ impl Engine {
         key: TenantKey<'_>,
         mut found: (PlanFound, Option<u32>),
         context: Context<'_>,
-        mut use_row: impl FnOnce(&mut Row) -> T,
+        mut use_row: impl FnOnce(&mut LockedRow<'_>) -> T,
     ) -> Option<T> {
         loop {
             let (plan_found, named_since) = &found;
@@ -316,10 +342,11 @@ impl Engine {
 
     /// Locks the row of a tenant and uses it, if there is one.
     #[inline]
-    fn with_row<T>(&self, key: TenantKey<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
+    fn with_row<T>(&self, key: TenantKey<'_>, use_row: impl FnOnce(&mut LockedRow<'_>) -> T) -> Option<T> {
         let mut rows = lock(&self.shard(key.hash)?.0);
-        let (_, row) = rows.find_mut(key.hash, |(tenant, _)| tenant.as_bytes() == key.name)?;
-        Some(use_row(row))
+        let Rows { table, admitted } = &mut *rows;
+        let (_, row) = table.find_mut(key.hash, |(tenant, _)| tenant.as_bytes() == key.name)?;
+        Some(use_row(&mut LockedRow { row, admitted }))
     }
 
     #[inline]

@@ -91,9 +91,12 @@ impl Overflow {
 
     /// Removes idle buckets of one stripe. Returns whether the last bucket is gone.
     pub(super) fn sweep(&self, turn: usize, context: Context<'_>) -> bool {
-        let Some(number) = u16::try_from(turn % STRIPES).ok().filter(|_| self.began().is_some()) else { return false };
+        if self.began().is_none() {
+            return false;
+        }
         let mut ended = false;
-        self.lock_number(number).rows.retain(|_, row| {
+        // a truncated number still has the same stripe
+        self.lock_number(turn as u16).rows.retain(|_, row| {
             let is_idle = row.is_idle(context);
             if is_idle {
                 row.release(context);

@@ -201,9 +201,7 @@ impl Row {
         for ((meter, limited), used) in zip(limits, used).filter(|((_, limited), _)| same_period(limited)) {
             meter.refresh(limited.gauge, context);
             let more = used.saturating_sub(meter.used(limited.gauge, context.now));
-            if more > 0 {
-                meter.charge(limited.gauge, context, more);
-            }
+            meter.charge(limited.gauge, context, more);
         }
     }
 
@@ -292,7 +290,6 @@ fn charge_all(
     // by far the most common plan: one sliding window, which needs no comparison
     if let ([limited], [Meter::Window(log)], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
         && let Gauge::Window(lengths) = limited.gauge
-        && units <= limited.most
         && !limited.quota.is_shadow()
     {
         log.expire(lengths, context.now, context.bytes);
@@ -301,9 +298,7 @@ fn charge_all(
             let reset = log.freed_at(lengths, over);
             return decision.refuse(limited.standing_with(log.used(), reset, context));
         }
-        if units > 0 {
-            *mark = log.add(lengths, context.now, units, context.bytes);
-        }
+        *mark = log.add(lengths, context.now, units, context.bytes);
         let reset = log.rises_at(lengths, limited.most, context.now);
         decision.standing = Some(limited.standing_with(log.used(), reset, context));
         return;
@@ -325,9 +320,7 @@ fn charge_all(
     let mut tightest = None::<(_, Standing)>;
     let charged = |limited: &Limited| limited.charges(ask) && limited.bit & would_refuse == 0;
     for ((meter, limited), mark) in zip(zip(meters, quotas), marks).filter(|((_, limited), _)| charged(limited)) {
-        if units > 0 {
-            *mark = meter.charge(limited.gauge, context, units);
-        }
+        *mark = meter.charge(limited.gauge, context, units);
         if !limited.quota.is_shadow() {
             let standing = limited.standing(meter, context);
             let order = limited.order(&standing);
@@ -427,8 +420,15 @@ fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{limit::engine::window::ByteBudget, util::clock::UnixTime};
+
+    fn context(bytes: &ByteBudget) -> Context<'_> {
+        let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
+        Context { now, unix_now, swept_at: 0, bytes }
+    }
 
     #[test]
     fn a_row_is_small() {
@@ -439,8 +439,7 @@ mod tests {
     #[test]
     fn place_board_flag_and_generation_are_independent() {
         let bytes = ByteBudget::new(usize::MAX);
-        let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
-        let context = Context { now, unix_now, swept_at: 0, bytes: &bytes };
+        let context = context(&bytes);
         let plan = Plan::from(Quota::per_minute(1).unwrap());
         for place in [Place::Named, Place::Stranger, Place::Bucket] {
             let mut row = Row::new(plan.clone(), place, 1, 77);
@@ -452,8 +451,55 @@ mod tests {
             row.set_on_board(false);
             assert_eq!((row.place(), row.is_on_board(), row.past().generation), (Place::Stranger, false, 78));
             row.set_on_board(true);
-            row.adopt(&Plan::from(Quota::per_minute(2).unwrap()), place, 3, || 79, context);
-            assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 79));
+            row.adopt(&Plan::from(Quota::per_minute(2).unwrap()), place, 3, || 81, context);
+            assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 81));
         }
+    }
+
+    #[test]
+    fn the_bytes_of_a_row_are_those_it_takes_and_less_than_double() {
+        let named = |name: usize| Quota::per_minute(1).unwrap().with_name(&format!("quota-{name}")).unwrap();
+        let plan = |quotas| Plan::new((0..quotas).map(named)).unwrap();
+        for (quotas, boxed) in [(1, 0), (3, 3 * size_of::<Meter>())] {
+            let bytes = Row::new(plan(quotas), Place::Named, 1, 1).bytes_in_map::<u64>();
+            let taken = size_of::<(u64, Row)>() + boxed;
+            assert!((taken..2 * taken).contains(&bytes), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn of_two_quotas_that_leave_as_much_the_first_is_shown() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let plan = [("first", Duration::from_secs(60)), ("second", Duration::from_secs(3_600))]
+            .map(|(name, window)| Quota::new(5, window).unwrap().with_name(name).unwrap());
+        let mut row = Row::new(Plan::new(plan).unwrap(), Place::Named, 1, 1);
+        assert_eq!(row.peek(context(&bytes), false).unwrap().policy(), "first");
+    }
+
+    #[test]
+    fn a_shadow_quota_alone_refuses_nothing_and_says_what_it_would_refuse() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let mut row = Row::new(Quota::per_minute(1).unwrap().shadow().into(), Place::Named, 1, 1);
+        for would_refuse in [false, true] {
+            let mut decision = Decision::UNLIMITED;
+            row.decide(context(&bytes), Ask::new(1, false), &mut { NO_MARKS }, &mut decision);
+            assert_eq!((decision.is_admitted(), decision.shadow.is_some()), (true, would_refuse));
+        }
+    }
+
+    #[test]
+    fn a_new_window_starts_from_one_that_covers_it_even_if_another_rule_counts_more() {
+        let bytes = ByteBudget::new(usize::MAX);
+        let minute = |name| Quota::per_minute(9).unwrap().with_name(name).unwrap();
+        let daily = Quota::fixed(9, Duration::from_secs(86_400)).unwrap();
+        let mut row = Row::new(Plan::new([minute("old"), daily]).unwrap(), Place::Named, 1, 1);
+        let [spent_before, spent_now] = [5, 5 + 61_000_000_000].map(Moment::from_nanos);
+        for (now, units) in [(spent_before, 4), (spent_now, 2)] {
+            let context = Context { now, ..context(&bytes) };
+            row.decide(context, Ask::new(units, false), &mut { NO_MARKS }, &mut { Decision::UNLIMITED });
+        }
+        let context = Context { now: spent_now, ..context(&bytes) };
+        row.adopt(&minute("new").into(), Place::Named, 2, || 2, context);
+        assert_eq!(row.peek(context, false).unwrap().remaining(), 7);
     }
 }

@@ -90,12 +90,12 @@ impl Smooth {
     }
 
     /// Returns when all units will have come back.
-    pub(super) fn whole(self) -> Moment {
+    pub(super) fn refilled_at(self) -> Moment {
         Moment::from_nanos(self.whole_at)
     }
 }
 
-/// A store of one state. Zero means that there is no state, as in governor's own stores.
+/// A store of one state. A tenant that has spent nothing has the state zero.
 struct OneState(Cell<u64>);
 
 impl StateStore for OneState {
@@ -105,8 +105,7 @@ impl StateStore for OneState {
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        let state = Some(self.0.get()).filter(|nanos| *nanos > 0).map(Nanos::new);
-        let (outcome, next) = decide(state)?;
+        let (outcome, next) = decide(Some(Nanos::new(self.0.get())))?;
         self.0.set(next.as_u64());
         Ok(outcome)
     }
@@ -148,7 +147,7 @@ mod tests {
             let spent = smooth.try_spend(PACE, second(at), units);
             if let Ok(spent) = spent {
                 smooth.charge(PACE, second(at), units);
-                assert_eq!(spent.whole(), smooth.whole());
+                assert_eq!(spent.refilled_at(), smooth.refilled_at());
             }
         }
     }

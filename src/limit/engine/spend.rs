@@ -4,6 +4,7 @@ use std::{cell::Cell, hash::BuildHasher};
 
 use super::{
     Engine, TenantKey, Undecided,
+    admitted::LockedRow,
     board::BoardTerms,
     meter::Context,
     overflow::{Buckets, is_before},
@@ -60,7 +61,7 @@ impl Engine {
         let decided = self.with_row(key, |row| {
             let is_current = is_current(row);
             if is_current {
-                self.decide_in_row(key, row, context, ask, decision);
+                self.decide_and_count(key, row, context, ask, decision);
             }
             is_current
         });
@@ -84,7 +85,7 @@ impl Engine {
         if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, key, context, ask)?;
         }
-        match self.on_row(key, context, |row| self.decide_in_row(key, row, context, ask, decision)) {
+        match self.on_row(key, context, |row| self.decide_and_count(key, row, context, ask, decision)) {
             Some(()) => Ok(()),
             None => Ok(self.spend_without_row(key, context, ask, began, decision)?),
         }
@@ -136,7 +137,7 @@ impl Engine {
             return Ok(());
         }
         let decided = self.on_row_with_plan(key, (found, named_since), context, |row| {
-            self.decide_in_row(key, row, context, ask, decision);
+            self.decide_and_count(key, row, context, ask, decision);
         });
         match decided {
             Some(()) => Ok(()),
@@ -144,7 +145,21 @@ impl Engine {
         }
     }
 
-    /// Decides on a locked row, and updates the refusal board.
+    /// Decides on a locked row, and counts the request if it is admitted.
+    #[inline]
+    fn decide_and_count(
+        &self,
+        key: TenantKey<'_>,
+        row: &mut LockedRow<'_>,
+        context: Context<'_>,
+        ask: Ask,
+        decision: &mut Decision,
+    ) {
+        self.decide_in_row(key, row, context, ask, decision);
+        row.admitted.count(key.name, ask, decision);
+    }
+
+    /// Decides on a row, and updates the refusal board.
     #[inline]
     fn decide_in_row(
         &self,
@@ -157,7 +172,7 @@ impl Engine {
         let mut marks = NO_MARKS;
         row.decide(context, ask, &mut marks, decision);
         if decision.is_admitted() {
-            if row.is_on_board() && ask.units > 0 {
+            if ask.units > 0 {
                 self.clear_board(key, row);
             }
             self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(LimitKey::trusted(key.name)));
@@ -216,10 +231,13 @@ impl Engine {
                 self.insert(key, tenant, row, context, ask, decision);
                 return Ok(());
             } else if self.spend_from_bucket(&mut buckets, &found, context, ask, began, decision).is_some() {
+                if let Some(shard) = self.shard(key.hash) {
+                    lock(&shard.0).admitted.count(key.name, ask, decision);
+                }
                 return Ok(());
             }
             drop(buckets);
-            if let Some(()) = self.on_row(key, context, |row| self.decide_in_row(key, row, context, ask, decision)) {
+            if let Some(()) = self.on_row(key, context, |row| self.decide_and_count(key, row, context, ask, decision)) {
                 return Ok(());
             }
         }
@@ -277,7 +295,9 @@ impl Engine {
         self.bytes.force(row_bytes(&tenant, &row));
         if let Some(shard) = self.shard(key.hash) {
             let hash = |(tenant, _): &(LimitKey, Row)| self.hasher.hash_one(tenant.as_bytes());
-            lock(&shard.0).insert_unique(key.hash, (tenant, row), hash);
+            let mut rows = lock(&shard.0);
+            rows.table.insert_unique(key.hash, (tenant, row), hash);
+            rows.admitted.count(key.name, ask, decision);
         }
     }
 }

@@ -56,8 +56,8 @@ impl Engine {
         let keeps_named = self.overflow.began().is_some();
         let mut kept = Vec::new();
         let mut rows = lock(&shard.0);
-        let rows_seen = rows.len();
-        rows.retain(|(tenant, row)| {
+        let rows_seen = rows.table.len();
+        rows.table.retain(|(tenant, row)| {
             if !row.is_idle(context) {
                 return true;
             }
@@ -79,7 +79,7 @@ impl Engine {
     fn remove_unnamed(&self, shard: &Shard, tenant: &LimitKey, context: Context<'_>) {
         let hash = self.hasher.hash_one(tenant.as_bytes());
         let mut rows = lock(&shard.0);
-        if let Ok(mut found) = rows.find_entry(hash, |(own, _)| own == tenant) {
+        if let Ok(mut found) = rows.table.find_entry(hash, |(own, _)| own == tenant) {
             let (_, row) = found.get_mut();
             if row.place() == Place::Named && row.is_idle(context) {
                 self.forget(tenant, row, context);
@@ -98,5 +98,96 @@ impl Engine {
         if row.place() == Place::Stranger {
             self.one_stranger_less();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{
+        limit::{
+            decision::{Ask, Decision},
+            plans::table::Plans,
+            quota::Quota,
+        },
+        util::clock::{Moment, UnixTime},
+    };
+
+    const HOUR: u64 = 3_600_000_000_000;
+
+    fn at(engine: &Engine, now: u64) -> Context<'_> {
+        let (now, unix_now) = (Moment::from_nanos(now), UnixTime::from_nanos(now));
+        Context { now, unix_now, swept_at: 0, bytes: &engine.bytes }
+    }
+
+    fn tenant(name: &str) -> LimitKey {
+        LimitKey::parse(name).unwrap()
+    }
+
+    fn spend(engine: &Engine, tenant: &LimitKey, context: Context<'_>) {
+        let mut decision = Decision::UNLIMITED;
+        engine.spend(engine.key(tenant), context, Ask::new(1, false), &Cell::new(false), &mut decision).unwrap();
+    }
+
+    fn engine(plans: &Plans) -> Engine {
+        Engine::new(plans.clone(), usize::MAX, usize::MAX)
+    }
+
+    #[test]
+    fn a_request_sweeps_the_shards_that_are_due_up_to_a_limit() {
+        let engine = engine(&Plans::new(Quota::per_hour(9).unwrap()));
+        let interval = saturating_nanos(SWEEP_ROUND) / SHARDS as u64;
+        let mut now = HOUR;
+        for (passed, swept) in [(0, 32), (interval - 1, 32), (1, 33), (4 * interval, 37), (HOUR, 69)] {
+            now += passed;
+            engine.sweep(at(&engine, now));
+            assert_eq!(engine.sweep_next.load(Relaxed), swept);
+        }
+    }
+
+    #[test]
+    fn a_request_stops_to_sweep_after_a_few_hundred_rows() {
+        let engine = engine(&Plans::new(Quota::per_hour(9).unwrap()));
+        for number in 0..16_000 {
+            spend(&engine, &tenant(&format!("tenant-{number}")), at(&engine, HOUR));
+        }
+        engine.sweep(at(&engine, HOUR));
+        assert!((2..32).contains(&engine.sweep_next.load(Relaxed)));
+    }
+
+    #[test]
+    fn a_tenant_that_is_not_named_any_more_keeps_its_row_until_it_is_idle() {
+        let plans = Plans::new(Quota::per_hour(9).unwrap());
+        let (engine, acme) = (engine(&plans), tenant("acme"));
+        plans.set(acme.clone(), Quota::per_hour(5).unwrap());
+        spend(&engine, &acme, at(&engine, HOUR));
+        let shard = engine.shard(engine.key(&acme).hash).unwrap();
+        for (now, rows) in [(HOUR, 1), (2 * HOUR - 1, 1), (3 * HOUR, 0)] {
+            engine.remove_unnamed(shard, &acme, at(&engine, now));
+            assert_eq!(engine.tenants(), rows);
+        }
+    }
+    /// Sweeps all shards. Returns how often that ended the sharing of buckets.
+    fn sweep_all(engine: &Engine, now: u64) -> usize {
+        let swept = (0..SHARDS).filter(|_| {
+            engine.sweep_at.store(0, Relaxed);
+            engine.sweep(at(engine, now))
+        });
+        swept.count()
+    }
+
+    #[test]
+    fn an_idle_row_is_kept_while_others_share_buckets_and_its_tenant_is_named() {
+        let plans = Plans::new(Quota::per_hour(9).unwrap());
+        let (engine, [acme, bob]) = (Engine::new(plans.clone(), 0, usize::MAX), ["acme", "bob"].map(tenant));
+        plans.set(acme.clone(), Quota::per_hour(5).unwrap());
+        spend(&engine, &acme, at(&engine, HOUR));
+        spend(&engine, &bob, at(&engine, 2 * HOUR));
+        assert_eq!((sweep_all(&engine, 2 * HOUR + 1), engine.tenants()), (0, 2));
+        plans.remove(&acme);
+        assert_eq!((sweep_all(&engine, 2 * HOUR + 1), engine.tenants()), (0, 1));
+        assert_eq!((sweep_all(&engine, 3 * HOUR), engine.tenants()), (1, 0), "the last bucket is gone");
     }
 }

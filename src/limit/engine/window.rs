@@ -156,6 +156,10 @@ impl Log {
     /// has stepped back.
     #[inline]
     pub(super) fn add(&mut self, lengths: Lengths, now: Moment, units: u32, bytes: &ByteBudget) -> Moment {
+        // an entry without units would only take memory
+        if units == 0 {
+            return now;
+        }
         // what a shared server has admitted may not fit
         let units = units.min(u32::MAX - self.used);
         self.used += units;
@@ -205,7 +209,7 @@ impl Log {
         let Some(between) = between.clone().filter(|between| !between.is_empty()) else {
             return Self { used, filled, oldest, newest, between: None };
         };
-        if bytes.take(heap_bytes_of(between.capacity())) {
+        if bytes.reserve_bytes(heap_bytes_of(between.capacity())) {
             return Self { used, filled, oldest, newest, between: Some(between) };
         }
         let all = Entry::spanning(oldest.opened, newest.last(lengths), used, lengths);
@@ -296,7 +300,7 @@ fn room_for_one<'a>(between: &'a mut Option<Between>, bytes: &ByteBudget) -> Opt
             let capacity = entries.capacity();
             if entries.len() == capacity {
                 let more = capacity.max(FIRST_CAPACITY);
-                if !bytes.take(more * size_of::<Entry>()) {
+                if !bytes.reserve_bytes(more * size_of::<Entry>()) {
                     return None;
                 }
                 entries.reserve_exact(more);
@@ -304,7 +308,7 @@ fn room_for_one<'a>(between: &'a mut Option<Between>, bytes: &ByteBudget) -> Opt
             Some(entries)
         }
         None => {
-            if !bytes.take(heap_bytes_of(FIRST_CAPACITY)) {
+            if !bytes.reserve_bytes(heap_bytes_of(FIRST_CAPACITY)) {
                 return None;
             }
             Some(between.insert(Box::new(VecDeque::with_capacity(FIRST_CAPACITY))))
@@ -333,7 +337,7 @@ impl ByteBudget {
     }
 
     /// Takes bytes if there is room for them, and returns whether there was.
-    fn take(&self, bytes: usize) -> bool {
+    fn reserve_bytes(&self, bytes: usize) -> bool {
         self.used
             .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|after| *after <= self.most))
             .is_ok()
@@ -363,19 +367,19 @@ mod tests {
         Lengths::new(&Quota::new(1, Duration::from_secs(window_seconds)).unwrap(), slices)
     }
 
-    fn at(nanos: u64) -> Moment {
+    fn moment_at(nanos: u64) -> Moment {
         Moment::from_nanos(nanos)
     }
 
     #[test]
     fn an_entry_leaves_one_window_after_its_last_unit() {
         let (lengths, bytes, mut log) = (lengths(60, 240), ByteBudget::new(usize::MAX), Log::EMPTY);
-        log.add(lengths, at(0), 1, &bytes);
-        log.add(lengths, at(SECOND / 5), 1, &bytes);
-        assert_eq!(log.freed_at(lengths, 2), at(60 * SECOND + SECOND / 5));
-        log.expire(lengths, at(60 * SECOND + SECOND / 5 - 1), &bytes);
+        log.add(lengths, moment_at(0), 1, &bytes);
+        log.add(lengths, moment_at(SECOND / 5), 1, &bytes);
+        assert_eq!(log.freed_at(lengths, 2), moment_at(60 * SECOND + SECOND / 5));
+        log.expire(lengths, moment_at(60 * SECOND + SECOND / 5 - 1), &bytes);
         assert_eq!(log.used(), 2);
-        log.expire(lengths, at(60 * SECOND + SECOND / 5), &bytes);
+        log.expire(lengths, moment_at(60 * SECOND + SECOND / 5), &bytes);
         assert_eq!(log.used(), 0);
     }
 
@@ -384,8 +388,8 @@ mod tests {
         let lengths = lengths(366 * 24 * 3600, 1);
         let (bytes, mut log) = (ByteBudget::new(usize::MAX), Log::EMPTY);
         let last = 300 * 24 * 3600 * SECOND + 1;
-        log.add(lengths, at(1), 1, &bytes);
-        log.add(lengths, at(last), 1, &bytes);
+        log.add(lengths, moment_at(1), 1, &bytes);
+        log.add(lengths, moment_at(last), 1, &bytes);
         let leaves = log.freed_at(lengths, 1).as_nanos();
         assert!(leaves >= last + lengths.window);
         assert!(leaves < last + lengths.window + (1 << lengths.shift));
@@ -395,14 +399,14 @@ mod tests {
     fn a_busy_tenant_holds_at_most_a_few_entries_more_than_there_are_slices() {
         let (lengths, bytes, mut log) = (lengths(60, 240), ByteBudget::new(usize::MAX), Log::EMPTY);
         for step in 0..100_000 {
-            let now = at(step * SECOND / 97);
+            let now = moment_at(step * SECOND / 97);
             log.expire(lengths, now, &bytes);
             log.add(lengths, now, 1, &bytes);
             assert!(log.entries().count() <= 242);
         }
         assert!(log.heap_bytes() <= heap_bytes_of(256));
         assert_eq!(bytes.used(), log.heap_bytes());
-        log.expire(lengths, at(u64::MAX), &bytes);
+        log.expire(lengths, moment_at(u64::MAX), &bytes);
         assert_eq!((log.heap_bytes(), bytes.used()), (0, 0));
     }
 
@@ -410,23 +414,23 @@ mod tests {
     fn without_memory_units_come_back_late_but_never_early() {
         let (lengths, none, mut log) = (lengths(60, 240), ByteBudget::new(0), Log::EMPTY);
         for second in [0, 10, 20, 30] {
-            log.add(lengths, at(second * SECOND), 1, &none);
+            log.add(lengths, moment_at(second * SECOND), 1, &none);
         }
-        assert_eq!(log.freed_at(lengths, 1), at(60 * SECOND));
-        assert_eq!(log.freed_at(lengths, 2), at(90 * SECOND));
+        assert_eq!(log.freed_at(lengths, 1), moment_at(60 * SECOND));
+        assert_eq!(log.freed_at(lengths, 2), moment_at(90 * SECOND));
         assert_eq!(log.heap_bytes(), 0);
     }
 
     #[test]
     fn a_refund_is_taken_from_its_own_entry_or_an_older_one() {
         let (lengths, bytes, mut log) = (lengths(60, 240), ByteBudget::new(usize::MAX), Log::EMPTY);
-        let first = log.add(lengths, at(0), 2, &bytes);
-        let second = log.add(lengths, at(10 * SECOND), 3, &bytes);
-        log.add(lengths, at(20 * SECOND), 4, &bytes);
+        let first = log.add(lengths, moment_at(0), 2, &bytes);
+        let second = log.add(lengths, moment_at(10 * SECOND), 3, &bytes);
+        log.add(lengths, moment_at(20 * SECOND), 4, &bytes);
         log.refund(lengths, second, 4);
         let counts: Vec<_> = log.entries().map(|entry| entry.count).collect();
         assert_eq!((counts, log.used()), (vec![1, 0, 4], 5));
-        log.expire(lengths, at(60 * SECOND), &bytes);
+        log.expire(lengths, moment_at(60 * SECOND), &bytes);
         log.refund(lengths, first, 2);
         assert_eq!(log.used(), 4, "what has left already is not given back twice");
     }
@@ -435,10 +439,10 @@ mod tests {
     fn a_copy_without_memory_counts_the_same_and_comes_back_late_but_never_early() {
         let (lengths, bytes, mut log) = (lengths(60, 240), ByteBudget::new(usize::MAX), Log::EMPTY);
         for second in [0, 10, 20, 30] {
-            log.add(lengths, at(second * SECOND), 2, &bytes);
+            log.add(lengths, moment_at(second * SECOND), 2, &bytes);
         }
         let whole = log.copied(lengths, &bytes);
-        assert_eq!((whole.used(), whole.freed_at(lengths, 2)), (8, at(60 * SECOND)));
+        assert_eq!((whole.used(), whole.freed_at(lengths, 2)), (8, moment_at(60 * SECOND)));
         assert_eq!(bytes.used(), log.heap_bytes() + whole.heap_bytes());
         let coarse = log.copied(lengths, &ByteBudget::new(0));
         assert_eq!((coarse.used(), coarse.heap_bytes()), (8, 0));
@@ -449,15 +453,32 @@ mod tests {
     fn a_copy_of_a_log_whose_middle_is_empty_counts_its_bytes_as_it_grows() {
         let (lengths, bytes, mut log) = (lengths(60, 240), ByteBudget::new(usize::MAX), Log::EMPTY);
         for second in 0..3 {
-            log.add(lengths, at(second * SECOND), 1, &bytes);
+            log.add(lengths, moment_at(second * SECOND), 1, &bytes);
         }
-        log.expire(lengths, at(60 * SECOND), &bytes);
+        log.expire(lengths, moment_at(60 * SECOND), &bytes);
         assert!(log.between.as_ref().is_some_and(|between| between.is_empty()));
         let mut copy = log.copied(lengths, &bytes);
         for second in 61..64 {
-            copy.add(lengths, at(second * SECOND), 1, &bytes);
+            copy.add(lengths, moment_at(second * SECOND), 1, &bytes);
         }
         assert_eq!(bytes.used(), log.heap_bytes() + copy.heap_bytes());
+    }
+
+    #[test]
+    fn whole_ticks_are_not_rounded_up() {
+        let lengths = lengths(366 * 24 * 3600, 1);
+        assert!(lengths.shift > 0);
+        let [whole, more] = [5 << lengths.shift, (5 << lengths.shift) + 1];
+        assert_eq!([whole, more].map(|nanos| lengths.ticks(nanos)), [5, 6]);
+    }
+
+    #[test]
+    fn a_budget_has_room_until_all_of_it_is_used() {
+        let bytes = ByteBudget::new(2);
+        for has_room in [true, true, false] {
+            assert_eq!(bytes.has_room(), has_room);
+            bytes.force(1);
+        }
     }
 
     proptest! {

@@ -150,7 +150,7 @@ impl PlanCache {
                 PlanState::Refused => return Err(PlanUnavailable),
                 PlanState::Stale | PlanState::Unknown => {}
             }
-            match self.join(tenant) {
+            match self.join_lookup(tenant) {
                 Turn::Full => {
                     failed("too many lookups are running");
                     return if state == PlanState::Stale { Ok(()) } else { self.unknown() };
@@ -176,13 +176,20 @@ impl PlanCache {
         failed: impl Fn(&str),
     ) -> Outcome {
         let answer = in_time(self.settings.deadline, self.settings.source.look_up(tenant)).await;
-        let outcome = self.keep(plans, tenant, clock.now(), answer, failed);
+        let outcome = self.keep_plan(plans, tenant, clock.now(), answer, failed);
         // those who wait may be gone
         _ = lookup.result.send(Some(outcome));
         outcome
     }
 
-    fn keep(&self, plans: &Plans, tenant: &LimitKey, now: Moment, answer: LookedUp, failed: impl Fn(&str)) -> Outcome {
+    fn keep_plan(
+        &self,
+        plans: &Plans,
+        tenant: &LimitKey,
+        now: Moment,
+        answer: LookedUp,
+        failed: impl Fn(&str),
+    ) -> Outcome {
         let until = now + self.settings.time_to_live;
         let reason = match answer {
             Ok(Some(plan)) if self.insert(plans, tenant, Answer { until, found: Found::Plan }, now) => {
@@ -282,7 +289,7 @@ impl PlanCache {
     }
 
     /// Begins a lookup, or finds the one that is running.
-    fn join(&self, tenant: &LimitKey) -> Turn<'_> {
+    fn join_lookup(&self, tenant: &LimitKey) -> Turn<'_> {
         let mut running = self.running();
         if let Some(result) = running.get(tenant) {
             return Turn::Follows(result.clone());

@@ -16,7 +16,7 @@ use crate::{
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use tollgate::{CachedPlans, LimitKey, Limiter, Plan, PlanSource, Plans, Quota};
+/// use tollgate::{LimitKey, Limiter, Plan, Plans, Quota, limit::{CachedPlans, PlanSource}};
 ///
 /// struct Customers;
 ///

@@ -161,6 +161,11 @@ impl Plans {
         self.0.named.contains_key(tenant)
     }
 
+    /// Returns some of the keys that have a plan of their own.
+    pub(in crate::limit) fn named(&self, most: usize) -> Vec<LimitKey> {
+        self.0.named.iter().take(most).map(|named| named.key().clone()).collect()
+    }
+
     pub(in crate::limit) fn default(&self) -> Plan {
         self.0.default.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -125,7 +125,7 @@ async fn b35_a_refusal_by_this_node_takes_nothing_from_the_server() {
         // the server has lost what this node knows
         server.cli(&["flushall"]);
         for _ in 0..10 {
-            assert_eq!(node.check(&acme, 1).await.refused(), Some(RefusalReason::Spent));
+            assert_eq!(node.check(&acme, 1).await.refusal_reason(), Some(RefusalReason::Spent));
         }
         // the refunds run in the background
         let refunded = async { while left(&node, &acme).await < LIMIT {} };

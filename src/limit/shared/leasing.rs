@@ -96,14 +96,14 @@ impl Leasing {
         let wish = LeaseWish { units: ask.units, plan: plan.id(), lifetime: self.lifetime(plan) };
         match self.step(&holder, wish) {
             first @ (LeaseStep::Call(_) | LeaseStep::Wait(_)) => {
-                let decided = self.ask(&holder, plan, wish, first);
+                let decided = self.follow_lease_steps(&holder, plan, wish, first);
                 self.server.link.within_deadline(decided).await.unwrap_or(Leased::Unanswered)
             }
             decided => self.leased(decided),
         }
     }
 
-    async fn ask(
+    async fn follow_lease_steps(
         self: &Arc<Self>,
         holder: &Holder,
         plan: &Plan,
@@ -122,7 +122,7 @@ impl Leasing {
                     }
                 }
                 LeaseStep::Wait(end) => {
-                    if !end.wait().await {
+                    if !end.wait_for_reply().await {
                         return Leased::Unanswered;
                     }
                     self.step(holder, wish)
@@ -245,7 +245,10 @@ fn reply(answer: Answer, plan: Plan) -> LeaseReply<Arc<LeaseTerms>> {
     let terms = Arc::new(LeaseTerms { plan, quotas, standing, generation, marks, knowledge });
     match is_admitted {
         true => LeaseReply::Granted { granted, lifetime, terms },
-        false => LeaseReply::Refused { wait: standing.map(|standing| standing.wait()).unwrap_or_default(), terms },
+        false => LeaseReply::Refused {
+            wait: standing.map(|standing| standing.time_until_reset()).unwrap_or_default(),
+            terms,
+        },
     }
 }
 

@@ -107,7 +107,7 @@ impl Mirror {
     }
 
     /// Notes that the server is being asked for units.
-    pub(super) fn ask<'a>(&'a self, tenant: &'a LimitKey, units: u32) -> CallUnderWay<'a> {
+    pub(super) fn start_server_call<'a>(&'a self, tenant: &'a LimitKey, units: u32) -> CallUnderWay<'a> {
         // read first: see `decide`
         let fallbacks = self.fallbacks.load(SeqCst);
         let owes = self.update(tenant, |account, _| {
@@ -438,9 +438,9 @@ mod tests {
             Self { server: limiter(), mirrors, plan: plan.clone(), tenant, clock, calls, debits, log, spends }
         }
 
-        fn ask(&mut self, node: usize, units: u32, is_anonymous: bool) {
+        fn start_node_call(&mut self, node: usize, units: u32, is_anonymous: bool) {
             let (ask, asked) = (Ask::new(units, is_anonymous), self.clock.now());
-            let under_way = self.mirrors[node].ask(self.tenant, units);
+            let under_way = self.mirrors[node].start_server_call(self.tenant, units);
             self.calls.push(Call { node, ask, asked, under_way, reply: None });
         }
 
@@ -483,13 +483,13 @@ mod tests {
         fn step(&mut self, step: &Step) {
             let (calls, debits) = (self.calls.len(), self.debits.len());
             match *step {
-                Step::Ask { node, units, is_anonymous } => self.ask(node, units, is_anonymous),
+                Step::Ask { node, units, is_anonymous } => self.start_node_call(node, units, is_anonymous),
                 Step::Run { which } if calls > 0 => self.run(which % calls),
                 Step::End { which } if calls > 0 => self.end(which % calls, true),
                 Step::Lose { which } if calls > 0 => self.end(which % calls, false),
                 Step::Quick { node, times } => {
                     for _ in 0..times {
-                        self.ask(node, 1, false);
+                        self.start_node_call(node, 1, false);
                         let own = self.calls.len() - 1;
                         self.run(own);
                         self.end(own, true);
@@ -571,7 +571,7 @@ mod tests {
     fn b35_calls_under_way_do_not_count_as_units_of_others() {
         let plan = Plan::from(Quota::new(LIMIT, WINDOW).unwrap());
         let mut world = World::new(&plan);
-        (0..10).for_each(|_| world.ask(0, 1, false));
+        (0..10).for_each(|_| world.start_node_call(0, 1, false));
         (0..10).for_each(|call| world.run(call));
         // the last reply, which counts all of them, comes first
         (0..10).rev().for_each(|call| world.end(call, true));
@@ -584,7 +584,7 @@ mod tests {
         let plan = Plan::from(Quota::new(LIMIT, WINDOW).unwrap());
         let world = World::new(&plan);
         let (mirror, other) = (world.mirrors[0], LimitKey::parse("other").unwrap());
-        let is_trusted = || mirror.ask(&other, 1).knowledge != Knowledge(None);
+        let is_trusted = || mirror.start_server_call(&other, 1).knowledge != Knowledge(None);
         mirror.debtors.store(MOST_DEBTORS, SeqCst);
         assert!(is_trusted());
         assert!(mirror.decide(world.tenant, Ask::new(1, false)).is_admitted());
@@ -604,7 +604,7 @@ mod tests {
         let noon = UnixTime::from_secs(20_000 * 86_400 + 43_200);
         let counts = |used: u32, at: UnixTime| ServerCounts { used: [used; Plan::MAX_QUOTAS], at };
         let learned = |at: UnixTime| {
-            world.mirrors[0].ask(world.tenant, 1).learn(&plan, counts(7, at));
+            world.mirrors[0].start_server_call(world.tenant, 1).learn(&plan, counts(7, at));
             world.mirrors[0].local.counts(world.tenant, &plan).unwrap()
         };
         world.clock.set_wall(noon);

@@ -99,11 +99,11 @@ fn plans() -> Vec<Plan> {
 type Shown = (bool, Option<(&'static str, u32, u32, Option<Duration>)>, Option<&'static str>);
 
 fn standing_of(standing: &Standing) -> (&'static str, u32, u32, Option<Duration>) {
-    let wait = (standing.reset() != Standing::NEVER).then(|| standing.wait());
+    let wait = (standing.reset() != Standing::NEVER).then(|| standing.time_until_reset());
     (standing.policy(), standing.limit(), standing.remaining(), wait)
 }
 
-fn shown(decision: &Decision) -> Shown {
+fn summarize_decision(decision: &Decision) -> Shown {
     (decision.is_admitted(), decision.standing().map(standing_of), decision.would_refuse())
 }
 
@@ -141,7 +141,11 @@ impl Both {
                 Step::Spend { units, is_anonymous } => {
                     let expected = self.memory.check_as(&self.tenant, units, is_anonymous);
                     let decision = self.spend(units, is_anonymous).await;
-                    assert_eq!(shown(&decision), shown(&expected), "{units} units, anonymous: {is_anonymous}");
+                    assert_eq!(
+                        summarize_decision(&decision),
+                        summarize_decision(&expected),
+                        "{units} units, anonymous: {is_anonymous}"
+                    );
                     spends.push((expected.into_spend(), decision.into_spend()));
                 }
                 Step::Refund { which } if !spends.is_empty() => {

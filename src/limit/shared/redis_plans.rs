@@ -28,7 +28,7 @@ use crate::{
 /// works with every limiter, in memory or on Redis:
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Plan, Plans, Quota, RedisConfig, RedisPlans, Tenant};
+/// use tollgate::{Limiter, Plan, Plans, Quota, Tenant, limit::RedisPlans, store::RedisConfig};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = RedisConfig::new("redis://localhost:6379")?;
@@ -136,7 +136,7 @@ impl RedisPlans {
         Ok(self.0.link.remove(&self.key(tenant)).await?)
     }
 
-    async fn read(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
+    async fn fetch_plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
         let Inner { link, breaker, clock, .. } = &*self.0;
         let began = clock.now();
         if !breaker.allows(began) {
@@ -182,7 +182,7 @@ impl PlanSource for RedisPlans {
     type Error = LimiterError;
 
     async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
-        self.read(tenant).await
+        self.fetch_plan(tenant).await
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Reads a reply that has arrived now. Wall-clock times are those of the server.
-    pub(super) fn read(reply: Reply, plan: &Plan, now: Moment) -> Result<Self, RedisFailure> {
+    pub(super) fn from_script_reply(reply: Reply, plan: &Plan, now: Moment) -> Result<Self, RedisFailure> {
         let Reply::Bytes(packed) = reply else { return Err(unexpected()) };
         let mut reader = Reader(&packed);
         let [kind] = reader.bytes()?;
@@ -166,7 +166,7 @@ mod tests {
     fn a_reply_that_is_cut_off_or_names_no_quota_is_an_error() {
         let plan = Plan::from(Quota::per_minute(5).unwrap());
         let now = Moment::from_nanos(7);
-        let read = |packed: &[u8]| Answer::read(Reply::Bytes(packed.to_vec().into()), &plan, now);
+        let read = |packed: &[u8]| Answer::from_script_reply(Reply::Bytes(packed.to_vec().into()), &plan, now);
         let numbers = |numbers: &[f64]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
         let standing = |place: u8| [&[place, 0, 0, 0, 3][..], &numbers(&[2e6])].concat();
         let reply = |place| {

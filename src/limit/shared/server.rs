@@ -123,7 +123,8 @@ impl Server {
             return Err(FailureKind::Unavailable);
         }
         let is_spend = operation == "spend";
-        let under_way = self.mirror.ask(tenant, if is_spend || operation == "lease" { ask.units } else { 0 });
+        let under_way =
+            self.mirror.start_server_call(tenant, if is_spend || operation == "lease" { ask.units } else { 0 });
         match self.call_at("", operation, tenant, plan, ask, more).await {
             Ok(answer) => {
                 // a debit waits longer than requests do
@@ -176,7 +177,7 @@ impl Server {
         match reply {
             Reply::Nothing if comes_back => Ok(None),
             Reply::Nothing => Err(unexpected()),
-            reply => Answer::read(reply, plan, self.local.reports().clock.now()).map(Some),
+            reply => Answer::from_script_reply(reply, plan, self.local.reports().clock.now()).map(Some),
         }
     }
 

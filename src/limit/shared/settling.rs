@@ -25,7 +25,7 @@ impl Server {
     /// Starts to charge debts, unless that is under way.
     pub(super) fn settle_later(self: &Arc<Self>) {
         if !self.is_settling.swap(true, SeqCst) {
-            self.link.spawn(settle(Arc::downgrade(self)));
+            self.link.spawn(settle_debts(Arc::downgrade(self)));
         }
     }
 
@@ -50,7 +50,7 @@ impl Server {
                 continue;
             }
             let server = Arc::clone(self);
-            let call = async move { server.settle(&debt, &plan, &counting).await };
+            let call = async move { server.charge_debt(&debt, &plan, &counting).await };
             if has_answered {
                 calls.spawn(call);
                 if calls.len() >= AT_ONCE && !matches!(calls.join_next().await, Some(Ok(true))) {
@@ -67,7 +67,7 @@ impl Server {
     }
 
     /// Charges a debt. Returns whether the server answers.
-    async fn settle(&self, debt: &Debt, plan: &Plan, counting: &[u32]) -> bool {
+    async fn charge_debt(&self, debt: &Debt, plan: &Plan, counting: &[u32]) -> bool {
         let units: Vec<String> = counting.iter().map(u32::to_string).collect();
         let units: Vec<&[u8]> = units.iter().map(String::as_bytes).collect();
         let ask = Ask::new(0, debt.is_anonymous);
@@ -83,7 +83,7 @@ impl Server {
 }
 
 /// Runs until there are no debts.
-async fn settle(server: Weak<Server>) {
+async fn settle_debts(server: Weak<Server>) {
     loop {
         let Some(server) = server.upgrade() else { return };
         server.settle_now().await;

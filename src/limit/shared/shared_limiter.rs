@@ -80,7 +80,7 @@ use crate::{
 /// `tollgate_limiter_fallback_changes_total`.
 ///
 /// ```no_run
-/// use tollgate::{Limiter, Quota, Plans, RateLimitLayer, RedisConfig, tenant::HeaderTenant};
+/// use tollgate::{Limiter, Plans, Quota, RateLimitLayer, store::RedisConfig, tenant::HeaderTenant};
 ///
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let plans = Plans::new(Quota::per_minute(600)?);
@@ -491,10 +491,10 @@ mod tests {
         }
         server.cli(&["acl", "setuser", "app", "~*", "-@all"]);
         for _ in 0..5 {
-            assert_eq!(shared.check(&acme, 1).await.refused(), Some(RefusalReason::Unavailable));
+            assert_eq!(shared.check(&acme, 1).await.refusal_reason(), Some(RefusalReason::Unavailable));
         }
         // both are reported as one
-        assert_eq!(log.read(&crate::event::Query::new()).events.len(), 1);
+        assert_eq!(log.read_events(&crate::event::Query::new()).events.len(), 1);
     }
 
     /// The figures in `docs/scale.md`.

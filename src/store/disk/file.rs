@@ -54,7 +54,7 @@ impl OpenFile {
     pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Self, StoreError> {
         // the working directory may change before the file is opened again
         let path = guard(|| Ok(std::path::absolute(path)?))?;
-        let database = open(&path, cache_bytes).map_err(|error| with_path(&error, &path))?;
+        let database = open_database(&path, cache_bytes).map_err(|error| with_path(&error, &path))?;
         let database = RwLock::new(Some(database));
         Ok(Self { path, cache_bytes, database })
     }
@@ -114,11 +114,11 @@ pub(super) fn stored_bytes(database: &Database) -> Result<u64, Failed> {
     })
 }
 
-fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
+fn open_database(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
     guard(|| {
         let is_new = !path.try_exists()?;
         if is_new {
-            create(path)?;
+            create_database(path)?;
         }
         let mut database = Database::builder().set_cache_size(cache_bytes).open(path)?;
         // before anything is written to a file that may not be ours
@@ -144,7 +144,7 @@ fn with_path(error: &StoreError, path: &Path) -> StoreError {
 
 /// Creates a file next to `path` and then moves it there, so that an existing file without content
 /// is always a sign of damage.
-fn create(path: &Path) -> Result<(), Failed> {
+fn create_database(path: &Path) -> Result<(), Failed> {
     let (unfinished, file) = unfinished(path)?;
     let database = Database::builder().create_file(file)?;
     let transaction = begin_write(&database)?;
@@ -255,7 +255,7 @@ pub(super) fn begin_write(database: &Database) -> Result<WriteTransaction, Faile
 pub(super) fn find(database: &Database, key: &Key) -> Result<Option<Entry>, Failed> {
     let transaction = database.begin_read()?;
     let entries = transaction.open_table(ENTRIES)?;
-    entries.get(key.as_bytes())?.map(|found| decode(found.value())).transpose()
+    entries.get(key.as_bytes())?.map(|found| decode_disk_entry(found.value())).transpose()
 }
 
 /// Returns the first entries after this key.
@@ -264,7 +264,7 @@ pub(super) fn page(database: &Database, after: &[u8]) -> Result<Vec<(Key, Entry)
     let rows = entries.range::<&[u8]>((Bound::Excluded(after), Bound::Unbounded))?.take(ScanPage::USUAL);
     rows.map(|row| {
         let (key, value) = row?;
-        Ok((Key::from_bytes(key.value())?, decode(value.value())?))
+        Ok((Key::from_bytes(key.value())?, decode_disk_entry(value.value())?))
     })
     .collect()
 }
@@ -273,11 +273,11 @@ pub(super) fn page(database: &Database, after: &[u8]) -> Result<Vec<(Key, Entry)
 pub(super) const HEADER: usize = 16;
 
 /// The versions of this store are counted, so their upper half is zero.
-pub(super) fn encode(version: Version, expires_at: UnixTime, value: &[u8]) -> Vec<u8> {
+pub(super) fn encode_disk_entry(version: Version, expires_at: UnixTime, value: &[u8]) -> Vec<u8> {
     [&(version.as_u128() as u64).to_le_bytes(), &expires_at.as_nanos().to_le_bytes(), value].concat()
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Entry, Failed> {
+pub(super) fn decode_disk_entry(bytes: &[u8]) -> Result<Entry, Failed> {
     let parts = bytes.split_first_chunk().and_then(|(version, rest)| Some((version, rest.split_first_chunk()?)));
     let Some((version, (expires_at, value))) = parts else {
         return Err(corrupt("an entry has no header").into());

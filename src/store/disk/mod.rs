@@ -153,7 +153,12 @@ impl Disk {
         self.queue.as_ref().ok_or_else(|| StoreErrorKind::Unavailable.into())
     }
 
-    async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<WriteOutcome, StoreError> {
+    async fn queue_write(
+        &self,
+        key: &Key,
+        expected: Option<Version>,
+        record: Record,
+    ) -> Result<WriteOutcome, StoreError> {
         let (key, expected) = (key.clone(), expected.into());
         self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
     }
@@ -165,11 +170,11 @@ impl Store for Disk {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, None, record).await
+        self.queue_write(key, None, record).await
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.write(key, Some(expected), record).await
+        self.queue_write(key, Some(expected), record).await
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {

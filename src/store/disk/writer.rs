@@ -9,8 +9,8 @@ use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransacti
 
 use super::{
     file::{
-        BY_EXPIRY, ENTRIES, Failed, HEADER, META, OpenFile, begin_write, corrupt, cost, decode, encode, expiry_key,
-        stored_bytes,
+        BY_EXPIRY, ENTRIES, Failed, HEADER, META, OpenFile, begin_write, corrupt, cost, decode_disk_entry,
+        encode_disk_entry, expiry_key, stored_bytes,
     },
     reply::{Reply, Sender, reply},
 };
@@ -114,7 +114,7 @@ impl Writer {
                 self.is_closed = self.file.reopen().is_err();
             }
             for one in settled {
-                one.answer(done.as_ref().err());
+                one.reply_to_caller(done.as_ref().err());
             }
             if let Err(error) = done {
                 batch.for_each(|job| job.refuse(&error));
@@ -152,7 +152,7 @@ impl Job {
 impl Settled {
     /// Replies to the caller after the transaction has ended. Nothing is acknowledged unless the
     /// whole transaction is durable.
-    fn answer(self, failed: Option<&StoreError>) {
+    fn reply_to_caller(self, failed: Option<&StoreError>) {
         match (failed.cloned(), self) {
             (None, Self::Write(outcome, sender)) => sender.send(Ok(outcome)),
             (None, Self::Take(found, sender)) => sender.send(Ok(found)),
@@ -222,7 +222,7 @@ impl<'txn> Tables<'txn> {
     /// Applies a write. An error concerns the file and fails the whole transaction.
     fn apply(&mut self, job: Job, settled: &mut Vec<Settled>) -> Result<(), Failed> {
         match job {
-            Job::Write { key, expected, record, sender } => match self.write(&key, expected, &record) {
+            Job::Write { key, expected, record, sender } => match self.write_disk_entry(&key, expected, &record) {
                 Ok(Some(outcome)) => settled.push(Settled::Write(outcome, sender)),
                 Ok(None) => settled.push(Settled::Refused(sender)),
                 Err(Failed(error)) => {
@@ -230,7 +230,7 @@ impl<'txn> Tables<'txn> {
                     return Err(error.into());
                 }
             },
-            Job::Take { key, sender } => match self.take(&key) {
+            Job::Take { key, sender } => match self.take_disk_entry(&key) {
                 Ok(found) => settled.push(Settled::Take(found, sender)),
                 Err(Failed(error)) => {
                     sender.send(Err(error.clone()));
@@ -261,7 +261,7 @@ impl<'txn> Tables<'txn> {
                 }
                 Operation::Write(key, expected, record) => {
                     let before = self.find(&key)?;
-                    let written = self.write(&key, expected, &record)?;
+                    let written = self.write_disk_entry(&key, expected, &record)?;
                     if matches!(written, Some(WriteOutcome::Done(_))) {
                         replaced.push((key, before));
                     }
@@ -284,9 +284,9 @@ impl<'txn> Tables<'txn> {
     /// Puts back the entries that were replaced, the last one first.
     fn restore(&mut self, replaced: Vec<(Key, Option<Entry>)>) -> Result<(), Failed> {
         for (key, before) in replaced.into_iter().rev() {
-            self.take(&key)?;
+            self.take_disk_entry(&key)?;
             if let Some(Entry { value, version, expires_at }) = before {
-                self.entries.insert(key.as_bytes(), &*encode(version, expires_at, &value))?;
+                self.entries.insert(key.as_bytes(), &*encode_disk_entry(version, expires_at, &value))?;
                 self.by_expiry.insert(&*expiry_key(expires_at, key.as_bytes()), ())?;
                 self.bytes += cost(key.as_bytes(), value.len());
             }
@@ -295,7 +295,12 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Returns `None` if there is no room.
-    fn write(&mut self, key: &Key, expected: Expected, record: &Record) -> Result<Option<WriteOutcome>, Failed> {
+    fn write_disk_entry(
+        &mut self,
+        key: &Key,
+        expected: Expected,
+        record: &Record,
+    ) -> Result<Option<WriteOutcome>, Failed> {
         self.now = self.now.max(record.written_at());
         let found = self.find(key)?;
         if !expected.is_met_by(found.as_ref().map(|entry| entry.version)) {
@@ -323,12 +328,12 @@ impl<'txn> Tables<'txn> {
         self.changes += 1;
         self.bytes = (self.bytes + needed).saturating_sub(replaced);
         let version = Version::from_u64(self.writes);
-        self.entries.insert(key.as_bytes(), &*encode(version, record.expires_at(), record.value()))?;
+        self.entries.insert(key.as_bytes(), &*encode_disk_entry(version, record.expires_at(), record.value()))?;
         self.by_expiry.insert(&*expiry_key(record.expires_at(), key.as_bytes()), ())?;
         Ok(Some(WriteOutcome::Done(version)))
     }
 
-    fn take(&mut self, key: &Key) -> Result<Option<Entry>, Failed> {
+    fn take_disk_entry(&mut self, key: &Key) -> Result<Option<Entry>, Failed> {
         let found = self.find(key)?;
         if let Some(entry) = &found {
             self.changes += 1;
@@ -346,7 +351,7 @@ impl<'txn> Tables<'txn> {
     }
 
     fn find(&self, key: &Key) -> Result<Option<Entry>, Failed> {
-        self.entries.get(key.as_bytes())?.map(|found| decode(found.value())).transpose()
+        self.entries.get(key.as_bytes())?.map(|found| decode_disk_entry(found.value())).transpose()
     }
 
     /// Removes at most `most` expired entries and returns their number.

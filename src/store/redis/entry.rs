@@ -18,11 +18,11 @@ pub(super) fn new_version() -> Version {
     Version::from_u128(u128::from_le_bytes(bytes))
 }
 
-pub(super) fn encode(version: Version, expires_at: UnixTime, value: &[u8]) -> Vec<u8> {
+pub(super) fn encode_redis_entry(version: Version, expires_at: UnixTime, value: &[u8]) -> Vec<u8> {
     [&version.as_u128().to_le_bytes()[..], &expires_at.as_nanos().to_le_bytes(), value].concat()
 }
 
-pub(super) fn decode(bytes: &Bytes) -> Result<Entry, StoreError> {
+pub(super) fn decode_redis_entry(bytes: &Bytes) -> Result<Entry, StoreError> {
     let parts = bytes.split_first_chunk().and_then(|(version, rest)| Some((version, rest.split_first_chunk()?)));
     let Some((version, (expires_at, value))) = parts else {
         return Err(StoreError::new(StoreErrorKind::Corrupt, "an entry has no header"));

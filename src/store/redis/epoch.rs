@@ -91,7 +91,7 @@ pub(super) fn partition(key: &[u8]) -> usize {
 
 impl Epochs {
     /// Reads the epochs of all partitions, and begins those that are missing.
-    pub(super) async fn begin(link: &Link, prefix: &str, is_cluster: bool) -> Result<Self, RedisFailure> {
+    pub(super) async fn load_epochs(link: &Link, prefix: &str, is_cluster: bool) -> Result<Self, RedisFailure> {
         let partition = |part| Partition { key: format!("{prefix}:{{{part}}}").into_bytes(), known: Mutex::default() };
         let epochs = Self {
             partitions: (0..PARTITIONS).map(partition).collect(),
@@ -105,7 +105,7 @@ impl Epochs {
     }
 
     /// Begins a new epoch in all partitions.
-    pub(super) async fn renew(&self, link: &Link) -> Result<(), RedisFailure> {
+    pub(super) async fn renew_epochs(&self, link: &Link) -> Result<(), RedisFailure> {
         self.check_all(link, b"new").await
     }
 
@@ -115,7 +115,7 @@ impl Epochs {
     }
 
     /// Returns the epoch of a partition, and checks it with the server if that is due.
-    pub(super) async fn known(&self, link: &Link, part: usize) -> Result<Bytes, RedisFailure> {
+    pub(super) async fn current_epoch(&self, link: &Link, part: usize) -> Result<Bytes, RedisFailure> {
         let (connection, now) = (link.number(), self.clock.now());
         let is_fresh = |known: &&Known| {
             let (number, at) = known.checked;
@@ -128,13 +128,13 @@ impl Epochs {
             self.check_all(link, b"").await?;
             return self.last(part)?.ok_or_else(unexpected);
         }
-        let epoch = self.ask(link, part..part + 1, b"").await?.pop().ok_or_else(unexpected)?;
+        let epoch = self.fetch_epochs(link, part..part + 1, b"").await?.pop().ok_or_else(unexpected)?;
         if self.last(part)?.as_ref() != Some(&epoch) {
             // its server was replaced: no other partition of that server may begin later. Those of servers that do not
             // answer are checked when they are used
             _ = self.check_all(link, b"").await;
         }
-        self.note(vec![(part, epoch.clone())], connection, now)?;
+        self.record_epochs(vec![(part, epoch.clone())], connection, now)?;
         Ok(epoch)
     }
 
@@ -142,8 +142,8 @@ impl Epochs {
     async fn check_all(&self, link: &Link, begins: &'static [u8]) -> Result<(), RedisFailure> {
         let (connection, now) = (link.number(), self.clock.now());
         if !self.is_cluster {
-            let epochs = self.ask(link, 0..PARTITIONS, begins).await?;
-            return self.note(epochs.into_iter().enumerate().collect(), connection, now);
+            let epochs = self.fetch_epochs(link, 0..PARTITIONS, begins).await?;
+            return self.record_epochs(epochs.into_iter().enumerate().collect(), connection, now);
         }
         let second = self.second();
         let check = |part| {
@@ -158,18 +158,18 @@ impl Epochs {
                 Err(failure) => failed = Some(failure),
             }
         }
-        self.note(epochs, connection, now)?;
+        self.record_epochs(epochs, connection, now)?;
         failed.map_or(Ok(()), Err)
     }
 
     /// Asks a server for the epochs of these partitions with one call.
-    async fn ask(&self, link: &Link, parts: Range<usize>, begins: &[u8]) -> Result<Vec<Bytes>, RedisFailure> {
+    async fn fetch_epochs(&self, link: &Link, parts: Range<usize>, begins: &[u8]) -> Result<Vec<Bytes>, RedisFailure> {
         let keys: Vec<&[u8]> = parts.map(|part| self.key(part)).collect();
         epochs_of(link.run(&CHECK, &keys, &[self.second().as_bytes(), begins]).await?, keys.len())
     }
 
     /// Keeps these epochs, except those that were read before the known ones: their server may have been replaced since.
-    fn note(&self, mut epochs: Vec<(usize, Bytes)>, connection: u64, now: Moment) -> Result<(), RedisFailure> {
+    fn record_epochs(&self, mut epochs: Vec<(usize, Bytes)>, connection: u64, now: Moment) -> Result<(), RedisFailure> {
         let _turn = lock(&self.noting);
         let checked = (connection, now);
         let is_newer = |known: &Option<Known>| known.as_ref().is_none_or(|known| known.checked <= checked);
@@ -198,7 +198,7 @@ impl Epochs {
     }
 
     /// Lets the next call check the epoch of a partition.
-    pub(super) fn forget(&self, part: usize) {
+    pub(super) fn forget_epoch(&self, part: usize) {
         if let Ok(mut known) = self.lock(part)
             && let Some(known) = known.as_mut()
         {
@@ -274,7 +274,7 @@ mod tests {
                 for _ in 0..4 {
                     scope.spawn(|| {
                         start.wait();
-                        epochs.note(all(second), 1, now).unwrap();
+                        epochs.record_epochs(all(second), 1, now).unwrap();
                     });
                 }
             });
@@ -288,7 +288,7 @@ mod tests {
         for (second, connection, sent, known) in
             [(10, 1, 1, 10), (20, 2, 5, 20), (10, 1, 9, 20), (10, 2, 4, 20), (30, 2, 5, 30)]
         {
-            epochs.note(all(second), connection, at(sent)).unwrap();
+            epochs.record_epochs(all(second), connection, at(sent)).unwrap();
             assert_eq!(epochs.complete_since(), UnixTime::from_secs(known));
             assert_eq!(epochs.last(3).unwrap().unwrap(), format!("{known}:0:a"));
         }

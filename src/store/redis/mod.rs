@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use self::{
-    entry::{decode, encode},
+    entry::{decode_redis_entry, encode_redis_entry},
     epoch::Epochs,
 };
 use super::{
@@ -131,7 +131,7 @@ impl Redis {
         let link = Link::connect(&config, config.deadline_or(DEADLINE)).await?;
         let prefix = config.prefix().to_owned();
         let is_cluster = config.is_cluster();
-        let epochs = Epochs::begin(&link, &prefix, is_cluster).await?;
+        let epochs = Epochs::load_epochs(&link, &prefix, is_cluster).await?;
         Ok(Self(Arc::new(Shared { link, is_cluster, prefix, epochs })))
     }
 }
@@ -150,8 +150,8 @@ impl Shared {
     async fn get(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         let (part, key) = self.place(key);
         let epochs = &self.epochs;
-        let known = epochs.known(&self.link, part).await?;
-        let found = match self.link.read(&[epochs.key(part), &key]).await {
+        let known = epochs.current_epoch(&self.link, part).await?;
+        let found = match self.link.read_redis_keys(&[epochs.key(part), &key]).await {
             Ok(Reply::List(found)) => found,
             Ok(_) => return Err(crate::redis::unexpected().into()),
             Err(failure) => return Err(self.failed(part, failure)),
@@ -160,17 +160,22 @@ impl Shared {
         let (epoch, entry) = (found.next(), found.next());
         if epoch != Some(Reply::Bytes(known)) {
             // learns since when the entries are complete, before anybody relies on there being none
-            epochs.forget(part);
-            epochs.known(&self.link, part).await?;
+            epochs.forget_epoch(part);
+            epochs.current_epoch(&self.link, part).await?;
         }
         read_entry(entry.unwrap_or(Reply::Nothing))
     }
 
-    async fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, StoreError> {
+    async fn write_redis_entry(
+        &self,
+        key: &Key,
+        expected: Option<Version>,
+        record: &Record,
+    ) -> Result<WriteOutcome, StoreError> {
         let version = entry::new_version();
         let expected = expected.map(|version| version.as_u128().to_le_bytes());
         let expected = expected.as_ref().map_or(&[][..], |version| version);
-        let value = encode(version, record.expires_at(), record.value());
+        let value = encode_redis_entry(version, record.expires_at(), record.value());
         let lives = milliseconds(record);
         match self.run(&WRITE, key, &[expected, &value, lives.as_bytes()]).await? {
             Reply::Number(1) => Ok(WriteOutcome::Done(version)),
@@ -182,17 +187,18 @@ impl Shared {
         }
     }
 
-    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+    async fn take_redis_entry(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         read_entry(self.run(&TAKE, key, &[]).await?)
     }
 
     /// Executes operations on one server with one script call.
     async fn run_all(&self, operations: &[Operation]) -> Result<Vec<OperationOutcome>, StoreError> {
-        let calls: Vec<ScriptedCall> = operations.iter().map(|operation| ScriptedCall::of(self, operation)).collect();
+        let calls: Vec<ScriptedCall> =
+            operations.iter().map(|operation| ScriptedCall::from_operation(self, operation)).collect();
         for _ in 0..TRIES {
             let mut epochs = Vec::with_capacity(calls.len());
             for call in &calls {
-                epochs.push(self.epochs.known(&self.link, call.part).await?);
+                epochs.push(self.epochs.current_epoch(&self.link, call.part).await?);
             }
             let keys: Vec<&[u8]> = calls.iter().flat_map(|call| [self.epochs.key(call.part), &call.key]).collect();
             let arguments = calls.iter().zip(&epochs);
@@ -203,13 +209,13 @@ impl Shared {
                 })
                 .collect();
             match self.link.run(&RUN, &keys, &arguments).await {
-                Ok(Reply::Number(0)) => calls.iter().for_each(|call| self.epochs.forget(call.part)),
+                Ok(Reply::Number(0)) => calls.iter().for_each(|call| self.epochs.forget_epoch(call.part)),
                 Ok(Reply::List(replies)) => {
                     return calls.iter().zip(replies).map(|(call, reply)| call.outcome(reply)).collect();
                 }
                 Ok(_) => return Err(crate::redis::unexpected().into()),
                 Err(failure) => {
-                    calls.iter().for_each(|call| self.epochs.forget(call.part));
+                    calls.iter().for_each(|call| self.epochs.forget_epoch(call.part));
                     return Err(failure.into());
                 }
             }
@@ -248,10 +254,10 @@ impl Shared {
         let (part, key) = self.place(key);
         let epochs = &self.epochs;
         for _ in 0..TRIES {
-            let epoch: Bytes = epochs.known(&self.link, part).await?;
+            let epoch: Bytes = epochs.current_epoch(&self.link, part).await?;
             let arguments = [&[&epoch[..]], arguments].concat();
             match self.link.run(script, &[epochs.key(part), &key], &arguments).await {
-                Ok(Reply::Number(0)) => epochs.forget(part),
+                Ok(Reply::Number(0)) => epochs.forget_epoch(part),
                 Ok(reply) => return Ok(reply),
                 Err(failure) => return Err(self.failed(part, failure)),
             }
@@ -261,7 +267,7 @@ impl Shared {
 
     /// The server may have been replaced, so that the epoch must be checked before the next call.
     fn failed(&self, part: usize, failure: RedisFailure) -> StoreError {
-        self.epochs.forget(part);
+        self.epochs.forget_epoch(part);
         failure.into()
     }
 }
@@ -279,7 +285,7 @@ struct ScriptedCall {
 }
 
 impl ScriptedCall {
-    fn of(shared: &Shared, operation: &Operation) -> Self {
+    fn from_operation(shared: &Shared, operation: &Operation) -> Self {
         match operation {
             Operation::Read(key) => {
                 let (part, key) = shared.place(key);
@@ -294,7 +300,7 @@ impl ScriptedCall {
                     Expected::Absent => Vec::new(),
                     Expected::Version(own) | Expected::Expired(own) => own.as_u128().to_le_bytes().to_vec(),
                 };
-                let entry = encode(version, record.expires_at(), record.value());
+                let entry = encode_redis_entry(version, record.expires_at(), record.value());
                 let lives = milliseconds(record);
                 Self { part, key, version: Some(version), expected, may_be_missing, entry, lives }
             }
@@ -318,7 +324,7 @@ fn milliseconds(record: &Record) -> String {
 fn read_entry(reply: Reply) -> Result<Option<Entry>, StoreError> {
     match reply {
         Reply::Nothing => Ok(None),
-        Reply::Bytes(bytes) => decode(&bytes).map(Some),
+        Reply::Bytes(bytes) => decode_redis_entry(&bytes).map(Some),
         Reply::Number(_) | Reply::List(_) => Err(crate::redis::unexpected().into()),
     }
 }
@@ -330,15 +336,15 @@ impl Store for Redis {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.write(key, None, &record).await
+        self.0.write_redis_entry(key, None, &record).await
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.write(key, Some(expected), &record).await
+        self.0.write_redis_entry(key, Some(expected), &record).await
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        self.0.take(key).await
+        self.0.take_redis_entry(key).await
     }
 
     /// One script call on a server. On a cluster, where the keys can be on several servers, one call after the other.
@@ -367,7 +373,7 @@ impl Store for Redis {
 
     /// Begins a new epoch in all partitions. Each process notices it with its next call.
     async fn begin_epoch(&self) -> Result<(), StoreError> {
-        Ok(self.0.epochs.renew(&self.0.link).await?)
+        Ok(self.0.epochs.renew_epochs(&self.0.link).await?)
     }
 }
 

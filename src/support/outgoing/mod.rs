@@ -66,13 +66,13 @@ impl Outgoing {
     }
 
     /// Sends a request and returns the response head. Ignores the body.
-    pub(crate) async fn head(&self, request: Request<Body>, deadline: Duration) -> Result<Response<()>, Failure> {
+    pub(crate) async fn fetch_head(&self, request: Request<Body>, deadline: Duration) -> Result<Response<()>, Failure> {
         let answer = timeout(deadline, self.send(request)).await.map_err(|_| Failure::TooSlow)?;
         answer.map(|answer| answer.map(drop))
     }
 
     /// Sends a request and returns the complete response, if its body is at most `most` bytes long.
-    pub(crate) async fn whole(
+    pub(crate) async fn fetch_response(
         &self,
         request: Request<Body>,
         most: usize,

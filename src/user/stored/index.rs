@@ -61,16 +61,16 @@ pub(super) struct Owner(pub(super) String);
 const OWNER: u8 = 1;
 
 impl Value for Owner {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(OWNER, 3 + self.0.len());
         writer.text(&self.0)?;
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         let owner = match bytes.first() {
             Some(b'"') => serde_json::from_slice(bytes).ok(),
-            _ => Reader::whole(OWNER, bytes, |reader| reader.text().map(str::to_owned)),
+            _ => Reader::read_whole_value(OWNER, bytes, |reader| reader.text().map(str::to_owned)),
         };
         owner.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the owner of a name"))
     }

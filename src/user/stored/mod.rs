@@ -24,9 +24,9 @@ use crate::{
     tenant::Tenant,
     user::{
         account::{Account, NewUser, OwnContact},
-        attempt::PasswordUpgrade,
         contact::Contact,
         identifier::Identifier,
+        password_attempt::PasswordUpgrade,
         users::{AccountPage, Users},
     },
     util::clock::{Clock, SystemClock},
@@ -166,7 +166,7 @@ impl StoredUsers {
         user: &UserId,
         identifier: &Identifier,
     ) -> Result<(), UserError> {
-        let (account, name) = (AccountKey { tenant, user }, Name::of(identifier));
+        let (account, name) = (AccountKey { tenant, user }, Name::from_identifier(identifier));
         if self.index.is_taken(account, Unique::Name(name)).await? {
             return Err(UserError::Taken);
         }
@@ -197,7 +197,7 @@ impl StoredUsers {
         user: &UserId,
         identifier: &Identifier,
     ) -> Result<(), UserError> {
-        let (account, name) = (AccountKey { tenant, user }, Name::of(identifier));
+        let (account, name) = (AccountKey { tenant, user }, Name::from_identifier(identifier));
         let held = self.index.held(account, Unique::Name(name)).await?;
         self.change(tenant, user, |row| {
             row.unlist(&name);
@@ -312,12 +312,12 @@ impl Users for StoredUsers {
 
     /// Makes two reads and the same work, whether the identifier is known or not.
     async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
-        let name = Name::of(identifier);
+        let name = Name::from_identifier(identifier);
         let found = self.index.names.get(Some(tenant), name.as_bytes()).wait().await?;
         let owner = match found {
             Some(stored) => Some(UserId::parse(stored.value.0).map_err(|_| StoreErrorKind::Corrupt)?),
             None => {
-                decoy::owner();
+                decoy::read_decoy_owner();
                 None
             }
         };
@@ -325,7 +325,7 @@ impl Users for StoredUsers {
         let id = owner.as_ref().map_or(&name.as_bytes()[..], |user| user.as_str().as_bytes());
         let row = self.index.rows.get(Some(tenant), id).wait().await?.map(|stored| stored.value);
         if row.is_none() {
-            decoy::account(Some(&name));
+            decoy::read_decoy_account(Some(&name));
         }
         Ok(owner.zip(row.filter(|row| row.lists(&name))).map(|(user, row)| row.into_account(user)))
     }
@@ -334,7 +334,7 @@ impl Users for StoredUsers {
     async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
         let row = self.index.row(AccountKey { tenant, user: id }).await?;
         if row.is_none() {
-            decoy::account(None);
+            decoy::read_decoy_account(None);
         }
         Ok(row.map(|row| row.into_account(id.clone())))
     }

@@ -283,7 +283,7 @@ struct Failing {
 
 impl Failing {
     /// Returns whether the write happens, and whether it is answered.
-    fn write(&self) -> (bool, bool) {
+    fn decide_write(&self) -> (bool, bool) {
         match self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
             Ok(1) => (self.last_happens, false),
             Ok(_) => (true, true),
@@ -291,8 +291,8 @@ impl Failing {
         }
     }
 
-    async fn written<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let (happens, answered) = self.write();
+    async fn run_failing_write<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let (happens, answered) = self.decide_write();
         let answer = if happens { Some(write.await) } else { None };
         answer.filter(|_| answered).unwrap_or_else(|| Err(StoreErrorKind::Unavailable.into()))
     }
@@ -308,15 +308,15 @@ impl Store for Failing {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.written(self.memory.insert(key, record)).await
+        self.run_failing_write(self.memory.insert(key, record)).await
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.written(self.memory.swap(key, expected, record)).await
+        self.run_failing_write(self.memory.swap(key, expected, record)).await
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        self.written(self.memory.take(key)).await
+        self.run_failing_write(self.memory.take(key)).await
     }
 }
 

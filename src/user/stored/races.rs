@@ -150,7 +150,7 @@ proptest! {
         }
         // interrupted calls left index rows that count for no account, of an existing user and of an unknown one
         for (number, id) in [(2, 0), (3, 2)] {
-            let name = Name::of(&name(number));
+            let name = Name::from_identifier(&name(number));
             let (acme, owner) = (acme(), Owner(user(id).as_str().to_owned()));
             let outcome = block_on(plain.index.names.insert(Some(&acme), name.as_bytes(), &owner, FOREVER)).unwrap();
             assert!(matches!(outcome, WriteOutcome::Done(_)));

@@ -15,7 +15,7 @@ use crate::{
     },
     util::{
         encoding::base64url_to_32,
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -31,8 +31,8 @@ const LONGEST: usize = Identifier::MAX_LEN;
 pub(super) struct Name([u8; 32]);
 
 impl Name {
-    pub(super) fn of(identifier: &Identifier) -> Self {
-        Self(*Digest::of(identifier.as_str()).as_bytes())
+    pub(super) fn from_identifier(identifier: &Identifier) -> Self {
+        Self(*SecretDigest::of_secret(identifier.as_str()).as_bytes())
     }
 
     pub(super) fn as_bytes(&self) -> &[u8; 32] {
@@ -77,7 +77,7 @@ const IS_VERIFIED: u8 = 2;
 
 /// Compact instead of JSON, because each call of a login reads one.
 impl Value for Row {
-    fn write(&self) -> Result<Vec<u8>, StoreError> {
+    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let mut writer = Writer::new(ACCOUNT, 512);
         writer.number(self.instance);
         writer.list(&self.names, |writer, name| {
@@ -99,10 +99,10 @@ impl Value for Row {
         Ok(writer.into_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         let row = match bytes.first() {
             Some(b'{') => serde_json::from_slice(bytes).ok(),
-            _ => Reader::whole(ACCOUNT, bytes, Self::parts),
+            _ => Reader::read_whole_value(ACCOUNT, bytes, Self::parts),
         };
         row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of an account"))
     }
@@ -134,7 +134,7 @@ impl Row {
     }
 
     pub(super) fn new(new: &NewUser) -> Result<Self, UserError> {
-        let mut names: Vec<Name> = new.identifiers.iter().map(Name::of).collect();
+        let mut names: Vec<Name> = new.identifiers.iter().map(Name::from_identifier).collect();
         names.sort_unstable();
         names.dedup();
         let mut row = Self {
@@ -190,7 +190,8 @@ impl Row {
     /// Removes a name, also as the displayed username, because another user may get it next.
     pub(super) fn unlist(&mut self, name: &Name) {
         self.names.retain(|listed| listed != name);
-        let is_removed = |username: &String| Identifier::parse(username).is_ok_and(|own| Name::of(&own) == *name);
+        let is_removed =
+            |username: &String| Identifier::parse(username).is_ok_and(|own| Name::from_identifier(&own) == *name);
         self.username = self.username.take().filter(|username| !is_removed(username));
     }
 
@@ -268,8 +269,8 @@ mod tests {
     #[test]
     fn a_row_of_an_earlier_version_is_read() {
         let old = br#"{"born":1,"names":[],"password":null,"contacts":[],"disabled":false}"#;
-        let row = Row::read(old).unwrap();
-        let row = Row::read(&row.write().unwrap()).unwrap();
+        let row = Row::decode_row(old).unwrap();
+        let row = Row::decode_row(&row.encode_row().unwrap()).unwrap();
         assert_eq!((row.instance, row.names.len(), row.contacts.len()), (1, 0, 0));
         assert_eq!(names(&row.into_account(UserId::parse("u-1").unwrap())), (None, None));
     }
@@ -310,13 +311,13 @@ mod tests {
     #[test]
     fn the_mark_of_an_older_row_is_derived_from_the_hash_and_a_rehash_keeps_it() {
         let old = format!(r#"{{"born":1,"names":[],"password":"{HASH}","contacts":[],"disabled":false}}"#);
-        let mut row = Row::read(old.as_bytes()).unwrap();
+        let mut row = Row::decode_row(old.as_bytes()).unwrap();
         assert!(row.password_mark.is_none());
         let derived = PasswordMark::of_hash(&hash(HASH));
         let account = row.clone().into_account(UserId::parse("u-1").unwrap());
         assert_eq!((row.mark(), account.current_password_mark()), (Some(derived), Some(derived)));
         row.rehash(hash(BETTER));
-        let row = Row::read(&row.write().unwrap()).unwrap();
+        let row = Row::decode_row(&row.encode_row().unwrap()).unwrap();
         assert_eq!((row.password_mark, row.mark()), (Some(derived), Some(derived)));
         assert_eq!(row.password.unwrap().as_str(), BETTER);
     }

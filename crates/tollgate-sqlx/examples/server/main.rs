@@ -10,11 +10,26 @@
 mod listen;
 #[path = "../../../../examples/server/explain.rs"]
 mod explain;
+#[path = "../../../../examples/server/secret_text.rs"]
+mod secret_text;
 mod users;
+#[path = "../../../../examples/server/theme.rs"]
+mod theme;
 #[path = "../../../../examples/server/tokens.rs"]
 mod tokens;
 #[path = "../../../../examples/server/person.rs"]
 mod person;
+#[path = "../../../../examples/server/outbox.rs"]
+mod outbox;
+#[path = "../../../../examples/server/senders.rs"]
+mod senders;
+#[cfg(feature = "external-providers")]
+#[path = "../../../../examples/server/providers.rs"]
+mod providers;
+#[path = "../../../../examples/server/login_limits.rs"]
+mod login_limits;
+#[path = "../../../../examples/server/login_settings.rs"]
+mod login_settings;
 #[path = "../../../../examples/server/facts.rs"]
 mod facts;
 #[path = "../../../../examples/server/state.rs"]
@@ -22,22 +37,32 @@ mod state;
 mod storage;
 #[path = "../../../../examples/server/help.rs"]
 mod help;
-#[path = "../../../../examples/server/config.rs"]
-mod config;
+#[path = "../../../../examples/server/problems.rs"]
+mod problems;
 #[path = "../../../../examples/server/budgets.rs"]
 mod budgets;
 #[path = "../../../../examples/server/demo.rs"]
 mod demo;
 #[path = "../../../../examples/server/welcome.rs"]
 mod welcome;
+#[path = "../../../../examples/server/policies.rs"]
+mod policies;
+#[path = "../../../../examples/server/clients.rs"]
+mod clients;
+#[path = "../../../../examples/server/written.rs"]
+mod written;
+#[path = "../../../../examples/server/server_settings.rs"]
+mod server_settings;
+#[path = "../../../../examples/server/login_file.rs"]
+mod login_file;
 #[path = "../../../../examples/server/file.rs"]
 mod file;
+#[path = "../../../../examples/server/config.rs"]
+mod config;
 #[path = "../../../../examples/server/home.rs"]
 mod home;
 #[path = "../../../../examples/server/html.rs"]
 mod html;
-#[path = "../../../../examples/server/outbox.rs"]
-mod outbox;
 #[cfg(feature = "external-providers")]
 #[path = "../../../../examples/server/sso_demo.rs"]
 mod sso_demo;
@@ -59,6 +84,8 @@ mod callback;
 mod localhost;
 #[path = "../../../../examples/server/limits.rs"]
 mod limits;
+#[path = "../../../../examples/server/readers.rs"]
+mod readers;
 #[path = "../../../../examples/server/ready.rs"]
 mod ready;
 #[path = "../../../../examples/server/notices.rs"]
@@ -71,6 +98,13 @@ mod connections;
 mod idle;
 #[path = "../../../../examples/server/serve.rs"]
 mod serve;
+#[cfg(feature = "metrics")]
+#[path = "../../../../examples/server/prometheus.rs"]
+mod prometheus;
+#[path = "../../../../examples/server/hash_password.rs"]
+mod hash_password;
+#[path = "../../../../examples/server/check.rs"]
+mod check;
 #[path = "../../../../examples/server/run.rs"]
 mod run;
 

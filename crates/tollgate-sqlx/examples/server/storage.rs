@@ -1,13 +1,13 @@
 //! Where logins, sessions, users and signing keys are kept: in PostgreSQL or SQLite.
 
-use std::{error::Error, ffi::OsString};
+use std::{error::Error, path::Path, path::PathBuf};
 
 use tollgate::store::StoreError;
 use tollgate_sqlx::{Database, SqlStore, SqlUsers};
 
 use crate::{
     explain::explained,
-    state::{self, State},
+    state::{RedisServer, State},
 };
 
 /// How to run this server.
@@ -26,17 +26,16 @@ pub(crate) const HELP: &str = "  --database URL     keeps logins, sessions, user
                      REDIS_PASSWORD sets the password
 ";
 
-#[derive(Debug)]
 pub(crate) struct Storage {
     database: String,
-    redis: Option<String>,
+    redis: Option<RedisServer>,
 }
 
 impl Storage {
-    /// Reads the values of `--data`, `--redis` and `--database`.
+    /// Reads the values of `--data`, `--redis` and `--database`, or of the file.
     pub(crate) fn read(
-        data: Option<OsString>,
-        redis: Option<String>,
+        data: Option<PathBuf>,
+        redis: Option<RedisServer>,
         database: Option<String>,
     ) -> Result<Self, String> {
         if data.is_some() {
@@ -56,6 +55,12 @@ pub(crate) async fn open(storage: &Storage) -> Result<State, Box<dyn Error>> {
     if database.check().await.is_err() {
         database.migrate().await.map_err(said)?;
     }
-    let redis = storage.redis.as_deref().map(state::redis).transpose()?;
+    let redis = storage.redis.as_ref().map(RedisServer::config).transpose()?;
     Ok(State::new(SqlStore::new(&database).into(), SqlUsers::new(&database), redis))
+}
+
+/// Opens a database for `--check-config` in this directory, which is removed afterwards.
+pub(crate) async fn scratch(directory: &Path) -> Result<State, Box<dyn Error>> {
+    let database = format!("sqlite://{}", directory.join("check.db").display());
+    open(&Storage { database, redis: None }).await
 }

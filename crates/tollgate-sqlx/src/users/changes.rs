@@ -1,9 +1,9 @@
 //! Changes to accounts.
 
 use tollgate::{
-    Identifier, NewUser, PasswordHash, Secret, Tenant, UserId,
+    Identifier, NewUser, Secret, Tenant, UserId,
     client::Scopes,
-    password::PasswordMark,
+    password::{PasswordHash, PasswordMark},
     user::{Claims, Contact, UserError},
 };
 
@@ -109,7 +109,7 @@ impl SqlUsers {
     }
 
     /// Sets whether the account has a password that your own `Users::verify_password` checks elsewhere, such as with LDAP. See
-    /// [`Account::external_password`](tollgate::Account::external_password).
+    /// [`Account::external_password`](tollgate::user::Account::external_password).
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl SqlUsers {
 
 /// Returns the mark of a new password, as a column.
 fn new_mark() -> Option<String> {
-    write_mark(PasswordMark::of(Secret::generate().expose()))
+    write_mark(PasswordMark::of_version(Secret::generate().expose()))
 }
 
 fn count(len: usize) -> i64 {

@@ -16,9 +16,11 @@ mod plans;
 use std::{fmt, sync::Arc};
 
 use tollgate::{
-    Account, Clock, Identifier, PasswordHash, SystemClock, Tenant, UserId, Users,
+    Identifier, Tenant, UserId, Users,
+    clock::{Clock, SystemClock},
+    password::PasswordHash,
     store::{ScanCursor, ScanPage, StoreError, StoreErrorKind},
-    user::{AccountPage, Claims, ClaimsRequest, PasswordUpgrade},
+    user::{Account, AccountPage, Claims, ClaimsRequest, PasswordUpgrade},
 };
 
 pub use self::sql_user::SqlUser;

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use serde_json::Value;
 use sqlx::{ColumnIndex, Decode, Row, Type};
 use tollgate::{
-    Account, Identifier, PasswordHash, UnixTime, UserId,
-    password::PasswordMark,
+    Identifier, UserId,
+    clock::UnixTime,
+    password::{PasswordHash, PasswordMark},
     store::{StoreError, StoreErrorKind},
-    user::{Claims, Contact, EmailAddress, PhoneNumber},
+    user::{Account, Claims, Contact, EmailAddress, PhoneNumber},
 };
 
 use super::sql_user::SqlUser;
@@ -139,7 +140,7 @@ pub(super) fn write_mark(mark: PasswordMark) -> Option<String> {
 
 /// Returns the mark of a password: the stored one, or the one that is derived from the hash.
 pub(super) fn mark_of(stored: &StoredHash) -> Result<PasswordMark, StoreError> {
-    stored.mark.clone().map_or_else(|| Ok(PasswordMark::of(&stored.hash)), read_mark)
+    stored.mark.clone().map_or_else(|| Ok(PasswordMark::of_version(&stored.hash)), read_mark)
 }
 
 const EMAIL: &str = "email";
@@ -217,7 +218,7 @@ mod tests {
             }
         }
         assert!(read_contact("fax+1").is_err() && read_contact("email+nothing").is_err());
-        let mark = PasswordMark::of("1");
+        let mark = PasswordMark::of_version("1");
         assert_eq!(read_mark(write_mark(mark).unwrap()).unwrap(), mark);
         assert!(read_mark("short".to_owned()).is_err());
     }

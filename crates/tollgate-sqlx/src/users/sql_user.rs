@@ -1,4 +1,4 @@
-use tollgate::{Account, Identifier, UnixTime};
+use tollgate::{Identifier, clock::UnixTime, user::Account};
 
 /// An account in [`SqlUsers`](super::SqlUsers), with the identifiers that find it.
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ pub mod store {
 
     use std::{env, sync::Once};
 
-    use real::MaybeReady;
+    use real::gate::MaybeReady;
     pub use real::store::*;
     use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, postgres::PgPoolOptions, sqlite::SqlitePoolOptions};
     use tollgate_sqlx::{Database, Dialect, SqlStore};

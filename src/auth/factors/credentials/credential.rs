@@ -7,7 +7,7 @@ use crate::{
     policy::{LoginPlan, Method, MethodSet},
     session::Proof,
     user::Account,
-    util::{handle::Handle, secret::Digest},
+    util::{public_id::PublicId, secret::SecretDigest},
 };
 
 /// A passkey, an authenticator app, the recovery codes or a link to an account at another identity provider.
@@ -59,13 +59,13 @@ impl CredentialId<'_> {
                 [b"link:", lengths.as_flattened(), provider.as_bytes(), issuer.as_bytes(), subject.as_bytes()].concat()
             }
         };
-        *Digest::of(bytes).as_bytes()
+        *SecretDigest::of_secret(bytes).as_bytes()
     }
 }
 
 /// Returns the mark of a proof by something with a random id from its enrolment. A proof does not count again if the same
 /// account is linked anew.
-pub(crate) fn enrolment_mark(enrolment: &Handle, keyed: &Keyed) -> [u8; 32] {
+pub(crate) fn enrolment_mark(enrolment: &PublicId, keyed: &Keyed) -> [u8; 32] {
     *keyed.hash("enrolment mark", [enrolment.as_bytes()]).as_bytes()
 }
 

@@ -27,7 +27,7 @@ use crate::{
     store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
-    util::{clock::Clock, handle::Handle},
+    util::{clock::Clock, public_id::PublicId},
 };
 
 /// A store that lets other calls run before each operation, and fails permanently after a number of writes. The last one
@@ -57,7 +57,7 @@ impl Shaky {
         .await;
     }
 
-    async fn written<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn run_shaky_write<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         Self::others_first().await;
         let (happens, answered) = match self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
             Ok(1) => (self.last_happens, false),
@@ -82,15 +82,15 @@ impl Store for Shaky {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.written(self.memory.insert(key, record)).await
+        self.run_shaky_write(self.memory.insert(key, record)).await
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.written(self.memory.swap(key, expected, record)).await
+        self.run_shaky_write(self.memory.swap(key, expected, record)).await
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        self.written(self.memory.take(key)).await
+        self.run_shaky_write(self.memory.take(key)).await
     }
 }
 
@@ -152,7 +152,7 @@ fn passkey(number: usize) -> Passkey {
 
 fn link(number: usize) -> SsoLink {
     SsoLink {
-        enrolment: Handle::from_bytes([7; 16]),
+        enrolment: PublicId::from_bytes([7; 16]),
         issuer: "https://idp.example".to_owned(),
         subject: number.to_string(),
         provider: "idp".to_owned(),

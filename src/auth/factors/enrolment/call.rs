@@ -36,7 +36,8 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::Account,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, public_id::PublicId},
+    words::Language,
 };
 
 /// A call of a signed-in user of this site about their own account.
@@ -70,7 +71,7 @@ pub(crate) struct AccountFields {
 
 /// Reads the body of a call.
 pub(crate) async fn fields(parts: &Parts, body: &mut RequestBody) -> Result<AccountFields, Problem> {
-    fields::json(&parts.headers, body).await
+    fields::parse_json_body(&parts.headers, body).await
 }
 
 impl AccountCall {
@@ -79,8 +80,8 @@ impl AccountCall {
     /// # Errors
     ///
     /// Returns `login_required` without a session.
-    pub(crate) async fn enter(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Self, Problem> {
-        Self::of(cx, client.tenant(), cx.core.logins.now()).await?.ok_or_else(not_signed_in)
+    pub(crate) async fn require_caller(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Self, Problem> {
+        Self::find_caller(cx, client.tenant(), cx.core.logins.now()).await?.ok_or_else(not_signed_in)
     }
 
     /// Finds the session and the account of a user of this tenant who comes back from another identity provider. The browser
@@ -92,14 +93,14 @@ impl AccountCall {
         tenant: &Tenant,
         left_at: UnixTime,
     ) -> Result<Option<Self>, Problem> {
-        Self::of(cx, tenant, left_at).await
+        Self::find_caller(cx, tenant, left_at).await
     }
 
-    async fn of(cx: &RequestContext<'_>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
-        let Some(who) = SignedIn::at(cx, tenant).await? else { return Ok(None) };
+    async fn find_caller(cx: &RequestContext<'_>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
+        let Some(who) = SignedIn::find_at_tenant(cx, tenant).await? else { return Ok(None) };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
-        let fresh = FreshProofs::of(who.strengths(), now);
-        let required = Freshness::of(factors(cx.core, &who, credentials.as_ref()));
+        let fresh = FreshProofs::from_proofs(who.strengths(), now);
+        let required = Freshness::required_for(factors(cx.core, &who, credentials.as_ref()));
         Ok(Some(Self { who, credentials, fresh, required }))
     }
 
@@ -122,7 +123,7 @@ impl AccountCall {
     }
 
     /// Returns the id of the session, under which enrolments are pending.
-    pub(crate) fn place(&self) -> Handle {
+    pub(crate) fn place(&self) -> PublicId {
         self.session().sid()
     }
 
@@ -240,7 +241,7 @@ impl AccountCall {
     /// # Errors
     ///
     /// Returns `fresh_login_required` if another enrolment has come first, and `login_required` if the user was ended.
-    pub(crate) async fn enrol<N: NewCredential>(
+    pub(crate) async fn enrol_credential<N: NewCredential>(
         &self,
         cx: &RequestContext<'_>,
         new: &N,
@@ -255,7 +256,7 @@ impl AccountCall {
             Added::Refused => return Err(Problem::invalid("this user has the maximum number of passkeys")),
             Added::Outdated => {
                 let credentials = core.credentials.get(owner.0, owner.1).await?;
-                let required = Freshness::of(factors(core, &self.who, credentials.as_ref()));
+                let required = Freshness::required_for(factors(core, &self.who, credentials.as_ref()));
                 return Err(fresh_login_required(core, required));
             }
         }
@@ -302,7 +303,9 @@ impl AccountCall {
     /// lives. The change is made, so failures are only logged: sessions are checked again when their account is read next.
     pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
         let (tenant, user) = self.owner();
-        let announced = cx.core.announce(&self.session().authentication(), (tenant, self.account()), change).await;
+        let who = self.session().authentication();
+        let language = Language::accepted(&cx.parts.headers);
+        let announced = cx.core.announce(&who, (tenant, self.account()), change, language).await;
         let (_, method) = event_of(change);
         let ended = cx.core.end_outdated(tenant, user, Some((self.session(), method))).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {

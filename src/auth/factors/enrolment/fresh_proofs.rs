@@ -27,7 +27,7 @@ struct FreshProof {
 }
 
 impl FreshProofs {
-    pub(crate) fn of<'p>(proofs: impl Iterator<Item = (&'p Proof, &'p Strength)>, now: UnixTime) -> Self {
+    pub(crate) fn from_proofs<'p>(proofs: impl Iterator<Item = (&'p Proof, &'p Strength)>, now: UnixTime) -> Self {
         let proof = |(proof, strength): (&Proof, &Strength)| {
             let (method, strength) = (Method::from_name(&proof.method)?, strength.clone());
             let is_known = !proof.has_unknown_age();

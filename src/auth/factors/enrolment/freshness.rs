@@ -33,7 +33,7 @@ impl Freshness {
     /// A credential counts here for the logins that would accept it, and no others. If a weak one were one of two factors, its
     /// owner could never prove two; if proofs of it made two, a thief of the first factor could enrol the second. So it is
     /// needed in addition: a login of one step asks for it.
-    pub(super) fn of(factors: Factors<'_>) -> Self {
+    pub(super) fn required_for(factors: Factors<'_>) -> Self {
         let Factors { core, tenant, .. } = factors;
         let listed = core.clients.listed();
         let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
@@ -81,5 +81,5 @@ pub(crate) fn login_url(core: &Core, fresh: Option<(u64, usize)>) -> String {
         (format!("{base}{ACCOUNT_PAGE}"), fresh.map(|(age, steps)| (age.to_string(), steps.to_string())));
     let fresh = fresh.as_ref().map(|(age, steps)| [("max_age", age.as_str()), ("steps", steps)]);
     let pairs = [("return_to", page.as_str())].into_iter().chain(fresh.into_iter().flatten());
-    format!("{base}{SIGN_IN}?{}", form::written(pairs))
+    format!("{base}{SIGN_IN}?{}", form::encode_pairs(pairs))
 }

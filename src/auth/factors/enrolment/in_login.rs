@@ -32,7 +32,7 @@ use crate::{
     policy::{EnrolledFactors, Method, MethodSet},
     store::StoreError,
     user::Account,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, public_id::PublicId},
 };
 
 /// The methods that the user of a login can set up to prove the next step.
@@ -47,7 +47,7 @@ pub(crate) struct EnrolmentOffer {
 
 impl EnrolmentOffer {
     /// Returns the offer to the user of this login, if there is one. The proofs of the login must count.
-    pub(crate) fn of(
+    pub(crate) fn offer_for_login(
         core: &Core,
         login: &Login,
         (account, credentials): (&Account, Option<&Credentials>),
@@ -70,7 +70,7 @@ impl EnrolmentOffer {
             |method: &Method| matches!(method, Method::Passkey | Method::Totp) && strength.counts_for(&login.plan);
         let next = login.plan.next(proved).intersection(core.enabled(&login.tenant));
         let methods: MethodSet = next.iter().filter(counts).collect();
-        let fresh_until = FreshProofs::of([(first, of_first)].into_iter(), core.logins.now()).until(1);
+        let fresh_until = FreshProofs::from_proofs([(first, of_first)].into_iter(), core.logins.now()).until(1);
         // to sign in there again would not help
         let can_be_fresh = fresh_until.is_some() || !first.has_unknown_age();
         (!methods.is_empty() && can_be_fresh).then_some(Self {
@@ -101,7 +101,7 @@ pub(crate) struct Enrolment<'s, 'a> {
 
 impl<'s, 'a> Enrolment<'s, 'a> {
     /// Checks that the user of a login may set up this method now.
-    pub(crate) async fn of(step: &'s LoginStep<'a>, method: Method) -> Result<Self, Problem> {
+    pub(crate) async fn of_login_step(step: &'s LoginStep<'a>, method: Method) -> Result<Self, Problem> {
         let (core, login) = (step.cx.core, &*step.login);
         let expected = step.preview(&LoginCall::Attempt(method));
         if let Err(problem) = &expected
@@ -116,7 +116,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         expected?;
         let Some(account) = counting(step).await? else { return Err(step.end().await?) };
         let credentials = core.credentials.get(&login.tenant, account.id()).await?;
-        let offer = EnrolmentOffer::of(core, login, (&account, credentials.as_ref()), step.keyed);
+        let offer = EnrolmentOffer::offer_for_login(core, login, (&account, credentials.as_ref()), step.keyed);
         let offer = offer.filter(|offer| offer.methods.contains(method) && !offer.needs_weak_factor);
         let offer = offer.ok_or_else(|| not_offered(step))?;
         if offer.fresh_until.is_none() {
@@ -128,7 +128,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
 
     /// Answers that something new waits for the user to confirm it.
     pub(crate) fn begun(&self, new: impl Serialize) -> Response<Body> {
-        let login = Counters::from(self.step.login.view(self.step.now()));
+        let login = Counters::from(self.step.login.to_login_view(self.step.now()));
         answer::json(StatusCode::OK, &Begun { login, new })
     }
 
@@ -140,7 +140,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     ) -> Result<Response<Body>, Problem> {
         let (step, method) = (self.step, self.method);
         let submitted = submitted::user(self.account.id(), step.keyed);
-        let mut attempt = Attempt::begin(step, method, submitted).await?;
+        let mut attempt = Attempt::start_attempt(step, method, submitted).await?;
         let enrolled = match self.check(&mut attempt, verified).await {
             Ok(enrolled) => enrolled,
             Err(problem) => {
@@ -195,7 +195,8 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     /// Records the change, and tells the user. The change is made, so failures are only logged.
     async fn announce(&self, added: NoticeKind) {
         let (core, login) = (self.step.cx.core, &*self.step.login);
-        let announced = core.announce(login, (&login.tenant, &self.account), added).await;
+        let language = self.step.cx.language(login);
+        let announced = core.announce(login, (&login.tenant, &self.account), added, language).await;
         let ended = core.end_outdated(&login.tenant, self.account.id(), None).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {
             self.step.cx.log(&Problem::from(error));
@@ -203,7 +204,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     }
 
     /// The id under which the enrolment is pending.
-    pub(crate) fn place(&self) -> &Handle {
+    pub(crate) fn place(&self) -> &PublicId {
         &self.step.login.id
     }
 }
@@ -212,7 +213,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
 async fn counting(step: &LoginStep<'_>) -> Result<Option<Account>, StoreError> {
     let Some(who) = step.login.authentication(None) else { return Ok(None) };
     if step.login.session.is_some() {
-        let signed_in = SignedIn::at(step.cx, &step.login.tenant).await?;
+        let signed_in = SignedIn::find_at_tenant(step.cx, &step.login.tenant).await?;
         if !signed_in.is_some_and(|signed_in| signed_in.bears(&step.login)) {
             return Ok(None);
         }

@@ -12,7 +12,7 @@ use crate::{
     login::{Keyed, Login},
     policy::{Method, MethodSet},
     user::{Account, Contact},
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// Returns the mark of a proof by a code that was sent to this contact.
@@ -53,7 +53,7 @@ pub(crate) fn reachable(account: &Account, method: Method) -> impl Iterator<Item
 /// Returns the id of a contact in this login. It says nothing about the contact, and means nothing in another login.
 fn contact_id(contact: &Contact, login: &Login, keyed: &Keyed) -> String {
     let digest = keyed.hash("contact id", [login.id.as_bytes(), contact.as_str().as_bytes()]);
-    Handle::of(&digest).to_string()
+    PublicId::of_digest(&digest).to_string()
 }
 
 /// Returns the contact with this id. Only signed-in users, and users who proved a step, have learned ids.

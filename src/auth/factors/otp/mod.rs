@@ -33,7 +33,7 @@ use crate::{
     policy::{EnrolledFactors, Method},
     store::{StoreError, StoreErrorKind, batch::Batch},
     user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
-    util::{clock::ceil_seconds, secret::Digest},
+    util::{clock::ceil_seconds, secret::SecretDigest},
 };
 
 #[derive(Serialize)]
@@ -53,7 +53,11 @@ struct ChallengeShown {
 }
 
 /// Sends a code if the address is a verified contact of the account. Otherwise it does the same and sends nothing.
-pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel) -> Result<Response<Body>, Problem> {
+pub(crate) async fn send_login_code(
+    step: LoginStep<'_>,
+    method: Method,
+    channel: Channel,
+) -> Result<Response<Body>, Problem> {
     let contact = match &step.fields.contact_id {
         Some(id) => contacts::chosen(&step, id, method).await?,
         None => typed_contact(&step.fields, method)?,
@@ -64,7 +68,8 @@ pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel)
     let code = OneTimeCode::generate();
     step.preview(&LoginCall::MayOpen(method))?;
 
-    let spend = spend(step.cx).await.map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
+    let spend =
+        charge_message(step.cx).await.map_err(|wait| step.problem(send_refusal_problem(SendRefused::TooMany(wait))))?;
     let name = Identifier::parse(contact.as_str()).ok();
     let mut found = step.for_batch(step.account_of(name.as_ref()).await?).await?;
     let device = step.device(step.device_owner(&found, found.active()));
@@ -85,14 +90,15 @@ pub(crate) async fn begin(step: LoginStep<'_>, method: Method, channel: Channel)
             if let Some(spend) = spend {
                 core.limits.messages.refund_later(spend);
             }
-            return Err(step.problem(refused(error)));
+            return Err(step.problem(send_refusal_problem(error)));
         }
     };
-    let view = update.view(now)?;
+    let view = update.response_view(now)?;
     let is_sent = owner.is_some() && below_limit;
     // the same work without an owner: a message is created and queued, but not sent
     let expires = now + limits.code_lifetime;
     let message = Message::new(channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
+    let message = message.in_language(step.cx.language(login)).with_words(core.pages.words.clone());
     let journal = &core.journal;
     let sent = journal.log.is_some().then(|| journal.event(EventKind::OtpSent, login, Some(method), keyed));
     // the queue reports a message that it has no room for; the caller sees no difference
@@ -119,7 +125,7 @@ async fn open_challenge(
     step: &LoginStep<'_>,
     found: &mut FoundAccount,
     key: AttemptKey<'_>,
-    pair: &Digest,
+    pair: &SecretDigest,
     challenge: impl Fn(Option<BoundUser>) -> Challenge,
 ) -> Result<Result<(LoginUpdate, bool), SendRefused>, Problem> {
     let (core, keyed) = (step.cx.core, step.keyed);
@@ -137,7 +143,9 @@ async fn open_challenge(
         let owner = key.account.filter(|_| below_limit).map(|id| BoundUser { id: id.clone(), generation });
         let challenge = challenge(owner);
         let prepared = core.logins.prepare(&step.digest, &latest, &LoginCall::Open(&challenge))?;
-        let Some(write) = prepared.write.clone() else { return Ok(Ok((prepared.written(None, latest), below_limit))) };
+        let Some(write) = prepared.write.clone() else {
+            return Ok(Ok((prepared.update_after_write(None, latest), below_limit)));
+        };
         let mut batch = Batch::without_user(&core.store);
         let (counts, write) = (batch.add_all(counts), batch.add(write));
         let outcomes = batch.run().await?;
@@ -148,7 +156,7 @@ async fn open_challenge(
             step.tally(EventKind::LoginCeiling, Some(key.method));
         }
         let update = match outcomes.version(&write) {
-            Some(version) => step.applied(prepared.written(Some(version), latest)),
+            Some(version) => step.applied(prepared.update_after_write(Some(version), latest)),
             None => step.apply(&LoginCall::Open(&challenge)).await?,
         };
         return Ok(Ok((update, below_limit)));
@@ -157,7 +165,7 @@ async fn open_challenge(
 }
 
 /// Compares a typed code with the open one.
-pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn verify_login_code(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
     if guess.is_empty() {
         return Err(Problem::invalid("otp is missing"));
@@ -166,8 +174,8 @@ pub(crate) async fn verify(mut step: LoginStep<'_>) -> Result<Response<Body>, Pr
     let of = step.login.open.as_ref().and_then(Challenge::code);
     step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None, factors: EnrolledFactors::default() })?;
     let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
-    let pair = step.pair(&Digest::from_bytes(open.contact));
-    let mut attempt = Attempt::begin(step, open.method, pair).await?;
+    let pair = step.pair(&SecretDigest::from_bytes(open.contact));
+    let mut attempt = Attempt::start_attempt(step, open.method, pair).await?;
     match settle(step, open, &guess, &mut attempt).await {
         Ok(update) => {
             match update.answer {
@@ -220,7 +228,7 @@ async fn settle(
             let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
             prepared = core.logins.prepare(&step.digest, &latest, &call)?;
         }
-        let Some(write) = prepared.write.clone() else { return Ok(prepared.written(None, latest)) };
+        let Some(write) = prepared.write.clone() else { return Ok(prepared.update_after_write(None, latest)) };
         let mut batch = Batch::without_user(&core.store);
         let cleared = if is_right { Some(attempt.clearing(&plan)?.map(|write| batch.add(write))) } else { None };
         let counts = batch.add_all(plan.counts.iter().filter(|_| !is_right).cloned());
@@ -232,7 +240,7 @@ async fn settle(
             None => false,
         };
         match outcomes.version(&write) {
-            Some(version) => return Ok(step.applied(prepared.written(Some(version), latest))),
+            Some(version) => return Ok(step.applied(prepared.update_after_write(Some(version), latest))),
             None => step.refresh().await?,
         }
     }
@@ -240,10 +248,10 @@ async fn settle(
 }
 
 /// Charges a message to the caller's address, or returns how long to wait.
-async fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
+async fn charge_message(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
     let Some(address) = cx.known_address() else { return Ok(None) };
     let decision = cx.core.limits.messages.check(&address, 1).await;
-    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.wait()) }
+    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.retry_after()) }
 }
 
 fn typed_contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
@@ -257,7 +265,7 @@ fn typed_contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
     Ok(Contact::Phone(number.map_err(|_| Problem::invalid("phone_number is not in international format"))?))
 }
 
-fn refused(refused: SendRefused) -> Problem {
+fn send_refusal_problem(refused: SendRefused) -> Problem {
     match refused {
         SendRefused::TooSoon(wait) => {
             Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait)

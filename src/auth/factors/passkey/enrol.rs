@@ -45,7 +45,7 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::Account,
-    util::handle::Handle,
+    util::public_id::PublicId,
     webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, RegistrationVerdict, WebauthnError},
 };
 
@@ -63,20 +63,20 @@ struct PendingPasskey([u8; 32]);
 /// Returns the options for a new passkey. They replace earlier ones of this session or login.
 async fn new_options(
     core: &Core,
-    place: &Handle,
+    place: &PublicId,
     (tenant, account): (&Tenant, &Account),
     credentials: Option<&Credentials>,
 ) -> Result<CreationOptions, Problem> {
     let rules = core.factors.passkey.as_ref().ok_or_else(not_enabled)?;
     let handle = core.credentials.handle(tenant, account.id()).await?;
     let (_, challenge) = new_challenge(core.logins.now());
-    PendingEnrolments::of(core, PENDING).begin(place, &PendingPasskey(challenge)).await?;
+    PendingEnrolments::of_table(core, PENDING).start_enrolment(place, &PendingPasskey(challenge)).await?;
     let passkeys = credentials.iter().flat_map(|row| &row.passkeys);
     let existing: Vec<Vec<u8>> = passkeys.map(|passkey| passkey.id.clone()).collect();
     let name = shown_name(account);
     let display_name = account.display_name().unwrap_or(name);
     let owner = CredentialOwner { handle: &handle, name, display_name };
-    Ok(rules.of(tenant).creation_options(&challenge, &owner, &existing, CHALLENGE_LIFETIME))
+    Ok(rules.party_for_tenant(tenant).creation_options(&challenge, &owner, &existing, CHALLENGE_LIFETIME))
 }
 
 /// Reads the answer of a browser.
@@ -86,21 +86,21 @@ fn registration(sent: Option<Value>) -> Result<RegistrationResponse, Problem> {
 }
 
 /// Verifies the passkey that was made for the options. They can be used once, even if the passkey is refused.
-async fn verify(
+async fn verify_new_passkey(
     core: &Core,
-    place: &Handle,
+    place: &PublicId,
     tenant: &Tenant,
     response: &RegistrationResponse,
 ) -> Result<Result<RegistrationVerdict, WebauthnError>, Problem> {
     let rules = core.factors.passkey.as_ref().ok_or_else(not_enabled)?;
-    let pending = PendingEnrolments::<PendingPasskey>::of(core, PENDING).take(place).await?;
+    let pending = PendingEnrolments::<PendingPasskey>::of_table(core, PENDING).take_enrolment(place).await?;
     let pending = pending.ok_or(Problem::new(Code::NoPendingChallenge, "no passkey is being added here"))?;
-    Ok(rules.of(tenant).verify_registration(&pending.value.0, response))
+    Ok(rules.party_for_tenant(tenant).verify_registration(&pending.value.0, response))
 }
 
 /// Returns a name that no other passkey of the user has: the browser and the system of the request, and a number if needed.
 fn unused_name(headers: &HeaderMap, credentials: Option<&Credentials>) -> String {
-    let device = user_agent::device(headers).unwrap_or_else(|| "Passkey".to_owned());
+    let device = user_agent::describe_device(headers).unwrap_or_else(|| "Passkey".to_owned());
     let is_taken = |name: &String| credentials.iter().flat_map(|row| &row.passkeys).any(|one| one.name == *name);
     let numbered = (2..=MOST_PASSKEYS).map(|number| format!("{device} ({number})"));
     iter::once(device.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(device)
@@ -121,9 +121,9 @@ struct Begun {
 }
 
 /// Adds a passkey within a login: returns options, or verifies the passkey in the request.
-pub(crate) async fn enrol(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn set_up_passkey_in_login(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let sent = step.fields.response.take().map(|sent| registration(Some(sent))).transpose()?;
-    let enrolment = Enrolment::of(&step, Method::Passkey).await?;
+    let enrolment = Enrolment::of_login_step(&step, Method::Passkey).await?;
     if let Some(response) = sent {
         return enrolment.finish(verified(&enrolment, &response)).await;
     }
@@ -134,7 +134,7 @@ pub(crate) async fn enrol(mut step: LoginStep<'_>) -> Result<Response<Body>, Pro
 
 async fn verified(enrolment: &Enrolment<'_, '_>, response: &RegistrationResponse) -> Result<Option<Passkey>, Problem> {
     let step = enrolment.step;
-    let verdict = verify(step.cx.core, enrolment.place(), &step.login.tenant, response).await?;
+    let verdict = verify_new_passkey(step.cx.core, enrolment.place(), &step.login.tenant, response).await?;
     let name = unused_name(&step.cx.parts.headers, enrolment.credentials.as_ref());
     let new = |verdict| Passkey::new(verdict, &name, step.now().as_secs(), enrolment.strength.clone());
     Ok(verdict.ok().map(new))
@@ -151,7 +151,7 @@ pub(crate) struct PasskeyShown<'a> {
 }
 
 impl<'a> PasskeyShown<'a> {
-    pub(crate) fn of(passkey: &'a Passkey) -> Self {
+    pub(crate) fn from_passkey(passkey: &'a Passkey) -> Self {
         Self {
             id: URL_SAFE_NO_PAD.encode(&passkey.id),
             name: &passkey.name,
@@ -163,27 +163,27 @@ impl<'a> PasskeyShown<'a> {
 }
 
 /// Returns the passkeys of a user.
-pub(crate) fn shown(row: Option<&Credentials>) -> Vec<PasskeyShown<'_>> {
-    row.into_iter().flat_map(|row| &row.passkeys).map(PasskeyShown::of).collect()
+pub(crate) fn list_passkeys(row: Option<&Credentials>) -> Vec<PasskeyShown<'_>> {
+    row.into_iter().flat_map(|row| &row.passkeys).map(PasskeyShown::from_passkey).collect()
 }
 
 /// Serves the calls about passkeys.
-pub(crate) async fn serve(
+pub(crate) async fn serve_passkey_change(
     cx: &RequestContext<'_>,
     change: PasskeyChange,
     call: &AccountCall,
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     match change {
-        PasskeyChange::Begin => options(cx, call).await,
-        PasskeyChange::Add => add(cx, call, fields).await,
-        PasskeyChange::Rename => rename(cx, call, fields).await,
-        PasskeyChange::Delete => delete(cx, call, fields).await,
+        PasskeyChange::Begin => registration_options(cx, call).await,
+        PasskeyChange::Add => register_passkey(cx, call, fields).await,
+        PasskeyChange::Rename => rename_passkey(cx, call, fields).await,
+        PasskeyChange::Delete => delete_passkey(cx, call, fields).await,
     }
 }
 
 /// Returns the options for a new passkey. They replace earlier ones of this session.
-async fn options(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+async fn registration_options(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     check_enabled(cx)?;
     call.vouching(cx.core, Method::Passkey)?;
     let owner = (call.tenant(), call.account());
@@ -192,22 +192,27 @@ async fn options(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response
 }
 
 /// Adds the passkey that was made for the options.
-async fn add(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> Result<Response<Body>, Problem> {
+async fn register_passkey(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
     check_enabled(cx)?;
     let vouching = call.vouching(cx.core, Method::Passkey)?;
     let response = registration(fields.response.clone())?;
     let name = fields.name.as_deref().map(given_name).transpose()?;
-    let verdict = verify(cx.core, &call.place(), call.tenant(), &response).await?.map_err(refused)?;
+    let verdict =
+        verify_new_passkey(cx.core, &call.place(), call.tenant(), &response).await?.map_err(registration_problem)?;
     let unused = || unused_name(&cx.parts.headers, call.credentials.as_ref());
     let name = name.map_or_else(unused, str::to_owned);
     let passkey = Passkey::new(verdict, &name, cx.core.logins.now().as_secs(), vouching.strength);
-    let added = answer::json(StatusCode::CREATED, &PasskeyShown::of(&passkey));
-    let cookie = call.enrol(cx, &passkey, vouching.is_first).await?;
+    let added = answer::json(StatusCode::CREATED, &PasskeyShown::from_passkey(&passkey));
+    let cookie = call.enrol_credential(cx, &passkey, vouching.is_first).await?;
     Ok(with_cookie(added, cookie))
 }
 
 /// Renames a passkey. This changes nothing about how the user signs in, so it needs no fresh proofs.
-async fn rename(
+async fn rename_passkey(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
@@ -221,14 +226,14 @@ async fn rename(
         }
         None => false,
     };
-    found(cx.core.credentials.update(tenant, user, rename).await?)?;
+    require_found(cx.core.credentials.update(tenant, user, rename).await?)?;
     let (who, keyed) = (&call.session().authentication(), cx.core.keyed().await?);
     cx.core.journal.tally_login(EventKind::CredentialRenamed, who, (Some(Method::Passkey), None), keyed);
     Ok(answer::no_content())
 }
 
 /// Deletes a passkey. Proofs by it stop counting.
-async fn delete(
+async fn delete_passkey(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
@@ -252,14 +257,14 @@ fn given_name(name: &str) -> Result<&str, Problem> {
 
 fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {
     let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
-    webauthn::decode(id).ok_or(Problem::invalid("id is malformed"))
+    webauthn::decode_base64(id).ok_or(Problem::invalid("id is malformed"))
 }
 
-fn found(is_found: bool) -> Result<(), Problem> {
+fn require_found(is_found: bool) -> Result<(), Problem> {
     if is_found { Ok(()) } else { Err(Problem::new(Code::NotFound, NO_PASSKEY)) }
 }
 
-fn refused(error: WebauthnError) -> Problem {
+fn registration_problem(error: WebauthnError) -> Problem {
     match error {
         WebauthnError::Malformed(_) => Problem::invalid("response is malformed"),
         _ => Problem::new(Code::InvalidAssertion, "the passkey was refused"),

@@ -33,7 +33,7 @@ use crate::{
     session::UserId,
     store::StoreError,
     tenant::Tenant,
-    util::secret::Digest,
+    util::secret::SecretDigest,
     webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
 };
 
@@ -61,15 +61,15 @@ struct PasskeyStep<'s, 'a> {
 }
 
 /// Verifies the response, or opens a new challenge if the request has no response.
-pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_passkey(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let Some(passkeys) = &step.cx.core.factors.passkey else {
         return Err(step.unsupported("this method is not supported"));
     };
     let response = step.fields.response.take();
     let own = PasskeyStep { step: &step, passkeys };
     match response {
-        None => own.open().await,
-        Some(response) => own.answer(response).await,
+        None => own.open_passkey_challenge().await,
+        Some(response) => own.answer_challenge(response).await,
     }
 }
 
@@ -84,27 +84,27 @@ pub(crate) fn with_challenge(core: &Core, mut login: Login) -> (Login, Option<Pa
 }
 
 impl PasskeyStep<'_, '_> {
-    async fn open(&self) -> Result<Response<Body>, Problem> {
+    async fn open_passkey_challenge(&self) -> Result<Response<Body>, Problem> {
         let (step, now) = (self.step, self.step.now());
         let (challenge, bytes) = new_challenge(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
-        let login = Counters::from(update.view(now)?);
+        let login = Counters::from(update.response_view(now)?);
         let challenges = self.passkeys.login_options(&step.login.tenant, step.login.required(), &bytes);
         Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
     }
 
-    async fn answer(&self, response: Value) -> Result<Response<Body>, Problem> {
+    async fn answer_challenge(&self, response: Value) -> Result<Response<Body>, Problem> {
         let step = self.step;
         let challenge = step.fields.challenge.as_deref().ok_or(Problem::invalid("challenge is missing"))?;
-        let challenge = webauthn::decode(challenge).ok_or(Problem::invalid("challenge is malformed"))?;
+        let challenge = webauthn::decode_base64(challenge).ok_or(Problem::invalid("challenge is malformed"))?;
         let response = serde_json::from_value(response).map_err(|_| Problem::invalid("response is malformed"))?;
         let open = step.login.passkey.clone().filter(|open| !open.has_expired(step.now()));
         let open = open.ok_or_else(|| step.problem(no_challenge()))?;
         let answered = Answered { open, challenge, response };
 
         let submitted = submitted::passkey(answered.response.credential_id(), step.keyed);
-        let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
-        let checked = match self.check(&mut attempt, &answered).await {
+        let mut attempt = Attempt::start_attempt(step, METHOD, submitted).await?;
+        let checked = match self.check_passkey(&mut attempt, &answered).await {
             Ok(checked) => checked,
             Err(problem) => {
                 attempt.withdraw().await;
@@ -121,16 +121,15 @@ impl PasskeyStep<'_, '_> {
         // this depends on the response alone
         let is_malformed = matches!(checked, Err(WebauthnError::Malformed(_)));
         match update.answer {
-            Err(LoginError::WrongSecret(_)) if is_malformed => {
-                Err(Problem::invalid("response is malformed").of(update.stored.value.view(step.now())))
-            }
+            Err(LoginError::WrongSecret(_)) if is_malformed => Err(Problem::invalid("response is malformed")
+                .with_login_view(update.stored.value.to_login_view(step.now()))),
             _ => answer,
         }
     }
 
     /// Verifies the response and updates the passkey in one compare-and-swap. Unknown passkeys cost about the same.
     /// Returns the user and the mark of the proof.
-    async fn check(
+    async fn check_passkey(
         &self,
         attempt: &mut Attempt<'_>,
         answered: &Answered,
@@ -189,7 +188,11 @@ impl PasskeyStep<'_, '_> {
         let party = self.passkeys.of_login(&login.tenant, login.required());
         let verdict = party.verify_assertion(&request, stored, &answered.response)?;
         // compared last, so that an unknown passkey costs the same
-        if answered.open.is(&Digest::of(&answered.challenge)) { Ok(verdict) } else { Err(WebauthnError::Challenge) }
+        if answered.open.is(&SecretDigest::of_secret(&answered.challenge)) {
+            Ok(verdict)
+        } else {
+            Err(WebauthnError::Challenge)
+        }
     }
 }
 

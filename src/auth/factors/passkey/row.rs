@@ -87,6 +87,6 @@ impl Credential for Passkey {
     }
 
     fn is_shown_as(&self, id: &str, _keyed: &Keyed) -> bool {
-        webauthn::decode(id).is_some_and(|id| id == self.id)
+        webauthn::decode_base64(id).is_some_and(|id| id == self.id)
     }
 }

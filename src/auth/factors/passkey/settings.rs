@@ -8,14 +8,14 @@ use crate::{
     login::OpenChallenge,
     support::issuer::Issuer,
     tenant::Tenant,
-    util::{clock::UnixTime, error::ConfigError, secret::Digest},
+    util::{clock::UnixTime, error::ConfigError, secret::SecretDigest},
     webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},
 };
 
 /// How long a challenge can be answered.
 pub(crate) const CHALLENGE_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Lets users sign in with passkeys, for [`AuthServiceBuilder::passkeys`](crate::AuthServiceBuilder::passkeys).
+/// Lets users sign in with passkeys, for [`AuthServiceBuilder::passkeys`](crate::auth::AuthServiceBuilder::passkeys).
 ///
 /// Passkeys are bound to a relying party id: a domain. They work on the allowed origins, which are pages of that domain or
 /// of its subdomains. Wrong settings are reported when the service is built.
@@ -137,13 +137,13 @@ pub(crate) struct PasskeyOptions {
 
 impl PasskeyRules {
     /// Returns the rules for registrations.
-    pub(crate) fn of(&self, tenant: &Tenant) -> &RelyingParty {
+    pub(crate) fn party_for_tenant(&self, tenant: &Tenant) -> &RelyingParty {
         self.tenants.get(tenant).unwrap_or(&self.main)
     }
 
     /// Returns the rules for a login of this many steps. A passkey that is the only step must verify its user.
     pub(crate) fn of_login(&self, tenant: &Tenant, steps: usize) -> RelyingParty {
-        let party = self.of(tenant).clone();
+        let party = self.party_for_tenant(tenant).clone();
         if steps > 1 { party } else { party.user_verification(UserVerification::Required) }
     }
 
@@ -159,7 +159,7 @@ impl PasskeyRules {
 pub(crate) fn new_challenge(now: UnixTime) -> (OpenChallenge, [u8; 32]) {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
-    (OpenChallenge::new(Digest::of(bytes), now + CHALLENGE_LIFETIME), bytes)
+    (OpenChallenge::new(SecretDigest::of_secret(bytes), now + CHALLENGE_LIFETIME), bytes)
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
         let (challenge, bytes) = new_challenge(now);
         let (other, other_bytes) = new_challenge(now);
         assert_ne!(bytes, other_bytes);
-        let is = |bytes: &[u8]| challenge.is(&Digest::of(bytes));
+        let is = |bytes: &[u8]| challenge.is(&SecretDigest::of_secret(bytes));
         assert!(is(&bytes) && !is(&other_bytes) && !is(&bytes[..31]));
         assert!(challenge.is_same(&challenge.clone()) && !challenge.is_same(&other));
         assert!(!challenge.has_expired(UnixTime::from_secs(1_000_299)));

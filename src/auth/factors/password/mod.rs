@@ -33,7 +33,7 @@ pub(crate) fn current_mark(account: &Account, keyed: &Keyed) -> Option<[u8; 32]>
 }
 
 /// Checks the name and the password in the request.
-pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_password(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     // a login that began with a session knows its user, and no name
     let is_named = step.login.identifier.is_some() || step.login.subject.user().is_none();
     let (username, typed) = match (step.fields.username.take(), step.fields.password.take()) {
@@ -51,9 +51,9 @@ pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Pro
         (None, Some(user)) => submitted::user(&user.id, keyed),
         (None, None) => return Err(Problem::invalid("username is missing")),
     };
-    let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
+    let mut attempt = Attempt::start_attempt(step, METHOD, submitted).await?;
     let checked = async {
-        let right = check(step, &mut attempt, username.as_ref(), typed).await?;
+        let right = check_password(step, &mut attempt, username.as_ref(), typed).await?;
         let user = right.as_ref().map(|(user, _)| user);
         Ok((step.enrolled_factors(user).await?, right))
     };
@@ -79,7 +79,7 @@ pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Pro
 
 /// Checks a password with the same work for all users. The lookups, counts and hashes are also the same for unknown and
 /// disabled users, users without a password, and users that the login was not started for.
-async fn check(
+async fn check_password(
     step: &LoginStep<'_>,
     attempt: &mut Attempt<'_>,
     username: Option<&Identifier>,

@@ -9,7 +9,7 @@ use crate::{
     auth::factors::credentials::credential::{Credential, Strength, base64url, enrolment_mark},
     login::Keyed,
     policy::Method,
-    util::handle::Handle,
+    util::public_id::PublicId,
 };
 
 /// The number of codes that are handed out together.
@@ -27,7 +27,7 @@ const GROUP: usize = 4;
 pub(crate) struct RecoveryCodes {
     /// A random id, which marks the proofs by these codes.
     #[serde(with = "crate::util::text")]
-    pub(crate) enrolment: Handle,
+    pub(crate) enrolment: PublicId,
     /// Keyed digests of the codes that were not used yet.
     pub(crate) unused: Vec<CodeDigest>,
     pub(crate) created_at: u64,
@@ -71,7 +71,7 @@ impl RecoveryCode {
     }
 
     /// Returns the code as the user sees it: four groups of four letters.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn to_grouped_text(&self) -> String {
         let mut shown = String::with_capacity(LEN + LEN / GROUP);
         for (place, letter) in self.0.chars().enumerate() {
             if place > 0 && place.is_multiple_of(GROUP) {
@@ -83,7 +83,7 @@ impl RecoveryCode {
     }
 
     /// Returns the form in which the code is stored.
-    pub(crate) fn digest(&self, enrolment: &Handle, keyed: &Keyed) -> CodeDigest {
+    pub(crate) fn digest(&self, enrolment: &PublicId, keyed: &Keyed) -> CodeDigest {
         CodeDigest(*keyed.hash("recovery code", [enrolment.as_bytes(), self.0.as_bytes()]).as_bytes())
     }
 }
@@ -125,12 +125,12 @@ mod tests {
     #[test]
     fn c124_codes_differ_and_are_read_however_they_are_typed() {
         let codes: Vec<RecoveryCode> = (0..1000).map(|_| RecoveryCode::generate()).collect();
-        let shown: BTreeSet<String> = codes.iter().map(RecoveryCode::shown).collect();
+        let shown: BTreeSet<String> = codes.iter().map(RecoveryCode::to_grouped_text).collect();
         assert_eq!(shown.len(), 1000);
         let letters: BTreeSet<char> = shown.iter().flat_map(|code| code.chars()).collect();
         assert_eq!(letters.len(), 33, "all letters and the hyphen");
         for code in &codes {
-            let shown = code.shown();
+            let shown = code.to_grouped_text();
             assert_eq!(shown.len(), 19);
             let look_alike = shown.replace('0', "O").replace('1', "l");
             for typed in [&shown, &shown.to_uppercase(), &shown.replace('-', ""), &shown.replace('-', " "), &look_alike]

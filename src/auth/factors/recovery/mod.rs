@@ -17,7 +17,7 @@ use crate::{
             },
             enrolment::call::AccountCall,
             step::LoginStep,
-            typed_code::{prove, typed_code},
+            typed_code::{prove_by_code, typed_code},
         },
         http::{
             answer,
@@ -31,7 +31,7 @@ use crate::{
     session::UserId,
     store::StoreError,
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 #[derive(Serialize)]
@@ -47,16 +47,16 @@ pub(crate) struct CodesShown {
 }
 
 impl CodesShown {
-    pub(crate) fn of(row: &Credentials) -> Option<Self> {
+    pub(crate) fn from_recovery_row(row: &Credentials) -> Option<Self> {
         row.recovery.as_ref().map(|codes| Self { remaining: codes.unused.len(), created_at: codes.created_at })
     }
 }
 
 /// Checks the code in the request.
-pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_recovery_code(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let typed = typed_code(&mut step)?;
     let step = &step;
-    prove(step, Method::RecoveryCode, async |owner| {
+    prove_by_code(step, Method::RecoveryCode, async |owner| {
         let counts = |strength: &Strength| strength.counts_as_factor(&step.login.plan);
         use_code(&step.cx.core.credentials, owner, &typed, counts, step.keyed).await
     })
@@ -75,16 +75,19 @@ pub(crate) async fn use_code(
     let Some(code) = RecoveryCode::parse(typed) else { return Ok(None) };
     let take = |row: &mut Credentials| {
         let codes = row.recovery.as_mut().filter(|codes| counts(&codes.strength))?;
-        let digest = Digest::from_bytes(code.digest(&codes.enrolment, keyed).0);
+        let digest = SecretDigest::from_bytes(code.digest(&codes.enrolment, keyed).0);
         let before = codes.unused.len();
-        codes.unused.retain(|unused| !Digest::from_bytes(unused.0).matches(&digest));
+        codes.unused.retain(|unused| !SecretDigest::from_bytes(unused.0).matches(&digest));
         (codes.unused.len() < before).then(|| codes.mark(keyed))
     };
     credentials.update(tenant, user, take).await
 }
 
 /// Creates recovery codes, which replace the old ones, and shows them once.
-pub(crate) async fn renew(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+pub(crate) async fn replace_recovery_codes(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+) -> Result<Response<Body>, Problem> {
     if !cx.core.enabled(call.tenant()).contains(Method::RecoveryCode) {
         return Err(Problem::new(Code::NotFound, "authenticator apps are not enabled here"));
     }
@@ -105,20 +108,20 @@ impl CredentialTable {
         (tenant, user): (&Tenant, &UserId),
         (strength, now): (Strength, UnixTime),
         keyed: &Keyed,
-    ) -> Result<(Handle, Vec<String>), StoreError> {
-        let enrolment = Handle::random();
+    ) -> Result<(PublicId, Vec<String>), StoreError> {
+        let enrolment = PublicId::random();
         let codes: Vec<RecoveryCode> = (0..RECOVERY_CODES).map(|_| RecoveryCode::generate()).collect();
         let unused = codes.iter().map(|code| code.digest(&enrolment, keyed)).collect();
         let new = RecoveryCodes { enrolment, unused, created_at: now.as_secs(), strength };
         self.update(tenant, user, |row| row.recovery = Some(new.clone())).await?;
-        Ok((enrolment, codes.iter().map(RecoveryCode::shown).collect()))
+        Ok((enrolment, codes.iter().map(RecoveryCode::to_grouped_text).collect()))
     }
 
     /// Removes the recovery codes of this enrolment.
     async fn discard_recovery_codes(
         &self,
         (tenant, user): (&Tenant, &UserId),
-        enrolment: &Handle,
+        enrolment: &PublicId,
     ) -> Result<(), StoreError> {
         let discard = |row: &mut Credentials| {
             row.recovery.take_if(|codes| codes.enrolment == *enrolment);

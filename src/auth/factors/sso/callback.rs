@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use http::{Method, Response};
 
 use super::{
-    linking::{self, callback_query},
+    connect::{self, callback_query},
     login::{self, SsoState},
     outcome::SsoOutcome,
 };
@@ -26,24 +26,24 @@ use crate::{
     event::EventKind,
     http::body::Body,
     login::{Challenge, LoginCall, LoginError},
-    util::secret::Digest,
+    util::secret::SecretDigest,
 };
 
 /// Serves the return from a provider: to a login, or to the account page.
-pub(crate) async fn serve(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    match request.has_site() && linking::is_awaited(request.parts()) {
-        true => linking::finish(request).await,
+pub(crate) async fn serve_sso_callback(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+    match request.has_site() && connect::is_awaited(request.parts()) {
+        true => connect::finish_provider_link(request).await,
         false => finish_step(request).await,
     }
 }
 
 /// Redeems the open challenge of a login of this browser once, and returns to the login page.
 async fn finish_step(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
-    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::shown)?;
+    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::into_error_page)?;
     let state = query.value("state").and_then(SsoState::parse);
     let id = state.as_ref().map(|state| state.login.as_str());
-    let (cx, found) = request.returning_login(id).await.map_err(Problem::shown)?;
-    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::shown)?;
+    let (cx, found) = request.returning_login(id).await.map_err(Problem::into_error_page)?;
+    let location = returned(&cx, &query, (state, found)).await.map_err(Problem::into_error_page)?;
     answer::see_other(&location).ok_or_else(|| unexpected(&cx))
 }
 
@@ -59,7 +59,7 @@ fn unexpected(cx: &RequestContext<'_>) -> Problem {
 async fn returned(
     cx: &RequestContext<'_>,
     query: &Query<'_>,
-    (state, found): (Option<SsoState>, Option<(Digest, StoredLogin)>),
+    (state, found): (Option<SsoState>, Option<(SecretDigest, StoredLogin)>),
 ) -> Result<String, Problem> {
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
@@ -83,7 +83,7 @@ async fn returned(
     let outcome = match redeemed.answer {
         Ok(_) => {
             let parameters: Vec<(&str, &str)> = query.pairs().collect();
-            login::settle(&step, provider, &state, &parameters).await?
+            login::settle_provider_login(&step, provider, &state, &parameters).await?
         }
         Err(error) => {
             step.tally(EventKind::SequenceFailed, Some(crate::policy::Method::Sso));
@@ -97,7 +97,7 @@ async fn returned(
 }
 
 /// Returns the query of the login page if the login waits for this answer, and whether the answer comes in time.
-fn waiting(step: &LoginStep<'_>, provider: &str, state: &Digest) -> Option<(String, bool)> {
+fn waiting(step: &LoginStep<'_>, provider: &str, state: &SecretDigest) -> Option<(String, bool)> {
     match &step.login.open {
         Some(Challenge::Redirect(open)) if open.was_for(provider, state) => {
             Some((open.query.clone(), open.is_for(provider, state, step.now())))

@@ -43,7 +43,11 @@ pub(crate) struct LinkShown<'a> {
 }
 
 /// Returns the links of the user who calls.
-pub(crate) fn shown<'a>(cx: &'a RequestContext<'_>, call: &'a AccountCall, keyed: &Keyed) -> Vec<LinkShown<'a>> {
+pub(crate) fn list_sso_links<'a>(
+    cx: &'a RequestContext<'_>,
+    call: &'a AccountCall,
+    keyed: &Keyed,
+) -> Vec<LinkShown<'a>> {
     let shown = |link: &'a SsoLink| LinkShown {
         id: link.shown_id(keyed),
         provider: &link.provider,
@@ -56,7 +60,7 @@ pub(crate) fn shown<'a>(cx: &'a RequestContext<'_>, call: &'a AccountCall, keyed
 }
 
 /// Serves the calls about links.
-pub(crate) async fn serve(
+pub(crate) async fn serve_link_change(
     cx: &RequestContext<'_>,
     change: LinkChange,
     call: &AccountCall,
@@ -64,15 +68,15 @@ pub(crate) async fn serve(
 ) -> Result<Response<Body>, Problem> {
     match change {
         #[cfg(feature = "external-providers")]
-        LinkChange::Begin => super::linking::begin(cx, call, fields).await,
+        LinkChange::Begin => super::connect::start_provider_link(cx, call, fields).await,
         #[cfg(not(feature = "external-providers"))]
         LinkChange::Begin => Err(Problem::invalid("provider is unknown")),
-        LinkChange::Delete => delete(cx, call, fields).await,
+        LinkChange::Delete => unlink_provider(cx, call, fields).await,
     }
 }
 
 /// Unlinks an account at another identity provider.
-async fn delete(
+async fn unlink_provider(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
@@ -130,13 +134,13 @@ impl CredentialTable {
             }
             Added::Refused
         };
-        self.add(owner, link.link_id(), add, |row| remove(row, link)).await
+        self.add(owner, link.link_id(), add, |row| remove_link_from_row(row, link)).await
     }
 
     /// Removes a link that was added a moment ago, as if it had never been there.
     #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn discard_link(&self, owner: (&Tenant, &UserId), link: &SsoLink) -> Result<Removed, StoreError> {
-        self.remove(owner, link.link_id(), |row| remove(row, link), |_, _| true).await
+        self.remove(owner, link.link_id(), |row| remove_link_from_row(row, link), |_, _| true).await
     }
 
     /// Removes a link for its user, if `may` allows it. A hook of the operator can't make it again.
@@ -147,13 +151,13 @@ impl CredentialTable {
         may: impl MayChange,
     ) -> Result<Removed, StoreError> {
         let unlink = |row: &mut Credentials| {
-            remove(row, link);
+            remove_link_from_row(row, link);
             row.unlinked.add(link.link_id());
         };
         self.remove(owner, link.link_id(), unlink, may).await
     }
 }
 
-fn remove(row: &mut Credentials, link: &SsoLink) {
+fn remove_link_from_row(row: &mut Credentials, link: &SsoLink) {
     row.links.retain(|own| own.link_id() != link.link_id());
 }

@@ -45,8 +45,8 @@ use crate::{
     util::{
         clock::{UnixTime, saturating_nanos},
         form::{self, Form},
-        handle::Handle,
-        secret::{Digest, Secret},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -74,7 +74,7 @@ pub(crate) struct SsoState {
 }
 
 /// Returns the URL of the provider. The same for every user.
-pub(crate) async fn begin(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn start_provider_login(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let (core, login) = (step.cx.core, &step.login);
     let name = step.fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
     let found = core.factors.sso.find(&login.tenant, name);
@@ -89,7 +89,7 @@ pub(crate) async fn begin(step: LoginStep<'_>) -> Result<Response<Body>, Problem
     let challenge = OpenChallenge::new(state.digest(), step.now() + LIFETIME);
     let open = OpenRedirect { provider: name.to_owned(), state: challenge, query };
     let update = step.apply(&LoginCall::Open(&Challenge::Redirect(open))).await?;
-    let view = update.view(step.now())?;
+    let view = update.response_view(step.now())?;
     Ok(answer::json(StatusCode::OK, &SentAway { login: Counters::from(view), redirect_url: url }))
 }
 
@@ -113,7 +113,7 @@ async fn authorization_url(
     max_age: Option<u64>,
 ) -> Result<String, SsoError> {
     let (redirect_uri, verifier) = (redirect_uri(core, name), state.verifier(keyed)?);
-    let (text, nonce, challenge) = (state.to_string(), state.nonce(keyed), CodeChallenge::of(&verifier));
+    let (text, nonce, challenge) = (state.to_string(), state.nonce(keyed), CodeChallenge::from_verifier(&verifier));
     let request = SsoRequest::new(&redirect_uri, &text, &nonce, &challenge);
     let request = match max_age {
         Some(seconds) => request.with_max_age(Duration::from_secs(seconds)),
@@ -152,7 +152,7 @@ fn query_of(login: &Login) -> String {
         ("code_challenge_method", "S256"),
     ];
     let return_to = login.wanted.return_to.as_deref().map(|path| ("return_to", path));
-    form::written(parameters.into_iter().chain(return_to))
+    form::encode_pairs(parameters.into_iter().chain(return_to))
 }
 
 impl SsoState {
@@ -162,7 +162,7 @@ impl SsoState {
         Some(Self { login: login.to_owned(), secret: Secret::parse(secret)? })
     }
 
-    pub(crate) fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> SecretDigest {
         self.secret.digest()
     }
 
@@ -175,7 +175,7 @@ impl SsoState {
         CodeVerifier::parse(&text).map_err(|_| SsoError::Failed("no verifier can be made"))
     }
 
-    fn derived(&self, purpose: &'static str, keyed: &Keyed) -> Digest {
+    fn derived(&self, purpose: &'static str, keyed: &Keyed) -> SecretDigest {
         keyed.hash(purpose, [self.secret.expose().as_bytes()])
     }
 }
@@ -188,7 +188,7 @@ impl std::fmt::Display for SsoState {
 
 /// Ends a redeemed challenge: asks the provider who the user is, and proves the step if that user has the account of the
 /// login.
-pub(crate) async fn settle(
+pub(crate) async fn settle_provider_login(
     step: &LoginStep<'_>,
     (name, connection): (&str, &SsoConnection),
     state: &SsoState,
@@ -200,7 +200,7 @@ pub(crate) async fn settle(
             if error == TOO_MANY_FAILURES {
                 step.tally(EventKind::LoginLocked, Some(METHOD));
             }
-            return refused(step, error).await;
+            return end_without_user(step, error).await;
         }
     };
     let asked_for = asked_for(&step.login);
@@ -208,19 +208,19 @@ pub(crate) async fn settle(
     let is_fresh = asked_for.is_none_or(|asked_for| auth_time.is_some_and(|time| time >= asked_for));
     // one of unknown age counts as another factor after a step that is fresh
     if !is_fresh && (auth_time.is_some() || step.login.proofs.is_empty()) {
-        return refuse(step, name, SsoRefusal::NotFresh).await;
+        return refuse_provider_user(step, name, SsoRefusal::NotFresh).await;
     }
     let found = async {
-        Ok(match account(step, (name, connection), &user).await? {
+        Ok(match find_linked_account(step, (name, connection), &user).await? {
             Ok((user, mark)) => Ok((step.enrolled_factors(Some(&user)).await?, user, mark)),
             Err(refusal) => Err(refusal),
         })
     };
     let (factors, user, mark) = match found.await {
         Ok(Ok(proved)) => proved,
-        Ok(Err(refusal)) => return refuse(step, name, refusal).await,
+        Ok(Err(refusal)) => return refuse_provider_user(step, name, refusal).await,
         Err(problem) => {
-            withdraw(step).await?;
+            withdraw_sso_attempt(step).await?;
             step.cx.log(&problem);
             return Ok(SsoOutcome::Unavailable);
         }
@@ -233,7 +233,7 @@ pub(crate) async fn settle(
 }
 
 /// Ends an attempt of a user whom the provider has signed in, and who is not signed in here.
-async fn refuse(step: &LoginStep<'_>, name: &str, refusal: SsoRefusal) -> Result<SsoOutcome, Problem> {
+async fn refuse_provider_user(step: &LoginStep<'_>, name: &str, refusal: SsoRefusal) -> Result<SsoOutcome, Problem> {
     crate::util::trace::warning!("a user of the provider {name} is not signed in: {}", refusal.explanation());
     let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
     let _counted = step.conclude_with(&update, METHOD, Some(refusal.as_str()));
@@ -251,14 +251,14 @@ pub(crate) async fn returned_user(
     (state, keyed): (&SsoState, &Keyed),
     parameters: &[(&str, &str)],
 ) -> Result<ProviderUser, SsoError> {
-    let Some(counted) = CountedCall::begin(cx, name).await else { return Err(TOO_MANY_FAILURES) };
+    let Some(counted) = CountedCall::count_provider_call(cx, name).await else { return Err(TOO_MANY_FAILURES) };
     let redirect_uri = redirect_uri(cx.core, name);
     let (nonce, verifier) = (state.nonce(keyed), state.verifier(keyed));
     let user = match &verifier {
         Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
         Err(error) => Err(*error),
     };
-    counted.settle(user.as_ref().err());
+    counted.refund_unused(user.as_ref().err());
     match &user {
         Ok(_) => {}
         Err(SsoError::Denied) => {
@@ -284,7 +284,7 @@ struct CountedCall<'a> {
 
 impl<'a> CountedCall<'a> {
     /// Returns `None` after too many failures of this address, or of this provider for it.
-    async fn begin(cx: &RequestContext<'a>, provider: &str) -> Option<Self> {
+    async fn count_provider_call(cx: &RequestContext<'a>, provider: &str) -> Option<Self> {
         let limits = &cx.core.limits;
         let mut counted = Self { limits, failure: None, outage: None };
         if let Some(address) = cx.known_address() {
@@ -296,7 +296,7 @@ impl<'a> CountedCall<'a> {
     }
 
     /// Uncounts what did not happen.
-    fn settle(mut self, error: Option<&SsoError>) {
+    fn refund_unused(mut self, error: Option<&SsoError>) {
         if let Some(SsoError::Failed(_)) = error {
             self.failure = None;
         }
@@ -328,7 +328,7 @@ fn asked_for(login: &Login) -> Option<UnixTime> {
 }
 
 /// Ends an attempt for which the provider named no user.
-async fn refused(step: &LoginStep<'_>, error: SsoError) -> Result<SsoOutcome, Problem> {
+async fn end_without_user(step: &LoginStep<'_>, error: SsoError) -> Result<SsoOutcome, Problem> {
     let outcome = match error {
         SsoError::Denied => SsoOutcome::Denied,
         SsoError::Unavailable(_) => SsoOutcome::Unavailable,
@@ -338,17 +338,17 @@ async fn refused(step: &LoginStep<'_>, error: SsoError) -> Result<SsoOutcome, Pr
             return Ok(SsoOutcome::Refused(refusal));
         }
     };
-    withdraw(step).await?;
+    withdraw_sso_attempt(step).await?;
     Ok(outcome)
 }
 
 /// Uncounts an attempt that proved nothing wrong.
-async fn withdraw(step: &LoginStep<'_>) -> Result<(), Problem> {
+async fn withdraw_sso_attempt(step: &LoginStep<'_>) -> Result<(), Problem> {
     step.apply(&LoginCall::Withdraw).await.map(drop)
 }
 
 /// Returns the user whose account belongs to a provider's user, and the mark of the link, or why it may not prove this step.
-async fn account(
+async fn find_linked_account(
     step: &LoginStep<'_>,
     (name, connection): (&str, &SsoConnection),
     user: &ProviderUser,
@@ -386,7 +386,8 @@ async fn account(
         return Ok(Err(SsoRefusal::AccountClosed));
     }
     if let Some(account) = found.active().filter(|_| is_new) {
-        core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded).await?;
+        let language = step.cx.language(&step.login);
+        core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded, language).await?;
     }
     let mark = link.mark(step.keyed);
     Ok(found.active().and(found.user()).map(|user| (user, mark)).ok_or(SsoRefusal::AccountClosed))
@@ -459,7 +460,7 @@ pub(crate) fn may_link(login: &Login, connection: &SsoConnection, account: &Acco
 /// Creates the row of a link to this user of a provider.
 pub(crate) fn new_link(provider: &str, user: &ProviderUser, now: UnixTime, strength: Strength) -> SsoLink {
     SsoLink {
-        enrolment: Handle::random(),
+        enrolment: PublicId::random(),
         issuer: user.issuer().to_owned(),
         subject: user.subject().to_owned(),
         provider: provider.to_owned(),

@@ -3,7 +3,7 @@
 #[cfg(feature = "external-providers")]
 pub(crate) mod callback;
 #[cfg(feature = "external-providers")]
-mod linking;
+mod connect;
 pub(crate) mod links;
 #[cfg(feature = "external-providers")]
 pub(crate) mod login;

@@ -28,7 +28,7 @@ impl From<(&str, &SsoConnection)> for OfferedProvider {
 /// Returns the providers of a tenant.
 pub(crate) fn offered(core: &Core, tenant: &Tenant) -> Vec<OfferedProvider> {
     #[cfg(feature = "external-providers")]
-    return core.factors.sso.of(tenant).map(OfferedProvider::from).collect();
+    return core.factors.sso.iter_for_tenant(tenant).map(OfferedProvider::from).collect();
     #[cfg(not(feature = "external-providers"))]
     {
         let _ = (core, tenant);
@@ -50,7 +50,7 @@ pub(crate) fn usable(core: &Core, login: &Login, account: &Account, row: Option<
         let is_usable = |(name, connection): &(&str, &SsoConnection)| {
             row.is_some_and(|row| has_link_for(login, row, name)) || may_link(login, connection, account)
         };
-        core.factors.sso.of(&login.tenant).filter(is_usable).map(OfferedProvider::from).collect()
+        core.factors.sso.iter_for_tenant(&login.tenant).filter(is_usable).map(OfferedProvider::from).collect()
     }
     #[cfg(not(feature = "external-providers"))]
     {

@@ -6,7 +6,7 @@ use super::super::credentials::credential::{Credential, CredentialId, Strength, 
 use crate::{
     login::Keyed,
     policy::Method,
-    util::{handle::Handle, secret::Digest},
+    util::{public_id::PublicId, secret::SecretDigest},
 };
 
 /// The maximum number of linked accounts of a user.
@@ -20,7 +20,7 @@ pub(crate) const MOST_UNLINKED: usize = 50;
 pub(crate) struct SsoLink {
     /// A random id, which marks the proofs by this link.
     #[serde(with = "crate::util::text")]
-    pub(crate) enrolment: Handle,
+    pub(crate) enrolment: PublicId,
     pub(crate) issuer: String,
     pub(crate) subject: String,
     /// The name of the provider in the settings of this service.
@@ -48,7 +48,7 @@ impl SsoLink {
 
     /// Returns the id that the account page shows, which reveals neither the issuer nor the subject.
     pub(crate) fn shown_id(&self, keyed: &Keyed) -> String {
-        Handle::of(&Digest::from_bytes(self.mark(keyed))).to_string()
+        PublicId::of_digest(&SecretDigest::from_bytes(self.mark(keyed))).to_string()
     }
 }
 

@@ -66,13 +66,13 @@ pub(crate) struct TotpShown {
 }
 
 impl TotpShown {
-    pub(crate) fn of(row: &Credentials) -> Option<Self> {
+    pub(crate) fn from_totp_row(row: &Credentials) -> Option<Self> {
         row.totp.as_ref().map(|key| Self { created_at: key.created_at })
     }
 }
 
 /// Serves the calls about authenticator apps.
-pub(crate) async fn serve(
+pub(crate) async fn serve_totp_change(
     cx: &RequestContext<'_>,
     change: TotpChange,
     call: &AccountCall,
@@ -91,7 +91,7 @@ async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Respo
     call.vouching(cx.core, Method::Totp)?;
     let new = settings.new_key(call.owner(), &call.display_name());
     let (new, pending) = new.ok_or_else(Problem::unavailable)?;
-    pending_keys(cx.core).begin(&call.place(), &pending).await?;
+    pending_keys(cx.core).start_enrolment(&call.place(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &NewKey::from(&new)))
 }
 
@@ -114,7 +114,7 @@ async fn confirm_totp(
         return Err(nothing());
     }
     let created_at = key.created_at;
-    let cookie = call.enrol(cx, &key, vouching.is_first).await?;
+    let cookie = call.enrol_credential(cx, &key, vouching.is_first).await?;
     Ok(with_cookie(answer::json(StatusCode::CREATED, &Enrolled { created_at }), cookie))
 }
 
@@ -128,9 +128,9 @@ async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Resp
 }
 
 /// Sets up an app within a login: creates a key, or confirms it with the code in the request.
-pub(crate) async fn enrol(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn set_up_totp_in_login(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let typed = step.fields.code.take().map(|typed| typed.0);
-    let enrolment = Enrolment::of(&step, Method::Totp).await?;
+    let enrolment = Enrolment::of_login_step(&step, Method::Totp).await?;
     match typed {
         Some(typed) => enrolment.finish(confirmed(&enrolment, &typed)).await,
         None => {
@@ -138,7 +138,7 @@ pub(crate) async fn enrol(mut step: LoginStep<'_>) -> Result<Response<Body>, Pro
             let new =
                 step.cx.core.factors.totp.as_ref().and_then(|it| it.new_key(owner, shown_name(&enrolment.account)));
             let (new, pending) = new.ok_or_else(Problem::unavailable)?;
-            pending_keys(step.cx.core).begin(enrolment.place(), &pending).await?;
+            pending_keys(step.cx.core).start_enrolment(enrolment.place(), &pending).await?;
             Ok(enrolment.begun(NewKey::from(&new)))
         }
     }
@@ -160,7 +160,7 @@ async fn confirmed(enrolment: &Enrolment<'_, '_>, typed: &str) -> Result<Option<
 }
 
 fn pending_keys(core: &Core) -> PendingEnrolments<PendingTotp> {
-    PendingEnrolments::of(core, PENDING)
+    PendingEnrolments::of_table(core, PENDING)
 }
 
 fn settings<'c>(cx: &RequestContext<'c>) -> Result<&'c TotpSettings, Problem> {

@@ -13,7 +13,7 @@ use crate::{
     session::UserId,
     support::seal::{Seal, Sealed},
     tenant::Tenant,
-    util::{clock::UnixTime, form::encode, handle::Handle},
+    util::{clock::UnixTime, form::encode_form_value, public_id::PublicId},
 };
 
 /// How long a code is shown. All apps use this time, and many ignore another one.
@@ -24,7 +24,7 @@ const STEP_SECONDS: u64 = 30;
 pub(crate) struct TotpKey {
     /// A random id, which marks the proofs by this key.
     #[serde(with = "crate::util::text")]
-    pub(crate) enrolment: Handle,
+    pub(crate) enrolment: PublicId,
     pub(crate) secret: Sealed,
     pub(crate) kind: TotpKind,
     /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
@@ -96,7 +96,7 @@ impl TotpKind {
             TotpAlgorithm::Sha256 => "SHA256",
         };
         // a colon separates the names
-        let [service, account] = [service, account].map(|name| encode(&name.replace(':', " ")));
+        let [service, account] = [service, account].map(|name| encode_form_value(&name.replace(':', " ")));
         let digits = self.digits;
         format!(
             "otpauth://totp/{service}:{account}?secret={secret}&issuer={service}&algorithm={algorithm}&digits={digits}\
@@ -143,7 +143,7 @@ impl PendingTotp {
         let secret = seal.open(&name(owner), &self.secret)?;
         let last_step = self.kind.step_of(&secret, &digits_of(typed), now)?;
         Some(TotpKey {
-            enrolment: Handle::random(),
+            enrolment: PublicId::random(),
             secret: self.secret.clone(),
             kind: self.kind,
             last_step,
@@ -224,7 +224,7 @@ mod tests {
     const SHA256: TotpKind = TotpKind { algorithm: TotpAlgorithm::Sha256, digits: 8 };
     const SECRET: &[u8] = b"12345678901234567890";
 
-    fn at(seconds: u64) -> UnixTime {
+    fn unix_seconds(seconds: u64) -> UnixTime {
         UnixTime::from_secs(seconds)
     }
 
@@ -254,8 +254,9 @@ mod tests {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
         let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
         let pending = PendingTotp { secret: seal.close(&name(owner), SECRET).unwrap(), kind: SHA1 };
-        let confirm =
-            |typed: &str, seconds| pending.confirmed(owner, typed, (Strength::FULL.clone(), at(seconds)), &seal);
+        let confirm = |typed: &str, seconds| {
+            pending.confirmed(owner, typed, (Strength::FULL.clone(), unix_seconds(seconds)), &seal)
+        };
         // the code of the step from 1_111_111_080 to 1_111_111_109
         let code = "07081804";
         for (seconds, is_valid) in [
@@ -273,19 +274,19 @@ mod tests {
         let mut key = confirm("0708 1804", 1_111_111_109).unwrap();
         assert_eq!((key.last_step, key.created_at, &key.strength), (37_037_036, 1_111_111_109, Strength::FULL));
         // the code of the enrolment and older ones are used up
-        assert!(!key.accept(owner, code, at(1_111_111_109), &seal));
+        assert!(!key.accept(owner, code, unix_seconds(1_111_111_109), &seal));
         let next = SHA1.code(SECRET, 37_037_037);
         let older = SHA1.code(SECRET, 37_037_035);
-        assert!(!key.accept(owner, &older, at(1_111_111_109), &seal));
-        assert!(key.clone().accept(owner, &next, at(1_111_111_109), &seal));
+        assert!(!key.accept(owner, &older, unix_seconds(1_111_111_109), &seal));
+        assert!(key.clone().accept(owner, &next, unix_seconds(1_111_111_109), &seal));
         // a secret that was copied to another user, or whose seal is lost, accepts nothing
         let (grace, globex) = (UserId::parse("u-grace").unwrap(), Tenant::parse("globex").unwrap());
         for other in [(&tenant, &grace), (&globex, &user)] {
-            assert!(!key.clone().accept(other, &next, at(1_111_111_109), &seal));
+            assert!(!key.clone().accept(other, &next, unix_seconds(1_111_111_109), &seal));
         }
-        assert!(!key.clone().accept(owner, &next, at(1_111_111_109), &Seal::new(&Secret::generate())));
-        assert!(key.accept(owner, &next, at(1_111_111_109), &seal));
-        assert!(!key.accept(owner, &next, at(1_111_111_130), &seal));
+        assert!(!key.clone().accept(owner, &next, unix_seconds(1_111_111_109), &Seal::new(&Secret::generate())));
+        assert!(key.accept(owner, &next, unix_seconds(1_111_111_109), &seal));
+        assert!(!key.accept(owner, &next, unix_seconds(1_111_111_130), &seal));
     }
 
     #[test]

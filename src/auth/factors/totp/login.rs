@@ -12,7 +12,7 @@ use crate::{
             },
             step::LoginStep,
             totp::settings::TotpSettings,
-            typed_code::{prove, typed_code},
+            typed_code::{prove_by_code, typed_code},
         },
         http::problem::Problem,
     },
@@ -26,10 +26,10 @@ use crate::{
 };
 
 /// Checks the code in the request.
-pub(crate) async fn begin(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_totp(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let typed = typed_code(&mut step)?;
     let step = &step;
-    prove(step, Method::Totp, async |owner| {
+    prove_by_code(step, Method::Totp, async |owner| {
         let Some(settings) = &step.cx.core.factors.totp else { return Ok(None) };
         let counts = |strength: &Strength| strength.counts_as_factor(&step.login.plan);
         settings.use_code(&step.cx.core.credentials, owner, &typed, counts, (step.keyed, step.now())).await

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     /// Reads the drawing with another implementation.
-    fn read(svg: &str) -> String {
+    fn decode_qr(svg: &str) -> String {
         let (_, path) = svg.split_once("fill=\"#000\" d=\"").unwrap();
         let dark: Vec<(usize, usize)> = path
             .split_once('"')
@@ -54,7 +54,7 @@ mod tests {
     fn another_reader_reads_the_same_text() {
         let long = format!("otpauth://totp/{}?secret={}", "a".repeat(300), "B".repeat(52));
         for text in ["a", "otpauth://totp/Example:ada%40example.com?secret=MZXW6YTBOI&issuer=Example", &long] {
-            assert_eq!(read(&svg(text).unwrap()), text);
+            assert_eq!(decode_qr(&svg(text).unwrap()), text);
         }
         assert_eq!(svg(&"x".repeat(5000)), None);
     }

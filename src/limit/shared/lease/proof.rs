@@ -227,7 +227,7 @@ impl World {
         self.log.push(Admission { at, units, is_anonymous, node, life, lease, terms, is_refunded: false });
     }
 
-    async fn ask(
+    async fn call_lease_server(
         &self,
         operation: &str,
         plan: usize,
@@ -244,7 +244,7 @@ impl World {
     async fn send_back(&self, operation: &str, plan: usize, is_anonymous: bool, units: u32, terms: &Terms) {
         let quotas = script::packed(&self.plans[terms.plan]);
         let more = identity(terms.generation, &quotas, &terms.marks);
-        _ = self.ask(operation, plan, units, is_anonymous, &more).await;
+        _ = self.call_lease_server(operation, plan, units, is_anonymous, &more).await;
     }
 
     /// Returns whether a call was made.
@@ -286,12 +286,12 @@ impl World {
                     self.switched_at.get_or_insert(self.micros);
                 }
                 let more = [call.most.to_string(), call.lifetime.as_micros().to_string()].map(Bytes::from);
-                let answer = self.ask("lease", plan, call.needed, is_anonymous, &more).await.unwrap();
+                let answer = self.call_lease_server("lease", plan, call.needed, is_anonymous, &more).await.unwrap();
                 let terms = Terms { plan, generation: answer.generation, marks: answer.marks };
                 let reply = if answer.decision.is_admitted() {
                     LeaseReply::Granted { granted: answer.granted, lifetime: answer.lifetime, terms }
                 } else {
-                    let wait = answer.decision.standing.map(|standing| standing.wait()).unwrap_or_default();
+                    let wait = answer.decision.standing.map(|standing| standing.time_until_reset()).unwrap_or_default();
                     LeaseReply::Refused { wait, terms }
                 };
                 self.calls[which].reply = Some((reply, self.micros));
@@ -498,7 +498,7 @@ fn without_faults_all_units_that_were_not_used_come_back() {
             world.step(&Step::Return { which: 0 }).await;
         }
         let used: u32 = world.log.iter().filter(|own| !own.is_refunded).map(|own| own.units).sum();
-        let standing = world.ask("spend", 0, 0, false, &[]).await.unwrap().decision.standing.unwrap();
+        let standing = world.call_lease_server("spend", 0, 0, false, &[]).await.unwrap().decision.standing.unwrap();
         assert_eq!(standing.remaining(), 200 - used);
     });
 }

@@ -108,7 +108,7 @@ pub struct CallEnd(Arc<Semaphore>);
 
 impl CallEnd {
     /// Waits until the call has ended. Returns whether there was a reply.
-    pub(crate) async fn wait(&self) -> bool {
+    pub(crate) async fn wait_for_reply(&self) -> bool {
         self.0.acquire().await.is_err()
     }
 }

@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(slots.replied(&"acme", &call, reply).is_some(), has_reply);
             for step in waiting {
                 let LeaseStep::Wait(end) = step else { panic!("a call is under way") };
-                assert_eq!(end.wait().await, has_reply);
+                assert_eq!(end.wait_for_reply().await, has_reply);
             }
         }
     }

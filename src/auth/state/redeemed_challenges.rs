@@ -9,7 +9,7 @@ use crate::{
         AnyStore, StoreError,
         table::{RowOperation, Table},
     },
-    util::{clock::Clock, secret::Digest},
+    util::{clock::Clock, secret::SecretDigest},
 };
 
 /// How long challenges are remembered.
@@ -31,8 +31,8 @@ impl RedeemedChallenges {
     }
 
     /// Returns the operation that reads whether a code for this binding was redeemed.
-    pub(crate) fn reading(&self, binding: &Binding) -> Result<RowOperation<'_, ()>, StoreError> {
-        self.0.reading(None, id(binding).as_bytes())
+    pub(crate) fn prepare_challenge_read(&self, binding: &Binding) -> Result<RowOperation<'_, ()>, StoreError> {
+        self.0.prepare_row_read(None, id(binding).as_bytes())
     }
 
     pub(crate) async fn is_redeemed(&self, binding: &Binding) -> Result<bool, StoreError> {
@@ -41,8 +41,8 @@ impl RedeemedChallenges {
 }
 
 /// Each client has its own challenges.
-fn id(binding: &Binding) -> Digest {
-    Digest::of([binding.code_challenge.as_str(), &*binding.client_id].join(" "))
+fn id(binding: &Binding) -> SecretDigest {
+    SecretDigest::of_secret([binding.code_challenge.as_str(), &*binding.client_id].join(" "))
 }
 
 #[cfg(test)]

@@ -33,9 +33,9 @@ pub(crate) fn bound_proof(
 ) -> Result<Option<DpopProof>, Problem> {
     let invalid = || {
         let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
-        challenge(problem, realm, scheme, r#", error="invalid_token""#)
+        add_challenge(problem, realm, scheme, r#", error="invalid_token""#)
     };
-    let unproved = |problem| unproved(problem, realm);
+    let unproved = |problem| unproved_problem(problem, realm);
     match (scheme, bound_to) {
         (Scheme::Bearer, None) => Ok(None),
         (Scheme::DPoP, Some(bound_to)) => {
@@ -51,18 +51,18 @@ pub(crate) fn bound_proof(
 }
 
 /// Turns a bad proof into a 401, as RFC 9449 §7.1 requires of APIs.
-pub(crate) fn unproved(problem: Problem, realm: &str) -> Problem {
+pub(crate) fn unproved_problem(problem: Problem, realm: &str) -> Problem {
     let rest = match problem.code {
         Code::UseDpopNonce => r#", error="use_dpop_nonce""#,
         Code::InvalidDpopProof => r#", error="invalid_dpop_proof""#,
         _ => return problem,
     };
-    challenge(problem.at(StatusCode::UNAUTHORIZED), realm, Scheme::DPoP, rest)
+    add_challenge(problem.override_status(StatusCode::UNAUTHORIZED), realm, Scheme::DPoP, rest)
 }
 
 /// Adds the challenge, with the schemes that are accepted and the error.
-pub(crate) fn challenge(problem: Problem, realm: &str, tried: Scheme, error: &str) -> Problem {
-    problem.header(header::WWW_AUTHENTICATE, bearer::challenge(realm, true, tried, error))
+pub(crate) fn add_challenge(problem: Problem, realm: &str, tried: Scheme, error: &str) -> Problem {
+    problem.header(header::WWW_AUTHENTICATE, bearer::challenge_header(realm, true, tried, error))
 }
 
 /// Adds the nonce of the next proof, if nonces are required.

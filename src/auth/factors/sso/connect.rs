@@ -36,7 +36,7 @@ use crate::{
     tenant::Tenant,
     util::{
         clock::UnixTime,
-        secret::{Digest, Secret},
+        secret::{Secret, SecretDigest},
     },
 };
 
@@ -99,7 +99,7 @@ impl LinkOutcome {
 /// Returns the URL at which the user signs in to a provider to link that account. It replaces an earlier one of this session.
 ///
 /// The provider is asked to sign the user in anew: somebody else could have signed this browser in there.
-pub(crate) async fn begin(
+pub(crate) async fn start_provider_link(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
@@ -113,13 +113,13 @@ pub(crate) async fn begin(
     let parameter = SsoState { login: LINK.to_owned(), secret };
     let redirect_url = sent_to(cx.core, (name, connection), (&parameter, keyed), Some(0)).await?;
     let pending = PendingLink { provider: name.to_owned(), state, left_at };
-    PendingEnrolments::of(cx.core, PENDING).begin(&call.session().sid(), &pending).await?;
+    PendingEnrolments::of_table(cx.core, PENDING).start_enrolment(&call.session().sid(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &SentAway { redirect_url }))
 }
 
 /// Returns the parameters with which a user comes back.
 pub(crate) fn callback_query(parts: &Parts) -> Result<Query<'_>, Problem> {
-    Query::of(parts).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
+    Query::from_request_uri(parts).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
         true => Ok(query),
         false => Err(Problem::invalid("the query is longer than 16 KiB")),
     })
@@ -127,20 +127,20 @@ pub(crate) fn callback_query(parts: &Parts) -> Result<Query<'_>, Problem> {
 
 /// Returns whether a user comes back from a provider to link an account, and not to sign in.
 pub(crate) fn is_awaited(parts: &Parts) -> bool {
-    let query = Query::of(parts).ok();
+    let query = Query::from_request_uri(parts).ok();
     let state = query.as_ref().and_then(|query| SsoState::parse(query.value("state")?));
     state.is_some_and(|state| state.login == LINK)
 }
 
 /// Links the account of a user who comes back from a provider, and returns to the account page.
-pub(crate) async fn finish(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn finish_provider_link(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     let query = callback_query(request.parts());
-    let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::shown)?;
+    let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::into_error_page)?;
     let outcome = match query {
         Ok(query) => returned(&cx, &query, client.tenant()).await,
         Err(problem) => Err(problem),
     };
-    let outcome = outcome.map_err(Problem::shown)?;
+    let outcome = outcome.map_err(Problem::into_error_page)?;
     let location = format!("{}{ACCOUNT_PAGE}#link={}", cx.core.issuer.path(), outcome.as_str());
     answer::see_other(&location).ok_or_else(Problem::unavailable)
 }
@@ -159,7 +159,7 @@ async fn returned(cx: &RequestContext<'_>, query: &Query<'_>, tenant: &Tenant) -
     let name = provider_of(cx.parts.uri.path(), cx.core.issuer.path());
     let provider = name.and_then(|name| cx.core.factors.sso.find(tenant, name));
     let pending = match provider {
-        Some((name, _)) => take(cx, &session, (name, &state)).await?,
+        Some((name, _)) => take_pending_link(cx, &session, (name, &state)).await?,
         None => None,
     };
     let Some((provider, pending)) = provider.zip(pending) else {
@@ -174,25 +174,25 @@ async fn returned(cx: &RequestContext<'_>, query: &Query<'_>, tenant: &Tenant) -
         Err(SsoError::Unavailable(_)) => return Ok(LinkOutcome::Unavailable),
         Err(SsoError::Failed(_)) => return Ok(LinkOutcome::Failed),
     };
-    link(cx, (tenant, &session), provider, (&user, UnixTime::from_nanos(pending.left_at))).await
+    link_provider_user(cx, (tenant, &session), provider, (&user, UnixTime::from_nanos(pending.left_at))).await
 }
 
 /// Returns the pending link of this session if it waits for this provider and this state. Only one call gets it.
-async fn take(
+async fn take_pending_link(
     cx: &RequestContext<'_>,
     session: &Session,
     (provider, state): (&str, &SsoState),
 ) -> Result<Option<PendingLink>, Problem> {
-    let rows = PendingEnrolments::<PendingLink>::of(cx.core, PENDING);
+    let rows = PendingEnrolments::<PendingLink>::of_table(cx.core, PENDING);
     let Some(pending) = rows.find(&session.sid()).await? else { return Ok(None) };
     let is_awaited =
-        pending.value.provider == provider && Digest::from_bytes(pending.value.state).matches(&state.digest());
+        pending.value.provider == provider && SecretDigest::from_bytes(pending.value.state).matches(&state.digest());
     Ok((is_awaited && rows.take_found(&session.sid(), &pending).await?).then_some(pending.value))
 }
 
 /// Links a user of a provider to the user of this session. The provider may have taken its time, so the session and its
 /// account are read only now, and its proofs must have been fresh when the user left.
-async fn link(
+async fn link_provider_user(
     cx: &RequestContext<'_>,
     (tenant, session): (&Tenant, &Session),
     (name, connection): (&str, &SsoConnection),

@@ -1,10 +1,10 @@
-//! [`Handle`]: a short name that may be shown, logged and sent to others.
+//! [`PublicId`]: a short name that may be shown, logged and sent to others.
 
 use std::{fmt, str::FromStr};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::util::{encoding::base64url_to_16, secret::Digest};
+use crate::util::{encoding::base64url_to_16, secret::SecretDigest};
 
 const LEN: usize = 16;
 
@@ -13,12 +13,12 @@ const LEN: usize = 16;
 /// A handle is not a secret: it may be shown, logged and sent in a URL. Knowing one
 /// proves nothing, because everything it names needs a secret as well.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Handle([u8; LEN]);
+pub struct PublicId([u8; LEN]);
 
-impl Handle {
+impl PublicId {
     /// Returns the handle of what has this digest. It reveals nothing of the digest.
-    pub fn of(digest: &Digest) -> Self {
-        let hash = Digest::of([b"tollgate handle:", &digest.as_bytes()[..]].concat());
+    pub fn of_digest(digest: &SecretDigest) -> Self {
+        let hash = SecretDigest::of_secret([b"tollgate handle:", &digest.as_bytes()[..]].concat());
         // the default is never used: the hash has 32 bytes
         Self(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
@@ -50,35 +50,35 @@ impl Handle {
     }
 }
 
-impl fmt::Display for Handle {
+impl fmt::Display for PublicId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
     }
 }
 
-/// The error of [`Handle::from_str`](FromStr::from_str).
+/// The error of [`PublicId::from_str`](FromStr::from_str).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HandleError;
+pub struct PublicIdError;
 
-impl fmt::Display for HandleError {
+impl fmt::Display for PublicIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a handle must be 22 characters of base64url")
     }
 }
 
-impl std::error::Error for HandleError {}
+impl std::error::Error for PublicIdError {}
 
-impl FromStr for Handle {
-    type Err = HandleError;
+impl FromStr for PublicId {
+    type Err = PublicIdError;
 
-    fn from_str(text: &str) -> Result<Self, HandleError> {
-        Self::parse(text).ok_or(HandleError)
+    fn from_str(text: &str) -> Result<Self, PublicIdError> {
+        Self::parse(text).ok_or(PublicIdError)
     }
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for PublicId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Handle({self})")
+        write!(f, "PublicId({self})")
     }
 }
 
@@ -90,19 +90,19 @@ mod tests {
     #[test]
     fn c108_a_handle_identifies_one_digest_and_does_not_reveal_it() {
         let (one, other) = (Secret::generate().digest(), Secret::generate().digest());
-        let handle = Handle::of(&one);
-        assert_eq!(handle, Handle::of(&one));
-        assert_ne!(handle, Handle::of(&other));
+        let handle = PublicId::of_digest(&one);
+        assert_eq!(handle, PublicId::of_digest(&one));
+        assert_ne!(handle, PublicId::of_digest(&other));
         assert!(!one.as_bytes().windows(4).any(|part| handle.0.windows(4).any(|shown| shown == part)));
         // the last bit of the digest counts too
         let mut flipped = *one.as_bytes();
         flipped[31] ^= 1;
-        assert_ne!(handle, Handle::of(&Digest::from_bytes(flipped)));
+        assert_ne!(handle, PublicId::of_digest(&SecretDigest::from_bytes(flipped)));
     }
 
     #[test]
     fn c104_random_handles_differ_in_every_bit() {
-        let handles: Vec<_> = (0..1000).map(|_| Handle::random()).collect();
+        let handles: Vec<_> = (0..1000).map(|_| PublicId::random()).collect();
         let mut ones = [0; 128];
         for handle in &handles {
             for (bit, count) in ones.iter_mut().enumerate() {
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn only_a_written_handle_can_be_parsed() {
-        let handle = Handle::of(&Digest::of("x"));
+        let handle = PublicId::of_digest(&SecretDigest::of_secret("x"));
         let text = handle.to_string();
-        assert_eq!((text.len(), Handle::parse(&text)), (22, Some(handle)));
+        assert_eq!((text.len(), PublicId::parse(&text)), (22, Some(handle)));
         let stray_bits = format!("{}B", "A".repeat(21));
         for bad in ["", "short", &format!("{text}A"), &"=".repeat(22), &text[1..], &stray_bits] {
-            assert_eq!(Handle::parse(bad), None, "{bad:?}");
+            assert_eq!(PublicId::parse(bad), None, "{bad:?}");
         }
     }
 }

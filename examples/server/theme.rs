@@ -1,0 +1,63 @@
+//! The table `[pages]` of the configuration file: the logo, the colors and the words of the pages.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use tollgate::auth::{Colors, Pages};
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Theme {
+    logo: Option<WrittenLogo>,
+    colors: WrittenColors,
+    dark_colors: WrittenColors,
+    /// Texts by their keys, for each language.
+    texts: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLogo {
+    name: String,
+    file: PathBuf,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct WrittenColors {
+    accent: Option<String>,
+    background: Option<String>,
+    card: Option<String>,
+    text: Option<String>,
+}
+
+impl Theme {
+    /// Reads the logo from the directory of the configuration file. The login service checks the values.
+    pub(crate) fn read(self, directory: &Path) -> Result<Pages, Box<dyn Error>> {
+        let mut pages = Pages::new().colors(self.colors.read()).dark_colors(self.dark_colors.read());
+        if let Some(WrittenLogo { name, file }) = self.logo {
+            let path = directory.join(file);
+            let image = fs::read(&path).map_err(|error| format!("pages.logo: {}: {error}", path.display()))?;
+            pages = pages.logo(name, image);
+        }
+        for (language, texts) in self.texts {
+            let language = language.parse().map_err(|error| format!("pages.texts: {error}"))?;
+            pages = pages.texts(language, texts);
+        }
+        Ok(pages)
+    }
+}
+
+impl WrittenColors {
+    fn read(self) -> Colors {
+        let colors = self.accent.into_iter().fold(Colors::new(), Colors::accent);
+        let colors = self.background.into_iter().fold(colors, Colors::background);
+        let colors = self.card.into_iter().fold(colors, Colors::card);
+        self.text.into_iter().fold(colors, Colors::text)
+    }
+}

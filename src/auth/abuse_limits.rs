@@ -1,0 +1,105 @@
+//! [`AbuseLimits`]: what one address may cause.
+
+use std::num::NonZeroU32;
+
+use crate::{auth::http::bodies::BodyLimits, limit::Quota, util::error::ConfigError};
+
+/// Limits on what strangers can cause, for [`AuthServiceBuilder::abuse_limits`](crate::auth::AuthServiceBuilder::abuse_limits).
+///
+/// | Setting | Default |
+/// |---|---|
+/// | [`requests_per_address`](Self::requests_per_address) | no limit beside the tenant's |
+/// | [`messages_per_address`](Self::messages_per_address) | 120 a minute |
+/// | [`unverified_per_address`](Self::unverified_per_address) | 600 a minute |
+/// | [`unverified_at_once`](Self::unverified_at_once) | 256, for unknown addresses |
+/// | [`bodies_at_once`](Self::bodies_at_once) | 1,000 |
+/// | [`bodies_per_address`](Self::bodies_per_address) | 50 |
+///
+/// Quotas are counted in each process, unless the [`limiter`](crate::auth::AuthServiceBuilder::limiter) is shared. An address is
+/// a prefix if [`ClientIp::ipv6_prefix`](crate::ClientIp::ipv6_prefix) says so.
+///
+/// ```
+/// use tollgate::{Quota, auth::AbuseLimits};
+///
+/// let limits = AbuseLimits::new()
+///     .requests_per_address(Quota::per_minute(60)?)
+///     .messages_per_address(Quota::per_minute(10)?);
+/// # let _ = limits;
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct AbuseLimits {
+    pub(super) requests_per_address: Option<Quota>,
+    pub(super) messages_per_address: Option<Quota>,
+    pub(super) unverified_per_address: Option<Quota>,
+    pub(super) unverified_at_once: NonZeroU32,
+    bodies_at_once: usize,
+    bodies_per_address: usize,
+}
+
+impl AbuseLimits {
+    /// Creates the default limits.
+    pub fn new() -> Self {
+        Self {
+            requests_per_address: None,
+            messages_per_address: None,
+            unverified_per_address: None,
+            // evaluated by the compiler, so it can't fail at run time
+            unverified_at_once: const { NonZeroU32::new(256).unwrap() },
+            bodies_at_once: BodyLimits::TOTAL,
+            bodies_per_address: BodyLimits::PER_ADDRESS,
+        }
+    }
+
+    /// Limits how much of the tenants' budgets one address may spend, so that a stranger who knows a public client id
+    /// cannot use up a tenant's budget. Defaults to no limit.
+    pub fn requests_per_address(self, quota: Quota) -> Self {
+        Self { requests_per_address: Some(quota), ..self }
+    }
+
+    /// Limits how many one-time codes one address can ask for. Set less than the default where messages cost money.
+    pub fn messages_per_address(self, quota: Quota) -> Self {
+        Self { messages_per_address: Some(quota), ..self }
+    }
+
+    /// Limits how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
+    /// logins, and checks of signatures. Good requests are not counted. Further requests get a 429 without that work.
+    pub fn unverified_per_address(self, quota: Quota) -> Self {
+        Self { unverified_per_address: Some(quota), ..self }
+    }
+
+    /// Limits how many requests cause such work at the same time if their addresses are unknown. Further requests get a
+    /// 503.
+    pub fn unverified_at_once(self, most: NonZeroU32) -> Self {
+        Self { unverified_at_once: most, ..self }
+    }
+
+    /// Limits how many request bodies are received at the same time. Further ones get a 503. A body takes at most 64 KiB
+    /// and 30 seconds.
+    pub fn bodies_at_once(self, most: usize) -> Self {
+        Self { bodies_at_once: most, ..self }
+    }
+
+    /// Limits how many request bodies of one address are received at the same time. Further ones get a 429.
+    pub fn bodies_per_address(self, most: usize) -> Self {
+        Self { bodies_per_address: most, ..self }
+    }
+
+    pub(super) fn body_limits(&self) -> Result<BodyLimits, ConfigError> {
+        for (setting, most) in
+            [("bodies_at_once", self.bodies_at_once), ("bodies_per_address", self.bodies_per_address)]
+        {
+            if most == 0 {
+                return Err(ConfigError::new(setting, most, "must be at least 1"));
+            }
+        }
+        Ok(BodyLimits::new(self.bodies_at_once, self.bodies_per_address))
+    }
+}
+
+impl Default for AbuseLimits {
+    fn default() -> Self {
+        Self::new()
+    }
+}

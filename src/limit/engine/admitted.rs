@@ -1,0 +1,132 @@
+//! Counts of the admitted requests. They are kept under the locks that a decision takes anyway.
+
+use std::ops::{Deref, DerefMut};
+
+use super::row::Row;
+use crate::{
+    limit::decision::{Ask, Decision},
+    tenant::LimitKey,
+    util::clock::Moment,
+};
+
+/// The most tenants of a shard that are counted on their own.
+const MOST_WATCHED: usize = 4;
+
+/// The requests that the tenants of one shard were admitted with. Small, because it shares a cache line with the lock.
+#[derive(Default)]
+pub(super) struct Admitted {
+    requests: u64,
+    watched: Option<Box<[Watched]>>,
+}
+
+/// A tenant that is counted on its own, because somebody looks at it.
+struct Watched {
+    tenant: LimitKey,
+    requests: u64,
+    asked_at: Moment,
+}
+
+impl Admitted {
+    /// Counts a request, if it is admitted and spends something.
+    #[inline]
+    pub(super) fn count(&mut self, tenant: &[u8], ask: Ask, decision: &Decision) {
+        if decision.is_admitted() && ask.units > 0 {
+            self.requests += 1;
+            if let Some(watched) = &mut self.watched {
+                count_watched(watched, tenant);
+            }
+        }
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Returns how many requests of this tenant were admitted since the first call for it. The tenant that was not asked
+    /// for longest is forgotten, if there is no room.
+    pub(super) fn watch(&mut self, tenant: &LimitKey, now: Moment) -> u64 {
+        let mut watched = self.watched.take().map(Vec::from).unwrap_or_default();
+        let place = watched.iter().position(|one| one.tenant == *tenant);
+        if place.is_none() {
+            if watched.len() >= MOST_WATCHED
+                && let Some((oldest, _)) = watched.iter().enumerate().min_by_key(|(_, one)| one.asked_at)
+            {
+                watched.swap_remove(oldest);
+            }
+            watched.push(Watched { tenant: tenant.clone(), requests: 0, asked_at: now });
+        }
+        let one = match place {
+            Some(place) => watched.get_mut(place),
+            None => watched.last_mut(),
+        };
+        let requests = one.map_or(0, |one| {
+            one.asked_at = now;
+            one.requests
+        });
+        self.watched = Some(watched.into());
+        requests
+    }
+}
+
+#[cold]
+fn count_watched(watched: &mut [Watched], tenant: &[u8]) {
+    if let Some(one) = watched.iter_mut().find(|one| one.tenant.as_bytes() == tenant) {
+        one.requests += 1;
+    }
+}
+
+/// A row under the lock of its shard.
+pub(super) struct LockedRow<'a> {
+    pub(super) row: &'a mut Row,
+    pub(super) admitted: &'a mut Admitted,
+}
+
+impl Deref for LockedRow<'_> {
+    type Target = Row;
+
+    fn deref(&self) -> &Row {
+        self.row
+    }
+}
+
+impl DerefMut for LockedRow<'_> {
+    fn deref_mut(&mut self) -> &mut Row {
+        self.row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(admitted: &mut Admitted, name: &str, units: u32) {
+        admitted.count(name.as_bytes(), Ask::new(units, false), &Decision::UNLIMITED);
+    }
+
+    #[test]
+    fn a_tenant_is_counted_on_its_own_from_the_first_look_on() {
+        let (mut admitted, acme) = (Admitted::default(), LimitKey::parse("acme").unwrap());
+        count(&mut admitted, "acme", 1);
+        assert_eq!(admitted.watch(&acme, Moment::from_nanos(1)), 0);
+        for name in ["acme", "globex", "acme"] {
+            count(&mut admitted, name, 3);
+        }
+        count(&mut admitted, "acme", 0);
+        assert_eq!((admitted.watch(&acme, Moment::from_nanos(2)), admitted.requests()), (2, 4));
+        admitted.count(b"acme", Ask::new(1, false), &Decision::DENIED);
+        assert_eq!((admitted.watch(&acme, Moment::from_nanos(3)), admitted.requests()), (2, 4));
+    }
+
+    #[test]
+    fn a_shard_watches_a_few_tenants_and_fits_in_a_cache_line() {
+        let mut admitted = Admitted::default();
+        for second in 0..100 {
+            let tenant = LimitKey::parse(format!("tenant-{second}")).unwrap();
+            admitted.watch(&tenant, Moment::from_nanos(second));
+        }
+        let kept: Vec<_> = admitted.watched.iter().flatten().map(|one| one.tenant.as_str().to_owned()).collect();
+        assert_eq!(kept.len(), MOST_WATCHED);
+        assert!(kept.iter().any(|name| name == "tenant-99"));
+        assert_eq!(size_of::<super::super::Shard>(), 64);
+    }
+}

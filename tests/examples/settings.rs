@@ -1,0 +1,219 @@
+//! The settings of the file of the bundled server, and the flags that help to write it.
+
+use std::{fs, process::Stdio};
+
+use tokio::io::AsyncWriteExt;
+
+use crate::{
+    SECRET, SHIPPED, config, is_possible, sample,
+    support::{
+        browser::{Browser, Registered},
+        example::{Example, command, run},
+    },
+    temporary,
+};
+
+const APP: Registered<'_> = Registered { id: "app", redirect_uri: "http://127.0.0.1:51004/callback" };
+
+/// Checks a file with this text. Returns the exit code, and what was printed.
+async fn check(name: &str, text: &str) -> (Option<i32>, String) {
+    let path = config(name, text);
+    let output = run("server", &["--check-config", path.to_str().unwrap()]).await;
+    fs::remove_file(path).unwrap();
+    let printed = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.code(), String::from_utf8(printed).unwrap())
+}
+
+#[tokio::test]
+async fn the_printed_example_is_accepted_as_it_is_and_with_all_settings() {
+    let printed = run("server", &["--example-config"]).await;
+    assert_eq!(String::from_utf8(printed.stdout).unwrap(), SHIPPED);
+    let (code, summary) = check("shipped", SHIPPED).await;
+    assert_eq!(code, Some(0), "{summary}");
+    assert!(summary.contains("no problems\nissuer: http://localhost and the port\nlistens on: localhost:8080\n"));
+
+    let (code, summary) = check("settings", &sample(|key| is_possible(key) || key == "data")).await;
+    assert_eq!(code, Some(0), "{summary}");
+    let state = std::env::temp_dir().join("state");
+    for line in [
+        "issuer: https://login.example.com/auth".to_owned(),
+        "clients: 3".to_owned(),
+        "users: 1".to_owned(),
+        "account pages for: acme".to_owned(),
+        format!("keeps its state in: {}", state.display()),
+    ] {
+        assert!(summary.lines().any(|own| own == line), "{line}: {summary}");
+    }
+    assert!(!state.exists(), "nothing was opened");
+}
+
+#[tokio::test]
+async fn a_check_reports_all_bad_values_with_their_lines_and_unknown_keys() {
+    let good = sample(|key| ["seal", "session", "account_pages"].contains(&key));
+    let line = |text: &str, part: &str| text.lines().position(|line| line.contains(part)).unwrap() + 1;
+    let bad = good.replace("AAECAwQF", "AAECAw").replace("\"com.example.app:", "\"http:");
+    let (code, problems) = check("bad", &bad).await;
+    assert_eq!(code, Some(2), "{problems}");
+    let [tokens, app] = ["[tokens]", "id = \"app\""].map(|part| line(&bad, part));
+    assert!(problems.contains(&format!("\nline {tokens}: tokens: seal: must be 32 bytes")), "{problems}");
+    let app = app - 1;
+    assert!(problems.contains(&format!("\nline {app}: clients: \"app\": redirect URI: http:/callback")), "{problems}");
+
+    for (name, from, to, says) in [
+        ("table", "[limits]", "[limit]", "unknown field `limit`"),
+        ("nested", "[limits]", "[limits]\nper_hour = 1", "unknown field `per_hour`"),
+        ("secret", "seal = \"", "seal = { path = \"x\" } # \"", "a secret is a text, { file = \"path\" } or { env"),
+        ("time", "session = \"24h\"", "session = \"24 hours\"", "write it like \"90s\", \"10m\""),
+        ("bound", "session = \"24h\"", "session = \"1s\"", "session"),
+        ("pages", "account_pages = \"acme\"", "account_pages = \"globex\"", "no tenant has the name \"globex\""),
+        ("method", "[\"password\"]", "[\"sms\"]", "can't satisfy the policies"),
+        ("listen", "# listen = \"localhost:8080\"", "listen = \"here\"", "listen: here: must be an address"),
+        ("open", "# listen = \"localhost:8080\"", "listen = \"0.0.0.0:80\"", "`issuer` must be the https URL"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let text = good.replacen(from, to, 1);
+        let (code, problems) = check(name, &text).await;
+        assert_eq!(code, Some(2), "{name}: {problems}");
+        assert!(problems.contains(says), "{name}: {problems}");
+        if problems.contains("unknown field") {
+            let key = to.lines().last().unwrap();
+            assert!(problems.contains(&format!("at line {}, column", line(&text, key))), "{name}: {problems}");
+        }
+    }
+    let (code, problems) = check("nowhere", "clients = []").await;
+    assert!(code == Some(2) && problems.contains("missing field `tenants`"), "{problems}");
+}
+
+#[tokio::test]
+async fn settings_without_their_feature_are_refused_with_the_command_that_has_it() {
+    for (table, feature) in [("smtp", "smtp"), ("sms", "webhook"), ("providers", "external-providers")] {
+        let required = ["host", "from", "url", "key", "name", "client_id", "secret"];
+        let text = sample(|key| key == table || required.contains(&key));
+        let (code, printed) = check(table, &text).await;
+        if is_possible(table) {
+            assert_eq!(code, Some(0), "{table}: {printed}");
+            continue;
+        }
+        let says = format!(
+            "this server was built without the feature `{feature}`: cargo run --example server --features {feature}"
+        );
+        assert!(code == Some(2) && printed.contains(&says), "{table}: {printed}");
+    }
+}
+
+#[tokio::test]
+async fn a_hashed_password_signs_its_user_in_and_secrets_come_from_files_and_the_environment() {
+    let mut hashing = command("server", &["--hash-password"]);
+    let mut hashing = hashing.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    hashing.stdin.take().unwrap().write_all(b"a pass phrase of mine\n").await.unwrap();
+    let hash = String::from_utf8(hashing.wait_with_output().await.unwrap().stdout).unwrap();
+    assert!(hash.starts_with("$argon2id$") && hash.ends_with('\n'), "{hash}");
+    let empty = command("server", &["--hash-password"]).stdin(Stdio::null()).output().await.unwrap();
+    assert_eq!((empty.status.code(), empty.stdout.len()), (Some(1), 0));
+
+    let directory = temporary("secrets");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("hash"), &hash).unwrap();
+    let text = sample(|key| ["seal", "data"].contains(&key));
+    let at = text.find("password_hash = ").unwrap();
+    let text = text[..at].to_owned() + "password_hash = { file = \"hash\" }";
+    let text = text.replace(&format!("seal = \"{SECRET}\""), "seal = { env = \"SERVER_SEAL\" }");
+    let path = directory.join("server.toml");
+    fs::write(&path, text).unwrap();
+    let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let with_seal = || {
+        let mut command = command("server", &arguments);
+        command.env("SERVER_SEAL", SECRET);
+        command
+    };
+    for _ in 0..2 {
+        let mut server = Example::of(with_seal()).await;
+        let mut browser = Browser::new(&server.origin, "");
+        browser.log_in(&APP, "ada", "a pass phrase of mine").await;
+        // next to the file
+        assert!(directory.join("state/state.redb").exists());
+        server.child.kill().await.unwrap();
+    }
+    let missing = run("server", &arguments).await;
+    let error = String::from_utf8(missing.stderr).unwrap();
+    assert!(error.contains("tokens: seal: the variable SERVER_SEAL: environment variable not found"), "{error}");
+    fs::write(directory.join("hash"), "\n").unwrap();
+    let empty = with_seal().output().await.unwrap();
+    assert!(String::from_utf8(empty.stderr).unwrap().contains("hash is empty"));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[cfg(feature = "smtp")]
+#[tokio::test]
+async fn codes_are_sent_through_the_mail_server_of_the_file() {
+    use crate::support::python::PythonServer;
+    use serde_json::json;
+
+    let Some(mut mail) = PythonServer::start("mail.py", "aiosmtpd", &[]).await else { return };
+    let text = sample(|key| ["smtp", "host", "from", "security", "port"].contains(&key));
+    let text = text.replace("smtp.example.com", "localhost").replace("\"starttls\"  ", "\"insecure_plaintext\"  ");
+    let text =
+        text.replace("port = 587", &format!("port = {}", mail.port)).replace("[[\"password\"]]", "[[\"email\"]]");
+    let path = config("mail", &text);
+    let server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
+    let mut browser = Browser::new(&server.origin, "");
+    let id = browser.start(&APP, "ada").await;
+    let ask = json!({ "session_id": id, "method": "email", "email": "ada@example.com" });
+    assert_eq!(browser.call("authenticate", &APP, ask).await.json()["status"], "pending");
+    let letter = mail.next().await;
+    assert_eq!((&letter["sender"], &letter["to"]), (&json!("no-reply@example.com"), &json!(["ada@example.com"])));
+    let text = letter["text"].as_str().unwrap();
+    let code = text.split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() == 6).unwrap();
+    let verify = json!({ "session_id": id, "otp": code });
+    assert_eq!(browser.call("verify-otp", &APP, verify).await.status, 200);
+    browser.finish(&APP, &id).await;
+    fs::remove_file(path).unwrap();
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn counters_are_served_on_a_listener_of_their_own() {
+    use crate::support::wire::{Wire, body, header};
+    use tokio::net::TcpListener;
+
+    let path = config("counters", &sample(|key| key == "metrics_listen"));
+    let mut server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
+    let line = server.line().await;
+    let address = line.strip_prefix("Metrics at http://").unwrap().strip_suffix("/metrics.").unwrap().parse().unwrap();
+    let mut browser = server.browser();
+    browser.log_in(&APP, "ada", "correct horse battery staple").await;
+    let wrong = [("x-api-key", "no such key")];
+    assert_eq!(browser.send("GET", "/api/hello", &wrong, "").await.status, 401);
+    assert_eq!(browser.open("/metrics").await.status, 404);
+    let mut wire = Wire::to(address).await;
+    // the log passes events on within 250 ms
+    let text = loop {
+        let answer = wire.ask("GET /metrics HTTP/1.1").await;
+        assert_eq!(header(&answer, "content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+        if answer.contains("kind=\"credential_unknown\"") {
+            break body(&answer).to_owned();
+        }
+    };
+    for line in [
+        "# TYPE tollgate_events_total counter",
+        "tollgate_events_total{kind=\"authn_login_start\"} 1",
+        "tollgate_events_total{kind=\"authn_login_step\"} 1",
+        "tollgate_events_total{kind=\"authn_login_success\"} 1",
+        "tollgate_events_total{kind=\"authn_code_created\"} 1",
+        "tollgate_events_total{kind=\"credential_unknown\"} 1",
+        "# TYPE tollgate_store_calls_total counter",
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line}: {text}");
+    }
+    for start in ["tollgate_store_calls_total{operation=\"run\"} ", "tollgate_units_admitted_total "] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(!text.contains("tollgate_store_errors_total"), "{text}");
+
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = sample(|key| key == "metrics_listen").replace("127.0.0.1:0", &taken.local_addr().unwrap().to_string());
+    fs::write(&path, there).unwrap();
+    let output = run("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("metrics_listen: "));
+    fs::remove_file(path).unwrap();
+}
