@@ -1,11 +1,15 @@
 //! Runs the conformance suite on the stores of this crate.
 #![cfg(feature = "test-util")]
 
-use tollgate::{store::Memory, testing};
+use tollgate::{
+    store::{Memory, Store},
+    testing,
+};
 
 #[test]
 fn memory_is_a_store() {
     testing::store_conformance(Memory::new, |future| testing::block_on(future));
+    assert!(testing::block_on(Memory::new().scan(None)).is_ok());
 }
 
 #[cfg(feature = "store-disk")]
@@ -24,5 +28,6 @@ fn disk_is_a_store() {
         tollgate::store::Disk::open(directory.join(number.to_string())).unwrap()
     };
     testing::store_conformance(make, |future| testing::block_on(future));
+    assert!(testing::block_on(make().scan(None)).is_ok());
     fs::remove_dir_all(&directory).unwrap();
 }

@@ -82,7 +82,7 @@ async fn recovered(store: &Redis) {
     }
 }
 
-fn conformance(url: &str) {
+fn conformance(url: &str, is_cluster: bool) {
     let runtime = Runtime::new().unwrap();
     let stores = AtomicU32::new(0);
     let make = || {
@@ -90,19 +90,21 @@ fn conformance(url: &str) {
         runtime.block_on(Redis::connect_with(RedisConfig::new(url).unwrap().key_prefix(&prefix).unwrap())).unwrap()
     };
     testing::store_conformance(make, |future| runtime.block_on(future));
+    let page = runtime.block_on(make().scan(None));
+    assert!(page.is_ok() || is_cluster, "{page:?}");
 }
 
 #[test]
 fn a_server_is_a_store() {
     for server in RedisServer::each(&[]) {
-        conformance(&server.url());
+        conformance(&server.url(), false);
     }
 }
 
 #[test]
 fn a_cluster_is_a_store() {
     for cluster in RedisCluster::each() {
-        conformance(&cluster.url());
+        conformance(&cluster.url(), true);
         // all nodes have a part of it
         for node in &cluster.0 {
             assert_ne!(node.cli(&["dbsize"]).trim(), "0");

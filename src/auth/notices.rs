@@ -107,7 +107,7 @@ impl Core {
     /// Gives the proof by this method the mark of what the user has now.
     async fn with_current_mark(&self, mut who: Authentication, method: Method) -> Result<Authentication, StoreError> {
         let keyed = self.keyed().await?;
-        let account = self.accounts.without_generation(&who.tenant, Some(&who.user)).await?;
+        let account = self.accounts.of_user(&who.tenant, Some(&who.user)).await?;
         let credentials = self.credentials.get(&who.tenant, &who.user).await?;
         let mark = account.and_then(|account| Self::current_mark(&account, credentials.as_ref(), method, keyed));
         for proof in who.proofs.iter_mut().filter(|proof| &*proof.method == method.as_str()) {

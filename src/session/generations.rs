@@ -6,7 +6,8 @@ use super::identity::UserId;
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, Key, Operation, OperationOutcome, StoreError, StoreErrorKind,
+        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
+        batch::{Batch, OfUser},
         table::{Change, Stored, Table, Value},
     },
     tenant::Tenant,
@@ -21,11 +22,20 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Generations(Table<Generation>);
 
+/// A batch whose outcomes show once the generation of its user was compared.
+pub(crate) type UserBatch<'g> = Batch<'g, OfUser<'g, Generation>>;
+
 /// Kept forever, because a refresh family could outlive any other limit.
 const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
 #[derive(Clone, Copy, Debug)]
-struct Generation(u64);
+pub(crate) struct Generation(u64);
+
+impl From<Generation> for u64 {
+    fn from(Generation(number): Generation) -> Self {
+        number
+    }
+}
 
 impl Value for Generation {
     fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
@@ -55,14 +65,9 @@ impl Generations {
         }
     }
 
-    /// Returns the operation that reads the generation of a user.
-    pub(crate) fn reading(&self, tenant: &Tenant, user: &UserId) -> Result<Operation, StoreError> {
-        self.0.prepare_row_read(Some(tenant), user.as_str().as_bytes())
-    }
-
-    /// Returns the generation that an operation read.
-    pub(crate) fn generation_from_outcome(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
-        Ok(self.0.row(outcome)?.value().map_or(0, |generation| generation.0))
+    /// Begins a batch for a user.
+    pub(crate) fn batch(&self, tenant: &Tenant, user: &UserId) -> Result<UserBatch<'_>, StoreError> {
+        Ok(Batch::of_user(self.0.prepare_row_read(Some(tenant), user.as_str().as_bytes())?))
     }
 
     /// Raises the generation of a user and returns the new one.
@@ -104,9 +109,81 @@ mod tests {
 
     use super::*;
     use crate::{
-        store::Memory,
+        store::{Entry, Memory, Operation, OperationOutcome, Record, Store, Version, WriteOutcome, table::ReadRow},
         testing::{ManualClock, block_on},
     };
+
+    #[test]
+    fn c119_a_batch_shows_nothing_once_the_generation_was_raised() {
+        let (store, clock) = (AnyStore::from(Memory::new()), Arc::new(ManualClock::new()));
+        let generations = Generations::new(store.clone(), clock.clone());
+        let table: Table<String> = Table::new(store, "table", clock);
+        let (acme, ada) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
+        let run = |over: &ReadRow<String>, value: &str| {
+            let mut batch = generations.batch(&acme, &ada).unwrap();
+            let write = batch.add(table.writing(None, b"id", over, &value.to_owned(), FOREVER).unwrap());
+            let read = batch.add(table.prepare_row_read(None, b"id").unwrap());
+            (block_on(batch.run()).unwrap(), write, read)
+        };
+        let (outcomes, write, read) = run(&ReadRow::ABSENT, "first");
+        let outcomes = outcomes.since(0).unwrap();
+        let row = outcomes.row(&read).unwrap();
+        assert_eq!((row.value().map(String::as_str), outcomes.generation()), (Some("first"), Some(0)));
+        assert_eq!(outcomes.version(&write), row.live.as_ref().map(|read| read.version));
+        assert!(outcomes.row(&write).is_err(), "it was done, so it lost against nothing");
+        // nothing is read after a write that lost, but the row that it lost against is known
+        block_on(generations.raise(&acme, &ada)).unwrap();
+        let (outcomes, write, read) = run(&ReadRow::ABSENT, "second");
+        let outcomes = outcomes.since(0).unwrap();
+        assert_eq!((outcomes.version(&write), outcomes.generation()), (None, None));
+        assert!(outcomes.row(&read).is_err());
+        let lost = outcomes.row(&write).unwrap();
+        assert!(run(&lost, "third").0.since(0).is_none(), "the write was done, and the user was ended before");
+        assert_eq!(block_on(table.get(None, b"id").wait()).unwrap().unwrap().value, "third");
+        let (outcomes, ..) = run(&ReadRow::found(&block_on(table.get(None, b"id").wait()).unwrap().unwrap()), "fourth");
+        assert_eq!(outcomes.since(1).unwrap().generation(), Some(1));
+    }
+
+    /// Executes operations one by one, and ends after one too early.
+    struct TooEarly(Memory);
+
+    impl Store for TooEarly {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, record).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
+        }
+
+        async fn run(&self, mut operations: Vec<Operation>) -> Result<Vec<OperationOutcome>, StoreError> {
+            operations.pop();
+            self.0.run(operations).await
+        }
+    }
+
+    #[test]
+    fn c119_a_batch_without_its_generation_shows_nothing() {
+        let (store, clock) = (AnyStore::from(TooEarly(Memory::new())), Arc::new(ManualClock::new()));
+        let generations = Generations::new(store.clone(), clock.clone());
+        let table: Table<String> = Table::new(store, "table", clock);
+        let (acme, ada) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
+        let mut batch = generations.batch(&acme, &ada).unwrap();
+        let _ =
+            batch.add(table.writing(None, b"id", &ReadRow::<String>::ABSENT, &"value".to_owned(), FOREVER).unwrap());
+        assert_eq!(block_on(batch.run()).err().unwrap().kind(), StoreErrorKind::Corrupt);
+    }
 
     #[test]
     fn c119_a_generation_begins_at_0_only_rises_and_is_kept_forever() {

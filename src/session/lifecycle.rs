@@ -1,4 +1,4 @@
-//! How sessions begin, change and end.
+//! How sessions change and end.
 //!
 //! Two rows describe a session: its own, under its `sid`, and the list of its user. Every
 //! live session is listed, so nothing escapes [`Sessions::list`] and
@@ -15,13 +15,13 @@ use std::{sync::Arc, time::Duration};
 use super::{
     identity::{Proof, UserId},
     rows::{KEPT_AFTER_END, ListedSession, LiveSession, SessionList, SessionRow, SessionTimes},
-    session::{NewSession, Session},
+    session::Session,
     sessions::Sessions,
 };
 use crate::{
     event::EventKind,
     http::cookie::SetCookie,
-    store::{StoreError, StoreErrorKind, WriteOutcome, table::Change},
+    store::{StoreError, StoreErrorKind, table::Change},
     tenant::Tenant,
     util::{clock::UnixTime, public_id::PublicId, secret::Secret},
 };
@@ -32,63 +32,7 @@ const LIST_ROUNDS: usize = 64;
 /// The maximum number of tenants at which one browser is signed in.
 const MOST_TENANTS: usize = 4;
 
-/// A new sign-in of a user who already has a session in this browser.
-#[derive(Debug)]
-pub(crate) enum Renewal {
-    /// The user proved all steps again, so the absolute lifetime restarts.
-    FullSignIn(NewSession),
-    /// The user proved more. Whether the session is remembered stays, and so does the absolute
-    /// end, unless the new proofs are remembered for a shorter time.
-    StepUp(NewSession),
-}
-
 impl Sessions {
-    /// Begins a session and returns the cookie that carries it. The id and the secret are
-    /// always new, so an attacker cannot plant them beforehand.
-    ///
-    /// A user has up to 100 sessions. Beyond that, the oldest is revoked.
-    ///
-    /// This creates a second session if the browser already has one. End the one it replaces
-    /// with [`revoke`](Self::revoke).
-    ///
-    /// # Errors
-    ///
-    /// Besides errors of the store, returns `Busy` if all sessions of the user were ended at
-    /// that very moment.
-    pub async fn create(&self, new: NewSession) -> Result<(SetCookie, Session), StoreError> {
-        self.create_unless_ended(new).await?.ok_or_else(|| StoreErrorKind::Busy.into())
-    }
-
-    /// Begins a session. Returns `None` if the user's sessions were ended since the sign-in began.
-    pub(crate) async fn create_unless_ended(
-        &self,
-        new: NewSession,
-    ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        self.create_as(PublicId::random(), new).await
-    }
-
-    /// Begins a session with an id that was chosen before. Also returns `None` if there is or was a session with this id.
-    pub(crate) async fn create_as(
-        &self,
-        sid: PublicId,
-        new: NewSession,
-    ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let (generation, secret) = (self.generation_of(&new).await?, Secret::generate());
-        let row = Arc::new(new.into_row(generation, secret.digest(), self.rows().now(), self.lifetimes().absolute));
-        let session = Session::new(sid, Arc::clone(&row));
-        let listed = ListedSession::new(sid, row.times.expires);
-        let revoked =
-            self.amend(&row.tenant, &row.user, None, |list| Some(list.with(listed))).await?.unwrap_or_default();
-        self.record_revoked(&revoked);
-        let keep_until = self.lifetimes().keep_until(&row.times);
-        let inserted = self.rows().insert(None, sid.as_bytes(), &SessionRow::Live(row), keep_until).await?;
-        if matches!(inserted, WriteOutcome::Lost(_)) || !self.is_of_current_generation(&session).await? {
-            return Ok(None);
-        }
-        self.record(EventKind::SessionCreated, &session);
-        Ok(Some((self.cookie(&session, &secret), session)))
-    }
-
     /// Replaces the secret of a session and invalidates the old one at once. Call this when the
     /// rights of the session change. Its id, its user and its absolute end stay.
     ///
@@ -107,57 +51,6 @@ impl Sessions {
         let Some(rotated) = self.change(session, change).await? else { return Ok(None) };
         self.record(EventKind::SessionRenewed, &rotated);
         Ok(Some((self.cookie(&rotated, &secret), rotated)))
-    }
-
-    /// Updates a session after its user has signed in again or has proved more, and gives it
-    /// a new secret.
-    ///
-    /// Returns `None` if the session has ended or got another secret in the meantime, if
-    /// the user's sessions were ended since the sign-in began, or if `renewal` is about
-    /// another user.
-    pub(crate) async fn renew(
-        &self,
-        session: &Session,
-        renewal: Renewal,
-    ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let (new, is_full) = match renewal {
-            Renewal::FullSignIn(new) => (new, true),
-            Renewal::StepUp(new) => (new, false),
-        };
-        let (tenant, user) = (session.tenant(), session.user());
-        if new.tenant != *tenant || new.user != *user {
-            return Ok(None);
-        }
-        let (generation, secret, longest) = (self.generation_of(&new).await?, Secret::generate(), new.remember);
-        let began = self.rows().now();
-        let fresh = new.into_row(generation, secret.digest(), began, self.lifetimes().absolute);
-        if is_full {
-            // a renewal that would fail below must not make the session the newest
-            let current = self.get(&session.sid()).await?;
-            if current.is_none_or(|current| !current.row().secret.matches(&session.row().secret)) {
-                return Ok(None);
-            }
-            // the list comes first, because it must never contain an earlier end than the row
-            let listed = ListedSession::new(session.sid(), fresh.times.expires);
-            if self.amend(tenant, user, None, |list| list.renewed(listed)).await?.is_none() {
-                return Ok(None);
-            }
-        }
-        let change = |row: &LiveSession, _| {
-            let mut renewed = fresh.clone();
-            if !is_full {
-                // a session of several steps may have to end earlier than one of a single step
-                let expires = longest.map_or(row.times.expires, |longest| row.times.expires.min(began + longest));
-                renewed.times = SessionTimes { expires, last_use: began, ..row.times };
-            }
-            renewed
-        };
-        let Some(renewed) = self.change(session, change).await? else { return Ok(None) };
-        if !self.is_of_current_generation(&renewed).await? {
-            return Ok(None);
-        }
-        self.record(EventKind::SessionRenewed, &renewed);
-        Ok(Some((self.cookie(&renewed, &secret), renewed)))
     }
 
     /// Replaces each proof by what `keep` returns for it. A session that loses a proof also loses the `acr` that it reached.
@@ -330,37 +223,6 @@ impl Sessions {
         Ok(removals)
     }
 
-    /// Returns the generation of the user of a new session.
-    async fn generation_of(&self, new: &NewSession) -> Result<u64, StoreError> {
-        match new.generation {
-            Some(read) => Ok(read),
-            None => self.generations().current(&new.tenant, &new.user).wait().await,
-        }
-    }
-
-    /// Checks the generation of a session that was just written, and ends the session if its
-    /// user was ended since the sign-in began.
-    async fn is_of_current_generation(&self, session: &Session) -> Result<bool, StoreError> {
-        let current = self.generations().current(session.tenant(), session.user()).wait().await;
-        self.is_of_generation(session, current).await
-    }
-
-    /// Ends a session that was just written if the generation that was read since is newer, or could not be read.
-    pub(super) async fn is_of_generation(
-        &self,
-        session: &Session,
-        current: Result<u64, StoreError>,
-    ) -> Result<bool, StoreError> {
-        if matches!(current, Ok(current) if current <= session.generation()) {
-            return Ok(true);
-        }
-        // its secret was not sent to anyone yet, so a failure here does no harm
-        let ended = self.revoke(session).await;
-        current?;
-        ended?;
-        Ok(false)
-    }
-
     pub(super) fn cookie(&self, session: &Session, secret: &Secret) -> SetCookie {
         let remaining = session.expires().as_nanos().saturating_sub(self.rows().now().as_nanos());
         let max_age = session.row().times.remembered.then(|| Duration::from_nanos(remaining));
@@ -379,7 +241,7 @@ impl Sessions {
         Ok(ended.len())
     }
 
-    fn record_revoked<'a>(&self, ended: impl IntoIterator<Item = &'a Session>) {
+    pub(super) fn record_revoked<'a>(&self, ended: impl IntoIterator<Item = &'a Session>) {
         for session in ended {
             self.record(EventKind::SessionRevoked, session);
         }
@@ -405,7 +267,7 @@ impl Sessions {
     }
 
     /// Ends a session. Returns it if it was live until now.
-    async fn end(&self, tenant: &Tenant, listed: &ListedSession) -> Result<Option<Session>, StoreError> {
+    pub(super) async fn end(&self, tenant: &Tenant, listed: &ListedSession) -> Result<Option<Session>, StoreError> {
         let end = |row: Option<&SessionRow>, now: UnixTime| {
             let (lived, expires) = match row {
                 Some(SessionRow::Ended(_)) => return Change::Keep(None),
@@ -503,6 +365,8 @@ mod tests {
         session::{
             cookies::SessionCookie,
             model::{amr, by, cookie_of, present, proved},
+            opening::Renewal,
+            session::NewSession,
         },
         store::{AnyStore, Memory, Record},
         testing::{ManualClock, block_on},

@@ -175,8 +175,8 @@ mod extractor;
 mod cookies;
 mod sessions;
 mod lookup;
-mod lifecycle;
 mod opening;
+mod lifecycle;
 mod cached_claims;
 mod sign_in_required;
 mod layer;
@@ -191,9 +191,9 @@ pub(crate) use self::sessions::EVENT_KINDS;
 pub(crate) use self::{
     cached_claims::{ClaimsResult, ClaimsSource},
     ended::{EndedSessions, SessionEndCheck},
-    generations::{GenerationCheck, Generations},
+    generations::{GenerationCheck, Generations, UserBatch},
     identity::{Authentication, Proof},
-    lifecycle::Renewal,
+    opening::{Opening, Renewal},
 };
 pub use self::{
     identity::{IdentityError, UserId},

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use super::{
     cookies::{PresentedCookies, SessionCookie},
     identity::{Authentication, Proof, UserId},
-    lifecycle::Renewal,
+    opening::Renewal,
     session::{NewSession, Session},
     sessions::Sessions,
 };

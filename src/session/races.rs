@@ -19,8 +19,8 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 use super::{
     cookies::{PresentedCookies, SessionCookie},
     identity::UserId,
-    lifecycle::Renewal,
     model::{amr, cookie_of, present, proved},
+    opening::Renewal,
     rows::{LiveSession, SessionRow},
     session::{NewSession, Session},
     sessions::Sessions,

@@ -29,7 +29,7 @@ pub(super) const MOST_SESSIONS: usize = 100;
 
 /// The row of a session. `Ended` is final: nothing ever overwrites it.
 #[derive(Clone, Debug)]
-pub(super) enum SessionRow {
+pub(crate) enum SessionRow {
     /// Behind a pointer at once, because moving it would take longer than reading it.
     Live(Arc<LiveSession>),
     Ended(Box<Tenant>),
@@ -37,7 +37,7 @@ pub(super) enum SessionRow {
 
 /// A session that was not ended. It may have expired.
 #[derive(Clone, Debug)]
-pub(super) struct LiveSession {
+pub(crate) struct LiveSession {
     pub(super) tenant: Tenant,
     pub(super) user: UserId,
     /// The generation of the user when the sign-in began.
@@ -342,7 +342,7 @@ impl<'a> RowReader<'a> {
 /// Every live session is listed: a session is listed before it begins and removed after it
 /// has ended. The list may also name sessions that have ended or never began.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct SessionList(Vec<ListedSession>);
+pub(crate) struct SessionList(Vec<ListedSession>);
 
 /// A session in the list of its user.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ use super::{
     key::Key,
     memory::Memory,
     record::{Entry, EntryView, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    scan::{ScanCursor, ScanPage},
 };
 use crate::{gate::MaybeReady, util::clock::UnixTime};
 
@@ -138,6 +139,11 @@ impl AnyStore {
         count_failure(self.0.store.run(operations).await)
     }
 
+    /// Calls [`Store::scan`].
+    pub async fn scan(&self, cursor: Option<ScanCursor>) -> Result<ScanPage, StoreError> {
+        self.0.store.scan(cursor).await
+    }
+
     /// Calls [`Store::complete_since`]. If everything was ended since then, returns the time of that.
     pub fn complete_since(&self) -> UnixTime {
         self.own_complete_since().max(self.0.cutoff.time())
@@ -187,6 +193,7 @@ trait DynStore: Send + Sync {
     ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
     fn run(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<Vec<OperationOutcome>, StoreError>>;
+    fn scan(&self, cursor: Option<ScanCursor>) -> BoxFuture<'_, Result<ScanPage, StoreError>>;
     fn complete_since(&self) -> UnixTime;
     fn begin_epoch(&self) -> BoxFuture<'_, Result<(), StoreError>>;
     fn is_persistent(&self) -> bool;
@@ -227,6 +234,10 @@ impl<S: Store> DynStore for S {
 
     fn run(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<Vec<OperationOutcome>, StoreError>> {
         Box::pin(Store::run(self, operations))
+    }
+
+    fn scan(&self, cursor: Option<ScanCursor>) -> BoxFuture<'_, Result<ScanPage, StoreError>> {
+        Box::pin(Store::scan(self, cursor))
     }
 
     fn complete_since(&self) -> UnixTime {

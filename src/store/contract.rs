@@ -3,9 +3,10 @@
 use std::{future::Future, pin::Pin};
 
 use super::{
-    error::StoreError,
+    error::{StoreError, StoreErrorKind},
     key::Key,
     record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    scan::{ScanCursor, ScanPage},
 };
 use crate::{gate::MaybeReady, util::clock::UnixTime};
 
@@ -70,6 +71,18 @@ pub trait Store: Send + Sync + 'static {
         operations: Vec<Operation>,
     ) -> impl Future<Output = Result<Vec<OperationOutcome>, StoreError>> + Send {
         one_by_one(self, operations)
+    }
+
+    /// Returns some of the entries, beginning where the page of this cursor ended, for operators and copies. No request needs it.
+    ///
+    /// An entry that is there from the first page to the last appears at least once. One that is written or removed meanwhile
+    /// may appear, or not. Expired entries may appear, too. A cursor that another store has returned can be an error of the
+    /// kind [`StoreErrorKind::Corrupt`](super::StoreErrorKind::Corrupt).
+    ///
+    /// Defaults to an error of the kind [`StoreErrorKind::NotOffered`](super::StoreErrorKind::NotOffered).
+    fn scan(&self, cursor: Option<ScanCursor>) -> impl Future<Output = Result<ScanPage, StoreError>> + Send {
+        let _ = cursor;
+        async { Err(StoreErrorKind::NotOffered.into()) }
     }
 
     /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Anything

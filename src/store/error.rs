@@ -20,6 +20,8 @@ pub enum StoreErrorKind {
     Misconfigured,
     /// The file was written by a newer version. It is not modified.
     NewerFormat,
+    /// The store or the accounts do not offer this call or operation. Nothing was done.
+    NotOffered,
 }
 
 /// An error of a store operation.
@@ -55,7 +57,8 @@ impl StoreError {
             StoreErrorKind::TooLarge
             | StoreErrorKind::Corrupt
             | StoreErrorKind::Misconfigured
-            | StoreErrorKind::NewerFormat => false,
+            | StoreErrorKind::NewerFormat
+            | StoreErrorKind::NotOffered => false,
         }
     }
 }
@@ -100,6 +103,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Locked => "the store is in use by another process",
             StoreErrorKind::Misconfigured => "the server of the store is not set up correctly",
             StoreErrorKind::NewerFormat => "the store was written by a newer version",
+            StoreErrorKind::NotOffered => "this call is not offered here",
         })
     }
 }

@@ -55,6 +55,22 @@ impl Key {
         Ok(Self(InlineBytes::new(&[&[table_len], table.as_bytes(), &[tenant_len], tenant, id])))
     }
 
+    /// Reads the [binary form](Self::as_bytes) of a key, for stores that list their entries.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`StoreErrorKind::Corrupt`] if these are not the bytes of a key.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let (table, rest) = split_part(bytes);
+        let (tenant, id) = split_part(rest);
+        let read = || {
+            let table = std::str::from_utf8(table).ok()?;
+            let tenant = Some(tenant).filter(|name| !name.is_empty()).map(Tenant::parse).transpose().ok()?;
+            Self::new(table, tenant.as_ref(), id).ok().filter(|key| key.as_bytes() == bytes)
+        };
+        read().ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the bytes of a key"))
+    }
+
     /// Returns the table.
     pub fn table(&self) -> &str {
         let (table, _) = split_part(self.as_bytes());
@@ -114,8 +130,16 @@ mod tests {
                 prop_assert_eq!(key.table(), table);
                 prop_assert_eq!(key.tenant(), tenant.as_deref());
                 prop_assert_eq!(key.id(), id);
+                prop_assert_eq!(&Key::from_bytes(key.as_bytes()).unwrap(), key);
             }
             prop_assert_eq!(keys[0] == keys[1], parts[0] == parts[1]);
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_no_key() {
+        for bytes in [&b""[..], b"\0\0id", b"\x01", b"\x01t", b"\x02t\0", b"\x01t\x02a", b"\x01\xff\0", b"\x01t\x01 "] {
+            assert_eq!(Key::from_bytes(bytes).unwrap_err().kind(), StoreErrorKind::Corrupt, "{bytes:?}");
         }
     }
 

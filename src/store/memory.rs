@@ -18,6 +18,7 @@ use super::{
     error::{StoreError, StoreErrorKind},
     key::Key,
     record::{Entry, EntryView, Expected, Record, Version, WriteOutcome},
+    scan::{ScanCursor, ScanPage},
 };
 use crate::{
     gate::MaybeReady,
@@ -210,6 +211,20 @@ impl Store for Memory {
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         Ok(self.remove(key))
+    }
+
+    /// A page is one of 64 parts of the store.
+    async fn scan(&self, cursor: Option<ScanCursor>) -> Result<ScanPage, StoreError> {
+        let part = match cursor.as_ref().map(ScanCursor::as_bytes) {
+            None => 0,
+            Some([part]) => usize::from(*part),
+            Some(_) => SHARDS,
+        };
+        let shard = self.shards.get(part).ok_or(StoreErrorKind::Corrupt)?;
+        let rows: Vec<Row> = read_shard(shard).rows.iter().cloned().collect();
+        let entries = rows.iter().map(|row| Ok((Key::from_bytes(row.key())?, row.as_entry_view().to_entry())));
+        let next = Some(part + 1).filter(|next| *next < SHARDS).map(|next| ScanCursor::new(vec![next as u8]));
+        Ok(ScanPage { entries: entries.collect::<Result<_, StoreError>>()?, next })
     }
 }
 

@@ -94,6 +94,7 @@
 //! ```
 
 mod any;
+pub(crate) mod batch;
 mod contract;
 mod cutoff;
 #[cfg(feature = "store-disk")]
@@ -106,6 +107,7 @@ mod memory;
 mod model;
 mod probe;
 mod record;
+mod scan;
 #[cfg(feature = "redis")]
 mod redis;
 pub(crate) mod table;
@@ -121,6 +123,7 @@ pub use self::{
     key::Key,
     memory::Memory,
     record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    scan::{ScanCursor, ScanPage},
 };
 #[cfg(feature = "redis")]
 pub use crate::redis::RedisConfig;

@@ -127,7 +127,11 @@ impl Version {
 }
 
 /// One of several operations that a store executes in one call: see [`Store::run`](super::Store::run).
+///
+/// A later version can add operations. A store that meets one that it does not know executes none of the call, and returns an
+/// error of the kind [`StoreErrorKind::NotOffered`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Operation {
     /// Reads the entry of a key.
     Read(Key),
@@ -136,7 +140,11 @@ pub enum Operation {
 }
 
 /// The state of a key that a write of an [`Operation`] needs.
+///
+/// A later version can add states. A store that meets one that it does not know executes none of the call, and returns an error
+/// of the kind [`StoreErrorKind::NotOffered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expected {
     /// It has no entry.
     Absent,
@@ -165,22 +173,13 @@ impl From<Option<Version>> for Expected {
 
 /// The outcome of an [`Operation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[must_use]
 pub enum OperationOutcome {
     /// The entry of a key, if there is one.
     Read(Option<Entry>),
     /// Whether an entry was written.
     Write(WriteOutcome),
-}
-
-impl OperationOutcome {
-    /// Returns the version of a write that was done.
-    pub(crate) fn version(&self) -> Option<Version> {
-        match self {
-            Self::Write(WriteOutcome::Done(version)) => Some(*version),
-            Self::Write(WriteOutcome::Lost(_)) | Self::Read(_) => None,
-        }
-    }
 }
 
 /// The outcome of a conditional write. Losing a race is not an error.

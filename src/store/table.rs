@@ -10,7 +10,8 @@ use super::{
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, EntryView, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Operation, Record, Version, WriteOutcome},
+    scan::{ScanCursor, ScanPage},
 };
 use crate::{
     gate::MaybeReady,
@@ -80,6 +81,13 @@ impl<T> ReadRow<T> {
     }
 }
 
+/// An operation on a row, for a batch.
+#[derive(Clone)]
+pub(crate) struct RowOperation<'t, T> {
+    pub(super) operation: Operation,
+    pub(super) table: &'t Table<T>,
+}
+
 /// The decision of an update: what to write, and what to return afterwards.
 pub(crate) enum Change<T, R> {
     /// Writes nothing.
@@ -91,6 +99,10 @@ pub(crate) enum Change<T, R> {
 impl<T: Value> Table<T> {
     pub(crate) fn new(store: AnyStore, name: &'static str, clock: Arc<dyn Clock>) -> Self {
         Self { store, name, clock, of: PhantomData }
+    }
+
+    pub(super) fn store(&self) -> &AnyStore {
+        &self.store
     }
 
     #[cfg(test)]
@@ -149,6 +161,21 @@ impl<T: Value> Table<T> {
     /// Returns the time before which everything that was begun has ended; at once if it is known.
     pub(crate) fn cutoff(&self) -> MaybeReady<BoxFuture<'static, Result<UnixTime, StoreError>>> {
         self.store.cutoff()
+    }
+
+    /// Returns some of the live rows of a tenant, each with its id, and where to go on.
+    pub(crate) async fn scan(
+        &self,
+        tenant: Option<&Tenant>,
+        cursor: Option<ScanCursor>,
+    ) -> Result<(Vec<(Vec<u8>, Stored<T>)>, Option<ScanCursor>), StoreError> {
+        let ScanPage { entries, next } = self.store.scan(cursor).await?;
+        let is_own = |key: &Key| key.table() == self.name && key.tenant() == tenant.map(Tenant::as_str);
+        let mut rows = Vec::new();
+        for (key, entry) in entries.iter().filter(|(key, _)| is_own(key)) {
+            rows.extend(self.decode_found(Some(entry))?.map(|row| (key.id().to_vec(), row)));
+        }
+        Ok((rows, next))
     }
 
     /// Writes a new value, unless there is a live one.
@@ -238,12 +265,16 @@ impl<T: Value> Table<T> {
         self.store.take(&key).await.map(|_| ())
     }
 
-    /// Returns the operation that reads a row, for [`AnyStore::run`].
-    pub(crate) fn prepare_row_read(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Operation, StoreError> {
-        self.key(tenant, id).map(Operation::Read)
+    /// Returns the operation that reads a row.
+    pub(crate) fn prepare_row_read(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+    ) -> Result<RowOperation<'_, T>, StoreError> {
+        Ok(RowOperation { operation: Operation::Read(self.key(tenant, id)?), table: self })
     }
 
-    /// Returns the operation that writes a row if it is still as it was read, for [`AnyStore::run`].
+    /// Returns the operation that writes a row if it is still as it was read.
     pub(crate) fn writing<R>(
         &self,
         tenant: Option<&Tenant>,
@@ -251,25 +282,18 @@ impl<T: Value> Table<T> {
         over: &ReadRow<R>,
         value: &T,
         expires_at: UnixTime,
-    ) -> Result<Operation, StoreError> {
-        Ok(Operation::Write(self.key(tenant, id)?, over.expected, self.record(value, expires_at)?))
+    ) -> Result<RowOperation<'_, T>, StoreError> {
+        let operation = Operation::Write(self.key(tenant, id)?, over.expected, self.record(value, expires_at)?);
+        Ok(RowOperation { operation, table: self })
     }
 
-    /// Returns the row that an operation read, or that it found instead of the one to replace.
-    pub(crate) fn row(&self, outcome: Option<OperationOutcome>) -> Result<ReadRow<T>, StoreError> {
-        match outcome {
-            Some(OperationOutcome::Read(entry) | OperationOutcome::Write(WriteOutcome::Lost(entry))) => {
-                let version = entry.as_ref().map(|entry| entry.version);
-                let live = self.decode_found(entry.as_ref())?;
-                let expected = match version {
-                    Some(version) if live.is_none() => Expected::Expired(version),
-                    version => version.into(),
-                };
-                Ok(ReadRow { expected, live })
-            }
-            // a store has to return the outcomes of all operations up to the first that loses
-            _ => Err(StoreErrorKind::Corrupt.into()),
-        }
+    pub(super) fn read_row(&self, entry: Option<&Entry>) -> Result<ReadRow<T>, StoreError> {
+        let live = self.decode_found(entry)?;
+        let expected = match entry.map(|entry| entry.version) {
+            Some(version) if live.is_none() => Expected::Expired(version),
+            version => version.into(),
+        };
+        Ok(ReadRow { expected, live })
     }
 
     async fn insert_record(&self, key: &Key, record: Record) -> Result<WriteOutcome<Stored<T>>, StoreError> {

@@ -34,6 +34,7 @@ mod clock;
 mod dpop;
 #[cfg(feature = "login")]
 mod issuer;
+mod scan;
 mod store;
 
 /// The node side of leases without I/O, for simulations.

@@ -22,7 +22,7 @@ use crate::{
         table::{Change, Stored, Table},
     },
     tenant::Tenant,
-    testing::clock::ManualClock,
+    testing::{clock::ManualClock, scan},
     util::clock::UnixTime,
 };
 
@@ -49,6 +49,7 @@ pub fn store_conformance<S: Store>(make: impl Fn() -> S, run: impl Fn(BoxFuture<
     alone(Box::pin(expiry_is_exact_by_the_clock(fresh())));
     alone(Box::pin(what_has_expired_is_no_hindrance(fresh())));
     alone(Box::pin(several_operations_are_executed_in_order(fresh())));
+    alone(Box::pin(scan::each_entry_is_scanned(fresh())));
     of_many_inserts_one_wins(&fresh(), &run);
     of_many_runs_one_wins(&fresh(), &run);
     of_many_swaps_one_wins(&fresh(), &run);

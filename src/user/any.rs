@@ -7,12 +7,12 @@ use super::{
     claims::{Claims, ClaimsRequest},
     identifier::Identifier,
     password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
-    users::Users,
+    users::{AccountPage, Users},
 };
 use crate::{
     password::PasswordHash,
     session::UserId,
-    store::{BoxFuture, StoreError},
+    store::{BoxFuture, ScanCursor, StoreError, StoreErrorKind},
     tenant::Tenant,
 };
 
@@ -27,6 +27,7 @@ const BY_ID: &str = "Users::by_id";
 const VERIFY: &str = "Users::verify_password";
 const UPGRADE: &str = "Users::upgrade_password";
 const CLAIMS: &str = "Users::claims";
+const LIST: &str = "Users::list";
 
 /// Any [`Users`] behind one type. Clones share them.
 ///
@@ -90,6 +91,16 @@ impl AnyUsers {
     ) -> Result<Claims, StoreError> {
         within(self.deadline.min(CLAIMS_DEADLINE), CLAIMS, self.users.claims(tenant, account, request)).await
     }
+
+    /// See [`Users::list`].
+    ///
+    /// # Errors
+    ///
+    /// Also returns an error of the kind [`StoreErrorKind::NotOffered`].
+    pub async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<AccountPage, StoreError> {
+        let page = within(self.deadline, LIST, self.users.list(tenant, cursor)).await?;
+        page.ok_or_else(|| StoreErrorKind::NotOffered.into())
+    }
 }
 
 /// Waits for the response until the deadline.
@@ -134,6 +145,7 @@ trait DynUsers: Send + Sync {
     ) -> Answer<'a, PasswordUpgrade>;
     fn claims<'a>(&'a self, tenant: &'a Tenant, account: &'a Account, request: &'a ClaimsRequest)
     -> Answer<'a, Claims>;
+    fn list<'a>(&'a self, tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Answer<'a, Option<AccountPage>>;
     fn name(&self) -> &'static str;
 }
 
@@ -166,6 +178,10 @@ impl<U: Users> DynUsers for U {
         request: &'a ClaimsRequest,
     ) -> Answer<'a, Claims> {
         boxed(CLAIMS, Users::claims(self, tenant, account, request))
+    }
+
+    fn list<'a>(&'a self, tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Answer<'a, Option<AccountPage>> {
+        boxed(LIST, Users::list(self, tenant, cursor))
     }
 
     fn name(&self) -> &'static str {
@@ -257,6 +273,11 @@ mod tests {
             claims.insert("roles", ["admin"]).map_err(io::Error::other)?;
             Ok(claims)
         }
+
+        async fn list(&self, _: &Tenant, _: Option<ScanCursor>) -> io::Result<Option<AccountPage>> {
+            self.note("list");
+            Ok(Some(AccountPage { accounts: vec![ada()], next: None }))
+        }
     }
 
     async fn verify(users: &AnyUsers, account: Option<&Account>, password: &str) -> PasswordCheck {
@@ -278,7 +299,8 @@ mod tests {
         assert_eq!(upgraded, PasswordUpgrade::Replaced);
         let claims = users.claims(&acme, &ada, &ClaimsRequest::new("web")).await.unwrap();
         assert!(claims.get::<Vec<String>>(ClaimTarget::IdToken, "roles").is_some());
-        assert_eq!(*own.0.lock().unwrap(), ["find", "by_id", "verify_password", "upgrade_password", "claims"]);
+        assert_eq!(users.list(&acme, None).await.unwrap().accounts.len(), 1);
+        assert_eq!(*own.0.lock().unwrap(), ["find", "by_id", "verify_password", "upgrade_password", "claims", "list"]);
         assert!(format!("{users:?}").contains("Overrides"));
     }
 

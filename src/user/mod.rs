@@ -113,5 +113,5 @@ pub use self::{
     identifier::Identifier,
     password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     stored::{StoredUsers, UserError},
-    users::Users,
+    users::{AccountPage, Users},
 };

@@ -6,7 +6,16 @@ use super::{
     identifier::Identifier,
     password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
-use crate::{password::PasswordHash, session::UserId, tenant::Tenant};
+use crate::{password::PasswordHash, session::UserId, store::ScanCursor, tenant::Tenant};
+
+/// Some of the accounts of a tenant, and where to go on. A page can be empty and not the last one.
+#[derive(Clone, Debug)]
+pub struct AccountPage {
+    /// The accounts, in no particular order.
+    pub accounts: Vec<Account>,
+    /// The cursor of the next page, or `None` if this is the last one.
+    pub next: Option<ScanCursor>,
+}
 
 /// The accounts of your application. The [module docs](super) show an implementation.
 ///
@@ -85,6 +94,19 @@ pub trait Users: Send + Sync + 'static {
         let _ = (tenant, account, request);
         async { Ok(Claims::new()) }
     }
+
+    /// Returns some of the accounts of a tenant, beginning where the page of this cursor ended, for operators and copies. No
+    /// login needs it.
+    ///
+    /// An account that exists from the first page to the last appears at least once. Defaults to `None`: not offered.
+    fn list(
+        &self,
+        tenant: &Tenant,
+        cursor: Option<ScanCursor>,
+    ) -> impl Future<Output = Result<Option<AccountPage>, Self::Error>> + Send {
+        let _ = (tenant, cursor);
+        async { Ok(None) }
+    }
 }
 
 impl<U: Users> Users for Arc<U> {
@@ -113,5 +135,9 @@ impl<U: Users> Users for Arc<U> {
 
     async fn claims(&self, tenant: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, U::Error> {
         (**self).claims(tenant, account, request).await
+    }
+
+    async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, U::Error> {
+        (**self).list(tenant, cursor).await
     }
 }

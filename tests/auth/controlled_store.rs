@@ -141,6 +141,7 @@ impl Store for ControlledStore {
                 Operation::Read(key) => ("get", key.clone()),
                 Operation::Write(key, Expected::Absent, _) => ("insert", key.clone()),
                 Operation::Write(key, _, _) => ("swap", key.clone()),
+                _ => return Err(StoreErrorKind::NotOffered.into()),
             };
             outcomes.extend(self.rein.run(what, &key, self.memory.run(vec![operation])).await?);
             if let Some(OperationOutcome::Write(WriteOutcome::Lost(_))) = outcomes.last() {

@@ -15,6 +15,7 @@ use tollgate::{
 
 use crate::{
     own_account::totp as code_of,
+    sso::{continue_login, id_of},
     world::{ADA, ADA_PASSWORD, World},
 };
 
@@ -92,6 +93,40 @@ async fn b40_a_completed_login_stays_usable_while_there_is_no_room() {
     let list = store.memory.get(&Key::new("session_users", Some(&acme), "u-ada").unwrap()).wait().await.unwrap();
     let listed: Vec<serde_json::Value> = serde_json::from_slice(&list.unwrap().value).unwrap();
     assert_eq!(world.sessions.list(&acme, &ada).await.unwrap().len(), listed.len());
+}
+
+#[tokio::test]
+async fn b40_a_step_up_stays_usable_while_there_is_no_room() {
+    let store = FullStore { memory: Arc::default(), room: Arc::new(AtomicI64::new(i64::MAX)) };
+    let world = World::with(store.clone(), |service| service).await.sharing();
+    let mut failures = 0;
+    for room in 0.. {
+        world.advance(3600);
+        let mut browser = world.browser();
+        browser.log_in("web", ADA).await;
+        assert!(browser.authorize("web").await.redirected("code").is_some());
+        let id = id_of(&continue_login(&mut browser, "bank", &[]).await);
+        assert_eq!(browser.ask("bank", &id, "email", ADA).await.status, 200);
+        let code = world.code(ADA).await;
+        assert_eq!(browser.verify("bank", &id, &code).await.json()["remaining_steps"], 0);
+        assert_eq!(browser.complete("bank", &id).await.status, 200);
+        store.room.store(room, SeqCst);
+        let answer = browser.authorize("bank").await;
+        store.room.store(i64::MAX, SeqCst);
+        if answer.redirected("code").is_some() {
+            break;
+        }
+        assert_eq!(answer.redirected("error").as_deref(), Some("temporarily_unavailable"), "{answer:?}");
+        failures += 1;
+        // there is room again, and the session goes on
+        let again = browser.authorize("bank").await;
+        assert!(again.redirected("code").is_some(), "room for {room} writes: {again:?}");
+    }
+    assert!(failures >= 1, "{failures}");
+    let (acme, ada) = (tollgate::Tenant::parse("acme").unwrap(), tollgate::UserId::parse("u-ada").unwrap());
+    let sessions = world.sessions.list(&acme, &ada).await.unwrap();
+    let is_stepped_up = |session: &tollgate::Session| session.amr().any(|name| name == "mfa");
+    assert!(!sessions.is_empty() && sessions.iter().all(is_stepped_up), "{sessions:?}");
 }
 
 #[tokio::test]

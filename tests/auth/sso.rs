@@ -23,7 +23,7 @@ pub(crate) async fn world() -> World {
 }
 
 impl World {
-    fn sharing(self) -> Self {
+    pub(crate) fn sharing(self) -> Self {
         self.sharing_with(|service| service)
     }
 
@@ -78,7 +78,7 @@ fn is_page(answer: &Answer) -> bool {
 }
 
 /// Starts a login without a name, continuing from the browser's session.
-async fn continue_login(browser: &mut Browser, client: &str, more: &[(&str, &str)]) -> Answer {
+pub(crate) async fn continue_login(browser: &mut Browser, client: &str, more: &[(&str, &str)]) -> Answer {
     browser.post("/authentication/start", &with(parameters(client), more)).await
 }
 
@@ -92,7 +92,7 @@ fn steps(answer: &Answer) -> (Option<u64>, Option<u64>) {
     (answer.json()["required_steps"].as_u64(), answer.json()["next_step"].as_u64())
 }
 
-fn id_of(answer: &Answer) -> String {
+pub(crate) fn id_of(answer: &Answer) -> String {
     answer.json()["session_id"].as_str().unwrap().to_owned()
 }
 

@@ -64,6 +64,7 @@ impl Store for CallStore {
             Operation::Read(key) => format!("get {}", key.table()),
             Operation::Write(key, Expected::Absent, _) => format!("insert {}", key.table()),
             Operation::Write(key, _, _) => format!("swap {}", key.table()),
+            other => format!("{other:?}"),
         });
         self.calls.lock().unwrap().push(named.collect());
         self.memory.run(operations).await

@@ -2,7 +2,7 @@
 
 use tollgate::{
     clock::UnixTime,
-    store::{Entry, Expected, Key, Operation, Record, Version},
+    store::{Entry, Expected, Key, Operation, Record, ScanPage, StoreError, StoreErrorKind, Version},
 };
 
 /// A kind of operation. The function `tollgate_run` uses the same numbers.
@@ -30,20 +30,22 @@ impl Call {
         Self::without_record(Kind::Take, key)
     }
 
-    pub(crate) fn write(key: &Key, expected: Expected, record: &Record) -> Self {
+    /// Returns an error for a state that this version does not know.
+    pub(crate) fn write(key: &Key, expected: Expected, record: &Record) -> Result<Self, StoreError> {
         let (kind, version) = match expected {
             Expected::Absent => (Kind::WriteAbsent, None),
             Expected::Version(version) => (Kind::WriteVersion, Some(version)),
             Expected::Expired(version) => (Kind::WriteExpired, Some(version)),
+            _ => return Err(StoreErrorKind::NotOffered.into()),
         };
-        Self {
+        Ok(Self {
             kind,
             key: key.as_bytes().to_vec(),
             version: version.map_or(NO_VERSION, version_column),
             expires: record.expires_at().as_nanos().cast_signed(),
             lifetime: i64::try_from(record.time_to_live().as_millis()).unwrap_or(i64::MAX),
             value: record.value().to_vec(),
-        }
+        })
     }
 
     fn without_record(kind: Kind, key: &Key) -> Self {
@@ -59,11 +61,15 @@ impl Call {
     }
 }
 
-impl From<&Operation> for Call {
-    fn from(operation: &Operation) -> Self {
+/// Fails for an operation that this version does not know.
+impl TryFrom<&Operation> for Call {
+    type Error = StoreError;
+
+    fn try_from(operation: &Operation) -> Result<Self, StoreError> {
         match operation {
-            Operation::Read(key) => Self::without_record(Kind::Read, key),
+            Operation::Read(key) => Ok(Self::without_record(Kind::Read, key)),
             Operation::Write(key, expected, record) => Self::write(key, *expected, record),
+            _ => Err(StoreErrorKind::NotOffered.into()),
         }
     }
 }
@@ -81,6 +87,20 @@ pub(crate) fn version(column: i64) -> Version {
 
 /// A row as it is selected: version, expiry and value.
 pub(crate) type Row = (i64, i64, Vec<u8>);
+
+/// Selects the first rows after a key.
+pub(crate) const SCAN: &str =
+    "select key, version, expires, value from tollgate_rows where key > $1 order by key limit $2";
+
+/// What [`SCAN`] selects.
+pub(crate) type ScannedRow = (Vec<u8>, i64, i64, Vec<u8>);
+
+pub(crate) fn page(rows: Vec<ScannedRow>) -> Result<ScanPage, StoreError> {
+    let entries = rows
+        .into_iter()
+        .map(|(key, number, expires, value)| Ok((Key::from_bytes(&key)?, entry((number, expires, value)))));
+    Ok(ScanPage::of_sorted(entries.collect::<Result<_, StoreError>>()?))
+}
 
 /// Selects a row, or none, with the epoch.
 pub(crate) const READ: &str =

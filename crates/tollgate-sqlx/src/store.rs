@@ -13,8 +13,8 @@ use tollgate::{
     clock::{Clock, SystemClock, UnixTime},
     gate::MaybeReady,
     store::{
-        Entry, Expected, Key, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
-        WriteOutcome,
+        Entry, Expected, Key, Operation, OperationOutcome, Record, ScanCursor, ScanPage, Store, StoreError,
+        StoreErrorKind, Version, WriteOutcome,
     },
 };
 
@@ -25,7 +25,7 @@ use crate::sqlite;
 use crate::{
     database::{Database, Pool},
     error::store_error,
-    row::{Call, InEpoch},
+    row::{self, Call, InEpoch},
 };
 
 /// A [`Store`] in PostgreSQL or SQLite. Clones share it.
@@ -98,9 +98,9 @@ impl SqlStore {
     }
 
     async fn write(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
-        match self.run_one(Call::write(key, expected, record)).await? {
+        match self.run_one(Call::write(key, expected, record)?).await? {
             OperationOutcome::Write(outcome) => Ok(outcome),
-            OperationOutcome::Read(_) => Err(StoreErrorKind::Corrupt.into()),
+            _ => Err(StoreErrorKind::Corrupt.into()),
         }
     }
 }
@@ -169,6 +169,20 @@ impl Shared {
         Ok(self.notice(self.database.within(running).await?))
     }
 
+    async fn scan(&self, after: &[u8]) -> Result<ScanPage, StoreError> {
+        let most = ScanPage::USUAL.try_into().unwrap_or(i64::MAX);
+        let scanning = async {
+            match &self.database.pool {
+                #[cfg(feature = "postgres")]
+                Pool::Postgres(pool, _) => sqlx::query_as(row::SCAN).bind(after).bind(most).fetch_all(pool).await,
+                #[cfg(feature = "sqlite")]
+                Pool::Sqlite { reads, .. } => sqlx::query_as(row::SCAN).bind(after).bind(most).fetch_all(reads).await,
+            }
+            .map_err(store_error)
+        };
+        row::page(self.database.within(scanning).await?)
+    }
+
     async fn sweep_some(&self) -> Result<u64, StoreError> {
         let sweeping = async {
             match &self.database.pool {
@@ -200,7 +214,7 @@ impl Store for SqlStore {
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         match self.run_one(Call::take(key)).await? {
             OperationOutcome::Read(found) => Ok(found),
-            OperationOutcome::Write(_) => Err(StoreErrorKind::Corrupt.into()),
+            _ => Err(StoreErrorKind::Corrupt.into()),
         }
     }
 
@@ -208,7 +222,12 @@ impl Store for SqlStore {
         if operations.is_empty() {
             return Ok(Vec::new());
         }
-        self.run_calls(&operations.iter().map(Call::from).collect::<Vec<_>>()).await
+        self.run_calls(&operations.iter().map(Call::try_from).collect::<Result<Vec<_>, _>>()?).await
+    }
+
+    /// Reads the entries in the order of their keys.
+    async fn scan(&self, cursor: Option<ScanCursor>) -> Result<ScanPage, StoreError> {
+        self.0.scan(cursor.as_ref().map_or(&[], ScanCursor::as_bytes)).await
     }
 
     fn complete_since(&self) -> UnixTime {

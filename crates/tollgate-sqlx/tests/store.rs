@@ -77,6 +77,7 @@ fn postgres_is_a_store() {
     let runtime = Runtime::new().unwrap();
     let make = || SqlStore::new(&runtime.block_on(open(&cluster.schema())));
     testing::store_conformance(make, |future| runtime.block_on(future));
+    assert!(runtime.block_on(make().scan(None)).is_ok());
 }
 
 #[test]
@@ -89,6 +90,7 @@ fn sqlite_is_a_store() {
         SqlStore::new(&runtime.block_on(open(&format!("sqlite://{}", file.display()))))
     };
     testing::store_conformance(make, |future| runtime.block_on(future));
+    assert!(runtime.block_on(make().scan(None)).is_ok());
     fs::remove_dir_all(directory).unwrap();
 }
 

@@ -11,7 +11,7 @@
 
 mod support;
 
-use std::{future::Future, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, future::Future, path::PathBuf, time::Duration};
 
 use serde_json::json;
 use support::{Cluster, temporary};
@@ -22,9 +22,11 @@ use tollgate::{
     password::{PasswordHash, PasswordMark},
     store::Memory,
     testing::ManualClock,
-    user::{Account, ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError},
+    user::{
+        Account, AnyUsers, ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError,
+    },
 };
-use tollgate_sqlx::{Database, Dialect, SqlUsers};
+use tollgate_sqlx::{Database, Dialect, SqlStore, SqlUsers};
 
 const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
 const BETTER: &str =
@@ -399,6 +401,45 @@ fn accounts_are_listed_and_searched_in_pages() {
         assert_eq!(users.search(&acme, "user a 01", None, 6).await.unwrap().len(), 1);
         assert!(users.search(&acme, "user c", None, 6).await.unwrap().is_empty());
         assert!(users.search(&acme, "a\0", None, 6).await.unwrap().is_empty());
+    });
+}
+
+/// Returns the ids of all accounts of a tenant.
+async fn listed(users: impl Users, tenant: &Tenant) -> BTreeSet<String> {
+    let (users, mut all, mut cursor) = (AnyUsers::from(users), BTreeSet::new(), None);
+    loop {
+        let page = users.list(tenant, cursor).await.unwrap();
+        all.extend(page.accounts.iter().map(|account| account.id().as_str().to_owned()));
+        cursor = page.next;
+        if cursor.is_none() {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn all_accounts_are_listed_in_sql_and_in_a_store() {
+    on_each(async |database| {
+        let (sql, stored, acme) =
+            (SqlUsers::new(&database), StoredUsers::new(SqlStore::new(&database)), tenant("acme"));
+        for number in 0..515 {
+            let user = || new(&format!("u-{number:03}"), &format!("user {number}"));
+            sql.create(&acme, user()).await.unwrap();
+            if number < 200 {
+                stored.create(&acme, user()).await.unwrap();
+            }
+        }
+        for number in 0..3 {
+            let user = || new(&format!("g-{number}"), &format!("user {number}"));
+            sql.create(&tenant("globex"), user()).await.unwrap();
+            stored.create(&tenant("globex"), user()).await.unwrap();
+        }
+        sql.remove(&acme, &id("u-007")).await.unwrap();
+        stored.remove(&acme, &id("u-007")).await.unwrap();
+        let expected = |most| (0..most).filter(|number| *number != 7).map(|number| format!("u-{number:03}")).collect();
+        assert_eq!(listed(sql.clone(), &acme).await, expected(515));
+        assert_eq!(listed(stored.clone(), &acme).await, expected(200));
+        assert_eq!(listed(sql, &tenant("globex")).await, listed(stored, &tenant("globex")).await);
     });
 }
 

@@ -3,10 +3,9 @@
 use http::Response;
 
 use super::{
-    at_once::{self, AtOnce},
     completed::CompletedLogin,
     query::{Asked, Checked},
-    session::{self, TargetSession},
+    session::{self, NewCode},
 };
 use crate::{
     auth::{
@@ -19,13 +18,9 @@ use crate::{
     http::body::Body,
     policy::{LoginPlan, Method},
     session::Authentication,
-    store::StoreError,
+    store::{StoreError, StoreErrorKind},
     util::secret::Secret,
 };
-
-fn already_answered() -> Problem {
-    Problem::invalid("the request was already answered")
-}
 
 /// Issues the code of a completed login and spends the login. Its proofs begin or update the browser's session.
 ///
@@ -41,47 +36,25 @@ pub(crate) async fn for_login(
     let core = cx.core;
     let acr = plan.acr().or(completed.login().plan.acr()).map(str::to_owned);
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
-    let target = TargetSession::of_completed_login(cx, &completed, &who).await?;
     // what can fail without the store fails before the login is spent
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
     let mut row = AuthorizationCode {
-        who,
-        session: target.sid,
+        who: who.clone(),
+        session: completed.new_session(),
         binding: completed.login().binding.clone(),
         wanted: checked.oidc.wanted.clone().or(&completed.login().wanted),
     };
-    let at_once = match asked.pushed() {
-        None => at_once::begin(cx, &mut completed, &target, &row.who, Some((&code.digest(), &row))).await?,
-        Some(_) => AtOnce::NotPossible,
-    };
-    let begun = match at_once {
-        AtOnce::Begun(begun) => Some(begun),
-        AtOnce::Refused => None,
-        AtOnce::NotPossible => {
-            // the login is spent first: a failure after it costs a login and never yields two codes
-            if !completed.spend(cx, &target.sid).await? {
-                return Ok(None);
-            }
-            if !is_open(cx, asked).await? {
-                return Err(already_answered());
-            }
-            let begun = session::begin_session(cx, &completed, &row.who, signed_in, target).await?;
-            if let Some(begun) = &begun {
-                row.session = begun.sid;
-                core.codes.issue(&code.digest(), &row).await?;
-            }
-            begun
-        }
-    };
-    let Some(begun) = begun else {
-        completed.check_account(cx, &row.who).await?;
+    let new = NewCode { digest: code.digest(), row: &mut row, pushed: asked.pushed() };
+    let cookies = session::begin_session(cx, &mut completed, &who, signed_in, Some(new)).await?;
+    let Some(cookies) = cookies else {
+        completed.check_account(cx, &who).await?;
         return Ok(None);
     };
     let (login, keyed) = (completed.login(), core.keyed().await?);
     core.journal.record(EventKind::LoginSucceeded, login, None, keyed);
     core.journal.record(EventKind::CodeIssued, login, None, keyed);
-    Ok(Some(completed.finish(cx, begun.cookies, response)))
+    Ok(Some(completed.finish(cx, cookies, response)))
 }
 
 /// Issues a code silently for a signed-in user, if the client has single sign-on and its redirect URI is a website.
@@ -104,14 +77,19 @@ pub(crate) async fn for_session(
     }
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
-    // there is no login to use up, so a pushed request is used up instead
-    if !is_open(cx, asked).await? {
-        return Err(already_answered());
-    }
     let session = signed_in.session.sid();
-    core.journal.tally_login(EventKind::CodeIssued, &who, (None, None), core.keyed().await?);
     let (binding, wanted) = (checked.binding.clone(), oidc.wanted.clone());
-    core.codes.issue(&code.digest(), &AuthorizationCode { who, session, binding, wanted }).await?;
+    let row = AuthorizationCode { who, session, binding, wanted };
+    let mut batch = core.accounts.batch(&row.who.tenant, Some(&row.who.user))?;
+    // there is no login to use up, so a pushed request is used up instead
+    let pushed = session::use_up(cx, asked.pushed()).await?.map(|write| batch.add(write));
+    let issued = batch.add(core.codes.issuing(&code.digest(), &row)?);
+    let Some(outcomes) = batch.run().await?.since(row.who.generation) else { return Ok(None) };
+    if pushed.is_some_and(|pushed| outcomes.version(&pushed).is_none()) {
+        return Err(session::already_answered());
+    }
+    outcomes.version(&issued).ok_or_else(|| StoreError::from(StoreErrorKind::Busy))?;
+    core.journal.tally_login(EventKind::CodeIssued, &row.who, (None, None), core.keyed().await?);
     Ok(Some(response))
 }
 
@@ -121,12 +99,4 @@ async fn lacks_factor(cx: &RequestContext<'_>, plan: &LoginPlan, who: &Authentic
     let proved = who.methods().filter_map(Method::from_name).collect();
     let factors = cx.core.enrolled_factors((&who.tenant, &who.user), plan, proved).await?;
     Ok(!factors.all.is_empty())
-}
-
-/// Returns whether the request can have a code. This uses up a pushed request.
-async fn is_open(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
-    match asked.pushed() {
-        Some(pushed) => cx.core.pushed.take(pushed).await,
-        None => Ok(true),
-    }
 }

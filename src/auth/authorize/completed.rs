@@ -1,5 +1,7 @@
 //! A completed login of this browser: how it is found, spent and answered.
 
+use std::sync::Arc;
+
 use http::Response;
 
 use crate::{
@@ -10,15 +12,22 @@ use crate::{
             cookies::PresentedLogin,
             problem::{Code, Problem},
         },
-        state::logins::{PreparedCall, StoredLogin},
+        state::{
+            accounts::GenerationOf,
+            logins::{PreparedCall, StoredLogin},
+        },
     },
     client::Client,
     event::EventKind,
     http::{body::Body, cookie::SetCookie},
-    login::{Keyed, Login, LoginCall},
+    login::{Binding, Keyed, Login, LoginCall},
     policy::LoginPlan,
     session::{Authentication, Session, UserId},
-    store::{Operation, OperationOutcome, StoreError, Version, table::Stored},
+    store::{
+        StoreError, Version,
+        batch::Batch,
+        table::{ReadRow, Stored},
+    },
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
@@ -42,19 +51,21 @@ pub(crate) struct SessionOfOtherTab {
 }
 
 impl<'c> CompletedLogin<'c> {
-    /// Reads the logins of this browser, and something else before them, in one call of the store.
+    /// Reads the logins of this browser, and whether the challenge of a request was redeemed, in one call of the store.
     pub(crate) async fn read_logins(
         cx: &RequestContext<'_>,
-        first: Option<Operation>,
+        request: Option<&Binding>,
         presented: &[PresentedLogin<'_>],
-    ) -> Result<(Option<OperationOutcome>, FoundLogins), StoreError> {
-        let (core, has_first) = (cx.core, first.is_some());
-        let logins = presented.iter().map(|cookie| core.logins.prepare_login_read(&cookie.digest));
-        let reads = first.map(Ok).into_iter().chain(logins).collect::<Result<_, _>>()?;
-        let mut outcomes = core.store.run(reads).await?.into_iter();
-        let first = if has_first { outcomes.next() } else { None };
-        let logins = presented.iter().map(|_| core.logins.read(outcomes.next()));
-        Ok((first, logins.collect::<Result<_, _>>()?))
+    ) -> Result<(bool, FoundLogins), StoreError> {
+        let (core, mut batch) = (cx.core, Batch::without_user(&cx.core.store));
+        let challenge = request.map(|binding| core.redeemed_challenges.prepare_challenge_read(binding)).transpose()?;
+        let challenge = challenge.map(|read| batch.add(read));
+        let reads = presented.iter().map(|cookie| core.logins.prepare_login_read(&cookie.digest));
+        let logins = batch.add_all(reads.collect::<Result<Vec<_>, _>>()?);
+        let outcomes = batch.run().await?;
+        let redeemed = challenge.map(|read| outcomes.row(&read)).transpose()?;
+        let logins = logins.iter().map(|read| Ok(outcomes.row(read)?.live.map(|login| login.map(Arc::new))));
+        Ok((redeemed.is_some_and(|row| row.live.is_some()), logins.collect::<Result<_, StoreError>>()?))
     }
 
     /// Finds the newest login of this browser that is completed at the client's tenant, meets the plan and is `wanted`.
@@ -118,20 +129,20 @@ impl<'c> CompletedLogin<'c> {
     ) -> Result<Option<Authentication>, Problem> {
         let keyed = cx.core.keyed().await?;
         let Some(who) = self.login().authentication(acr) else { return Ok(None) };
-        if self.login().session.is_some() && cx.core.counting(&who, keyed).await?.is_none() {
+        if self.login().session.is_some() && cx.core.counting(&who, GenerationOf::Account, keyed).await?.is_none() {
             return Err(self.denied(cx, keyed));
         }
         Ok(Some(who))
     }
 
     /// Returns whether the account may log in and each proof of a session that has just begun counts for it. If not, ends
-    /// the session. Its cookie must not be sent before, and its generation must be compared already.
+    /// the session. Its cookie must not be sent before.
     ///
     /// The account is read after the session was written, so that a change of the account either sees the session or is
     /// seen here. So is a call of [`end_everything`](crate::AuthService::end_everything) since the login began.
     pub(crate) async fn confirm(&self, cx: &RequestContext<'_>, session: &Session) -> Result<bool, StoreError> {
         let (core, keyed) = (cx.core, cx.core.keyed().await?);
-        let account = core.counting_in_any_generation(&session.authentication(), keyed).await?;
+        let account = core.counting(&session.authentication(), GenerationOf::Batch, keyed).await?;
         let has_ended = UnixTime::from_nanos(self.login().began) < core.store.cutoff().wait().await?;
         let counts = account.is_some() && !has_ended;
         if !counts {
@@ -143,7 +154,7 @@ impl<'c> CompletedLogin<'c> {
     /// Returns an error if the reason why no session could begin is the account, which was ended or closed.
     pub(crate) async fn check_account(&self, cx: &RequestContext<'_>, who: &Authentication) -> Result<(), Problem> {
         let keyed = cx.core.keyed().await?;
-        match cx.core.counting(who, keyed).await? {
+        match cx.core.counting(who, GenerationOf::Account, keyed).await? {
             Some(_) => Ok(()),
             None => Err(self.denied(cx, keyed)),
         }
@@ -155,17 +166,23 @@ impl<'c> CompletedLogin<'c> {
     }
 
     /// Returns the call that spends the login for this session, with the operation that stores it.
-    pub(crate) fn prepare_spend(
+    pub(crate) fn prepare_spend<'x>(
         &self,
-        cx: &RequestContext<'_>,
+        cx: &'x RequestContext<'_>,
         session: &PublicId,
-    ) -> Result<PreparedCall, StoreError> {
+    ) -> Result<PreparedCall<'x>, StoreError> {
         cx.core.logins.prepare(&self.cookie.digest, &self.stored, &LoginCall::Consume(session))
     }
 
     /// Notes that the login was spent.
-    pub(crate) fn spent(&mut self, prepared: PreparedCall, version: Version) {
+    pub(crate) fn spent(&mut self, prepared: PreparedCall<'_>, version: Version) {
         self.stored = prepared.update_after_write(Some(version), self.stored.clone()).stored;
+    }
+
+    /// Notes that another call has changed the login. Returns `false` if it is gone.
+    pub(crate) fn changed(&mut self, row: ReadRow<Login>) -> bool {
+        let found = row.live.map(|login| login.map(Arc::new));
+        found.map(|login| self.stored = login).is_some()
     }
 
     /// Spends the login for the session that it begins or updates. Returns `false` if it was spent before.

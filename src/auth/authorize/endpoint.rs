@@ -90,10 +90,8 @@ async fn issue_code(
 ) -> Result<Option<Response<Body>>, Problem> {
     let (client, Some(plan)) = (&asked.to.client, &checked.plan) else { return Ok(None) };
     let expected = ExpectedUser::from_oidc_parameters(cx, &checked.oidc, client).await?;
-    let challenges = &cx.core.redeemed_challenges;
-    let (challenge, logins) =
-        CompletedLogin::read_logins(cx, Some(challenges.prepare_challenge_read(&checked.binding)?), presented).await?;
-    if challenges.was_redeemed(challenge)? {
+    let (is_redeemed, logins) = CompletedLogin::read_logins(cx, Some(&checked.binding), presented).await?;
+    if is_redeemed {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let signed_in = SignedIn::find(cx, client, &checked.oidc).await?;

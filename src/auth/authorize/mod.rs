@@ -9,7 +9,6 @@ pub(crate) mod expected_user;
 pub(crate) mod session;
 pub(crate) mod completed;
 pub(crate) mod proved_logins;
-pub(crate) mod at_once;
 pub(crate) mod code;
 pub(crate) mod endpoint;
 pub(crate) mod par;

@@ -4,131 +4,260 @@ use std::time::Duration;
 
 use super::completed::CompletedLogin;
 use crate::{
-    auth::{context::RequestContext, factors::signed_in::SignedIn, http::user_agent},
+    auth::{
+        context::RequestContext,
+        factors::signed_in::SignedIn,
+        http::{problem::Problem, user_agent},
+        state::{accounts::GenerationOf, codes::AuthorizationCode, pushed::Pushed},
+    },
     http::cookie::SetCookie,
     login::Login,
     policy::{Method, MethodSet},
-    session::{Authentication, NewSession, Renewal, Session},
-    store::StoreError,
-    util::public_id::PublicId,
+    session::{Authentication, NewSession, Opening, Renewal, Session, Sessions},
+    store::{StoreError, StoreErrorKind, table::RowOperation},
+    util::{
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
+    },
 };
 
 /// A remembered session after a login of several steps lives at most this long.
 const LONGEST_REMEMBERED_STEPS: Duration = Duration::from_secs(24 * 3600);
 
-/// How often a sign-in tries again because another tab changes its session.
-const SIGN_IN_ROUNDS: usize = 4;
+/// How often a sign-in tries again because others change the session or the list of the user.
+const ROUNDS: usize = 64;
 
-/// The session of a login, and the cookies to set for it.
-pub(crate) struct BegunSession {
-    pub(crate) sid: PublicId,
-    pub(crate) cookies: Vec<SetCookie>,
+/// The code that a login is spent for.
+pub(crate) struct NewCode<'a> {
+    pub(crate) digest: SecretDigest,
+    /// Gets the id of the session.
+    pub(crate) row: &'a mut AuthorizationCode,
+    /// The pushed request that it uses up.
+    pub(crate) pushed: Option<&'a Secret>,
 }
 
-/// The session that a login will begin or update. It is chosen before the login is spent, and stored with it.
-pub(crate) struct TargetSession {
-    pub(crate) sid: PublicId,
+pub(crate) fn already_answered() -> Problem {
+    Problem::invalid("the request was already answered")
+}
+
+/// Returns the operation that uses up a pushed request.
+pub(crate) async fn use_up<'x>(
+    cx: &'x RequestContext<'_>,
+    pushed: Option<&Secret>,
+) -> Result<Option<RowOperation<'x, Pushed>>, Problem> {
+    let Some(pushed) = pushed else { return Ok(None) };
+    cx.core.pushed.using_up(pushed).await?.ok_or_else(already_answered).map(Some)
+}
+
+/// Spends a login in one call of the store: begins its session or updates the browser's session of the same user, and issues its
+/// code if there is one. Then ends the sessions that it replaces. A login that proved nothing new leaves its session as it is.
+///
+/// Returns the cookies to set, or `None` if the login was spent before, if a sign-out came first, or if the account may not log in.
+///
+/// The login is spent before the session and the code, so that a failure between them costs a login and never yields two
+/// codes. A store that executes all of them at once, or none, never spends a login in vain. The generation is read last, and the
+/// account after it.
+pub(crate) async fn begin_session(
+    cx: &RequestContext<'_>,
+    completed: &mut CompletedLogin<'_>,
+    who: &Authentication,
+    signed_in: Option<&SignedIn>,
+    mut code: Option<NewCode<'_>>,
+) -> Result<Option<Vec<SetCookie>>, Problem> {
+    let (core, sessions) = (cx.core, &cx.core.sessions);
+    let Some(mut target) = TargetSession::of_completed_login(cx, completed, who, signed_in).await? else {
+        return Ok(None);
+    };
+    let mut pushed = use_up(cx, code.as_ref().and_then(|code| code.pushed)).await?;
+    let mut opening = None;
+    for _ in 0..ROUNDS {
+        if opening.is_none() && !target.is_kept {
+            opening = target.opening(cx, completed.login(), who).await?;
+            if opening.is_none() {
+                if target.own.is_none() || !target.choose_again(sessions, who).await? {
+                    return Ok(None);
+                }
+                continue;
+            }
+        }
+        let mut batch = core.accounts.batch(&who.tenant, Some(&who.user))?;
+        let list = match &mut opening {
+            Some(opening) => sessions.add_list(opening, &mut batch).await?,
+            None => None,
+        };
+        let mut spend = None;
+        if target.spent_for.is_none() {
+            let call = completed.prepare_spend(cx, &target.sid)?;
+            let (Ok(_), Some(write)) = (&call.answer, &call.write) else { return Ok(None) };
+            spend = Some((batch.add(write.clone()), call));
+        }
+        let used_up = pushed.clone().map(|write| batch.add(write));
+        let row = opening.as_ref().map(|opening| sessions.add_row(opening, &mut batch)).transpose()?;
+        let issued = match &mut code {
+            Some(code) => {
+                code.row.session = target.sid;
+                Some(batch.add(core.codes.issuing(&code.digest, code.row)?))
+            }
+            None => None,
+        };
+        let Some(outcomes) = batch.run().await?.since(who.generation) else {
+            if let Some(opening) = opening {
+                sessions.revoke(opening.session()).await?;
+            }
+            return Ok(None);
+        };
+        if let Some(opening) = &mut opening
+            && !Sessions::is_listed(opening, list.as_ref(), &outcomes)?
+        {
+            continue;
+        }
+        if let Some((slot, call)) = spend {
+            match outcomes.version(&slot) {
+                Some(version) => completed.spent(call, version),
+                None if completed.changed(outcomes.row(&slot)?) => continue,
+                None => return Ok(None),
+            }
+            target.spent_for = Some(target.sid);
+        }
+        if used_up.is_some_and(|used_up| outcomes.version(&used_up).is_none()) {
+            return Err(already_answered());
+        }
+        pushed = None;
+        if row.is_some_and(|row| outcomes.version(&row).is_none()) {
+            opening = None;
+            if !target.choose_again(sessions, who).await? {
+                return Ok(None);
+            }
+            continue;
+        }
+        if issued.is_some_and(|issued| outcomes.version(&issued).is_none()) {
+            // the code is new, so this cannot happen
+            return Err(StoreError::from(StoreErrorKind::Busy).into());
+        }
+        if target.spent_for != Some(target.sid) {
+            completed.note_joined_session(cx, &target.sid).await?;
+        }
+        let Some(opening) = opening else { return Ok(Some(Vec::new())) };
+        let (cookie, session) = sessions.finish_opening(opening);
+        if !completed.confirm(cx, &session).await? {
+            return Ok(None);
+        }
+        let mut cookies = vec![cookie];
+        cookies.extend(sessions.end_replaced(&cx.parts.headers, &session).await?);
+        return Ok(Some(cookies));
+    }
+    Err(StoreError::from(StoreErrorKind::Busy).into())
+}
+
+/// The session that a login begins or updates.
+struct TargetSession {
+    sid: PublicId,
     /// The browser's session of the same user, if it has one.
-    pub(super) current: Option<Session>,
+    current: Option<Session>,
+    /// The id of a session that only this login begins. `None` if it continues a session.
+    own: Option<PublicId>,
+    /// The session that the login was spent for.
+    spent_for: Option<PublicId>,
+    /// Whether the session stays as it is.
+    is_kept: bool,
 }
 
 impl TargetSession {
-    pub(crate) async fn of_completed_login(
+    /// Chooses the session. Spends the login first if another tab can finish a login at the same time: the later one sees the
+    /// other and joins its session. Returns `None` if the login cannot be spent, or must not.
+    async fn of_completed_login(
+        cx: &RequestContext<'_>,
+        completed: &mut CompletedLogin<'_>,
+        who: &Authentication,
+        signed_in: Option<&SignedIn>,
+    ) -> Result<Option<Self>, StoreError> {
+        let (core, login) = (cx.core, completed.login());
+        if let Some(continued) = login.session {
+            let current = signed_in.map(|it| &it.session).filter(|session| session.sid() == continued).cloned();
+            let is_kept = login.is_all_carried();
+            let target = Self { sid: continued, current, own: None, spent_for: None, is_kept };
+            return Ok(Some(target).filter(|target| target.current.is_some()));
+        }
+        let presented = core.sessions.presented(&cx.parts.headers, &login.tenant).await?;
+        let current = presented.filter(|session| *session.user() == who.user);
+        let own = completed.new_session();
+        let sid = current.as_ref().map_or(own, Session::sid);
+        let mut target = Self { sid, current, own: Some(own), spent_for: None, is_kept: false };
+        if target.current.is_none() && completed.is_alone() {
+            return Ok(Some(target));
+        }
+        // an outdated login must not end the session that the browser has
+        if core.counting(who, GenerationOf::Account, core.keyed().await?).await?.is_none() {
+            return Ok(None);
+        }
+        if !completed.is_alone() {
+            if !completed.spend(cx, &sid).await? {
+                return Ok(None);
+            }
+            target.spent_for = Some(sid);
+            target.join_other_tabs(cx, completed, who).await?;
+        }
+        Ok(Some(target))
+    }
+
+    /// Joins the session that another tab has begun for the same user, and ends those of other users.
+    async fn join_other_tabs(
+        &mut self,
         cx: &RequestContext<'_>,
         completed: &CompletedLogin<'_>,
         who: &Authentication,
-    ) -> Result<Self, StoreError> {
-        let presented = cx.core.sessions.presented(&cx.parts.headers, &completed.login().tenant).await?;
-        let current = presented.filter(|session| *session.user() == who.user);
-        let sid = current.as_ref().map_or_else(|| completed.new_session(), Session::sid);
-        Ok(Self { sid, current })
-    }
-}
-
-/// Begins the session of a login, or updates the browser's session of the same user. Ends the sessions that it replaces.
-///
-/// A login that proved nothing new leaves its session as it is. Returns `None` if the session that the login builds on,
-/// or the user, was ended meanwhile.
-pub(crate) async fn begin_session(
-    cx: &RequestContext<'_>,
-    completed: &CompletedLogin<'_>,
-    who: &Authentication,
-    signed_in: Option<&SignedIn>,
-    target: TargetSession,
-) -> Result<Option<BegunSession>, StoreError> {
-    let (sessions, login) = (&cx.core.sessions, completed.login());
-    let builds_on = signed_in.filter(|it| login.session == Some(it.session.sid()));
-    if let Some(signed_in) = builds_on.filter(|_| login.is_all_carried()) {
-        return Ok(Some(BegunSession { sid: signed_in.session.sid(), cookies: Vec::new() }));
-    }
-    let begun = match builds_on {
-        Some(signed_in) => {
-            let more = with_proofs_of(who, &signed_in.session);
-            let stepped_up = described(cx, login, more);
-            sessions.renew(&signed_in.session, Renewal::StepUp(stepped_up)).await?
-        }
-        None if login.session.is_some() => None,
-        None => match cx.core.counting_in_any_generation(who, cx.core.keyed().await?).await? {
-            Some(_) => sign_in(cx, completed, who, target).await?,
-            // an outdated login must not end the session that the browser has
-            None => None,
-        },
-    };
-    let Some((cookie, session)) = begun else { return Ok(None) };
-    if !completed.confirm(cx, &session).await? {
-        return Ok(None);
-    }
-    let mut cookies = vec![cookie];
-    cookies.extend(sessions.end_replaced(&cx.parts.headers, &session).await?);
-    Ok(Some(BegunSession { sid: session.sid(), cookies }))
-}
-
-/// Begins a session with new proofs only. It keeps its id if the same user is signed in already, in this tab or another.
-async fn sign_in(
-    cx: &RequestContext<'_>,
-    completed: &CompletedLogin<'_>,
-    who: &Authentication,
-    target: TargetSession,
-) -> Result<Option<(SetCookie, Session)>, StoreError> {
-    let (sessions, tenant) = (&cx.core.sessions, &completed.login().tenant);
-    let new = described(cx, completed.login(), who.clone());
-    let own = target.sid;
-    let TargetSession { mut sid, mut current } = target;
-    for other in completed.sessions_of_other_tabs(cx).await? {
-        let live = sessions.get(&other.sid).await?;
-        if other.user != who.user {
-            if other.came_first || live.is_some() {
-                sessions.end_or_prevent(tenant, &other.user, &other.sid).await?;
+    ) -> Result<(), StoreError> {
+        let (sessions, tenant) = (&cx.core.sessions, &completed.login().tenant);
+        for other in completed.sessions_of_other_tabs(cx).await? {
+            let live = sessions.get(&other.sid).await?;
+            if other.user != who.user {
+                if other.came_first || live.is_some() {
+                    sessions.end_or_prevent(tenant, &other.user, &other.sid).await?;
+                }
+            } else if self.current.is_none() && (other.came_first || live.is_some()) {
+                (self.sid, self.current) = (other.sid, live);
             }
-        } else if current.is_none() && (other.came_first || live.is_some()) {
-            (sid, current) = (other.sid, live);
+        }
+        Ok(())
+    }
+
+    /// Prepares the session. Returns `None` if the current one has ended or got another secret.
+    async fn opening(
+        &self,
+        cx: &RequestContext<'_>,
+        login: &Login,
+        who: &Authentication,
+    ) -> Result<Option<Opening>, StoreError> {
+        let sessions = &cx.core.sessions;
+        match (&self.current, self.own) {
+            (Some(session), None) => {
+                let stepped_up = described(cx, login, with_proofs_of(who, session));
+                sessions.renewal(session, Renewal::StepUp(stepped_up)).await
+            }
+            (Some(session), Some(_)) => {
+                sessions.renewal(session, Renewal::FullSignIn(described(cx, login, who.clone()))).await
+            }
+            (None, _) => sessions.opening(self.sid, described(cx, login, who.clone())).await.map(Some),
         }
     }
-    for _ in 0..SIGN_IN_ROUNDS {
-        let begun = match &current {
-            Some(session) => sessions.renew(session, Renewal::FullSignIn(new.clone())).await?,
-            None => sessions.create_as(sid, new.clone()).await?,
-        };
-        if begun.is_some() {
-            if sid != own {
-                completed.note_joined_session(cx, &sid).await?;
-            }
-            return Ok(begun);
-        }
-        // another tab has begun, renewed or ended it
-        current = sessions.get(&sid).await?.filter(|session| *session.user() == who.user);
-        if current.is_none() {
-            if sid == own {
+
+    /// Reads the session again after another tab has begun, renewed or ended it. Returns `false` if nothing is left to begin.
+    async fn choose_again(&mut self, sessions: &Sessions, who: &Authentication) -> Result<bool, StoreError> {
+        // a session that the login continues shows by its secret whether it is still the same
+        let Some(own) = self.own else { return Ok(true) };
+        self.current = sessions.get(&self.sid).await?.filter(|session| *session.user() == who.user);
+        if self.current.is_none() {
+            if self.sid == own {
                 // a sign-out has ended or prevented it
-                return Ok(None);
+                return Ok(false);
             }
-            sid = own;
+            self.sid = own;
         }
+        Ok(true)
     }
-    Ok(None)
 }
 
-pub(super) fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> NewSession {
+fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> NewSession {
     let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
     let auth_time = who.auth_time();
     let new = NewSession::authenticated(who).client(&login.binding.client_id);

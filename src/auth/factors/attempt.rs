@@ -1,6 +1,6 @@
 //! Attempts to prove a step, and where they are counted.
 
-use super::step::LoginStep;
+use super::step::{LoginStep, ROUNDS};
 use crate::{
     auth::{
         http::problem::Problem,
@@ -11,16 +11,16 @@ use crate::{
     },
     event::EventKind,
     limit::Spend,
-    login::{LoginCall, OpenChallenge},
+    login::{LoginCall, OpenChallenge, Throttle},
     policy::Method,
     session::UserId,
-    store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
+    store::{
+        StoreError, StoreErrorKind,
+        batch::{Batch, Outcomes, Slot},
+        table::RowOperation,
+    },
     util::{public_id::PublicId, secret::SecretDigest},
 };
-
-/// How often a decision is made again because others write the same rows. Each lost round is a successful write of another
-/// call.
-pub(crate) const ROUNDS: usize = 256;
 
 /// An attempt, counted before the check, and refunded or cleared on success.
 ///
@@ -71,15 +71,17 @@ impl<'a> Attempt<'a> {
     /// Returns a problem with the time to wait after too many failures.
     pub(crate) async fn count_for(&mut self, owner: DeviceOwner<'_>) -> Result<bool, Problem> {
         self.belongs_to(owner);
-        let core = self.step.cx.core;
+        let store = &self.step.cx.core.store;
         for _ in 0..ROUNDS {
             let ids = self.ids();
-            let read = core.store.run(self.reads(&ids)?).await?;
-            let rows = self.rows(ids, read)?;
-            let mut plan = self.plan(&rows)?;
-            let counts = std::mem::take(&mut plan.counts);
-            let mut outcomes = core.store.run(counts).await?.into_iter();
-            if self.note(&plan, &mut outcomes) {
+            let mut batch = Batch::without_user(store);
+            let reads = batch.add_all(self.reads(&ids)?);
+            let read = batch.run().await?;
+            let rows = ids.with(reads.iter().map(|row| read.row(row)).collect::<Result<_, _>>()?);
+            let plan = self.plan(&rows)?;
+            let mut batch = Batch::without_user(store);
+            let counts = batch.add_all(plan.counts.iter().cloned());
+            if self.note(&plan, (&counts, &batch.run().await?)) {
                 return Ok(self.is_below_ceiling());
             }
         }
@@ -93,7 +95,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the operations that read the rows of the attempt.
-    pub(crate) fn reads(&self, ids: &AttemptIds) -> Result<Vec<Operation>, StoreError> {
+    pub(crate) fn reads(&self, ids: &AttemptIds) -> Result<Vec<RowOperation<'a, Throttle>>, StoreError> {
         self.step.cx.core.guard.prepare_attempt_reads(&self.step.login.tenant, ids)
     }
 
@@ -102,42 +104,33 @@ impl<'a> Attempt<'a> {
         self.key().ids(self.step.keyed)
     }
 
-    /// Returns the rows that these operations read.
-    pub(crate) fn rows(
-        &self,
-        ids: AttemptIds,
-        outcomes: impl IntoIterator<Item = OperationOutcome>,
-    ) -> Result<AttemptRows, StoreError> {
-        self.step.cx.core.guard.rows(ids, &mut outcomes.into_iter())
-    }
-
     /// Decides on the attempt.
     ///
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) fn plan<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptPlan<'r>, Problem> {
+    pub(crate) fn plan<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptPlan<'r>, Problem>
+    where
+        'a: 'r,
+    {
         let plan = self.step.cx.core.guard.plan(self.key(), (rows, self.counted))?;
         plan.map_err(|wait| self.step.locked(self.method, wait))
     }
 
     /// Returns the writes that remove the failures in a row instead of counting the attempt.
-    pub(crate) fn clearing(&self, plan: &AttemptPlan<'_>) -> Result<[Operation; 2], StoreError> {
+    pub(crate) fn clearing(&self, plan: &AttemptPlan<'_>) -> Result<[RowOperation<'a, Throttle>; 2], StoreError> {
         self.step.cx.core.guard.clearing(&self.step.login.tenant, plan)
     }
 
     /// Notes which counts of a plan were written. Returns whether all were.
-    pub(crate) fn note(
-        &mut self,
-        plan: &AttemptPlan<'_>,
-        outcomes: &mut impl Iterator<Item = OperationOutcome>,
-    ) -> bool {
-        self.counted.note(plan, outcomes)
+    pub(crate) fn note(&mut self, plan: &AttemptPlan<'_>, done: (&[Slot<'_, Throttle>], &Outcomes)) -> bool {
+        self.counted.note(plan, done)
     }
 
     /// Notes which writes that remove the failures were done, and the attempt with them. Returns whether all were.
-    pub(crate) fn note_cleared(&mut self, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
-        self.counted.note_cleared(outcomes)
+    pub(crate) fn note_cleared(&mut self, done: [bool; 2]) -> bool {
+        self.counted.note_cleared(done);
+        done == [true; 2]
     }
 
     /// Returns whether the attempt may still be right, once it is counted.

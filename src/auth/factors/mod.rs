@@ -44,6 +44,7 @@ use crate::{
             problem::Problem,
             route::FactorChange,
         },
+        state::accounts::{FoundAccount, GenerationOf},
     },
     delivery::Channel,
     http::body::Body,
@@ -223,7 +224,20 @@ impl Core {
         who: &Authentication,
         keyed: &Keyed,
     ) -> Result<Option<CurrentProofs>, StoreError> {
-        let found = self.accounts.of_user(&who.tenant, Some(&who.user)).await?;
+        self.proofs_in(who, GenerationOf::Account, keyed).await
+    }
+
+    async fn proofs_in(
+        &self,
+        who: &Authentication,
+        generation: GenerationOf,
+        keyed: &Keyed,
+    ) -> Result<Option<CurrentProofs>, StoreError> {
+        let account = self.accounts.of_user(&who.tenant, Some(&who.user)).await?;
+        let found = match generation {
+            GenerationOf::Account => self.accounts.with_generation(&who.tenant, account).await?,
+            GenerationOf::Batch => FoundAccount::without_generation(account),
+        };
         let is_current = found.generation() <= who.generation;
         match found.into_active().filter(|_| is_current) {
             Some(account) => self.proofs_of(account, who, keyed).await.map(Some),
@@ -249,21 +263,14 @@ impl Core {
     }
 
     /// Returns the account if it may still log in and each proof still counts for it.
-    pub(crate) async fn counting(&self, who: &Authentication, keyed: &Keyed) -> Result<Option<Account>, StoreError> {
-        let current = self.current_proofs(who, keyed).await?;
-        Ok(current.filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
-    }
-
-    /// Like [`counting`](Self::counting), but the caller has to compare the generation, and to do so before the answer.
-    pub(crate) async fn counting_in_any_generation(
+    pub(crate) async fn counting(
         &self,
         who: &Authentication,
+        generation: GenerationOf,
         keyed: &Keyed,
     ) -> Result<Option<Account>, StoreError> {
-        let account = self.accounts.without_generation(&who.tenant, Some(&who.user)).await?;
-        let Some(account) = account.filter(|account| !account.is_disabled()) else { return Ok(None) };
-        let current = self.proofs_of(account, who, keyed).await?;
-        Ok(Some(current).filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
+        let current = self.proofs_in(who, generation, keyed).await?;
+        Ok(current.filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
     }
 }
 

@@ -27,10 +27,19 @@ use crate::{
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, refusal},
     policy::{EnrolledFactors, Method},
-    store::{Operation, OperationOutcome, StoreError},
+    session::UserId,
+    store::{
+        StoreError, StoreErrorKind,
+        batch::{Batch, Outcomes},
+        table::{ReadRow, RowOperation, Value},
+    },
     user::{Account, Identifier},
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
+
+/// How often a decision is made again because others write the same rows. Each lost round is a successful write of another
+/// call.
+pub(crate) const ROUNDS: usize = 256;
 
 /// A call for a login that was started in the same browser and with the same parameters.
 pub(crate) struct LoginStep<'a> {
@@ -47,12 +56,6 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) typed: Option<Identifier>,
 }
 
-/// An account whose generation is read together with other rows.
-pub(crate) struct Ungenerated {
-    pub(crate) found: FoundAccount,
-    read: Option<Operation>,
-}
-
 impl LoginStep<'_> {
     pub(crate) fn now(&self) -> UnixTime {
         self.cx.core.logins.now()
@@ -64,23 +67,27 @@ impl LoginStep<'_> {
         Ok(self.applied(update.ok_or_else(|| Problem::denied(LoginError::Expired))?))
     }
 
-    /// Applies a call to the stored login, and reads something before it in the same call of the store.
-    pub(crate) async fn apply_after(
+    /// Applies a call to the stored login, and compares the generation of its user in the same call of the store. Returns `None`
+    /// if it was raised since it was this one. The call must grant nothing before the generation is compared again.
+    pub(crate) async fn apply_for(
         &self,
-        read: Operation,
+        (user, generation): (&UserId, u64),
         call: &LoginCall<'_>,
-    ) -> Result<(Option<OperationOutcome>, LoginUpdate), Problem> {
-        let latest = self.latest();
-        let prepared = self.cx.core.logins.prepare(&self.digest, &latest, call)?;
-        let operations = std::iter::once(read).chain(prepared.write.clone()).collect();
-        let mut outcomes = self.cx.core.store.run(operations).await?.into_iter();
-        let read = outcomes.next();
-        let version = outcomes.next().and_then(|written| written.version());
-        let update = match prepared.write.is_some() && version.is_none() {
-            true => self.apply(call).await?,
-            false => self.applied(prepared.update_after_write(version, latest)),
-        };
-        Ok((read, update))
+    ) -> Result<Option<LoginUpdate>, Problem> {
+        let core = self.cx.core;
+        for _ in 0..ROUNDS {
+            let latest = self.latest();
+            let prepared = core.logins.prepare(&self.digest, &latest, call)?;
+            let mut batch = core.accounts.batch(&self.login.tenant, Some(user))?.generation_first();
+            let write = prepared.write.clone().map(|write| batch.add(write));
+            let Some(outcomes) = batch.run().await?.since(generation) else { return Ok(None) };
+            let version = write.as_ref().and_then(|write| outcomes.version(write));
+            if write.is_none() || version.is_some() {
+                return Ok(Some(self.applied(prepared.update_after_write(version, latest))));
+            }
+            self.refresh().await?;
+        }
+        Err(StoreError::from(StoreErrorKind::Busy).into())
     }
 
     /// Returns the login as it was read or written last.
@@ -141,70 +148,64 @@ impl LoginStep<'_> {
     /// Ends a login in which the user proved a step before their generation was raised. Before the first proof, only a
     /// right secret reveals that the login has ended: strangers must not see it.
     pub(crate) async fn account(&self, typed: Option<&Identifier>) -> Result<FoundAccount, Problem> {
-        let (tenant, accounts) = (&self.login.tenant, &self.cx.core.accounts);
-        let found = match (&self.login.subject, typed) {
-            (Subject::Unbound, Some(typed)) => accounts.named(tenant, typed).await?,
-            (subject, _) => accounts.of_user(tenant, subject.user().map(|user| &user.id)).await?,
-        };
-        self.check_generation(&found).await?;
+        let account = self.account_of(typed).await?;
+        let found = self.cx.core.accounts.with_generation(&self.login.tenant, account).await?;
+        if found.generation() > self.newest_generation() {
+            return Err(self.end().await?);
+        }
         Ok(found)
     }
 
-    /// Ends a login in which the user proved a step before their generation was raised.
-    pub(crate) async fn check_generation(&self, found: &FoundAccount) -> Result<(), Problem> {
-        let is_older = |user: &BoundUser| user.generation < found.generation();
-        if !self.login.proofs.is_empty() && self.login.subject.user().is_some_and(is_older) {
-            return Err(self.end().await?);
-        }
-        Ok(())
-    }
-
     /// Finds the account of the login like [`account`](Self::account), without the generation of its user.
-    pub(crate) async fn account_without_generation(
-        &self,
-        typed: Option<&Identifier>,
-    ) -> Result<Ungenerated, StoreError> {
+    pub(crate) async fn account_of(&self, typed: Option<&Identifier>) -> Result<Option<Account>, StoreError> {
         let (tenant, accounts) = (&self.login.tenant, &self.cx.core.accounts);
-        let account = match (&self.login.subject, typed) {
-            (Subject::Unbound, Some(typed)) => accounts.named_without_generation(tenant, typed).await?,
-            (subject, _) => accounts.without_generation(tenant, subject.user().map(|user| &user.id)).await?,
-        };
-        self.ungenerated(account).await
-    }
-
-    /// Prepares to read the generation of an account together with other rows. Reads it at once if the request has a
-    /// device cookie, whose signature covers it.
-    pub(crate) async fn ungenerated(&self, account: Option<Account>) -> Result<Ungenerated, StoreError> {
-        let core = self.cx.core;
-        let read = core.accounts.reading_generation(&self.login.tenant, account.as_ref().map(Account::id))?;
-        if !core.devices.are_presented(&self.cx.parts.headers) {
-            return Ok(Ungenerated { found: FoundAccount::new(account, 0), read: Some(read) });
+        match (&self.login.subject, typed) {
+            (Subject::Unbound, Some(typed)) => accounts.named(tenant, typed).await,
+            (subject, _) => accounts.of_user(tenant, subject.user().map(|user| &user.id)).await,
         }
-        let outcome = core.store.run(vec![read]).await?.pop();
-        let found = FoundAccount::new(account, core.accounts.generation(outcome)?);
-        Ok(Ungenerated { found, read: None })
     }
 
-    /// Executes these reads, and reads the generation of the account before them if that was not done yet. Returns the
-    /// other outcomes.
+    /// Returns the newest generation with which the login goes on: that of a user who has proved a step.
+    fn newest_generation(&self) -> u64 {
+        let user = self.login.subject.user().filter(|_| !self.login.proofs.is_empty());
+        user.map_or(u64::MAX, |user| user.generation)
+    }
+
+    /// Prepares an account whose generation is read together with other rows, by [`read_with`](Self::read_with). Reads it at
+    /// once if the request has a device cookie, whose signature covers it.
+    pub(crate) async fn for_batch(&self, account: Option<Account>) -> Result<FoundAccount, StoreError> {
+        let core = self.cx.core;
+        match core.devices.are_presented(&self.cx.parts.headers) {
+            true => core.accounts.with_generation(&self.login.tenant, account).await,
+            false => Ok(FoundAccount::without_generation(account)),
+        }
+    }
+
+    /// Reads these rows, and the generation of the account with them if that was not done yet.
     ///
     /// # Errors
     ///
     /// Ends a login like [`account`](Self::account).
-    pub(crate) async fn read_with(
+    pub(crate) async fn read_with<T: Value>(
         &self,
-        account: &mut Ungenerated,
-        reads: Vec<Operation>,
-    ) -> Result<Vec<OperationOutcome>, Problem> {
-        let core = self.cx.core;
-        let generation = account.read.take();
-        let has_generation = generation.is_some();
-        let mut outcomes = core.store.run(generation.into_iter().chain(reads).collect()).await?;
-        if has_generation && !outcomes.is_empty() {
-            account.found.generate(core.accounts.generation(Some(outcomes.remove(0)))?);
-        }
-        self.check_generation(&account.found).await?;
-        Ok(outcomes)
+        found: &mut FoundAccount,
+        reads: Vec<RowOperation<'_, T>>,
+    ) -> Result<Vec<ReadRow<T>>, Problem> {
+        let (core, newest) = (self.cx.core, self.newest_generation());
+        let (slots, read) = if found.has_generation() {
+            let mut batch = Batch::without_user(&core.store);
+            let slots = batch.add_all(reads);
+            let outcomes = batch.run().await?;
+            (slots, Some(outcomes).filter(|_| found.generation() <= newest))
+        } else {
+            let mut batch = core.accounts.batch(&self.login.tenant, found.id())?;
+            let slots = batch.add_all(reads);
+            let outcomes = batch.run().await?.since(newest);
+            found.set_generation(outcomes.as_ref().and_then(Outcomes::generation));
+            (slots, outcomes)
+        };
+        let Some(outcomes) = read else { return Err(self.end().await?) };
+        Ok(slots.iter().map(|slot| outcomes.row(slot)).collect::<Result<_, _>>()?)
     }
 
     /// Returns the second factors that a user whose secret was right has enrolled, if the login depends on them.

@@ -5,12 +5,7 @@ use http::{Method, Response};
 use super::site::FirstParty;
 use crate::{
     auth::{
-        authorize::{
-            at_once::{self, AtOnce},
-            completed::CompletedLogin,
-            oidc::OidcParameters,
-            session::{self, TargetSession},
-        },
+        authorize::{completed::CompletedLogin, oidc::OidcParameters, session},
         context::{RequestContext, stages::SiteCall},
         factors::signed_in::SignedIn,
         http::{answer, problem::Problem, route::SIGN_IN},
@@ -117,23 +112,13 @@ async fn spend_for_session(
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
     let return_to = site.return_to(completed.login().wanted.return_to.as_deref())?;
     let response = redirect(return_to.as_deref().unwrap_or("/"))?;
-    let target = TargetSession::of_completed_login(cx, &completed, &who).await?;
-    let begun = match at_once::begin(cx, &mut completed, &target, &who, None).await? {
-        AtOnce::Begun(begun) => Some(begun),
-        AtOnce::Refused => None,
-        AtOnce::NotPossible => {
-            if !completed.spend(cx, &target.sid).await? {
-                return Ok(None);
-            }
-            session::begin_session(cx, &completed, &who, signed_in, target).await?
-        }
-    };
-    let Some(begun) = begun else {
+    let cookies = session::begin_session(cx, &mut completed, &who, signed_in, None).await?;
+    let Some(cookies) = cookies else {
         completed.check_account(cx, &who).await?;
         return Ok(None);
     };
     cx.core.journal.record(EventKind::LoginSucceeded, completed.login(), None, cx.core.keyed().await?);
-    Ok(Some(completed.finish(cx, begun.cookies, response)))
+    Ok(Some(completed.finish(cx, cookies, response)))
 }
 
 fn redirect(location: &str) -> Result<Response<Body>, Problem> {

@@ -2,8 +2,8 @@
 
 use crate::{
     login::BoundUser,
-    session::{Generations, UserId},
-    store::{Operation, OperationOutcome, StoreError, StoreErrorKind},
+    session::{Generations, UserBatch, UserId},
+    store::{StoreError, StoreErrorKind},
     tenant::Tenant,
     user::{Account, AnyUsers, Identifier},
 };
@@ -19,7 +19,17 @@ pub(crate) struct Accounts {
 #[derive(Debug)]
 pub(crate) struct FoundAccount {
     account: Option<Account>,
-    generation: u64,
+    /// `None` until it is read, together with other rows.
+    generation: Option<u64>,
+}
+
+/// Where the generation of a user is compared with that of their proofs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GenerationOf {
+    /// It is read after the account.
+    Account,
+    /// A batch of this request compares it.
+    Batch,
 }
 
 /// Looked up if there is no user, so that the work is the same.
@@ -31,32 +41,12 @@ impl Accounts {
     }
 
     /// Finds the account behind a name.
-    pub(crate) async fn named(&self, tenant: &Tenant, name: &Identifier) -> Result<FoundAccount, StoreError> {
-        let account = self.named_without_generation(tenant, name).await?;
-        self.found(tenant, account).await
-    }
-
-    /// Finds the account of a user. Without a user it looks up an id that does not exist.
-    pub(crate) async fn of_user(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<FoundAccount, StoreError> {
-        let account = self.without_generation(tenant, user).await?;
-        self.found(tenant, account).await
-    }
-
-    /// Finds the account behind a name without the generation.
-    pub(crate) async fn named_without_generation(
-        &self,
-        tenant: &Tenant,
-        name: &Identifier,
-    ) -> Result<Option<Account>, StoreError> {
+    pub(crate) async fn named(&self, tenant: &Tenant, name: &Identifier) -> Result<Option<Account>, StoreError> {
         self.users.find(tenant, name).await
     }
 
-    /// Finds the account of a user without the generation. Without a user it looks up an id that does not exist.
-    pub(crate) async fn without_generation(
-        &self,
-        tenant: &Tenant,
-        user: Option<&UserId>,
-    ) -> Result<Option<Account>, StoreError> {
+    /// Finds the account of a user. Without a user it looks up an id that does not exist.
+    pub(crate) async fn of_user(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<Option<Account>, StoreError> {
         match (user, UserId::parse(UNKNOWN_USER)) {
             (Some(user), _) => self.users.by_id(tenant, user).await,
             (None, Ok(unknown)) => Ok(self.users.by_id(tenant, &unknown).await?.filter(|_| false)),
@@ -64,15 +54,22 @@ impl Accounts {
         }
     }
 
-    /// Returns the operation that reads the generation of a user, or of an unknown one.
-    pub(crate) fn reading_generation(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<Operation, StoreError> {
+    /// Begins a batch for a user, or for an unknown one.
+    pub(crate) fn batch(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<UserBatch<'_>, StoreError> {
         let unknown = UserId::parse(UNKNOWN_USER).map_err(|_| StoreErrorKind::Corrupt)?;
-        self.generations.reading(tenant, user.unwrap_or(&unknown))
+        self.generations.batch(tenant, user.unwrap_or(&unknown))
     }
 
-    /// Returns the generation that an operation read.
-    pub(crate) fn generation(&self, outcome: Option<OperationOutcome>) -> Result<u64, StoreError> {
-        self.generations.generation_from_outcome(outcome)
+    /// Reads the generation of the user of this account, or that of an unknown one.
+    pub(crate) async fn with_generation(
+        &self,
+        tenant: &Tenant,
+        account: Option<Account>,
+    ) -> Result<FoundAccount, StoreError> {
+        let unknown = UserId::parse(UNKNOWN_USER).map_err(|_| StoreErrorKind::Corrupt)?;
+        let user = account.as_ref().map_or(&unknown, Account::id);
+        let generation = Some(self.generations.current(tenant, user).wait().await?);
+        Ok(FoundAccount { account, generation })
     }
 
     /// Returns whether a name leads to this account now.
@@ -85,37 +82,35 @@ impl Accounts {
         let found = self.users.find(tenant, name).await?;
         Ok(found.is_some_and(|found| Some(found.id()) == account.map(Account::id)))
     }
-
-    /// Adds the generation of the user, or reads that of an unknown one.
-    async fn found(&self, tenant: &Tenant, account: Option<Account>) -> Result<FoundAccount, StoreError> {
-        let unknown = UserId::parse(UNKNOWN_USER).ok();
-        let generation = match account.as_ref().map(Account::id).or(unknown.as_ref()) {
-            Some(user) => self.generations.current(tenant, user).wait().await?,
-            None => 0,
-        };
-        Ok(FoundAccount { account, generation })
-    }
 }
 
 impl FoundAccount {
-    pub(crate) fn new(account: Option<Account>, generation: u64) -> Self {
-        Self { account, generation }
+    pub(crate) fn without_generation(account: Option<Account>) -> Self {
+        Self { account, generation: None }
     }
 
     /// Sets the generation, once it is read.
-    pub(crate) fn generate(&mut self, generation: u64) {
+    pub(crate) fn set_generation(&mut self, generation: Option<u64>) {
         self.generation = generation;
+    }
+
+    pub(crate) fn has_generation(&self) -> bool {
+        self.generation.is_some()
+    }
+
+    /// Returns the id of the account, even if it is disabled.
+    pub(crate) fn id(&self) -> Option<&UserId> {
+        self.account.as_ref().map(Account::id)
     }
 
     /// Returns the user with the current generation, even if the account is disabled.
     pub(crate) fn user(&self) -> Option<BoundUser> {
-        let id = self.account.as_ref()?.id().clone();
-        Some(BoundUser { id, generation: self.generation })
+        Some(BoundUser { id: self.id()?.clone(), generation: self.generation() })
     }
 
     /// Returns the current generation, also for an unknown user.
     pub(crate) fn generation(&self) -> u64 {
-        self.generation
+        self.generation.unwrap_or_default()
     }
 
     /// Returns the account if it may sign in.

@@ -6,8 +6,8 @@ use crate::{
     login::{Binding, Wanted, rows},
     session::Authentication,
     store::{
-        AnyStore, Operation, StoreError, StoreErrorKind, WriteOutcome,
-        table::{ReadRow, Table, Value},
+        AnyStore, StoreError, StoreErrorKind,
+        table::{ReadRow, RowOperation, Table, Value},
     },
     support::compact::{Reader, Writer},
     util::{clock::Clock, public_id::PublicId, secret::SecretDigest},
@@ -62,17 +62,14 @@ impl Codes {
         Self(Table::new(store, "codes", clock))
     }
 
-    /// Returns the operation that issues a code.
-    pub(crate) fn issuing(&self, code: &SecretDigest, row: &AuthorizationCode) -> Result<Operation, StoreError> {
+    /// Returns the operation that issues a code. The code is new, so nothing is in its place.
+    pub(crate) fn issuing(
+        &self,
+        code: &SecretDigest,
+        row: &AuthorizationCode,
+    ) -> Result<RowOperation<'_, AuthorizationCode>, StoreError> {
         let over = ReadRow::<AuthorizationCode>::ABSENT;
         self.0.writing(None, code.as_bytes(), &over, row, self.0.now() + CODE_LIVES)
-    }
-
-    pub(crate) async fn issue(&self, code: &SecretDigest, row: &AuthorizationCode) -> Result<(), StoreError> {
-        match self.0.insert(None, code.as_bytes(), row, self.0.now() + CODE_LIVES).await? {
-            WriteOutcome::Done(_) => Ok(()),
-            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
-        }
     }
 
     pub(crate) async fn find(&self, code: &SecretDigest) -> Result<Option<AuthorizationCode>, StoreError> {
@@ -94,7 +91,7 @@ mod tests {
         client::Scopes,
         pkce::CodeChallenge,
         session::{Proof, UserId},
-        store::Memory,
+        store::{Memory, batch::Batch},
         testing::ManualClock,
         util::secret::Secret,
     };
@@ -122,24 +119,28 @@ mod tests {
     #[tokio::test]
     async fn c022_a_code_is_stored_under_its_digest_for_a_minute() {
         let clock = ManualClock::new();
-        let codes = Codes::new(Memory::new().into(), Arc::new(clock.clone()));
+        let store = AnyStore::from(Memory::new());
+        let codes = Codes::new(store.clone(), Arc::new(clock.clone()));
         let code = Secret::generate();
         assert_eq!(code.expose().len(), 43, "256 bits");
-        codes.issue(&code.digest(), &row()).await.unwrap();
+        let issue = async || {
+            let mut batch = Batch::without_user(&store);
+            let issued = batch.add(codes.issuing(&code.digest(), &row()).unwrap());
+            batch.run().await.unwrap().version(&issued).is_some()
+        };
+        // a code is issued once
+        assert!(issue().await && !issue().await);
         let is_there = async |id: &[u8]| codes.0.get(None, id).wait().await.unwrap().is_some();
         assert!(!is_there(code.expose().as_bytes()).await);
         clock.advance(CODE_LIVES - Duration::from_nanos(1));
         assert!(is_there(code.digest().as_bytes()).await);
+        assert!(codes.find(&code.digest()).await.unwrap().is_some());
         clock.advance(Duration::from_nanos(1));
         assert!(!is_there(code.digest().as_bytes()).await);
+        codes.remove(&code.digest()).await.unwrap();
+        assert!(issue().await && codes.find(&code.digest()).await.unwrap().is_some());
+        codes.remove(&code.digest()).await.unwrap();
+        assert!(codes.find(&code.digest()).await.unwrap().is_none());
         assert!(CODE_LIVES <= Duration::from_secs(60));
-        // a code is issued once
-        codes.issue(&code.digest(), &row()).await.unwrap();
-        assert!(codes.issue(&code.digest(), &row()).await.is_err());
-        {
-            assert!(codes.find(&code.digest()).await.unwrap().is_some());
-            codes.remove(&code.digest()).await.unwrap();
-            assert!(codes.find(&code.digest()).await.unwrap().is_none());
-        }
     }
 }

@@ -12,8 +12,9 @@ use crate::{
     policy::Method,
     session::UserId,
     store::{
-        AnyStore, Operation, OperationOutcome, StoreError,
-        table::{Change, ReadRow, Table},
+        AnyStore, StoreError, StoreErrorKind,
+        batch::{Outcomes, Slot},
+        table::{Change, ReadRow, RowOperation, Table},
     },
     tenant::Tenant,
     user::{Account, Contact, Identifier},
@@ -102,6 +103,15 @@ pub(crate) struct AttemptIds {
     hidden: SecretDigest,
 }
 
+impl AttemptIds {
+    /// Pairs the ids with the rows that were read.
+    pub(crate) fn with(self, rows: Vec<ReadRow<Throttle>>) -> AttemptRows {
+        let mut rows = rows.into_iter();
+        let shown = self.shown.into_iter().zip(&mut rows).collect();
+        AttemptRows { shown, hidden: (self.hidden, rows.next().unwrap_or(ReadRow::ABSENT)) }
+    }
+}
+
 /// The rows that count an attempt, as they were read.
 pub(crate) struct AttemptRows {
     shown: Vec<(SecretDigest, ReadRow<Throttle>)>,
@@ -116,7 +126,7 @@ pub(crate) struct AttemptPlan<'r> {
     hidden: &'r (SecretDigest, ReadRow<Throttle>),
     pub(crate) below_ceiling: bool,
     /// The writes that count the attempt, as far as it is not counted yet.
-    pub(crate) counts: Vec<Operation>,
+    pub(crate) counts: Vec<RowOperation<'r, Throttle>>,
 }
 
 /// How far a request for a code is counted.
@@ -127,17 +137,11 @@ pub(crate) struct CountedCode {
     pub(crate) below_limit: Option<bool>,
 }
 
-/// The rows that count a request for a code, as they were read.
-pub(crate) struct CodeRows {
-    request: (SecretDigest, ReadRow<SentCodes>),
-    message: (SecretDigest, ReadRow<SentCodes>),
-}
-
 /// The decision on a request for a code.
-pub(crate) struct CodePlan {
+pub(crate) struct CodePlan<'g> {
     pub(crate) below_limit: bool,
     /// The writes that count the request, as far as it is not counted yet.
-    pub(crate) counts: Vec<Operation>,
+    pub(crate) counts: Vec<RowOperation<'g, SentCodes>>,
 }
 
 impl Counted {
@@ -145,22 +149,16 @@ impl Counted {
     pub(crate) fn note(
         &mut self,
         plan: &AttemptPlan<'_>,
-        outcomes: &mut impl Iterator<Item = OperationOutcome>,
+        (counts, outcomes): (&[Slot<'_, Throttle>], &Outcomes),
     ) -> bool {
-        let mut is_done = || outcomes.next().is_some_and(|written| written.version().is_some());
-        if self.row.is_none() {
-            if !is_done() {
-                return false;
-            }
+        let mut is_done = counts.iter().map(|count| outcomes.version(count).is_some());
+        if self.row.is_none() && is_done.next() == Some(true) {
             self.row = Some((plan.row.0, plan.counted));
         }
-        if self.below_ceiling.is_none() {
-            if !is_done() {
-                return false;
-            }
+        if self.below_ceiling.is_none() && is_done.next() == Some(true) {
             self.below_ceiling = Some(plan.below_ceiling);
         }
-        true
+        self.row.is_some() && self.below_ceiling.is_some()
     }
 
     /// Returns whether any row has counted the attempt.
@@ -168,30 +166,22 @@ impl Counted {
         self.row.is_some() || self.below_ceiling.is_some()
     }
 
-    /// Notes which writes that remove the failures were done, and the attempt with them. Returns whether all were.
-    pub(crate) fn note_cleared(&mut self, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
-        let mut is_done = || outcomes.next().is_some_and(|written| written.version().is_some());
-        if !is_done() {
-            return false;
-        }
-        self.row = None;
-        if !is_done() {
-            return false;
-        }
-        self.below_ceiling = None;
-        true
+    /// Notes which writes that remove the failures were done, and the attempt with them.
+    pub(crate) fn note_cleared(&mut self, [row, hidden]: [bool; 2]) {
+        self.row = self.row.filter(|_| !row);
+        self.below_ceiling = self.below_ceiling.filter(|_| !hidden);
     }
 }
 
 impl CountedCode {
     /// Notes which writes of a plan were done. Returns whether all were.
-    pub(crate) fn note(&mut self, below_limit: bool, outcomes: &mut impl Iterator<Item = OperationOutcome>) -> bool {
-        let mut is_done = || outcomes.next().is_some_and(|written| written.version().is_some());
-        self.request = self.request || is_done();
-        if self.request && self.below_limit.is_none() && is_done() {
+    pub(crate) fn note(&mut self, below_limit: bool, counts: &[Slot<'_, SentCodes>], outcomes: &Outcomes) -> bool {
+        let mut is_done = counts.iter().map(|count| outcomes.version(count).is_some());
+        self.request = self.request || is_done.next() == Some(true);
+        if self.below_limit.is_none() && is_done.next() == Some(true) {
             self.below_limit = Some(below_limit);
         }
-        self.below_limit.is_some()
+        self.request && self.below_limit.is_some()
     }
 }
 
@@ -209,20 +199,9 @@ impl Guard {
         &self,
         tenant: &Tenant,
         ids: &AttemptIds,
-    ) -> Result<Vec<Operation>, StoreError> {
+    ) -> Result<Vec<RowOperation<'_, Throttle>>, StoreError> {
         let rows = ids.shown.iter().chain([&ids.hidden]);
         rows.map(|row| self.throttles.prepare_row_read(Some(tenant), row.as_bytes())).collect()
-    }
-
-    /// Returns the rows that these operations read.
-    pub(crate) fn rows(
-        &self,
-        ids: AttemptIds,
-        outcomes: &mut impl Iterator<Item = OperationOutcome>,
-    ) -> Result<AttemptRows, StoreError> {
-        let shown = ids.shown.into_iter().map(|row| self.throttles.row(outcomes.next()).map(|read| (row, read)));
-        let shown = shown.collect::<Result<_, _>>()?;
-        Ok(AttemptRows { shown, hidden: (ids.hidden, self.throttles.row(outcomes.next())?) })
     }
 
     /// Decides on an attempt: it counts under the trusted browser or under what was submitted, and against the account.
@@ -231,7 +210,7 @@ impl Guard {
     /// A trusted browser that must wait is counted like a stranger, so it never waits longer than without its cookie.
     /// Attempts against the account are also written at its ceiling, because a missing write could be timed.
     pub(crate) fn plan<'r>(
-        &self,
+        &'r self,
         attempt: AttemptKey<'_>,
         (rows, counted): (&'r AttemptRows, Counted),
     ) -> Result<Result<AttemptPlan<'r>, Duration>, StoreError> {
@@ -269,7 +248,11 @@ impl Guard {
     /// Returns the writes that remove the failures instead of counting an attempt: they write rows that have expired. Each
     /// of them needs the row to be as it was read, so that of several attempts at the same time one is decided after the
     /// other.
-    pub(crate) fn clearing(&self, tenant: &Tenant, plan: &AttemptPlan<'_>) -> Result<[Operation; 2], StoreError> {
+    pub(crate) fn clearing(
+        &self,
+        tenant: &Tenant,
+        plan: &AttemptPlan<'_>,
+    ) -> Result<[RowOperation<'_, Throttle>; 2], StoreError> {
         let (now, tenant, none) = (self.throttles.now(), Some(tenant), Throttle::default());
         let ((id, row), (hidden_id, hidden)) = (plan.row, plan.hidden);
         Ok([
@@ -364,19 +347,12 @@ impl Guard {
     }
 
     /// Returns the operations that read the rows of a request for a code.
-    pub(crate) fn reading_codes(&self, tenant: &Tenant, ids: &[SecretDigest; 2]) -> Result<Vec<Operation>, StoreError> {
-        ids.iter().map(|row| self.sent_codes.prepare_row_read(Some(tenant), row.as_bytes())).collect()
-    }
-
-    /// Returns the rows that these operations read.
-    pub(crate) fn code_rows(
+    pub(crate) fn reading_codes(
         &self,
-        [request, message]: [SecretDigest; 2],
-        outcomes: Vec<OperationOutcome>,
-    ) -> Result<CodeRows, StoreError> {
-        let mut outcomes = outcomes.into_iter();
-        let mut next = || self.sent_codes.row(outcomes.next());
-        Ok(CodeRows { request: (request, next()?), message: (message, next()?) })
+        tenant: &Tenant,
+        ids: &[SecretDigest; 2],
+    ) -> Result<Vec<RowOperation<'_, SentCodes>>, StoreError> {
+        ids.iter().map(|row| self.sent_codes.prepare_row_read(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Decides on a request for a code. Returns why it is refused, if it is, which the caller sees. Whether a code is
@@ -384,14 +360,17 @@ impl Guard {
     pub(crate) fn plan_code(
         &self,
         attempt: AttemptKey<'_>,
-        (rows, counted): (CodeRows, CountedCode),
-    ) -> Result<Result<CodePlan, SendRefused>, StoreError> {
+        (ids, rows, counted): ([SecretDigest; 2], Vec<ReadRow<SentCodes>>, CountedCode),
+    ) -> Result<Result<CodePlan<'_>, SendRefused>, StoreError> {
         let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
         let limit = SendLimit::for_send_method(attempt.method, &self.limits);
         let kept_until = SentCodes::forgotten_at(limit, now);
         let mut counts = Vec::with_capacity(3);
+        let mut rows = ids.into_iter().zip(rows);
+        let ((request_id, request), (message_id, message)) =
+            rows.next().zip(rows.next()).ok_or(StoreErrorKind::Corrupt)?;
         if !counted.request {
-            let (id, row) = &rows.request;
+            let (id, row) = (request_id, &request);
             match row.value().unwrap_or(&SentCodes::default()).one_more(attempt.method, limit, now) {
                 Ok(next) => counts.push(self.sent_codes.writing(tenant, id.as_bytes(), row, &next, kept_until)?),
                 Err(refused) => return Ok(Err(refused)),
@@ -400,7 +379,7 @@ impl Guard {
         let below_limit = match counted.below_limit {
             Some(below_limit) => below_limit,
             None => {
-                let (id, row) = &rows.message;
+                let (id, row) = (message_id, &message);
                 let sent = row.value().cloned().unwrap_or_default();
                 // several names of one account may ask at almost the same time
                 let more = sent.one_more(attempt.method, limit.without_interval(), now);

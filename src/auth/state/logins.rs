@@ -6,8 +6,8 @@ use crate::{
     auth::http::problem::Problem,
     login::{Login, LoginCall, LoginError, LoginView, Transition, transition},
     store::{
-        AnyStore, Operation, OperationOutcome, StoreError, StoreErrorKind, Version, WriteOutcome,
-        table::{ReadRow, Stored, Table},
+        AnyStore, StoreError, StoreErrorKind, Version, WriteOutcome,
+        table::{ReadRow, RowOperation, Stored, Table},
     },
     util::{
         clock::{Clock, UnixTime},
@@ -34,14 +34,14 @@ pub(crate) struct LoginUpdate {
 }
 
 /// A call whose outcome is not stored yet.
-pub(crate) struct PreparedCall {
+pub(crate) struct PreparedCall<'l> {
     pub(crate) answer: Result<LoginView, LoginError>,
     /// `None` if the call changes nothing.
-    pub(crate) write: Option<Operation>,
+    pub(crate) write: Option<RowOperation<'l, Login>>,
     next: Option<Arc<Login>>,
 }
 
-impl PreparedCall {
+impl PreparedCall<'_> {
     /// Returns the login after its write was done with this version. Without a write, the login is as it was read.
     pub(crate) fn update_after_write(self, version: Option<Version>, read: StoredLogin) -> LoginUpdate {
         let answer = self.answer;
@@ -69,17 +69,16 @@ impl Logins {
     }
 
     /// Returns the operation that reads a login.
-    pub(crate) fn prepare_login_read(&self, digest: &SecretDigest) -> Result<Operation, StoreError> {
+    pub(crate) fn prepare_login_read(&self, digest: &SecretDigest) -> Result<RowOperation<'_, Login>, StoreError> {
         self.0.prepare_row_read(None, digest.as_bytes())
     }
 
-    /// Returns the login that an operation read.
-    pub(crate) fn read(&self, outcome: Option<OperationOutcome>) -> Result<Option<StoredLogin>, StoreError> {
-        Ok(self.0.row(outcome)?.live.map(|row| row.map(Arc::new)))
-    }
-
     /// Returns the operation that begins a login. Its secret is new, so nothing is in its place.
-    pub(crate) fn prepare_login_insert(&self, digest: &SecretDigest, login: &Login) -> Result<Operation, StoreError> {
+    pub(crate) fn prepare_login_insert(
+        &self,
+        digest: &SecretDigest,
+        login: &Login,
+    ) -> Result<RowOperation<'_, Login>, StoreError> {
         let over = ReadRow::<Login>::ABSENT;
         self.0.writing(None, digest.as_bytes(), &over, login, login.forgotten_at())
     }
@@ -90,7 +89,7 @@ impl Logins {
         digest: &SecretDigest,
         read: &StoredLogin,
         call: &LoginCall<'_>,
-    ) -> Result<PreparedCall, StoreError> {
+    ) -> Result<PreparedCall<'_>, StoreError> {
         let Transition { next, answer } = transition(&read.value, call, self.now());
         let write = next.as_ref().map(|next| {
             self.0.writing(None, digest.as_bytes(), &ReadRow::<Login>::found(read), next, next.forgotten_at())

@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        table::{Change, Table},
+        table::{Change, ReadRow, RowOperation, Table},
     },
-    util::{clock::Clock, secret::Secret},
+    util::{
+        clock::{Clock, UnixTime},
+        secret::Secret,
+    },
 };
 
 /// The start of a `request_uri`. The secret of the request follows.
@@ -21,7 +24,7 @@ const USED: Duration = Duration::from_secs(30 * 60);
 
 /// A pushed request, stored under the digest of its secret.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Pushed {
+pub(crate) struct Pushed {
     client_id: String,
     parameters: String,
     is_used: bool,
@@ -70,8 +73,70 @@ impl PushedRequests {
         self.0.update(None, secret.digest().as_bytes(), open).await
     }
 
-    /// Removes a request whose code is being issued. Returns whether it was there.
-    pub(crate) async fn take(&self, secret: &Secret) -> Result<bool, StoreError> {
-        Ok(self.0.take_value(None, secret.digest().as_bytes()).await?.is_some())
+    /// Returns the operation that uses up a request whose code is issued, or `None` if that was done already.
+    pub(crate) async fn using_up(&self, secret: &Secret) -> Result<Option<RowOperation<'_, Pushed>>, StoreError> {
+        let id = secret.digest();
+        let Some(read) = self.0.get(None, id.as_bytes()).wait().await? else { return Ok(None) };
+        let over = ReadRow::<Pushed>::found(&read);
+        // it has expired by every clock, including those of other nodes that are behind
+        self.0.writing(None, id.as_bytes(), &over, &read.value, UnixTime::from_nanos(0)).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        gate::MaybeReady,
+        store::{Entry, Key, Memory, Record, Store, Version, batch::Batch},
+        testing::ManualClock,
+    };
+
+    /// Keeps expired entries, because it takes each write for an early one.
+    struct Unswept(Memory);
+
+    fn early(record: &Record) -> Result<Record, StoreError> {
+        Record::new(record.value().clone(), UnixTime::from_nanos(0), record.expires_at())
+    }
+
+    impl Store for Unswept {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, early(&record)?).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, early(&record)?).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
+        }
+    }
+
+    #[tokio::test]
+    async fn c023_a_request_is_used_up_once_and_by_every_clock() {
+        let (store, clock) = (AnyStore::from(Unswept(Memory::new())), ManualClock::new());
+        let pushed = PushedRequests::new(store.clone(), Arc::new(clock.clone()));
+        let secret = pushed.store_pushed_request("web", "scope=openid".to_owned()).await.unwrap();
+        assert!(pushed.open_pushed_request(&secret, "web").await.unwrap().is_some());
+        let (first, second) = (pushed.using_up(&secret).await.unwrap(), pushed.using_up(&secret).await.unwrap());
+        let use_up = async |write: Option<RowOperation<'_, Pushed>>| {
+            let mut batch = Batch::without_user(&store);
+            let used_up = batch.add(write.unwrap());
+            batch.run().await.unwrap().version(&used_up).is_some()
+        };
+        assert!(use_up(first).await && !use_up(second).await);
+        assert!(pushed.using_up(&secret).await.unwrap().is_none());
+        // as on another node, whose clock is behind
+        clock.set_wall(UnixTime::from_nanos(pushed.0.now().as_nanos() - 1_000_000_000));
+        assert!(pushed.using_up(&secret).await.unwrap().is_none());
+        assert!(pushed.open_pushed_request(&secret, "web").await.unwrap().is_none());
     }
 }

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     login::Binding,
-    store::{AnyStore, Operation, OperationOutcome, StoreError, table::Table},
+    store::{
+        AnyStore, StoreError,
+        table::{RowOperation, Table},
+    },
     util::{clock::Clock, secret::SecretDigest},
 };
 
@@ -28,13 +31,8 @@ impl RedeemedChallenges {
     }
 
     /// Returns the operation that reads whether a code for this binding was redeemed.
-    pub(crate) fn prepare_challenge_read(&self, binding: &Binding) -> Result<Operation, StoreError> {
+    pub(crate) fn prepare_challenge_read(&self, binding: &Binding) -> Result<RowOperation<'_, ()>, StoreError> {
         self.0.prepare_row_read(None, id(binding).as_bytes())
-    }
-
-    /// Returns whether an operation has found a redeemed code.
-    pub(crate) fn was_redeemed(&self, outcome: Option<OperationOutcome>) -> Result<bool, StoreError> {
-        Ok(self.0.row(outcome)?.live.is_some())
     }
 
     pub(crate) async fn is_redeemed(&self, binding: &Binding) -> Result<bool, StoreError> {

@@ -14,6 +14,7 @@ use crate::{
             answer::{self, ContactChoice, Counters, OfferedProvider},
             problem::{Code, Problem},
         },
+        state::accounts::GenerationOf,
     },
     http::body::Body,
     login::LoginError,
@@ -67,7 +68,7 @@ pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> 
     }
     let keyed = core.keyed().await?;
     let account = match (login.authentication(None), login.session) {
-        (Some(who), _) => core.counting(&who, keyed).await?,
+        (Some(who), _) => core.counting(&who, GenerationOf::Account, keyed).await?,
         (None, Some(_)) => {
             let signed_in = SignedIn::find_at_tenant(cx, &login.tenant).await?;
             signed_in.filter(|signed_in| signed_in.bears(login)).map(|signed_in| signed_in.account)

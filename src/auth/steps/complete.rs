@@ -9,7 +9,7 @@ use crate::{
     auth::{
         context::stages::OwnLogin,
         http::{answer, fields::Fields, problem::Problem},
-        state::devices::DeviceOwner,
+        state::{accounts::GenerationOf, devices::DeviceOwner},
     },
     event::EventKind,
     http::body::Body,
@@ -28,22 +28,17 @@ pub(crate) async fn complete_login(own: &OwnLogin<'_>, fields: Fields) -> Result
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)
     {
-        match step.cx.core.counting_in_any_generation(&who, step.keyed).await? {
+        match step.cx.core.counting(&who, GenerationOf::Batch, step.keyed).await? {
             Some(account) => owner = Some((account, who.generation)),
             None => return Err(step.end().await?),
         }
     }
     let update = match &owner {
-        Some((account, generation)) => {
-            // `/authorize` compares it again, so a login that is completed just now gets nothing
-            let accounts = &step.cx.core.accounts;
-            let read = accounts.reading_generation(&step.login.tenant, Some(account.id()))?;
-            let (current, update) = step.apply_after(read, &LoginCall::Complete).await?;
-            if accounts.generation(current)? > *generation {
-                return Err(step.end().await?);
-            }
-            update
-        }
+        // `/authorize` compares it again, so a login that is completed just now gets nothing
+        Some((account, generation)) => match step.apply_for((account.id(), *generation), &LoginCall::Complete).await? {
+            Some(update) => update,
+            None => return Err(step.end().await?),
+        },
         None => step.apply(&LoginCall::Complete).await?,
     };
     if update.answer == Err(LoginError::StepsRemaining) {

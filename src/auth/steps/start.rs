@@ -23,7 +23,7 @@ use crate::{
     http::body::Body,
     login::{CarriedProofs, Login, Subject},
     policy::{LoginPlan, Method},
-    store::{StoreError, StoreErrorKind},
+    store::{StoreError, StoreErrorKind, batch::Batch},
     user::Identifier,
     util::secret::Secret,
     words::Language,
@@ -75,7 +75,8 @@ pub(crate) async fn start_login(
     login.max_age = max_age;
     let login = match identifier {
         Some(identifier) => {
-            let found = core.accounts.named(&login.tenant, &identifier).await?;
+            let account = core.accounts.named(&login.tenant, &identifier).await?;
+            let found = core.accounts.with_generation(&login.tenant, account).await?;
             login.identified(identifier, found.user().map_or(Subject::Unknown, Subject::User))
         }
         None => login,
@@ -88,15 +89,14 @@ pub(crate) async fn start_login(
     let cookies = core.cookies.presented(&cx.parts.headers);
     let surplus = surplus(cx, &cookies).await?;
     // without its secret, which only the answer has, the login of a refused request is of no use
-    let begin = [
-        core.redeemed_challenges.prepare_challenge_read(&login.binding)?,
-        core.logins.prepare_login_insert(&secret.digest(), &login)?,
-    ];
-    let mut outcomes = core.store.run(begin.into()).await?.into_iter();
-    if core.redeemed_challenges.was_redeemed(outcomes.next())? {
+    let mut batch = Batch::without_user(&core.store);
+    let redeemed = batch.add(core.redeemed_challenges.prepare_challenge_read(&login.binding)?);
+    let begun = batch.add(core.logins.prepare_login_insert(&secret.digest(), &login)?);
+    let outcomes = batch.run().await?;
+    if outcomes.row(&redeemed)?.live.is_some() {
         return Err(Problem::invalid(query::REDEEMED));
     }
-    if outcomes.next().and_then(|begun| begun.version()).is_none() {
+    if outcomes.version(&begun).is_none() {
         return Err(StoreError::from(StoreErrorKind::Busy).into());
     }
     cx.core.journal.tally_login(EventKind::LoginStarted, &login, (None, None), keyed);

@@ -4,6 +4,7 @@ use std::{
     error::Error,
     fs,
     io::{self, Write},
+    ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
@@ -20,6 +21,7 @@ use crate::{
         error::{StoreError, StoreErrorKind},
         key::Key,
         record::{Entry, Version},
+        scan::ScanPage,
     },
     util::clock::UnixTime,
 };
@@ -254,6 +256,17 @@ pub(super) fn find(database: &Database, key: &Key) -> Result<Option<Entry>, Fail
     let transaction = database.begin_read()?;
     let entries = transaction.open_table(ENTRIES)?;
     entries.get(key.as_bytes())?.map(|found| decode_disk_entry(found.value())).transpose()
+}
+
+/// Returns the first entries after this key.
+pub(super) fn page(database: &Database, after: &[u8]) -> Result<Vec<(Key, Entry)>, Failed> {
+    let entries = database.begin_read()?.open_table(ENTRIES)?;
+    let rows = entries.range::<&[u8]>((Bound::Excluded(after), Bound::Unbounded))?.take(ScanPage::USUAL);
+    rows.map(|row| {
+        let (key, value) = row?;
+        Ok((Key::from_bytes(key.value())?, decode_disk_entry(value.value())?))
+    })
+    .collect()
 }
 
 /// The length of version and expiry in front of a value.

@@ -19,6 +19,7 @@ use super::{
     error::{StoreError, StoreErrorKind},
     key::Key,
     record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    scan::{ScanCursor, ScanPage},
 };
 use crate::{gate::MaybeReady, util::error::ConfigError};
 
@@ -187,6 +188,12 @@ impl Store for Disk {
             return one_by_one(self, operations).await;
         }
         self.queue()?.send(|sender| Job::Run { operations, sender })?.await
+    }
+
+    /// Reads the entries in the order of their keys.
+    async fn scan(&self, cursor: Option<ScanCursor>) -> Result<ScanPage, StoreError> {
+        let after = cursor.as_ref().map_or(&[][..], ScanCursor::as_bytes);
+        self.file.with(|database| file::page(database, after)).map(ScanPage::of_sorted)
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     error::{StoreError, StoreErrorKind},
     key::Key,
     record::{Entry, Expected, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    scan::{ScanCursor, ScanPage},
 };
 use crate::{
     gate::MaybeReady,
@@ -97,6 +98,15 @@ done[i] = 1
 end
 end
 return done",
+);
+
+/// Reads some entries. Arguments: the cursor of the server, a pattern of the keys, and about how many. Returns the next cursor, the
+/// keys, and their entries.
+static SCAN: Script = Script::new(
+    "local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+local entries = {}
+for i, key in ipairs(found[2]) do entries[i] = redis.call('GET', key) end
+return {found[1], found[2], entries}",
 );
 
 impl Redis {
@@ -213,6 +223,32 @@ impl Shared {
         Err(StoreError::new(StoreErrorKind::Unavailable, "the server is losing its entries"))
     }
 
+    /// Reads some entries of a server.
+    async fn scan(&self, cursor: &[u8]) -> Result<ScanPage, StoreError> {
+        let escaped = self.prefix.chars().flat_map(|char| ['\\', char]);
+        let pattern: String = escaped.chain(":{*}?*".chars()).collect();
+        let arguments = [cursor, pattern.as_bytes(), ScanPage::USUAL.to_string().as_bytes()].map(<[u8]>::to_vec);
+        let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        let Reply::List(reply) = self.link.run(&SCAN, &[], &arguments).await? else {
+            return Err(crate::redis::unexpected().into());
+        };
+        let Ok([Reply::Bytes(next), Reply::List(keys), Reply::List(found)]) = <[Reply; 3]>::try_from(reply) else {
+            return Err(crate::redis::unexpected().into());
+        };
+        let mut entries = Vec::with_capacity(keys.len());
+        for (key, entry) in keys.into_iter().zip(found) {
+            let Reply::Bytes(name) = key else { return Err(crate::redis::unexpected().into()) };
+            // after the prefix and the partition in braces
+            let key = name.get(self.prefix.len() + 2..).and_then(|rest| rest.splitn(2, |byte| *byte == b'}').nth(1));
+            // it can expire at any time
+            if let Some(entry) = read_entry(entry)? {
+                entries.push((Key::from_bytes(key.unwrap_or_default())?, entry));
+            }
+        }
+        let next = Some(next).filter(|next| next != "0").map(ScanCursor::new);
+        Ok(ScanPage { entries, next })
+    }
+
     /// Runs a script in the current epoch.
     async fn run(&self, script: &Script, key: &Key, arguments: &[&[u8]]) -> Result<Reply, StoreError> {
         let (part, key) = self.place(key);
@@ -317,6 +353,18 @@ impl Store for Redis {
             return one_by_one(self, operations).await;
         }
         self.0.run_all(&operations).await
+    }
+
+    /// Asks the server for the keys, in its own order. Not offered on a cluster.
+    async fn scan(&self, cursor: Option<ScanCursor>) -> Result<ScanPage, StoreError> {
+        if self.0.is_cluster {
+            return Err(StoreErrorKind::NotOffered.into());
+        }
+        let cursor = cursor.as_ref().map_or(&b"0"[..], ScanCursor::as_bytes);
+        if !cursor.iter().all(u8::is_ascii_digit) {
+            return Err(StoreErrorKind::Corrupt.into());
+        }
+        self.0.scan(cursor).await
     }
 
     fn complete_since(&self) -> UnixTime {

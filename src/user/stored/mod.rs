@@ -20,14 +20,14 @@ use self::{
 use crate::{
     password::PasswordHash,
     session::UserId,
-    store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Change},
+    store::{AnyStore, ScanCursor, StoreError, StoreErrorKind, WriteOutcome, table::Change},
     tenant::Tenant,
     user::{
         account::{Account, NewUser, OwnContact},
         contact::Contact,
         identifier::Identifier,
         password_attempt::PasswordUpgrade,
-        users::Users,
+        users::{AccountPage, Users},
     },
     util::clock::{Clock, SystemClock},
 };
@@ -337,6 +337,16 @@ impl Users for StoredUsers {
             decoy::read_decoy_account(None);
         }
         Ok(row.map(|row| row.into_account(id.clone())))
+    }
+
+    /// Scans the store. An error of the kind [`StoreErrorKind::NotOffered`] means that it cannot be scanned.
+    async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, StoreError> {
+        let (rows, next) = self.index.rows.scan(Some(tenant), cursor).await?;
+        let accounts = rows.into_iter().map(|(id, row)| {
+            let id = std::str::from_utf8(&id).ok().and_then(|id| UserId::parse(id).ok());
+            Ok(row.value.into_account(id.ok_or(StoreErrorKind::Corrupt)?))
+        });
+        Ok(Some(AccountPage { accounts: accounts.collect::<Result<_, StoreError>>()?, next }))
     }
 
     async fn upgrade_password(

@@ -256,6 +256,19 @@ proptest! {
                 prop_assert_eq!(elsewhere.is_some(), known.contains_key(&(ELSEWHERE + number)));
             }
         }
+        let (mut listed, mut cursor) = (BTreeMap::new(), None);
+        loop {
+            let page = block_on(users.list(&acme(), cursor)).unwrap().unwrap();
+            listed.extend(page.accounts.into_iter().map(|account| (account.id().as_str().to_owned(), account)));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let here = known.iter().filter(|(number, _)| **number < ELSEWHERE);
+        let here: BTreeMap<_, _> = here.map(|(number, known)| (user(*number).as_str().to_owned(), known)).collect();
+        prop_assert!(listed.keys().eq(here.keys()), "{:?} {:?}", listed.keys(), here.keys());
+        listed.values().zip(here.values()).for_each(|(account, known)| assert_same(account, known));
     }
 }
 

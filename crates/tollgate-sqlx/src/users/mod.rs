@@ -19,8 +19,8 @@ use tollgate::{
     Identifier, Tenant, UserId, Users,
     clock::{Clock, SystemClock},
     password::PasswordHash,
-    store::StoreError,
-    user::{Account, Claims, ClaimsRequest, PasswordUpgrade},
+    store::{ScanCursor, ScanPage, StoreError, StoreErrorKind},
+    user::{Account, AccountPage, Claims, ClaimsRequest, PasswordUpgrade},
 };
 
 pub use self::sql_user::SqlUser;
@@ -134,6 +134,16 @@ impl Users for SqlUsers {
     /// Makes one round trip and the same work, whether the id is known or not.
     async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
         self.account(statements::BY_ID, tenant, id.as_str()).await
+    }
+
+    /// Lists the accounts in the order of their ids.
+    async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, StoreError> {
+        let after = cursor.as_ref().map(|cursor| std::str::from_utf8(cursor.as_bytes()).ok().map(UserId::parse));
+        let after = after.map(|id| id.and_then(Result::ok).ok_or(StoreErrorKind::Corrupt)).transpose()?;
+        let users = self.list(tenant, after.as_ref(), ScanPage::USUAL as u16).await?;
+        let last = users.last().filter(|_| users.len() == ScanPage::USUAL);
+        let next = last.map(|user| ScanCursor::new(user.account.id().as_str().to_owned()));
+        Ok(Some(AccountPage { accounts: users.into_iter().map(|user| user.account).collect(), next }))
     }
 
     async fn upgrade_password(

@@ -24,7 +24,7 @@ use crate::{
             answer::{self, Counters},
             problem::{Code, Problem},
         },
-        state::guard::submitted,
+        state::{accounts::GenerationOf, guard::submitted},
     },
     delivery::NoticeKind,
     http::body::Body,
@@ -218,7 +218,7 @@ async fn counting(step: &LoginStep<'_>) -> Result<Option<Account>, StoreError> {
             return Ok(None);
         }
     }
-    step.cx.core.counting(&who, step.keyed).await
+    step.cx.core.counting(&who, GenerationOf::Account, step.keyed).await
 }
 
 fn not_offered(step: &LoginStep<'_>) -> Problem {

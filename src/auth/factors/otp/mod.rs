@@ -11,8 +11,8 @@ use crate::{
     auth::{
         context::RequestContext,
         factors::{
-            attempt::{Attempt, ROUNDS},
-            step::{LoginStep, Ungenerated},
+            attempt::Attempt,
+            step::{LoginStep, ROUNDS},
         },
         http::{
             answer::{self, Counters},
@@ -20,6 +20,7 @@ use crate::{
             problem::{Code, Problem},
         },
         state::{
+            accounts::FoundAccount,
             guard::{AttemptKey, CodePlan, CountedCode, submitted},
             logins::LoginUpdate,
         },
@@ -30,7 +31,7 @@ use crate::{
     limit::Spend,
     login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::{EnrolledFactors, Method},
-    store::{StoreError, StoreErrorKind},
+    store::{StoreError, StoreErrorKind, batch::Batch},
     user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
     util::{clock::ceil_seconds, secret::SecretDigest},
 };
@@ -70,9 +71,8 @@ pub(crate) async fn send_login_code(
     let spend =
         charge_message(step.cx).await.map_err(|wait| step.problem(send_refusal_problem(SendRefused::TooMany(wait))))?;
     let name = Identifier::parse(contact.as_str()).ok();
-    let mut account = step.account_without_generation(name.as_ref()).await?;
-    let found = &account.found;
-    let device = step.device(step.device_owner(found, found.active()));
+    let mut found = step.for_batch(step.account_of(name.as_ref()).await?).await?;
+    let device = step.device(step.device_owner(&found, found.active()));
     let owner = found.active().filter(|account| account.has_verified(&contact)).map(|account| account.id().clone());
     let tenant = &login.tenant;
     let key = AttemptKey { tenant, method, submitted: &address, account: owner.as_ref(), device };
@@ -84,7 +84,7 @@ pub(crate) async fn send_login_code(
         let to = (method, &address);
         Challenge::Code(OpenCode::new(to, owner, &login.id, &code, keyed, (limits, now)))
     };
-    let (update, below_limit) = match opened(&step, &mut account, key, &pair, open).await? {
+    let (update, below_limit) = match open_challenge(&step, &mut found, key, &pair, open).await? {
         Ok(opened) => opened,
         Err(error) => {
             if let Some(spend) = spend {
@@ -121,9 +121,9 @@ pub(crate) async fn send_login_code(
 
 /// Counts a request for a code and opens its challenge, in one call of the store. Returns the login, and whether the
 /// address was below its limit, or why the request is refused.
-async fn opened(
+async fn open_challenge(
     step: &LoginStep<'_>,
-    account: &mut Ungenerated,
+    found: &mut FoundAccount,
     key: AttemptKey<'_>,
     pair: &SecretDigest,
     challenge: impl Fn(Option<BoundUser>) -> Challenge,
@@ -132,31 +132,31 @@ async fn opened(
     let mut counted = CountedCode::default();
     let ids = [*pair, key.messages(keyed)];
     for _ in 0..ROUNDS {
-        let read = step.read_with(account, core.guard.reading_codes(key.tenant, &ids)?).await?;
-        let plan = core.guard.plan_code(key, (core.guard.code_rows(ids, read)?, counted))?;
+        let rows = step.read_with(found, core.guard.reading_codes(key.tenant, &ids)?).await?;
+        let plan = core.guard.plan_code(key, (ids, rows, counted))?;
         let CodePlan { below_limit, counts } = match plan {
             Ok(plan) => plan,
             Err(refused) => return Ok(Err(refused)),
         };
         let latest = step.latest();
-        let generation = account.found.generation();
+        let generation = found.generation();
         let owner = key.account.filter(|_| below_limit).map(|id| BoundUser { id: id.clone(), generation });
         let challenge = challenge(owner);
         let prepared = core.logins.prepare(&step.digest, &latest, &LoginCall::Open(&challenge))?;
         let Some(write) = prepared.write.clone() else {
             return Ok(Ok((prepared.update_after_write(None, latest), below_limit)));
         };
-        let operations = counts.into_iter().chain([write]).collect();
-        let mut outcomes = core.store.run(operations).await?.into_iter();
-        if !counted.note(below_limit, &mut outcomes) {
+        let mut batch = Batch::without_user(&core.store);
+        let (counts, write) = (batch.add_all(counts), batch.add(write));
+        let outcomes = batch.run().await?;
+        if !counted.note(below_limit, &counts, &outcomes) {
             continue;
         }
         if !below_limit {
             step.tally(EventKind::LoginCeiling, Some(key.method));
         }
-        let version = outcomes.next().and_then(|written| written.version());
-        let update = match version {
-            Some(_) => step.applied(prepared.update_after_write(version, latest)),
+        let update = match outcomes.version(&write) {
+            Some(version) => step.applied(prepared.update_after_write(Some(version), latest)),
             None => step.apply(&LoginCall::Open(&challenge)).await?,
         };
         return Ok(Ok((update, below_limit)));
@@ -176,7 +176,7 @@ pub(crate) async fn verify_login_code(mut step: LoginStep<'_>) -> Result<Respons
     let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
     let pair = step.pair(&SecretDigest::from_bytes(open.contact));
     let mut attempt = Attempt::start_attempt(step, open.method, pair).await?;
-    match settled(step, open, &guess, &mut attempt).await {
+    match settle(step, open, &guess, &mut attempt).await {
         Ok(update) => {
             match update.answer {
                 Ok(_) => attempt.refund(),
@@ -197,7 +197,7 @@ pub(crate) async fn verify_login_code(mut step: LoginStep<'_>) -> Result<Respons
 /// Compares a guess, and stores the outcome in one call of the store: first the counts, and then the login. A right guess
 /// removes the failures before it. It counts only if no other attempt was counted since the rows were read, so as many
 /// guesses are compared as one after the other.
-async fn settled(
+async fn settle(
     step: &LoginStep<'_>,
     open: &OpenCode,
     guess: &str,
@@ -208,17 +208,14 @@ async fn settled(
         Subject::Unbound => open.owner.as_ref().map(|owner| &owner.id),
         subject => subject.user().map(|user| &user.id),
     };
-    let account = core.accounts.without_generation(&login.tenant, user).await?;
-    let mut account = step.ungenerated(account).await?;
+    let mut found = step.for_batch(core.accounts.of_user(&login.tenant, user).await?).await?;
     let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
     for _ in 0..ROUNDS {
-        let found = &account.found;
-        attempt.belongs_to(step.device_owner(found, found.active().filter(may_prove)));
+        attempt.belongs_to(step.device_owner(&found, found.active().filter(may_prove)));
         let ids = attempt.ids();
-        let outcomes = step.read_with(&mut account, attempt.reads(&ids)?).await?;
-        let found = &account.found;
-        let rows = attempt.rows(ids, outcomes)?;
-        let mut plan = attempt.plan(&rows)?;
+        let read = step.read_with(&mut found, attempt.reads(&ids)?).await?;
+        let rows = ids.with(read);
+        let plan = attempt.plan(&rows)?;
         let owner = found.active().filter(may_prove).and(found.user()).filter(|_| plan.below_ceiling);
         let latest = step.latest();
         let (owner, factors) = (owner.as_ref(), EnrolledFactors::default());
@@ -232,21 +229,17 @@ async fn settled(
             prepared = core.logins.prepare(&step.digest, &latest, &call)?;
         }
         let Some(write) = prepared.write.clone() else { return Ok(prepared.update_after_write(None, latest)) };
-        let mut operations = std::mem::take(&mut plan.counts);
-        if is_right {
-            operations = attempt.clearing(&plan)?.into();
-        }
-        operations.push(write);
-        let mut outcomes = core.store.run(operations).await?.into_iter();
-        let is_noted = match is_right {
-            true => attempt.note_cleared(&mut outcomes),
-            false => attempt.note(&plan, &mut outcomes),
+        let mut batch = Batch::without_user(&core.store);
+        let cleared = if is_right { Some(attempt.clearing(&plan)?.map(|write| batch.add(write))) } else { None };
+        let counts = batch.add_all(plan.counts.iter().filter(|_| !is_right).cloned());
+        let write = batch.add(write);
+        let outcomes = batch.run().await?;
+        match &cleared {
+            Some(rows) => attempt.note_cleared(rows.each_ref().map(|row| outcomes.version(row).is_some())),
+            None if attempt.note(&plan, (&counts, &outcomes)) => attempt.is_below_ceiling(),
+            None => false,
         };
-        if is_noted && !is_right {
-            attempt.is_below_ceiling();
-        }
-        let version = if is_noted { outcomes.next() } else { None };
-        match version.and_then(|written| written.version()) {
+        match outcomes.version(&write) {
             Some(version) => return Ok(step.applied(prepared.update_after_write(Some(version), latest))),
             None => step.refresh().await?,
         }

@@ -138,7 +138,10 @@ impl PasskeyStep<'_, '_> {
         let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
         let owner = core.credentials.by_passkey(&login.tenant, id).await?.map(|(user, _)| user);
         let found = match login.subject {
-            Subject::Unbound => core.accounts.of_user(&login.tenant, owner.as_ref()).await?,
+            Subject::Unbound => {
+                let account = core.accounts.of_user(&login.tenant, owner.as_ref()).await?;
+                core.accounts.with_generation(&login.tenant, account).await?
+            }
             _ => step.account(None).await?,
         };
         let account = found.active().filter(|account| owner.as_ref() == Some(account.id()));

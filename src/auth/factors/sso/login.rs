@@ -377,7 +377,8 @@ async fn find_linked_account(
     if is_new && core.credentials.add_link((tenant, &id), &link, is_vouched).await? != Added::Done {
         return Ok(Err(SsoRefusal::NotLinked));
     }
-    let found = core.accounts.of_user(tenant, Some(&id)).await?;
+    let account = core.accounts.of_user(tenant, Some(&id)).await?;
+    let found = core.accounts.with_generation(tenant, account).await?;
     // a user who was closed, ended or forgotten meanwhile keeps no new link
     let is_ended = step.login.subject.user().is_some_and(|user| user.generation < found.generation());
     if is_new && (is_ended || found.active().is_none()) {

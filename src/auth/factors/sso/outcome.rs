@@ -118,7 +118,11 @@ pub(super) async fn without_account(
         return Ok(SsoRefusal::NoAccount);
     };
     let found = cx.core.accounts.named(tenant, &name).await?;
-    Ok(if found.active().is_some() { SsoRefusal::AccountExists } else { SsoRefusal::NoAccount })
+    Ok(if found.is_some_and(|account| !account.is_disabled()) {
+        SsoRefusal::AccountExists
+    } else {
+        SsoRefusal::NoAccount
+    })
 }
 
 /// Returns what is wrong with the address that a provider names, if it is not usable.

@@ -1,0 +1,52 @@
+//! Reading all entries, page by page.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::{key::Key, record::Entry};
+
+/// Where a scan goes on. Only the store that returned it can read it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ScanCursor(Bytes);
+
+impl ScanCursor {
+    /// Creates a cursor of these bytes. They mean whatever the store wants.
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Returns the bytes of the cursor.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Omits the bytes, because they may be a key.
+impl fmt::Debug for ScanCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanCursor").field("len", &self.0.len()).finish()
+    }
+}
+
+/// Some of the entries of a store, and where to go on. A page can be empty and not the last one.
+#[derive(Clone, Debug)]
+pub struct ScanPage {
+    /// The entries, in no particular order.
+    pub entries: Vec<(Key, Entry)>,
+    /// The cursor of the next page, or `None` if this is the last one.
+    pub next: Option<ScanCursor>,
+}
+
+impl ScanPage {
+    /// The number of entries that the stores of this crate put on a page, if they can choose.
+    pub const USUAL: usize = 512;
+
+    /// Creates a page of entries in the order of their keys. The next page begins after the last one, unless these are fewer
+    /// than [`USUAL`](Self::USUAL).
+    pub fn of_sorted(entries: Vec<(Key, Entry)>) -> Self {
+        let last = entries.last().filter(|_| entries.len() >= Self::USUAL);
+        let next = last.map(|(key, _)| ScanCursor::new(Bytes::copy_from_slice(key.as_bytes())));
+        Self { entries, next }
+    }
+}
