@@ -111,9 +111,9 @@ pub use crate::{
     auth::{AuthService, Passkeys, Totp},
     client::{Client, ClientTable},
     delivery::OtpSender,
-    password::{Password, PasswordHash, Passwords},
-    policy::{Method, Policies, Policy},
-    user::{Account, Identifier, NewUser, StoredUsers, Users},
+    password::{Password, Passwords},
+    policy::Policies,
+    user::{Identifier, NewUser, StoredUsers, Users},
     words::Language,
 };
 pub use crate::{
