@@ -725,6 +725,8 @@ fn temporary(name: &str) -> PathBuf {
 fn config(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tollgate-{}-{name}.toml", std::process::id()));
     fs::write(&path, text).unwrap();
+    // the sample names it
+    fs::write(path.with_file_name("logo.svg"), r#"<svg xmlns="http://www.w3.org/2000/svg"/>"#).unwrap();
     path
 }
 

@@ -18,7 +18,7 @@
 //! assert!(web.allows_scopes(&Scopes::parse("email openid")?));
 //! assert!(web.redirect("https://app.example/callback").is_none());
 //! let redirect = web.redirect("https://app.example/callback?from=login").unwrap();
-//! assert_eq!(redirect.answer(&[("code", "a b")]), "https://app.example/callback?from=login&code=a%20b");
+//! assert_eq!(redirect.with_parameters(&[("code", "a b")]), "https://app.example/callback?from=login&code=a%20b");
 //!
 //! let clients = ClientTable::new([web])?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

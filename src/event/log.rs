@@ -48,7 +48,7 @@ use crate::util::{
 /// for _ in 0..1_000 {
 ///     log.tally(&rejection);
 /// }
-/// let page = log.read(&Query::new());
+/// let page = log.read_events(&Query::new());
 /// assert_eq!(page.events.iter().map(|event| event.count).collect::<Vec<_>>(), [1, 999]);
 /// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```

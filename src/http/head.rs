@@ -11,7 +11,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header, request
 /// use tollgate::Head;
 ///
 /// let request = http::Request::get("/orders?page=2").body("any body")?;
-/// assert_eq!(Head::of(&request).uri().path(), "/orders");
+/// assert_eq!(Head::of_request(&request).uri().path(), "/orders");
 /// # Ok::<(), http::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -20,8 +20,8 @@ use crate::util::secret::{Secret, SecretDigest};
 /// use tollgate::password::PasswordMark;
 ///
 /// let changed_at = "2024-02-29T12:00:00.000001Z";
-/// assert_eq!(PasswordMark::of(changed_at), PasswordMark::of(changed_at));
-/// assert_ne!(PasswordMark::of(changed_at), PasswordMark::of("2024-03-01T09:30:00.000002Z"));
+/// assert_eq!(PasswordMark::of_version(changed_at), PasswordMark::of_version(changed_at));
+/// assert_ne!(PasswordMark::of_version(changed_at), PasswordMark::of_version("2024-03-01T09:30:00.000002Z"));
 /// ```
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct PasswordMark(#[serde(with = "text")] SecretDigest);

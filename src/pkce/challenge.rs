@@ -27,7 +27,7 @@ const METHOD: &str = "code_challenge_method";
 /// use tollgate::pkce::{CodeChallenge, CodeVerifier};
 ///
 /// let verifier = CodeVerifier::generate();
-/// let challenge = CodeChallenge::parse(CodeChallenge::of(&verifier).as_str())?;
+/// let challenge = CodeChallenge::parse(CodeChallenge::from_verifier(&verifier).as_str())?;
 /// assert!(challenge.verify(&verifier));
 /// assert!(!challenge.verify(&CodeVerifier::generate()));
 /// # Ok::<(), tollgate::pkce::PkceError>(())

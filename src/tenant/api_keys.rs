@@ -31,10 +31,10 @@ use crate::{
 ///
 /// let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?;
 /// let request = http::Request::get("/").header("x-api-key", "demo-acme-key").body(()).unwrap();
-/// assert_eq!(keys.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
+/// assert_eq!(keys.find(Head::of_request(&request)).unwrap().unwrap().as_bytes(), b"acme");
 ///
 /// keys.remove("demo-acme-key");
-/// assert!(keys.find(Head::of(&request)).unwrap_err().is_unknown());
+/// assert!(keys.find(Head::of_request(&request)).unwrap_err().is_unknown());
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone)]

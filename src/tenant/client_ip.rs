@@ -39,7 +39,7 @@ use crate::{http::head::Head, util::error::ConfigError};
 ///     .extension(PeerAddr(([10, 0, 0, 1], 49152).into()))
 ///     .body(())
 ///     .unwrap();
-/// assert_eq!(client_ip.address(Head::of(&request)), Some([198, 51, 100, 7].into()));
+/// assert_eq!(client_ip.address(Head::of_request(&request)), Some([198, 51, 100, 7].into()));
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone)]

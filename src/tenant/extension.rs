@@ -21,10 +21,10 @@ use crate::http::head::Head;
 /// #[derive(Clone)]
 /// struct User { company: Tenant }
 ///
-/// let source = ExtensionTenant::new().or(ExtensionTenant::of(|user: &User| Some(user.company.clone())));
+/// let source = ExtensionTenant::new().or(ExtensionTenant::from_fn(|user: &User| Some(user.company.clone())));
 /// let company = Tenant::parse("acme")?;
 /// let request = http::Request::get("/").extension(User { company }).body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request))?.unwrap().as_bytes(), b"acme");
+/// assert_eq!(source.find(Head::of_request(&request))?.unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 pub struct ExtensionTenant<T = Tenant, F = fn(&T) -> Option<Tenant>> {

@@ -18,7 +18,7 @@ use crate::{http::head::Head, util::error::ConfigError};
 ///
 /// let source = HeaderTenant::new("x-tenant")?;
 /// let request = http::Request::get("/").header("x-tenant", "acme").body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
+/// assert_eq!(source.find(Head::of_request(&request)).unwrap().unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]

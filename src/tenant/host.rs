@@ -22,7 +22,7 @@ use crate::{
 ///
 /// let source = HostTenant::subdomain_of("example.com")?;
 /// let request = http::Request::get("/").header("host", "Acme.example.com:8080").body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
+/// assert_eq!(source.find(Head::of_request(&request)).unwrap().unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@
 //!
 //! let peer = PeerAddr(([192, 0, 2, 1], 49152).into());
 //! let key_of = |request: http::request::Builder| {
-//!     source.find(Head::of(&request.extension(peer).body(()).unwrap())).unwrap().unwrap().to_key().unwrap()
+//!     source.find(Head::of_request(&request.extension(peer).body(()).unwrap())).unwrap().unwrap().to_key().unwrap()
 //! };
 //! assert_eq!(key_of(http::Request::get("/").header("x-api-key", "demo-acme-key")).as_str(), "acme");
 //! assert_eq!(key_of(http::Request::get("/")).as_str(), "ip:192.0.2.1");

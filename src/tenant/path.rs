@@ -17,7 +17,7 @@ use crate::{http::head::Head, util::form::decode_path};
 /// use tollgate::{Head, TenantSource, tenant::PathTenant};
 ///
 /// let request = http::Request::get("/tenants/acme/orders").body(())?;
-/// let tenant = PathTenant::segment(1).find(Head::of(&request)).unwrap();
+/// let tenant = PathTenant::segment(1).find(Head::of_request(&request)).unwrap();
 /// assert_eq!(tenant.unwrap().as_bytes(), b"acme");
 /// # Ok::<(), http::Error>(())
 /// ```

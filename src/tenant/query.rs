@@ -20,7 +20,7 @@ use crate::{
 ///
 /// let source = QueryTenant::new("tenant")?;
 /// let request = http::Request::get("/orders?page=2&tenant=acme").body(()).unwrap();
-/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_bytes(), b"acme");
+/// assert_eq!(source.find(Head::of_request(&request)).unwrap().unwrap().as_bytes(), b"acme");
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]

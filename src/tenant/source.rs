@@ -32,7 +32,7 @@ use crate::http::head::Head;
 ///     head.headers().get("x-region").map(|value| LimitKey::parse(value)).transpose()
 /// };
 /// let request = http::Request::get("/").header("x-region", "north").body(()).unwrap();
-/// let found = by_region.find(Head::of(&request))?.unwrap();
+/// let found = by_region.find(Head::of_request(&request))?.unwrap();
 /// assert_eq!((found.as_bytes(), found.is_claimed()), (&b"north"[..], true));
 /// # Ok::<(), TenantError>(())
 /// ```
@@ -249,7 +249,7 @@ impl From<LimitKey> for TenantName<'_> {
 ///     verified(token.as_bytes()).map(Some).ok_or(TenantError::unknown("the token is invalid"))
 /// });
 /// let request = http::Request::get("/").header("x-token", "acme").body(())?;
-/// assert!(!by_token.find(Head::of(&request))?.unwrap().is_claimed());
+/// assert!(!by_token.find(Head::of_request(&request))?.unwrap().is_claimed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

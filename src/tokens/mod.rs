@@ -34,7 +34,7 @@
 //! let verifier = CodeVerifier::generate();
 //! # let members = json!({
 //! #     "client_id": "app", "redirect_uri": "com.example.app:/callback", "response_type": "code",
-//! #     "scope": "openid profile", "code_challenge": CodeChallenge::of(&verifier).as_str(),
+//! #     "scope": "openid profile", "code_challenge": CodeChallenge::from_verifier(&verifier).as_str(),
 //! #     "code_challenge_method": "S256",
 //! # });
 //! # let call = async |endpoint: &str, cookie: &str, own: Value| {

@@ -28,7 +28,7 @@ pub const MAX_COOKIES: usize = 200;
 ///
 /// let mut headers = HeaderMap::new();
 /// headers.insert(COOKIE, HeaderValue::from_static("theme=dark; __Host-session=abc; session=evil"));
-/// assert!(cookie::read(&headers, "__Host-session").eq(["abc"]));
+/// assert!(cookie::read_cookies(&headers, "__Host-session").eq(["abc"]));
 /// ```
 pub fn read_cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     pairs(headers).filter_map(move |(found, value)| (found == name).then_some(value))
