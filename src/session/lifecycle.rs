@@ -530,6 +530,11 @@ mod tests {
         assert!(renew(&other, Renewal::FullSignIn(again())).is_none());
         assert!(renew(&other, Renewal::StepUp(proved_sign_in("globex", "grace"))).is_none());
         assert!(world.lives(&other));
+        // proofs that are remembered for a shorter time end the session earlier
+        let (_, long) = world.create(again().remember(month).unwrap());
+        let hour = Duration::from_secs(3600);
+        let (_, short) = renew(&long, Renewal::StepUp(again().remember(hour).unwrap())).unwrap();
+        assert_eq!(short.expires(), long.created() + hour);
     }
 
     #[test]
