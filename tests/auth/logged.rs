@@ -2,7 +2,7 @@
 
 use std::{
     fmt::{Debug, Write},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Once},
 };
 
 use tracing::{
@@ -24,6 +24,9 @@ struct Message(String);
 
 impl Logged {
     pub(crate) fn new() -> Self {
+        // without a subscriber of all threads, `tracing` may remember from another thread that nobody reads a warning
+        static EVERYWHERE: Once = Once::new();
+        EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Lines(Arc::default())).unwrap());
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
         Self { lines, _guard: guard }
