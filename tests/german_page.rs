@@ -44,7 +44,7 @@ async fn check(site: &mut Site, name: &str) {
     }
 }
 
-/// Gives the browser a color scheme and the width of a screen.
+/// Sets the color scheme and the screen width of the browser.
 async fn look(site: &mut Site, scheme: &str, width: u32) {
     let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
     site.browser.call("Emulation.setEmulatedMedia", scheme).await;

@@ -9,7 +9,7 @@ use crate::{
     problems::Problems, server_settings::ServerSettings, written::Written,
 };
 
-/// What `--config` sets.
+/// The settings of the file of `--config`.
 pub(crate) struct File {
     pub(crate) facts: Facts,
     pub(crate) login: LoginSettings,

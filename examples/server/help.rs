@@ -40,7 +40,7 @@ one address.
     )
 }
 
-/// Says how to build a server with this feature.
+/// Returns the message of a server that was built without this feature.
 pub(crate) fn without_feature(feature: &str) -> String {
     format!("this server was built without the feature `{feature}`: {COMMAND} --features {feature}")
 }

@@ -15,7 +15,7 @@
 //! - `account.rs` has the pages of signed-in users, `sso_demo.rs` another identity provider for `--sso-demo`.
 //! - `notices.rs` prints what an operator must know, and `prometheus.rs` serves counters.
 //! - `run.rs` assembles everything, `serve.rs` starts and stops the server, `ready.rs` answers probes, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has the
-//!   budgets of addresses, `readers.rs` says who reads the event log, and `localhost.rs` sends pages to its own name.
+//!   budgets of addresses, `readers.rs` decides who reads the event log, and `localhost.rs` sends pages to its own name.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints messages for the person who runs it")]
 

@@ -1,10 +1,10 @@
-//! What is wrong with the values of the file of `--config`.
+//! The problems of the values in the file of `--config`.
 
 use std::{fmt::Display, ops::Range};
 
 use toml::Spanned;
 
-/// What is wrong, and where.
+/// The problems that were found, with their places.
 pub(crate) struct Problems<'t> {
     text: &'t str,
     /// With their lines.

@@ -1,4 +1,4 @@
-//! What sends one-time codes: a mail server, and signed webhooks for text messages and WhatsApp.
+//! The senders of one-time codes: a mail server, and signed webhooks for text messages and WhatsApp.
 
 use std::{error::Error, path::Path, path::PathBuf};
 

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path, path::PathBuf};
 
 use crate::{help, listen::Listen, problems::Problems, state::RedisServer, written::Written};
 
-/// What flags can set, too.
+/// Settings that flags can override.
 #[derive(Default)]
 pub(crate) struct ServerSettings {
     pub(crate) listen: Option<Listen>,

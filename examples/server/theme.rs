@@ -16,7 +16,7 @@ pub(crate) struct Theme {
     logo: Option<WrittenLogo>,
     colors: WrittenColors,
     dark_colors: WrittenColors,
-    /// Texts by their keys, for each language.
+    /// Texts by key, for each language.
     texts: BTreeMap<String, BTreeMap<String, String>>,
 }
 

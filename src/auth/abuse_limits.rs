@@ -8,15 +8,15 @@ use crate::{auth::http::bodies::BodyLimits, limit::Quota, util::error::ConfigErr
 ///
 /// | Setting | Default |
 /// |---|---|
-/// | [`requests_per_address`](Self::requests_per_address) | no limit beside the tenant's |
+/// | [`requests_per_address`](Self::requests_per_address) | only the tenant's limit |
 /// | [`messages_per_address`](Self::messages_per_address) | 120 a minute |
 /// | [`unverified_per_address`](Self::unverified_per_address) | 600 a minute |
 /// | [`unverified_at_once`](Self::unverified_at_once) | 256, for unknown addresses |
 /// | [`bodies_at_once`](Self::bodies_at_once) | 1,000 |
 /// | [`bodies_per_address`](Self::bodies_per_address) | 50 |
 ///
-/// Quotas are counted in each process, unless the [`limiter`](crate::auth::AuthServiceBuilder::limiter) is shared. An address is
-/// a prefix if [`ClientIp::ipv6_prefix`](crate::ClientIp::ipv6_prefix) says so.
+/// Quotas are counted in each process, unless the [`limiter`](crate::auth::AuthServiceBuilder::limiter) is shared. IPv6
+/// addresses count by the prefix of [`ClientIp::ipv6_prefix`](crate::ClientIp::ipv6_prefix).
 ///
 /// ```
 /// use tollgate::{Quota, auth::AbuseLimits};

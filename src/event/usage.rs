@@ -21,7 +21,7 @@ pub(crate) trait Budgets: Send + Sync + 'static {
     fn budget(&self, key: &LimitKey) -> Option<Budget>;
 }
 
-/// What a tenant has left.
+/// The remaining budget of a tenant.
 pub(crate) struct Budget {
     pub(crate) standing: Standing,
     /// How many requests were admitted since the first look at this tenant.

@@ -11,7 +11,7 @@ use super::{key::Key, record::Entry};
 pub struct ScanCursor(Bytes);
 
 impl ScanCursor {
-    /// Creates a cursor of these bytes. They mean whatever the store wants.
+    /// Creates a cursor of these bytes, whose meaning only the store knows.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
     }

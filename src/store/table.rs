@@ -81,7 +81,7 @@ impl<T> ReadRow<T> {
     }
 }
 
-/// An operation on a row, for a batch.
+/// An operation on a row, as part of a batch.
 #[derive(Clone)]
 pub(crate) struct RowOperation<'t, T> {
     pub(super) operation: Operation,

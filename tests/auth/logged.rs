@@ -24,7 +24,7 @@ struct Message(String);
 
 impl Logged {
     pub(crate) fn new() -> Self {
-        // without a subscriber of all threads, `tracing` may remember from another thread that nobody reads a warning
+        // without a global subscriber, another thread can make `tracing` cache that a warning has no reader
         static EVERYWHERE: Once = Once::new();
         EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Lines(Arc::default())).unwrap());
         let lines = Arc::<Mutex<Vec<String>>>::default();

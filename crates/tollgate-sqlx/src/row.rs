@@ -92,7 +92,7 @@ pub(crate) type Row = (i64, i64, Vec<u8>);
 pub(crate) const SCAN: &str =
     "select key, version, expires, value from tollgate_rows where key > $1 order by key limit $2";
 
-/// What [`SCAN`] selects.
+/// A row that [`SCAN`] selects: key, version, expiry and value.
 pub(crate) type ScannedRow = (Vec<u8>, i64, i64, Vec<u8>);
 
 pub(crate) fn page(rows: Vec<ScannedRow>) -> Result<ScanPage, StoreError> {

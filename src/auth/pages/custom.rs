@@ -5,7 +5,7 @@ use http::HeaderValue;
 
 use crate::{auth::pages::colors::Colors, util::error::ConfigError, words::Language};
 
-/// The pages that users see, and the words of all messages. What is not set stays as it is.
+/// The pages that users see, and the words of all messages. Everything that is not set keeps its default.
 ///
 /// ```
 /// use tollgate::{Language, auth::{Colors, Pages}};
@@ -110,7 +110,8 @@ impl Pages {
     /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
     ///
     /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query to
-    /// `start`, those that are there. It can send `ui_locales` too, so that messages are in the language of the page. Without them, a step-up for another step or a fresh sign-in never ends. Steps can remain
+    /// `start`, as far as they are there. Without them, a step-up for another step or a fresh sign-in never ends. With
+    /// `ui_locales`, messages are in the language of the page. Steps can remain
     /// after the first one, even if `start` required one step: `remaining_steps` of each answer counts, and `choices` lists what
     /// the user can use. A user who has an authenticator app or a passkey needs a field for a code, or a passkey.
     ///
