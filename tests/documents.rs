@@ -297,7 +297,8 @@ fn promises(text: &str) -> Vec<String> {
             }
         }
         let is_headline = |item: &str| item.ends_with("**") || item.ends_with(':');
-        let is_promise = |item: &String| item.starts_with(['*', '-', '1', '2', '3', '4']) && !is_headline(item);
+        let is_promise =
+            |item: &String| item.starts_with(|c: char| "*-".contains(c) || c.is_ascii_digit()) && !is_headline(item);
         found.extend(items.into_iter().filter(|item| is_promise(item) && !is_limit));
     }
     found

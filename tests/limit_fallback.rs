@@ -246,11 +246,12 @@ async fn b35_connections_that_are_closed_again_and_again_refuse_nothing() {
 async fn b35_four_nodes_admit_at_most_what_each_of_them_last_saw_as_left() {
     for server in RedisServer::each(&[]) {
         for (name, plan) in plans() {
-            for by_each in [0, 5, 10, 13] {
+            for (by_each, leases) in [0, 5, 10, 13].into_iter().flat_map(|by_each| [(by_each, false), (by_each, true)])
+            {
                 server.cli(&["flushall"]);
                 let mut nodes = Vec::new();
                 for _ in 0..4 {
-                    nodes.push(Node::start(&server, &plan, IMPATIENT).await);
+                    nodes.push(Node::start(&server, &plan, Settings { leases, ..IMPATIENT }).await);
                 }
                 // the most that one of them last saw as left
                 let (mut admitted, mut left) = (0, if by_each == 0 { LIMIT } else { 0 });
@@ -270,7 +271,9 @@ async fn b35_four_nodes_admit_at_most_what_each_of_them_last_saw_as_left() {
                     assert!(own + by_each.min(LIMIT / 4) <= LIMIT, "{own} besides {by_each}");
                     admitted += own;
                 }
-                println!("{name}: {admitted} of {LIMIT}, at most {left} left before");
+                println!("{name}, leases: {leases}: {admitted} of {LIMIT}, at most {left} left before");
+                let row = format!("| {} | {left} | {admitted} |", (by_each * 4).min(LIMIT));
+                assert!(leases || include_str!("../docs/scale.md").contains(&row), "{name}: {row}");
                 assert!(admitted <= LIMIT + 3 * left, "{name}: {admitted}");
                 for node in &nodes {
                     node.proxy.refuse(false);

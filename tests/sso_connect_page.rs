@@ -15,7 +15,7 @@ mod world;
 
 use axum::Router;
 use serde_json::json;
-use site::Site;
+use site::{COUNTS, Site};
 use support::identity_provider::IdentityProvider;
 use tollgate::{
     clock::{Clock, SystemClock},
@@ -75,7 +75,9 @@ async fn b11_b17_a_refused_user_learns_what_helps_and_connects_the_provider() {
     }
 
     // what the page says works: sign in another way, and connect the provider there
+    site.run_first(COUNTS).await;
     site.open_account().await;
+    site.reset_counts().await;
     assert_eq!(site.texts("#links button").await, ["Connect Example ID"]);
     assert_eq!(site.texts("#links input").await, [""; 0]);
     site.press_button("connect-idp").await;
@@ -83,12 +85,16 @@ async fn b11_b17_a_refused_user_learns_what_helps_and_connects_the_provider() {
     assert_eq!(site.ask("location.pathname + location.hash").await, "/account/security");
     assert_eq!(site.texts("#links strong").await, ["Example ID"]);
     assert_eq!(site.texts("#links button").await, ["Unlink"]);
+    // before, there was no way at all
+    assert_eq!(site.counts().await, (1, 0));
 
     // from now on one button signs in
+    site.reset_counts().await;
     site.log_in("web").await;
     site.until("document.querySelector('#providers button')?.getClientRects().length && idle()").await;
     site.ask("document.querySelector('#providers button').focus()").await;
     site.browser.press("Enter").await;
+    assert_eq!(site.counts().await, (1, 0));
     site.comes_back().await;
     assert_eq!(site.browser.complaints(), [""; 0]);
 }

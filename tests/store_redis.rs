@@ -13,6 +13,9 @@
 mod certificate;
 #[path = "support/programs.rs"]
 mod programs;
+#[expect(dead_code, reason = "not every test uses all of it")]
+#[path = "support/proxy.rs"]
+mod proxy;
 #[path = "support/redis_server.rs"]
 mod redis_server;
 
@@ -22,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+use proxy::Proxy;
 use redis_server::{RedisCluster, RedisServer, wait_until};
 use tokio::{
     net::TcpListener,
@@ -229,6 +233,34 @@ async fn b36_after_a_restart_or_a_flush_all_partitions_begin_their_epochs_at_onc
             let later = connect(&server.url()).await;
             assert_eq!(later.complete_since(), store.complete_since());
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b36_behind_a_proxy_that_delays_and_resets_only_a_restart_begins_epochs() {
+    for mut server in RedisServer::each(&[]) {
+        let proxy = Proxy::start(server.port);
+        let store = connect(&proxy.url()).await;
+        touch_all(&store).await;
+        let before = store.complete_since();
+        for fault in [Proxy::close, Proxy::cut_next_reply, |proxy: &Proxy| proxy.delay(Duration::from_millis(5))] {
+            fault(&proxy);
+            recovered(&store).await;
+            next_second(&server);
+            touch_all(&store).await;
+            assert_eq!(store.complete_since(), before);
+        }
+        proxy.delay(Duration::ZERO);
+        server.kill();
+        server.restart();
+        recovered(&store).await;
+        let began = store.complete_since();
+        assert!(began > before);
+        proxy.close();
+        recovered(&store).await;
+        next_second(&server);
+        touch_all(&store).await;
+        assert_eq!(store.complete_since(), began);
     }
 }
 

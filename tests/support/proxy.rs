@@ -112,6 +112,8 @@ async fn serve(client: TcpStream, to: SocketAddr, state: watch::Receiver<State>)
     let Ok(server) = TcpStream::connect(to).await else { return };
     for stream in [&client, &server] {
         stream.set_nodelay(true).unwrap();
+        // the end of a connection is a reset
+        stream.set_zero_linger().unwrap();
     }
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let (mut breaks, at_start) = (state.clone(), *state.borrow());
