@@ -1,4 +1,4 @@
-//! [`AbuseLimits`]: what one address may cause.
+//! [`AbuseLimits`]: limits on the work of anonymous callers.
 
 use std::num::NonZeroU32;
 

@@ -190,21 +190,20 @@ impl AuthServiceBuilder {
 
     fn limits(&self) -> Result<Limits, ConfigError> {
         let builder = |quota| Limiter::builder(Plans::new(quota)).clock(Arc::clone(&self.clock));
-        let logged = |quota| {
-            let builder = builder(quota);
-            match &self.log {
-                Some(log) => builder.events(log.clone()).build(),
-                None => builder.build(),
-            }
+        let logged = |quota| match &self.log {
+            Some(log) => builder(quota).events(log.clone()),
+            None => builder(quota),
         };
         let strangers = |quota| builder(quota).max_tenants(MOST_STRANGERS).build();
         let tenants: AnyLimiter = match &self.limiter {
             Some(limiter) => limiter.clone(),
-            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?.into(),
+            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?).build()?.into(),
         };
         // counted where the tenants are, under keys of their own
         let per_address = match &self.abuse_limits.requests_per_address {
-            Some(quota) => Some(RateLimitGate::new(no_tenant, tenants.beside("address-requests", logged(*quota)?))),
+            Some(quota) => {
+                Some(RateLimitGate::new(no_tenant, tenants.beside("address-requests", logged(*quota).build()?)))
+            }
             None => None,
         };
         let failures = strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?;
@@ -214,12 +213,8 @@ impl AuthServiceBuilder {
         };
         let unverified =
             self.abuse_limits.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
-        let unverified = builder(unverified).max_tenants(MOST_STRANGERS);
-        let unverified = match &self.log {
-            Some(log) => unverified.events(log.clone()),
-            None => unverified,
-        };
-        let unverified = tenants.beside("address-unverified", unverified.build()?);
+        let unverified = logged(unverified).max_tenants(MOST_STRANGERS).build()?;
+        let unverified = tenants.beside("address-unverified", unverified);
         Ok(Limits {
             unverified: UnverifiedWork::new(unverified, self.abuse_limits.unverified_at_once),
             failures: tenants.beside("address-failures", failures),

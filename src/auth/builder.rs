@@ -206,7 +206,7 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Sets what one address may cause. Set at least
+    /// Limits the work that anonymous callers can cause. Set at least
     /// [`requests_per_address`](AbuseLimits::requests_per_address), for example to a tenth of a tenant's budget.
     pub fn abuse_limits(mut self, limits: AbuseLimits) -> Self {
         self.abuse_limits = limits;

@@ -235,13 +235,15 @@ impl Inner {
 
     fn usage(&self, head: Head<'_>, budgets: &dyn Budgets) -> Result<Response<Body>, Refusal> {
         let own = self.reader(head)?;
-        let keys = usage::parse(head.uri().query().unwrap_or_default());
+        let keys = usage::parse_tenants(head.uri().query().unwrap_or_default());
         let keys = keys.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
         let clock = &self.log.shared().clock;
         let now = clock.unix(clock.now());
         match own {
-            None => Ok(event_json(usage::of_all(budgets, keys, now))),
-            Some(own) if keys.iter().all(|key| *key == *own) => Ok(event_json(usage::of_tenant(budgets, &own, now))),
+            None => Ok(event_json(usage::budgets_of_all(budgets, keys, now))),
+            Some(own) if keys.iter().all(|key| *key == *own) => {
+                Ok(event_json(usage::budget_of_tenant(budgets, &own, now)))
+            }
             Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
         }
     }

@@ -318,7 +318,7 @@ impl Limiter {
         if !engine.knows(key) && !engine.plans.is_named(key) {
             return None;
         }
-        Some((self.peek(key)?, engine.watch(key, self.context())))
+        Some((self.peek(key)?, engine.watch(key)))
     }
 
     /// Returns how many requests were admitted and charged, of all keys with a limit.

@@ -121,7 +121,7 @@ mod tests {
         let (acme, ada) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
         let run = |over: &ReadRow<String>, value: &str| {
             let mut batch = generations.batch(&acme, &ada).unwrap();
-            let write = batch.add(table.writing(None, b"id", over, &value.to_owned(), FOREVER).unwrap());
+            let write = batch.add(table.prepare_row_write(None, b"id", over, &value.to_owned(), FOREVER).unwrap());
             let read = batch.add(table.prepare_row_read(None, b"id").unwrap());
             (block_on(batch.run()).unwrap(), write, read)
         };
@@ -181,7 +181,7 @@ mod tests {
         let (acme, ada) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
         let mut batch = generations.batch(&acme, &ada).unwrap();
         let _ =
-            batch.add(table.writing(None, b"id", &ReadRow::<String>::ABSENT, &"value".to_owned(), FOREVER).unwrap());
+            batch.add(table.prepare_row_write(None, b"id", &ReadRow::ABSENT, &"value".to_owned(), FOREVER).unwrap());
         assert_eq!(block_on(batch.run()).err().unwrap().kind(), StoreErrorKind::Corrupt);
     }
 

@@ -104,7 +104,7 @@ impl Sessions {
     pub async fn revoke(&self, session: &Session) -> Result<(), StoreError> {
         let listed = ListedSession::new(session.sid(), session.expires());
         let ended = self.end(session.tenant(), &listed).await?;
-        self.record_revoked(&Vec::from_iter(ended));
+        self.record_revoked(&ended);
         self.unlist(session.tenant(), session.user(), session.sid()).await;
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Sessions {
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
         let ended = self.end(&row.tenant, &ListedSession::new(*sid, row.times.expires)).await?;
         let lived = ended.is_some();
-        self.record_revoked(&Vec::from_iter(ended));
+        self.record_revoked(&ended);
         self.unlist(&row.tenant, &row.user, *sid).await;
         Ok(Some(lived))
     }
@@ -138,7 +138,7 @@ impl Sessions {
     ) -> Result<(), StoreError> {
         let listed = ListedSession::new(*sid, self.rows().now() + self.lifetimes().absolute);
         let ended = self.end(tenant, &listed).await?;
-        self.record_revoked(&Vec::from_iter(ended));
+        self.record_revoked(&ended);
         self.unlist(tenant, user, *sid).await;
         Ok(())
     }
@@ -235,8 +235,8 @@ impl Sessions {
         user: &UserId,
         whether: impl Fn(&PublicId) -> bool + Send,
     ) -> Result<usize, StoreError> {
-        let rest = move |list: SessionList| Some(list.only(|listed| !whether(&listed.sid)));
-        let ended = self.amend(tenant, user, None, rest).await?.unwrap_or_default();
+        let rest = move |list: SessionList| list.only(|listed| !whether(&listed.sid));
+        let ended = self.amend(tenant, user, None, rest).await?;
         self.record_revoked(&ended);
         Ok(ended.len())
     }
@@ -285,7 +285,7 @@ impl Sessions {
 
     /// Removes an ended session from the list of its user. A failure does not matter: the list may name ended sessions.
     async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: PublicId) {
-        let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
+        let rest = |list: SessionList| list.only(|listed| listed.sid != sid);
         if let Err(error) = self.amend(tenant, user, Some(sid), rest).await {
             crate::util::trace::warning!(
                 "an ended session could not be removed from its list: {}",
@@ -296,7 +296,7 @@ impl Sessions {
     }
 
     /// Replaces the list of a user with the result of `plan`, after ending the sessions that are missing in it, except
-    /// `ended`. Returns those that were live, or `None` if `plan` wants no change.
+    /// `ended`. Returns those that were live.
     ///
     /// When this is done, every session that was listed before and is not listed now has ended.
     async fn amend(
@@ -304,13 +304,13 @@ impl Sessions {
         tenant: &Tenant,
         user: &UserId,
         ended: Option<PublicId>,
-        mut plan: impl FnMut(SessionList) -> Option<SessionList> + Send,
-    ) -> Result<Option<Vec<Session>>, StoreError> {
+        mut plan: impl FnMut(SessionList) -> SessionList + Send,
+    ) -> Result<Vec<Session>, StoreError> {
         let (mut ended, mut lived) = (Vec::from_iter(ended), Vec::new());
         for _ in 0..LIST_ROUNDS {
             let step = |list: Option<&SessionList>, now: UnixTime| {
                 let before = list.cloned().unwrap_or_default().without_expired(now);
-                let Some(after) = plan(before.clone()) else { return Change::Keep(AmendStep::NoChange) };
+                let after = plan(before.clone());
                 let mut removed = before.missing_in(&after);
                 removed.retain(|listed| !ended.contains(&listed.sid));
                 if !removed.is_empty() {
@@ -323,8 +323,7 @@ impl Sessions {
                 Change::Put(after, expires, AmendStep::Done)
             };
             match self.lists().update(Some(tenant), user.as_str().as_bytes(), step).await? {
-                AmendStep::NoChange => return Ok(None),
-                AmendStep::Done => return Ok(Some(lived)),
+                AmendStep::Done => return Ok(lived),
                 AmendStep::EndFirst(removed) => {
                     let mut failed = None;
                     for listed in removed {
@@ -350,7 +349,6 @@ impl Sessions {
 
 /// The next step towards a new list.
 enum AmendStep {
-    NoChange,
     EndFirst(Vec<ListedSession>),
     Done,
 }

@@ -77,16 +77,7 @@ impl Sessions {
         &self,
         new: NewSession,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        self.create_as(PublicId::random(), new).await
-    }
-
-    /// Begins a session with an id that was chosen before. Also returns `None` if there is or was a session with this id.
-    pub(crate) async fn create_as(
-        &self,
-        sid: PublicId,
-        new: NewSession,
-    ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let opening = self.opening(sid, new).await?;
+        let opening = self.opening(PublicId::random(), new).await?;
         self.open(opening).await
     }
 
@@ -133,8 +124,10 @@ impl Sessions {
         let (generation, secret, longest) = (self.generation_of(&new).await?, Secret::generate(), new.remember);
         let mut batch = Batch::without_user(self.store());
         let row = batch.add(self.rows().prepare_row_read(None, sid.as_bytes())?);
-        let list = self.lists().prepare_row_read(Some(tenant), user.as_str().as_bytes())?;
-        let list = is_full.then(|| batch.add(list));
+        let list = match is_full {
+            true => Some(batch.add(self.lists().prepare_row_read(Some(tenant), user.as_str().as_bytes())?)),
+            false => None,
+        };
         let read = batch.run().await?;
         let (over, list) = (read.row(&row)?, list.map(|list| read.row(&list)).transpose()?);
         let now = self.rows().now();
@@ -180,7 +173,7 @@ impl Sessions {
         }
         self.record_revoked(&lived);
         let user = session.user().as_str().as_bytes();
-        Ok(Some(batch.add(self.lists().writing(Some(tenant), user, list, &after, after.expires(now))?)))
+        Ok(Some(batch.add(self.lists().prepare_row_write(Some(tenant), user, list, &after, after.expires(now))?)))
     }
 
     /// Adds the write that begins or renews the session. The generation of the user has to be the one of the session after it.
@@ -191,7 +184,7 @@ impl Sessions {
     ) -> Result<Slot<'s, SessionRow>, StoreError> {
         let Opening { session, over, .. } = opening;
         let (row, keep_until) = (session.row(), self.lifetimes().keep_until(&session.row().times));
-        let write = self.rows().writing(
+        let write = self.rows().prepare_row_write(
             None,
             session.sid().as_bytes(),
             over,

@@ -8,8 +8,7 @@ use std::{
 };
 
 use super::{
-    contract::BoxFuture,
-    contract::Store,
+    contract::{BoxFuture, Store},
     error::{StoreError, StoreErrorKind},
     key::Key,
     memory::Memory,
@@ -141,7 +140,8 @@ impl AnyStore {
 
     /// Calls [`Store::scan`].
     pub async fn scan(&self, cursor: Option<ScanCursor>) -> Result<ScanPage, StoreError> {
-        self.0.store.scan(cursor).await
+        count_call!("scan");
+        count_failure(self.0.store.scan(cursor).await)
     }
 
     /// Calls [`Store::complete_since`]. If everything was ended since then, returns the time of that.

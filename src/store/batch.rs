@@ -20,8 +20,8 @@ pub(crate) struct Batch<'t, U> {
 /// A batch that is for no user, or for one whose generation was compared before.
 pub(crate) struct WithoutUser;
 
-/// A batch for a user. It reads their generation after its writes, so that an end of everything that the user has begun either
-/// sees the writes or is seen here.
+/// A batch for a user. It reads their generation after its writes, or first if it only reads. So an end of everything that
+/// the user has begun either sees the writes or is seen here.
 pub(crate) struct OfUser<'t, G> {
     generation: RowOperation<'t, G>,
     is_first: bool,
@@ -72,7 +72,7 @@ impl<'t, G: Value + Into<u64>> Batch<'t, OfUser<'t, G>> {
     pub(crate) async fn run(mut self) -> Result<UserOutcomes, StoreError> {
         let OfUser { generation: RowOperation { operation, table }, is_first } = self.user;
         let is_write = |operation: &Operation| matches!(operation, Operation::Write(..));
-        // before other reads, as in a call that needs it to know what to read
+        // a batch that only reads begins with it, like callers that need it to know what to read
         let at = if !is_first && self.operations.iter().any(is_write) { self.operations.len() } else { 0 };
         self.operations.insert(at, operation);
         let mut outcomes = Outcomes { all: self.store.run(self.operations).await?, generation: None };

@@ -40,12 +40,12 @@ pub struct ScanPage {
 
 impl ScanPage {
     /// The number of entries that the stores of this crate put on a page, if they can choose.
-    pub const USUAL: usize = 512;
+    pub const USUAL_LEN: usize = 512;
 
-    /// Creates a page of entries in the order of their keys. The next page begins after the last one, unless these are fewer
-    /// than [`USUAL`](Self::USUAL).
+    /// Creates a page of entries in the order of their keys. There is a next page, which begins after the last
+    /// entry, unless there are fewer than [`USUAL_LEN`](Self::USUAL_LEN) entries.
     pub fn of_sorted(entries: Vec<(Key, Entry)>) -> Self {
-        let last = entries.last().filter(|_| entries.len() >= Self::USUAL);
+        let last = entries.last().filter(|_| entries.len() >= Self::USUAL_LEN);
         let next = last.map(|(key, _)| ScanCursor::new(Bytes::copy_from_slice(key.as_bytes())));
         Self { entries, next }
     }

@@ -275,11 +275,11 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns the operation that writes a row if it is still as it was read.
-    pub(crate) fn writing<R>(
+    pub(crate) fn prepare_row_write(
         &self,
         tenant: Option<&Tenant>,
         id: &[u8],
-        over: &ReadRow<R>,
+        over: &ReadRow<T>,
         value: &T,
         expires_at: UnixTime,
     ) -> Result<RowOperation<'_, T>, StoreError> {

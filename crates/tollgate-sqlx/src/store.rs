@@ -170,7 +170,7 @@ impl Shared {
     }
 
     async fn scan(&self, after: &[u8]) -> Result<ScanPage, StoreError> {
-        let most = ScanPage::USUAL.try_into().unwrap_or(i64::MAX);
+        let most = ScanPage::USUAL_LEN.try_into().unwrap_or(i64::MAX);
         let scanning = async {
             match &self.database.pool {
                 #[cfg(feature = "postgres")]

@@ -83,7 +83,7 @@ pub(crate) async fn for_session(
     let mut batch = core.accounts.batch(&row.who.tenant, Some(&row.who.user))?;
     // there is no login to use up, so a pushed request is used up instead
     let pushed = session::use_up(cx, asked.pushed()).await?.map(|write| batch.add(write));
-    let issued = batch.add(core.codes.issuing(&code.digest(), &row)?);
+    let issued = batch.add(core.codes.prepare_code_insert(&code.digest(), &row)?);
     let Some(outcomes) = batch.run().await?.since(row.who.generation) else { return Ok(None) };
     if pushed.is_some_and(|pushed| outcomes.version(&pushed).is_none()) {
         return Err(session::already_answered());

@@ -46,7 +46,7 @@ pub(crate) async fn use_up<'x>(
     pushed: Option<&Secret>,
 ) -> Result<Option<RowOperation<'x, Pushed>>, Problem> {
     let Some(pushed) = pushed else { return Ok(None) };
-    cx.core.pushed.using_up(pushed).await?.ok_or_else(already_answered).map(Some)
+    cx.core.pushed.prepare_use_up(pushed).await?.ok_or_else(already_answered).map(Some)
 }
 
 /// Spends a login in one call of the store: begins its session or updates the browser's session of the same user, and issues its
@@ -96,7 +96,7 @@ pub(crate) async fn begin_session(
         let issued = match &mut code {
             Some(code) => {
                 code.row.session = target.sid;
-                Some(batch.add(core.codes.issuing(&code.digest, code.row)?))
+                Some(batch.add(core.codes.prepare_code_insert(&code.digest, code.row)?))
             }
             None => None,
         };

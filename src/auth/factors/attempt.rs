@@ -118,8 +118,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the writes that remove the failures in a row instead of counting the attempt.
-    pub(crate) fn clearing(&self, plan: &AttemptPlan<'_>) -> Result<[RowOperation<'a, Throttle>; 2], StoreError> {
-        self.step.cx.core.guard.clearing(&self.step.login.tenant, plan)
+    pub(crate) fn prepare_clear(&self, plan: &AttemptPlan<'_>) -> Result<[RowOperation<'a, Throttle>; 2], StoreError> {
+        self.step.cx.core.guard.prepare_clear(&self.step.login.tenant, plan)
     }
 
     /// Notes which counts of a plan were written. Returns whether all were.

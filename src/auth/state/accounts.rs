@@ -47,16 +47,14 @@ impl Accounts {
 
     /// Finds the account of a user. Without a user it looks up an id that does not exist.
     pub(crate) async fn of_user(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<Option<Account>, StoreError> {
-        match (user, UserId::parse(UNKNOWN_USER)) {
-            (Some(user), _) => self.users.by_id(tenant, user).await,
-            (None, Ok(unknown)) => Ok(self.users.by_id(tenant, &unknown).await?.filter(|_| false)),
-            (None, Err(_)) => Ok(None),
-        }
+        let unknown = unknown_user()?;
+        let found = self.users.by_id(tenant, user.unwrap_or(&unknown)).await?;
+        Ok(found.filter(|_| user.is_some()))
     }
 
     /// Begins a batch for a user, or for an unknown one.
     pub(crate) fn batch(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<UserBatch<'_>, StoreError> {
-        let unknown = UserId::parse(UNKNOWN_USER).map_err(|_| StoreErrorKind::Corrupt)?;
+        let unknown = unknown_user()?;
         self.generations.batch(tenant, user.unwrap_or(&unknown))
     }
 
@@ -66,7 +64,7 @@ impl Accounts {
         tenant: &Tenant,
         account: Option<Account>,
     ) -> Result<FoundAccount, StoreError> {
-        let unknown = UserId::parse(UNKNOWN_USER).map_err(|_| StoreErrorKind::Corrupt)?;
+        let unknown = unknown_user()?;
         let user = account.as_ref().map_or(&unknown, Account::id);
         let generation = Some(self.generations.current(tenant, user).wait().await?);
         Ok(FoundAccount { account, generation })
@@ -121,6 +119,10 @@ impl FoundAccount {
     pub(crate) fn into_active(self) -> Option<Account> {
         self.account.filter(|account| !account.is_disabled())
     }
+}
+
+fn unknown_user() -> Result<UserId, StoreError> {
+    UserId::parse(UNKNOWN_USER).map_err(|_| StoreErrorKind::Corrupt.into())
 }
 
 /// Returns a name of the user for our own pages, and for authenticators.

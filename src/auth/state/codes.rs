@@ -63,13 +63,12 @@ impl Codes {
     }
 
     /// Returns the operation that issues a code. The code is new, so nothing is in its place.
-    pub(crate) fn issuing(
+    pub(crate) fn prepare_code_insert(
         &self,
         code: &SecretDigest,
         row: &AuthorizationCode,
     ) -> Result<RowOperation<'_, AuthorizationCode>, StoreError> {
-        let over = ReadRow::<AuthorizationCode>::ABSENT;
-        self.0.writing(None, code.as_bytes(), &over, row, self.0.now() + CODE_LIVES)
+        self.0.prepare_row_write(None, code.as_bytes(), &ReadRow::ABSENT, row, self.0.now() + CODE_LIVES)
     }
 
     pub(crate) async fn find(&self, code: &SecretDigest) -> Result<Option<AuthorizationCode>, StoreError> {
@@ -125,7 +124,7 @@ mod tests {
         assert_eq!(code.expose().len(), 43, "256 bits");
         let issue = async || {
             let mut batch = Batch::without_user(&store);
-            let issued = batch.add(codes.issuing(&code.digest(), &row()).unwrap());
+            let issued = batch.add(codes.prepare_code_insert(&code.digest(), &row()).unwrap());
             batch.run().await.unwrap().version(&issued).is_some()
         };
         // a code is issued once

@@ -79,7 +79,7 @@ const DECOY_LIFETIME: Duration = Duration::from_secs(60);
 pub(crate) struct AttemptKey<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) method: Method,
-    /// SecretDigest of what was submitted: a name, an address, a passkey, or the user that the login knows.
+    /// The digest of what was submitted: a name, an address, a passkey, or the user that the login knows.
     pub(crate) submitted: &'a SecretDigest,
     pub(crate) account: Option<&'a UserId>,
     /// Set if the browser is trusted for the account.
@@ -215,7 +215,7 @@ impl Guard {
         (rows, counted): (&'r AttemptRows, Counted),
     ) -> Result<Result<AttemptPlan<'r>, Duration>, StoreError> {
         let (now, tenant) = (self.throttles.now(), Some(attempt.tenant));
-        let (mut counts, mut shortest, mut counted_in) = (Vec::with_capacity(3), Duration::MAX, None);
+        let (mut counts, mut shortest, mut counted_in) = (Vec::with_capacity(2), Duration::MAX, None);
         for (id, row) in &rows.shown {
             if let Some((own, written)) = counted.row {
                 if own.matches(id) {
@@ -226,7 +226,7 @@ impl Guard {
             match row.value().copied().unwrap_or_default().count(&self.limits, now) {
                 Ok(next) => {
                     let kept_until = self.forgotten_at(attempt, now);
-                    counts.push(self.throttles.writing(tenant, id.as_bytes(), row, &next, kept_until)?);
+                    counts.push(self.throttles.prepare_row_write(tenant, id.as_bytes(), row, &next, kept_until)?);
                     counted_in = Some(((*id, row), next));
                     break;
                 }
@@ -239,7 +239,7 @@ impl Guard {
         let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
         if counted.below_ceiling.is_none() {
             let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
-            counts.push(self.throttles.writing(tenant, id.as_bytes(), hidden, &next, kept_until)?);
+            counts.push(self.throttles.prepare_row_write(tenant, id.as_bytes(), hidden, &next, kept_until)?);
         }
         let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
         Ok(Ok(AttemptPlan { row, counted: written, hidden: &rows.hidden, below_ceiling, counts }))
@@ -248,7 +248,7 @@ impl Guard {
     /// Returns the writes that remove the failures instead of counting an attempt: they write rows that have expired. Each
     /// of them needs the row to be as it was read, so that of several attempts at the same time one is decided after the
     /// other.
-    pub(crate) fn clearing(
+    pub(crate) fn prepare_clear(
         &self,
         tenant: &Tenant,
         plan: &AttemptPlan<'_>,
@@ -256,8 +256,8 @@ impl Guard {
         let (now, tenant, none) = (self.throttles.now(), Some(tenant), Throttle::default());
         let ((id, row), (hidden_id, hidden)) = (plan.row, plan.hidden);
         Ok([
-            self.throttles.writing(tenant, id.as_bytes(), row, &none, now)?,
-            self.throttles.writing(tenant, hidden_id.as_bytes(), hidden, &none, now)?,
+            self.throttles.prepare_row_write(tenant, id.as_bytes(), row, &none, now)?,
+            self.throttles.prepare_row_write(tenant, hidden_id.as_bytes(), hidden, &none, now)?,
         ])
     }
 
@@ -347,7 +347,7 @@ impl Guard {
     }
 
     /// Returns the operations that read the rows of a request for a code.
-    pub(crate) fn reading_codes(
+    pub(crate) fn prepare_code_reads(
         &self,
         tenant: &Tenant,
         ids: &[SecretDigest; 2],
@@ -365,14 +365,16 @@ impl Guard {
         let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
         let limit = SendLimit::for_send_method(attempt.method, &self.limits);
         let kept_until = SentCodes::forgotten_at(limit, now);
-        let mut counts = Vec::with_capacity(3);
+        let mut counts = Vec::with_capacity(2);
         let mut rows = ids.into_iter().zip(rows);
         let ((request_id, request), (message_id, message)) =
             rows.next().zip(rows.next()).ok_or(StoreErrorKind::Corrupt)?;
         if !counted.request {
             let (id, row) = (request_id, &request);
             match row.value().unwrap_or(&SentCodes::default()).one_more(attempt.method, limit, now) {
-                Ok(next) => counts.push(self.sent_codes.writing(tenant, id.as_bytes(), row, &next, kept_until)?),
+                Ok(next) => {
+                    counts.push(self.sent_codes.prepare_row_write(tenant, id.as_bytes(), row, &next, kept_until)?);
+                }
                 Err(refused) => return Ok(Err(refused)),
             }
         }
@@ -387,7 +389,7 @@ impl Guard {
                 // also written at the limit, because a missing write could be timed
                 let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
                 let next = more.unwrap_or(sent);
-                counts.push(self.sent_codes.writing(tenant, id.as_bytes(), row, &next, kept_until)?);
+                counts.push(self.sent_codes.prepare_row_write(tenant, id.as_bytes(), row, &next, kept_until)?);
                 is_below
             }
         };

@@ -79,8 +79,7 @@ impl Logins {
         digest: &SecretDigest,
         login: &Login,
     ) -> Result<RowOperation<'_, Login>, StoreError> {
-        let over = ReadRow::<Login>::ABSENT;
-        self.0.writing(None, digest.as_bytes(), &over, login, login.forgotten_at())
+        self.0.prepare_row_write(None, digest.as_bytes(), &ReadRow::ABSENT, login, login.forgotten_at())
     }
 
     /// Returns the outcome of a call for a login that was read, and the operation that stores it if it changes the login.
@@ -92,7 +91,7 @@ impl Logins {
     ) -> Result<PreparedCall<'_>, StoreError> {
         let Transition { next, answer } = transition(&read.value, call, self.now());
         let write = next.as_ref().map(|next| {
-            self.0.writing(None, digest.as_bytes(), &ReadRow::<Login>::found(read), next, next.forgotten_at())
+            self.0.prepare_row_write(None, digest.as_bytes(), &ReadRow::found(read), next, next.forgotten_at())
         });
         Ok(PreparedCall { answer, write: write.transpose()?, next: next.map(Arc::new) })
     }

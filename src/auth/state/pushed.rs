@@ -74,12 +74,13 @@ impl PushedRequests {
     }
 
     /// Returns the operation that uses up a request whose code is issued, or `None` if that was done already.
-    pub(crate) async fn using_up(&self, secret: &Secret) -> Result<Option<RowOperation<'_, Pushed>>, StoreError> {
+    pub(crate) async fn prepare_use_up(&self, secret: &Secret) -> Result<Option<RowOperation<'_, Pushed>>, StoreError> {
         let id = secret.digest();
         let Some(read) = self.0.get(None, id.as_bytes()).wait().await? else { return Ok(None) };
-        let over = ReadRow::<Pushed>::found(&read);
         // it has expired by every clock, including those of other nodes that are behind
-        self.0.writing(None, id.as_bytes(), &over, &read.value, UnixTime::from_nanos(0)).map(Some)
+        self.0
+            .prepare_row_write(None, id.as_bytes(), &ReadRow::found(&read), &read.value, UnixTime::from_nanos(0))
+            .map(Some)
     }
 }
 
@@ -126,17 +127,18 @@ mod tests {
         let pushed = PushedRequests::new(store.clone(), Arc::new(clock.clone()));
         let secret = pushed.store_pushed_request("web", "scope=openid".to_owned()).await.unwrap();
         assert!(pushed.open_pushed_request(&secret, "web").await.unwrap().is_some());
-        let (first, second) = (pushed.using_up(&secret).await.unwrap(), pushed.using_up(&secret).await.unwrap());
+        let (first, second) =
+            (pushed.prepare_use_up(&secret).await.unwrap(), pushed.prepare_use_up(&secret).await.unwrap());
         let use_up = async |write: Option<RowOperation<'_, Pushed>>| {
             let mut batch = Batch::without_user(&store);
             let used_up = batch.add(write.unwrap());
             batch.run().await.unwrap().version(&used_up).is_some()
         };
         assert!(use_up(first).await && !use_up(second).await);
-        assert!(pushed.using_up(&secret).await.unwrap().is_none());
+        assert!(pushed.prepare_use_up(&secret).await.unwrap().is_none());
         // as on another node, whose clock is behind
         clock.set_wall(UnixTime::from_nanos(pushed.0.now().as_nanos() - 1_000_000_000));
-        assert!(pushed.using_up(&secret).await.unwrap().is_none());
+        assert!(pushed.prepare_use_up(&secret).await.unwrap().is_none());
         assert!(pushed.open_pushed_request(&secret, "web").await.unwrap().is_none());
     }
 }

@@ -6,7 +6,6 @@ use super::row::Row;
 use crate::{
     limit::decision::{Ask, Decision},
     tenant::LimitKey,
-    util::clock::Moment,
 };
 
 /// The most tenants of a shard that are counted on their own.
@@ -16,6 +15,7 @@ const MOST_WATCHED: usize = 4;
 #[derive(Default)]
 pub(super) struct Admitted {
     requests: u64,
+    /// The tenant that was asked for last comes last.
     watched: Option<Box<[Watched]>>,
 }
 
@@ -23,7 +23,6 @@ pub(super) struct Admitted {
 struct Watched {
     tenant: LimitKey,
     requests: u64,
-    asked_at: Moment,
 }
 
 impl Admitted {
@@ -42,27 +41,16 @@ impl Admitted {
         self.requests
     }
 
-    /// Returns how many requests of this tenant were admitted since the first call for it. The tenant that was not asked
-    /// for longest is forgotten, if there is no room.
-    pub(super) fn watch(&mut self, tenant: &LimitKey, now: Moment) -> u64 {
+    /// Returns how many requests of this tenant were admitted since the first call for it. If there is no room, the tenant
+    /// whose last call is oldest is forgotten.
+    pub(super) fn watch(&mut self, tenant: &LimitKey) -> u64 {
         let mut watched = self.watched.take().map(Vec::from).unwrap_or_default();
         let place = watched.iter().position(|one| one.tenant == *tenant);
-        if place.is_none() {
-            if watched.len() >= MOST_WATCHED
-                && let Some((oldest, _)) = watched.iter().enumerate().min_by_key(|(_, one)| one.asked_at)
-            {
-                watched.swap_remove(oldest);
-            }
-            watched.push(Watched { tenant: tenant.clone(), requests: 0, asked_at: now });
+        let requests = place.map_or(0, |place| watched.remove(place).requests);
+        if watched.len() >= MOST_WATCHED {
+            watched.remove(0);
         }
-        let one = match place {
-            Some(place) => watched.get_mut(place),
-            None => watched.last_mut(),
-        };
-        let requests = one.map_or(0, |one| {
-            one.asked_at = now;
-            one.requests
-        });
+        watched.push(Watched { tenant: tenant.clone(), requests });
         self.watched = Some(watched.into());
         requests
     }
@@ -107,14 +95,14 @@ mod tests {
     fn a_tenant_is_counted_on_its_own_from_the_first_look_on() {
         let (mut admitted, acme) = (Admitted::default(), LimitKey::parse("acme").unwrap());
         count(&mut admitted, "acme", 1);
-        assert_eq!(admitted.watch(&acme, Moment::from_nanos(1)), 0);
+        assert_eq!(admitted.watch(&acme), 0);
         for name in ["acme", "globex", "acme"] {
             count(&mut admitted, name, 3);
         }
         count(&mut admitted, "acme", 0);
-        assert_eq!((admitted.watch(&acme, Moment::from_nanos(2)), admitted.requests()), (2, 4));
+        assert_eq!((admitted.watch(&acme), admitted.requests()), (2, 4));
         admitted.count(b"acme", Ask::new(1, false), &Decision::DENIED);
-        assert_eq!((admitted.watch(&acme, Moment::from_nanos(3)), admitted.requests()), (2, 4));
+        assert_eq!((admitted.watch(&acme), admitted.requests()), (2, 4));
     }
 
     #[test]
@@ -122,7 +110,7 @@ mod tests {
         let mut admitted = Admitted::default();
         for second in 0..100 {
             let tenant = LimitKey::parse(format!("tenant-{second}")).unwrap();
-            admitted.watch(&tenant, Moment::from_nanos(second));
+            admitted.watch(&tenant);
         }
         let kept: Vec<_> = admitted.watched.iter().flatten().map(|one| one.tenant.as_str().to_owned()).collect();
         assert_eq!(kept.len(), MOST_WATCHED);

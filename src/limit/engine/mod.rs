@@ -160,9 +160,9 @@ impl Engine {
     }
 
     /// Returns how many requests of this tenant were admitted since the first call for it, while it is watched.
-    pub(super) fn watch(&self, tenant: &LimitKey, context: Context<'_>) -> u64 {
+    pub(super) fn watch(&self, tenant: &LimitKey) -> u64 {
         let shard = self.shard(self.key(tenant).hash);
-        shard.map_or(0, |shard| lock(&shard.0).admitted.watch(tenant, context.now))
+        shard.map_or(0, |shard| lock(&shard.0).admitted.watch(tenant))
     }
 
     pub(super) fn key<'a>(&self, tenant: &'a LimitKey) -> TenantKey<'a> {

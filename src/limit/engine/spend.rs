@@ -57,9 +57,8 @@ impl Engine {
             decision.refuse(standing);
             return Ok(());
         }
-        let is_current = |row: &Row| row.epoch() == terms.epoch;
         let decided = self.with_row(key, |row| {
-            let is_current = is_current(row);
+            let is_current = row.epoch() == terms.epoch;
             if is_current {
                 self.decide_and_count(key, row, context, ask, decision);
             }

@@ -524,4 +524,28 @@ mod tests {
             assert_eq!((admitted(BEGAN + WINDOW - 1).await, admitted(BEGAN + WINDOW).await), (0, 50));
         }
     }
+
+    #[tokio::test]
+    async fn b26_a_period_begins_only_once_when_the_clock_of_the_server_steps_back() {
+        const DAY: u64 = 86_400_000_000;
+        const MIDNIGHT: u64 = 20_000 * DAY;
+        for server in RedisServer::each(&[]) {
+            let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+            let plan = Plan::from(Quota::fixed(50, Duration::from_micros(DAY)).unwrap());
+            let shared = Limiter::redis(config, Plans::new(plan.clone())).connect().await.unwrap();
+            let (ask, acme) = (Ask::new(1, false), LimitKey::parse("acme").unwrap());
+            let admitted = async |micros: u64| {
+                let (time, mut admitted) = (micros.to_string(), 0);
+                for _ in 0..60 {
+                    let answer = shared.0.server.call_at(&time, "spend", &acme, &plan, ask, &[]).await.unwrap();
+                    admitted += u32::from(answer.unwrap().decision.is_admitted());
+                }
+                admitted
+            };
+            assert_eq!((admitted(MIDNIGHT - 1).await, admitted(MIDNIGHT).await), (50, 50));
+            // back before midnight, and over it once more
+            assert_eq!((admitted(MIDNIGHT - 1).await, admitted(MIDNIGHT).await), (0, 0));
+            assert_eq!(admitted(MIDNIGHT + DAY).await, 50);
+        }
+    }
 }

@@ -261,7 +261,7 @@ pub(super) fn find(database: &Database, key: &Key) -> Result<Option<Entry>, Fail
 /// Returns the first entries after this key.
 pub(super) fn page(database: &Database, after: &[u8]) -> Result<Vec<(Key, Entry)>, Failed> {
     let entries = database.begin_read()?.open_table(ENTRIES)?;
-    let rows = entries.range::<&[u8]>((Bound::Excluded(after), Bound::Unbounded))?.take(ScanPage::USUAL);
+    let rows = entries.range::<&[u8]>((Bound::Excluded(after), Bound::Unbounded))?.take(ScanPage::USUAL_LEN);
     rows.map(|row| {
         let (key, value) = row?;
         Ok((Key::from_bytes(key.value())?, decode_disk_entry(value.value())?))

@@ -227,7 +227,7 @@ impl Shared {
     async fn scan(&self, cursor: &[u8]) -> Result<ScanPage, StoreError> {
         let escaped = self.prefix.chars().flat_map(|char| ['\\', char]);
         let pattern: String = escaped.chain(":{*}?*".chars()).collect();
-        let arguments = [cursor, pattern.as_bytes(), ScanPage::USUAL.to_string().as_bytes()].map(<[u8]>::to_vec);
+        let arguments = [cursor, pattern.as_bytes(), ScanPage::USUAL_LEN.to_string().as_bytes()].map(<[u8]>::to_vec);
         let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         let Reply::List(reply) = self.link.run(&SCAN, &[], &arguments).await? else {
             return Err(crate::redis::unexpected().into());

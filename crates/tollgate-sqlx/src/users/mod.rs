@@ -140,8 +140,8 @@ impl Users for SqlUsers {
     async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, StoreError> {
         let after = cursor.as_ref().map(|cursor| std::str::from_utf8(cursor.as_bytes()).ok().map(UserId::parse));
         let after = after.map(|id| id.and_then(Result::ok).ok_or(StoreErrorKind::Corrupt)).transpose()?;
-        let users = self.list(tenant, after.as_ref(), ScanPage::USUAL as u16).await?;
-        let last = users.last().filter(|_| users.len() == ScanPage::USUAL);
+        let users = self.list(tenant, after.as_ref(), ScanPage::USUAL_LEN as u16).await?;
+        let last = users.last().filter(|_| users.len() == ScanPage::USUAL_LEN);
         let next = last.map(|user| ScanCursor::new(user.account.id().as_str().to_owned()));
         Ok(Some(AccountPage { accounts: users.into_iter().map(|user| user.account).collect(), next }))
     }

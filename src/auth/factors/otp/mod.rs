@@ -132,7 +132,7 @@ async fn open_challenge(
     let mut counted = CountedCode::default();
     let ids = [*pair, key.messages(keyed)];
     for _ in 0..ROUNDS {
-        let rows = step.read_with(found, core.guard.reading_codes(key.tenant, &ids)?).await?;
+        let rows = step.read_with(found, core.guard.prepare_code_reads(key.tenant, &ids)?).await?;
         let plan = core.guard.plan_code(key, (ids, rows, counted))?;
         let CodePlan { below_limit, counts } = match plan {
             Ok(plan) => plan,
@@ -230,7 +230,7 @@ async fn settle(
         }
         let Some(write) = prepared.write.clone() else { return Ok(prepared.update_after_write(None, latest)) };
         let mut batch = Batch::without_user(&core.store);
-        let cleared = if is_right { Some(attempt.clearing(&plan)?.map(|write| batch.add(write))) } else { None };
+        let cleared = if is_right { Some(attempt.prepare_clear(&plan)?.map(|write| batch.add(write))) } else { None };
         let counts = batch.add_all(plan.counts.iter().filter(|_| !is_right).cloned());
         let write = batch.add(write);
         let outcomes = batch.run().await?;
