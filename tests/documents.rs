@@ -268,6 +268,18 @@ fn b34_the_crate_page_has_no_relative_links() {
 }
 
 #[test]
+fn b34_the_page_of_the_login_names_every_parameter_of_its_start() {
+    let description = fs::read_to_string(root().join("src/auth/openapi.json")).unwrap();
+    let description: serde_json::Value = serde_json::from_str(&description).unwrap();
+    let start = description["components"]["schemas"]["StartRequest"]["allOf"][1]["properties"].as_object().unwrap();
+    assert!(start.contains_key("steps"));
+    let page = fs::read_to_string(root().join("src/auth/mod.rs")).unwrap();
+    let is_named = |name: &&String| page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}: "));
+    let missing: Vec<_> = start.keys().filter(|name| !is_named(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn b34_nothing_is_said_of_a_release_or_a_repository_that_does_not_exist() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();

@@ -217,6 +217,28 @@ async fn b35_a_reply_that_is_cut_off_refuses_nothing_and_admits_no_more() {
     }
 }
 
+/// On a busy machine, a reply may take longer than the deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b35_a_reset_within_the_default_deadline_refuses_nothing() {
+    for server in RedisServer::each(&[]) {
+        let plan = Quota::new(1_000, HOUR).unwrap().into();
+        let mut refused = 0;
+        for _ in 0..10 {
+            let node = Node::start(&server, &plan, Settings { fallback: Fallback::Closed, ..DEFAULT }).await;
+            let mut admitted = node.admitted(1).await;
+            for fault in [Proxy::close, Proxy::cut_next_reply] {
+                fault(&node.proxy);
+                admitted += node.admitted(20).await;
+            }
+            refused = 41 - admitted;
+            if refused == 0 {
+                break;
+            }
+        }
+        assert_eq!(refused, 0);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b35_connections_that_are_closed_again_and_again_refuse_nothing() {
     for server in RedisServer::each(&[]) {

@@ -40,11 +40,12 @@ struct State {
 impl Proxy {
     pub(crate) fn start(to: u16) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        // the first connection finds it
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        drop(listener);
         let state = watch::Sender::new(State::default());
-        runtime.spawn(run(port, to, state.subscribe()));
+        runtime.spawn(run(listener, to, state.subscribe()));
         Self { port, state, runtime: Some(runtime) }
     }
 
@@ -84,13 +85,10 @@ impl Drop for Proxy {
     }
 }
 
-async fn run(port: u16, to: u16, mut state: watch::Receiver<State>) {
+async fn run(listener: std::net::TcpListener, to: u16, mut state: watch::Receiver<State>) {
+    let mut listener = TcpListener::from_std(listener).unwrap();
+    let address = listener.local_addr().unwrap();
     loop {
-        let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
-            Ok(listener) => listener,
-            Err(error) if error.kind() == ErrorKind::AddrInUse => continue,
-            Err(error) => panic!("{error}"),
-        };
         loop {
             let client = tokio::select! {
                 accepted = listener.accept() => accepted.unwrap().0,
@@ -105,6 +103,13 @@ async fn run(port: u16, to: u16, mut state: watch::Receiver<State>) {
         if state.wait_for(|state| !state.is_refusing).await.is_err() {
             return;
         }
+        listener = loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => break listener,
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
     }
 }
 
