@@ -124,11 +124,7 @@ pub trait Users: Send + Sync + 'static {
     /// gets [`NewAccount::Taken`]. Store the [claims of the invitation](NewUser::invitation_claims) if there are any.
     ///
     /// Defaults to [`NewAccount::NotOffered`].
-    fn create(
-        &self,
-        tenant: &Tenant,
-        new: NewUser,
-    ) -> impl Future<Output = Result<NewAccount, Self::Error>> + Send {
+    fn create(&self, tenant: &Tenant, new: NewUser) -> impl Future<Output = Result<NewAccount, Self::Error>> + Send {
         let _ = (tenant, new);
         async { Ok(NewAccount::NotOffered) }
     }
@@ -187,11 +183,7 @@ pub trait Users: Send + Sync + 'static {
     /// another account.
     ///
     /// Defaults to [`AccountChange::NotOffered`].
-    fn remove(
-        &self,
-        tenant: &Tenant,
-        id: &UserId,
-    ) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {
+    fn remove(&self, tenant: &Tenant, id: &UserId) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {
         let _ = (tenant, id);
         async { Ok(AccountChange::NotOffered) }
     }

@@ -89,7 +89,11 @@ impl Value for Row {
             Ok(())
         })?;
         writer.optional_text(self.password.as_ref().map(PasswordHash::as_str))?;
-        writer.byte(u8::from(self.disabled) | u8::from(self.password_mark.is_some()) << 1 | u8::from(self.claims.is_some()) << 2);
+        writer.byte(
+            u8::from(self.disabled)
+                | u8::from(self.password_mark.is_some()) << 1
+                | u8::from(self.claims.is_some()) << 2,
+        );
         if let Some(mark) = &self.password_mark {
             writer.bytes(mark.as_bytes());
         }
