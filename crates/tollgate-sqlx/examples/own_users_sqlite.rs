@@ -186,8 +186,10 @@ async fn main() -> Result<(), Failure> {
     let home = async |session: Option<Session>| {
         Html(match session {
             Some(session) => format!("You are {}. <a href=/account/security>Your account</a>", session.user()),
-            None => "<a href='/sign-up?return_to=/'>Create an account</a> or <a href='/sign-in?return_to=/'>sign in</a>"
-                .to_owned(),
+            None => {
+                "<a href='/sign-up?return_to=/'>Create an account</a> or <a href='/sign-in?return_to=/'>sign in</a>"
+                    .to_owned()
+            }
         })
     };
     let app = Router::new().route("/", get(home)).layer(auth.session_layer()).fallback_service(auth);
