@@ -246,7 +246,8 @@ function stuck(message, label, action) {
 // Names the client and what it asks for.
 function purpose({ client_name: to, redirect, scopes, claims = [] }) {
   const place = { site: redirect.host, loopback: word("login.on_program"), app: word("login.on_app") }[redirect.kind];
-  return word("login.asks_for", { client: to, place, scopes: [...scopes, ...claims].join(", ") });
+  const names = new Set([...scopes, ...claims].map((name) => words[`login.scope_${name}`] ?? name));
+  return word("login.asks_for", { client: to, place, scopes: [...names].join(", ") });
 }
 
 // The user is already signed in.
