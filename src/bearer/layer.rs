@@ -79,7 +79,8 @@ impl<R> BearerLayer<R> {
     ///
     /// - Tokens must have `url` as their audience. The other names of the verifier no longer count.
     /// - The layer answers `/.well-known/oauth-protected-resource`, followed by the path of `url`, with a document that names
-    ///   the issuer and the scopes. So the layer must be around the root of the server, and not only around the path of the API.
+    ///   the issuer and the scopes. If a router is outside of the layer, it must lead
+    ///   [this path](BearerLayer::document_path) to the layer, too.
     /// - Every 401 and 403 names this document and the required scopes in `WWW-Authenticate`.
     ///
     /// With [`AuthService`](crate::AuthService), allow the resource for each client that may use it: see
@@ -176,6 +177,11 @@ impl BearerLayer {
 
 /// Settings of a layer with a [resource](Self::resource).
 impl<R> BearerLayer<WithDocument<R>> {
+    /// Returns the path of the document that the layer serves.
+    pub fn document_path(&self) -> String {
+        self.gate.rejections.resource().map(ProtectedResource::document_path).unwrap_or_default()
+    }
+
     /// Sets the name of the API that clients can show to people.
     ///
     /// # Errors

@@ -87,6 +87,10 @@ impl BearerRejections {
         self.write_challenge();
     }
 
+    pub(super) fn resource(&self) -> Option<&ProtectedResource> {
+        self.resource.as_ref()
+    }
+
     pub(super) fn resource_mut(&mut self) -> Option<&mut ProtectedResource> {
         self.resource.as_mut()
     }
@@ -115,7 +119,9 @@ impl BearerRejections {
     }
 
     fn asks(&self, tried: Scheme, error: &str) -> HeaderValue {
-        let Some(resource) = &self.resource else { return challenge_header(&self.realm, self.proofs, tried, error, "") };
+        let Some(resource) = &self.resource else {
+            return challenge_header(&self.realm, self.proofs, tried, error, "");
+        };
         let more = format!(r#"{}, resource_metadata="{}""#, self.scope_parameter(), resource.document_url());
         challenge_header(&self.realm, self.proofs, tried, error, &more)
     }
@@ -204,13 +210,7 @@ pub(super) fn check_scope(setting: &'static str, name: &str) -> Result<(), Confi
 }
 
 /// Returns the challenges of all schemes. The error is added to the scheme that was tried, and `more` to each.
-pub(crate) fn challenge_header(
-    realm: &str,
-    takes_proofs: bool,
-    tried: Scheme,
-    error: &str,
-    more: &str,
-) -> HeaderValue {
+pub(crate) fn challenge_header(realm: &str, takes_proofs: bool, tried: Scheme, error: &str, more: &str) -> HeaderValue {
     let at = |scheme| if scheme == tried || !takes_proofs { error } else { "" };
     let mut text = format!(r#"Bearer realm="{realm}"{}{more}"#, at(Scheme::Bearer));
     if takes_proofs {

@@ -48,6 +48,11 @@ impl ProtectedResource {
         self.url.as_str()
     }
 
+    /// Returns the path of the document.
+    pub(super) fn document_path(&self) -> String {
+        [WELL_KNOWN, self.url.path()].concat()
+    }
+
     /// Returns the URL of the document, for challenges.
     pub(super) fn document_url(&self) -> String {
         [self.url.origin(), WELL_KNOWN, self.url.path()].concat()
@@ -63,14 +68,12 @@ impl ProtectedResource {
     pub(super) fn document(&self, issuer: &str, required: &[Box<str>], takes_proofs: bool) -> Rejection {
         let scopes = if self.scopes.is_empty() { required } else { &self.scopes };
         let scopes: Vec<&str> = scopes.iter().map(AsRef::as_ref).collect();
-        let mut document =
-            JsonObject::new().text("resource", self.url()).texts("authorization_servers", &[issuer]);
+        let mut document = JsonObject::new().text("resource", self.url()).texts("authorization_servers", &[issuer]);
         if !scopes.is_empty() {
             document = document.texts("scopes_supported", &scopes);
         }
-        document = document
-            .texts("bearer_methods_supported", &["header"])
-            .text_if_any("resource_name", self.name.as_deref());
+        document =
+            document.texts("bearer_methods_supported", &["header"]).text_if_any("resource_name", self.name.as_deref());
         if takes_proofs {
             document = document.texts("dpop_signing_alg_values_supported", Algorithm::ACCEPTED_NAMES);
         }

@@ -1,6 +1,6 @@
 //! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
 
-use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{audience::narrowed_audience, dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
@@ -45,6 +45,7 @@ pub(crate) async fn exchange_refresh_token(
     if !is_own || !presented.is_known() || !client.allows_scopes(grant.scope()) {
         return Err(invalid_grant());
     }
+    let audience = narrowed_audience(cx.core, tokens, (client, grant), posted)?;
     let jkt = cx.proved_key("/token").await?;
     check_bound(client, jkt.as_deref())?;
     // the client may have to bind its tokens only since then
@@ -58,7 +59,7 @@ pub(crate) async fn exchange_refresh_token(
     endpoints.ready(client).await?;
     let request = TokenRequest {
         who: &subject.who,
-        audience: client.tokens.audience.as_deref(),
+        audience,
         with_id_token: !client.tokens.without_id_token_on_refresh,
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: scope.as_ref(),
