@@ -21,7 +21,7 @@ pub(super) struct BearerRejections {
     realm: String,
     /// In the order in which they were required.
     scopes: Vec<Box<str>>,
-    /// The accepted levels of authentication, best first. Any if there are none.
+    /// The accepted levels of authentication, best first. If empty, every level is accepted.
     levels: Vec<Box<str>>,
     /// The longest time since the user authenticated.
     max_age: Option<Duration>,

@@ -22,7 +22,7 @@ const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 pub(super) struct ProtectedResource {
     url: Issuer,
     name: Option<Box<str>>,
-    /// The scopes in the document. Those that the layer requires if there are none.
+    /// The scopes in the document. If empty, it lists the scopes that the layer requires.
     scopes: Vec<Box<str>>,
 }
 

@@ -55,12 +55,12 @@ pub(crate) async fn redeem(
         (user_claims::allowed_claims(client, wanted.id_token), user_claims::allowed_claims(client, wanted.userinfo));
     let resources = wanted.resources;
     let grant = Grant { who, session, binding, jkt, id_token, userinfo, resources };
-    let audience = narrowed_audience(cx.core, tokens, (client, &grant), posted)?;
     let subject = subject::subject_of_grant(cx.core, &grant.who, Some(client)).await?.ok_or_else(invalid_grant)?;
     // the session may have ended since the code was issued; a raised generation of the user has left no subject
     if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
     }
+    let audience = narrowed_audience(cx.core, tokens, (client, &grant), posted)?;
     let extra = user_claims::extra_claims(cx.core, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 

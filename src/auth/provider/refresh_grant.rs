@@ -45,7 +45,6 @@ pub(crate) async fn exchange_refresh_token(
     if !is_own || !presented.is_known() || !client.allows_scopes(grant.scope()) {
         return Err(invalid_grant());
     }
-    let audience = narrowed_audience(cx.core, tokens, (client, grant), posted)?;
     let jkt = cx.proved_key("/token").await?;
     check_bound(client, jkt.as_deref())?;
     // the client may have to bind its tokens only since then
@@ -54,6 +53,7 @@ pub(crate) async fn exchange_refresh_token(
     }
     let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
+    let audience = narrowed_audience(cx.core, tokens, (client, grant), posted)?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
     let extra = user_claims::extra_claims(cx.core, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;
