@@ -18,7 +18,7 @@ use crate::{
         context::{incoming::IncomingRequest, stages::ClientReach},
         core::Core,
         factors,
-        first_party::{sign_in, sign_out},
+        first_party::{route_proofs::RouteProofs, sign_in, sign_out},
         http::{
             answer::in_box,
             bodies::RequestBody,
@@ -60,8 +60,28 @@ impl AuthService {
     /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). After
     /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
     /// [`required`](SessionLayer::required) sends a person who is not signed in to the sign-in page and back.
+    ///
+    /// A route can ask for more: [`steps`](SessionLayer::steps) and [`max_age`](SessionLayer::max_age) send the person to the
+    /// sign-in page as well, which asks only for what is missing. They are checked as a sign-in would be, by the policy of
+    /// the tenant and the credentials of the account, which are read at each such request.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use axum::{Router, routing::{get, post}};
+    /// use tollgate::{AuthService, ConfigError};
+    ///
+    /// fn app(auth: AuthService) -> Result<Router, ConfigError> {
+    ///     let recent = auth.session_layer().steps(2)?.max_age(Duration::from_secs(600))?;
+    ///     let editors = auth.session_layer().claim("roles", "editor")?;
+    ///     Ok(Router::new()
+    ///         .route("/payments", get("two factors, proved in the last ten minutes").layer(recent))
+    ///         .route("/articles", post("only for editors").layer(editors))
+    ///         .route("/account", get("any session").layer(auth.session_layer().required()))
+    ///         .fallback_service(auth))
+    /// }
+    /// ```
     pub fn session_layer(&self) -> SessionLayer {
-        self.0.session_layer.clone()
+        self.0.session_layer.clone().proof_check(Arc::new(RouteProofs(Arc::clone(&self.0))))
     }
 
     /// Lifts the locks that failed attempts have caused for a user: for operators, and for a page that resets passwords.

@@ -100,6 +100,7 @@ mod request_bodies;
 mod restart;
 mod revocations;
 mod revoke;
+mod route_requirements;
 mod second_factor;
 mod second_steps;
 mod sequences;
