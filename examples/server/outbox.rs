@@ -52,4 +52,8 @@ impl OtpSender for Outbox {
         let _ = writeln!(io::stdout(), "{} to {}: {text}", message.channel(), message.to());
         Ok(())
     }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
+        self.send_notice(message).await
+    }
 }

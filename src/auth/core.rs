@@ -22,7 +22,7 @@ use crate::{
         pages::built::BuiltPages,
         state::{
             accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
-            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges,
+            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges, tickets::Tickets,
             token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
         },
     },
@@ -73,6 +73,7 @@ pub(crate) struct Core {
     pub(crate) remember: Option<Duration>,
     pub(crate) redeemed_challenges: RedeemedChallenges,
     pub(crate) pushed: PushedRequests,
+    pub(crate) tickets: Tickets,
     pub(crate) guard: Guard,
     pub(crate) journal: LoginJournal,
     pub(crate) limits: Limits,

@@ -117,7 +117,8 @@ impl Core {
     }
 }
 
-fn method_of(channel: Channel) -> Method {
+/// Returns the method whose codes go through this channel.
+pub(crate) fn method_of(channel: Channel) -> Method {
     match channel {
         Channel::Sms => Method::Sms,
         Channel::Email => Method::Email,

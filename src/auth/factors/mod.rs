@@ -13,6 +13,7 @@ pub(crate) mod enrolment;
 pub(crate) mod settings;
 pub(crate) mod signed_in;
 pub(crate) mod step;
+pub(crate) mod ticket_codes;
 pub(crate) mod typed_code;
 
 mod otp;
