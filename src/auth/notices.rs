@@ -21,8 +21,9 @@ use crate::{
 const NOTICE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl Core {
-    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this language. Beyond the
-    /// limit on messages to this contact, the change is only recorded.
+    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this
+    /// language. A change after which the user may need all of them is told to all contacts of the account as it was before.
+    /// Beyond the limit on messages to a contact, the change is only recorded.
     pub(crate) async fn announce<'a>(
         &self,
         source: impl Into<EventSource<'a>>,
@@ -34,31 +35,37 @@ impl Core {
         let (kind, method) = event_of(change);
         let changed = self.journal.event(kind, source, Some(method), keyed);
         self.journal.tally_event(&changed);
-        let Some((channel, contact)) = self.reachable(account) else { return Ok(()) };
-        if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
-            self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
-            return Ok(());
-        }
-        let now = self.logins.now();
-        let notice = Notice::new(change, now);
-        let message = Message::of_notice(channel, tenant.clone(), contact.as_str(), notice, now + NOTICE_LIFETIME);
-        let message = message.in_language(language).with_words(self.pages.words.clone());
-        if self.queue.push(channel, message) {
-            // the limit on messages bounds these
-            self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..changed });
+        let most = if concerns_all_contacts(change) { usize::MAX } else { 1 };
+        for (channel, contact) in self.reachable(account).into_iter().take(most) {
+            if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
+                self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
+                continue;
+            }
+            let now = self.logins.now();
+            let notice = Notice::new(change, now);
+            let message = Message::of_notice(channel, tenant.clone(), contact.as_str(), notice, now + NOTICE_LIFETIME);
+            let message = message.in_language(language).with_words(self.pages.words.clone());
+            if self.queue.push(channel, message) {
+                // the limit on messages bounds these
+                self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..changed.clone() });
+            }
         }
         Ok(())
     }
 
-    /// Returns where the user can be told something: a verified contact, and a channel that has a sender.
-    fn reachable<'a>(&self, account: &'a Account) -> Option<(Channel, &'a Contact)> {
-        [Channel::Email, Channel::Sms, Channel::Whatsapp]
-            .into_iter()
-            .filter(|channel| self.queue.has(*channel))
-            .find_map(|channel| {
-                let is_for = |contact: &Contact| matches!(contact, Contact::Email(_)) == (channel == Channel::Email);
-                account.verified_contacts().find(|contact| is_for(contact)).map(|contact| (channel, contact))
-            })
+    /// Returns where the user can be told something: the verified contacts, each with a channel that has a sender. Mailboxes
+    /// come first.
+    fn reachable<'a>(&self, account: &'a Account) -> Vec<(Channel, &'a Contact)> {
+        let mut found: Vec<(Channel, &Contact)> = Vec::new();
+        for channel in [Channel::Email, Channel::Sms, Channel::Whatsapp] {
+            let is_for = |contact: &Contact| matches!(contact, Contact::Email(_)) == (channel == Channel::Email);
+            for contact in account.verified_contacts().filter(|contact| self.queue.has(channel) && is_for(contact)) {
+                if found.iter().all(|(_, known)| *known != contact) {
+                    found.push((channel, contact));
+                }
+            }
+        }
+        found
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has: proofs in sessions, and
@@ -137,5 +144,17 @@ pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Method) {
         NoticeKind::RecoveryCodesRenewed => (added, Method::RecoveryCode),
         NoticeKind::LinkAdded => (EventKind::SsoLinked, Method::Sso),
         NoticeKind::LinkRemoved => (removed, Method::Sso),
+        NoticeKind::PasswordChanged => (EventKind::PasswordChanged, Method::Password),
+        NoticeKind::EmailChanged => (EventKind::ContactChanged, Method::Email),
+        NoticeKind::PhoneChanged => (EventKind::ContactChanged, Method::Sms),
+        NoticeKind::AccountDeleted => (EventKind::AccountDeleted, Method::Password),
     }
+}
+
+/// Returns whether all contacts of the user are told about a change: whoever has made it may read one of them.
+fn concerns_all_contacts(change: NoticeKind) -> bool {
+    matches!(
+        change,
+        NoticeKind::PasswordChanged | NoticeKind::EmailChanged | NoticeKind::PhoneChanged | NoticeKind::AccountDeleted
+    )
 }

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::{
     auth::{
-        account,
+        account::{self, well_known},
         authorize::{endpoint, par},
         context::{incoming::IncomingRequest, stages::ClientReach},
         core::Core,
@@ -193,9 +193,12 @@ async fn serve_path(
         Route::Status | Route::Choices => in_box(|| read_login(request, route)).await,
         Route::Par => in_box(|| par::push_request(request, body)).await,
         Route::SsoCallback => in_box(|| factors::return_from_provider(request)).await,
-        Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::AccountPage => {
-            in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page)
-        }
+        Route::SignIn
+        | Route::FinishSignIn
+        | Route::SignOut
+        | Route::AccountPage
+        | Route::ChangePassword
+        | Route::PasskeyEndpoints => in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page),
         Route::Account(route) => in_box(|| account::serve_account_route(request, route, body)).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Enrol | Route::Complete => {
             in_box(|| log_in(request, route, body)).await
@@ -247,6 +250,8 @@ async fn on_site(
     match route {
         Route::SignIn => sign_in::sign_in(&request.of_this_site().await?).await,
         Route::FinishSignIn => sign_in::finish_sign_in(&request.of_this_site().await?).await,
+        Route::ChangePassword => well_known::redirect_to_password(&request.of_this_site().await?.cx),
+        Route::PasskeyEndpoints => Ok(well_known::list_passkey_endpoints(&request.of_this_site().await?.cx)),
         Route::AccountPage => account::serve_account_page(&request.of_this_site().await?).await,
         _ => {
             let body = fields::form(request.parts(), body).await;

@@ -20,11 +20,19 @@ pub enum NoticeKind {
     LinkAdded,
     /// An account at another identity provider was unlinked.
     LinkRemoved,
+    /// The password was changed.
+    PasswordChanged,
+    /// An e-mail address was added, perhaps in place of another.
+    EmailChanged,
+    /// A phone number was added, perhaps in place of another.
+    PhoneChanged,
+    /// The account was deleted.
+    AccountDeleted,
 }
 
 impl NoticeKind {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::PasskeyAdded,
         Self::PasskeyRemoved,
         Self::TotpAdded,
@@ -32,6 +40,10 @@ impl NoticeKind {
         Self::RecoveryCodesRenewed,
         Self::LinkAdded,
         Self::LinkRemoved,
+        Self::PasswordChanged,
+        Self::EmailChanged,
+        Self::PhoneChanged,
+        Self::AccountDeleted,
     ];
 
     /// Returns a stable name, such as `passkey_added`.
@@ -44,6 +56,10 @@ impl NoticeKind {
             Self::RecoveryCodesRenewed => "recovery_codes_renewed",
             Self::LinkAdded => "link_added",
             Self::LinkRemoved => "link_removed",
+            Self::PasswordChanged => "password_changed",
+            Self::EmailChanged => "email_changed",
+            Self::PhoneChanged => "phone_changed",
+            Self::AccountDeleted => "account_deleted",
         }
     }
 
@@ -57,6 +73,10 @@ impl NoticeKind {
             Self::RecoveryCodesRenewed => "New recovery codes were created for your account",
             Self::LinkAdded => "Your account was linked to an account elsewhere",
             Self::LinkRemoved => "Your account was unlinked from an account elsewhere",
+            Self::PasswordChanged => "The password of your account was changed",
+            Self::EmailChanged => "An e-mail address of your account was changed",
+            Self::PhoneChanged => "A phone number of your account was changed",
+            Self::AccountDeleted => "Your account was deleted",
         }
     }
 }

@@ -54,8 +54,10 @@ use crate::{
     session::{Authentication, Proof},
     store::StoreError,
     tenant::Tenant,
-    user::Account,
+    user::{Account, Contact},
 };
+
+pub(crate) use self::password::new_password::names_of;
 
 const UNSUPPORTED: &str = "this method is not supported";
 
@@ -179,6 +181,11 @@ pub(crate) fn usable_providers(
 /// Returns the contacts of an account that a login can choose for a code by one of these methods.
 pub(crate) fn contacts(account: &Account, methods: MethodSet, login: &Login, keyed: &Keyed) -> Vec<ContactChoice> {
     otp::contacts::choices(account, methods, login, keyed)
+}
+
+/// Returns a contact in a form that only its owner recognizes.
+pub(crate) fn masked_contact(contact: &Contact) -> String {
+    otp::contacts::masked(contact)
 }
 
 impl Core {

@@ -67,6 +67,11 @@ impl Freshness {
     }
 }
 
+/// Returns whether anything of the account can begin a login.
+pub(super) fn can_sign_in_at_all(factors: Factors<'_>) -> bool {
+    !factors.usable(1).that_can_be_first().is_empty()
+}
+
 /// Returns whether the account can sign in to this site with these credentials.
 pub(crate) fn can_sign_in(factors: Factors<'_>) -> bool {
     let policies = &factors.core.policies;
