@@ -20,6 +20,7 @@ use crate::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::built::BuiltPages,
+        sign_up::{SignUp, SignUpRules},
         state::{
             accounts::Accounts,
             codes::Codes,
@@ -68,6 +69,9 @@ pub(crate) struct Core {
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
+    pub(crate) sign_up: SignUpRules,
+    /// Whether users can set a new password for a forgotten one.
+    pub(crate) offers_reset: bool,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -200,6 +204,11 @@ impl Core {
         let keyed = self.keyed().await?;
         self.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
         Ok(ended)
+    }
+
+    /// Returns whether anybody can create an account without the application.
+    pub(crate) fn offers_sign_up(&self) -> bool {
+        self.sign_up.kind != SignUp::Closed
     }
 
     /// Returns the methods that users of this tenant can use here.

@@ -8,7 +8,7 @@ use crate::{
         state::journal::EventSource,
     },
     delivery::{Channel, Message, Notice, NoticeKind},
-    event::EventKind,
+    event::{Event, EventKind},
     policy::Method,
     session::{Authentication, Proof, Session, UserId},
     store::StoreError,
@@ -33,39 +33,66 @@ impl Core {
     ) -> Result<(), StoreError> {
         let keyed = self.keyed().await?;
         let (kind, method) = event_of(change);
-        let changed = self.journal.event(kind, source, Some(method), keyed);
+        let changed = self.journal.event(kind, source, method, keyed);
         self.journal.tally_event(&changed);
-        let most = if concerns_all_contacts(change) { usize::MAX } else { 1 };
-        for (channel, contact) in self.reachable(account).into_iter().take(most) {
-            if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
-                self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
-                continue;
-            }
-            let now = self.logins.now();
-            let notice = Notice::new(change, now);
-            let message = Message::of_notice(channel, tenant.clone(), contact.as_str(), notice, now + NOTICE_LIFETIME);
-            let message = message.in_language(language).with_words(self.pages.words.clone());
-            if self.queue.push(channel, message) {
-                // the limit on messages bounds these
-                self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..changed.clone() });
-            }
+        for to in self.told_contacts(account, change) {
+            self.tell(tenant, to, (change, changed.clone()), language).await?;
         }
         Ok(())
     }
 
-    /// Returns where the user can be told something: the verified contacts, each with a channel that has a sender. Mailboxes
-    /// come first.
-    fn reachable<'a>(&self, account: &'a Account) -> Vec<(Channel, &'a Contact)> {
-        let mut found: Vec<(Channel, &Contact)> = Vec::new();
-        for channel in [Channel::Email, Channel::Sms, Channel::Whatsapp] {
-            let is_for = |contact: &Contact| matches!(contact, Contact::Email(_)) == (channel == Channel::Email);
-            for contact in account.verified_contacts().filter(|contact| self.queue.has(channel) && is_for(contact)) {
-                if found.iter().all(|(_, known)| *known != contact) {
-                    found.push((channel, contact));
-                }
+    /// Returns who is told about a change, and through which channel: one verified contact, or all of them.
+    fn told_contacts<'a>(&self, account: &'a Account, change: NoticeKind) -> Vec<(Channel, &'a Contact)> {
+        match concerns_all_contacts(change) {
+            false => self.reachable(account).into_iter().collect(),
+            true => {
+                let channel = |contact: &'a Contact| Some((self.channel_to(contact)?, contact));
+                account.verified_contacts().filter_map(channel).collect()
             }
         }
-        found
+    }
+
+    /// Sends a notice to a contact, unless it gets too many.
+    async fn tell(
+        &self,
+        tenant: &Tenant,
+        (channel, contact): (Channel, &Contact),
+        (change, changed): (NoticeKind, Event),
+        language: Language,
+    ) -> Result<(), StoreError> {
+        let keyed = self.keyed().await?;
+        if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
+            self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
+            return Ok(());
+        }
+        let now = self.logins.now();
+        let notice = Notice::new(change, now);
+        let message = Message::of_notice(channel, tenant.clone(), contact.as_str(), notice, now + NOTICE_LIFETIME);
+        let message = message.in_language(language).with_words(self.pages.words.clone());
+        if self.queue.push(channel, message) {
+            // the limit on messages bounds these
+            self.journal.record_event(Event { kind: EventKind::NoticeSent, ..changed });
+        }
+        Ok(())
+    }
+
+    /// Returns where the user can be told something: a verified contact, and a channel that has a sender.
+    fn reachable<'a>(&self, account: &'a Account) -> Option<(Channel, &'a Contact)> {
+        self.channels().find_map(|channel| {
+            let contact = account.verified_contacts().find(|contact| is_reached(contact, channel))?;
+            Some((channel, contact))
+        })
+    }
+
+    /// Returns the channel to this contact that is preferred and has a sender.
+    fn channel_to(&self, contact: &Contact) -> Option<Channel> {
+        self.channels().find(|channel| is_reached(contact, *channel))
+    }
+
+    /// Returns the channels that have a sender, in the order of preference.
+    fn channels(&self) -> impl Iterator<Item = Channel> {
+        let all = [Channel::Email, Channel::Sms, Channel::Whatsapp];
+        all.into_iter().filter(|channel| self.queue.has(*channel))
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has: proofs in sessions, and
@@ -124,6 +151,10 @@ impl Core {
     }
 }
 
+fn is_reached(contact: &Contact, channel: Channel) -> bool {
+    matches!(contact, Contact::Email(_)) == (channel == Channel::Email)
+}
+
 /// Returns the method whose codes go through this channel.
 pub(crate) fn method_of(channel: Channel) -> Method {
     match channel {
@@ -134,20 +165,22 @@ pub(crate) fn method_of(channel: Channel) -> Method {
 }
 
 /// Returns the event of a change, and the method that it concerns.
-pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Method) {
+pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Option<Method>) {
     let (added, removed) = (EventKind::CredentialAdded, EventKind::CredentialRemoved);
     match change {
-        NoticeKind::PasskeyAdded => (added, Method::Passkey),
-        NoticeKind::PasskeyRemoved => (removed, Method::Passkey),
-        NoticeKind::TotpAdded => (added, Method::Totp),
-        NoticeKind::TotpRemoved => (removed, Method::Totp),
-        NoticeKind::RecoveryCodesRenewed => (added, Method::RecoveryCode),
-        NoticeKind::LinkAdded => (EventKind::SsoLinked, Method::Sso),
-        NoticeKind::LinkRemoved => (removed, Method::Sso),
-        NoticeKind::PasswordChanged => (EventKind::PasswordChanged, Method::Password),
-        NoticeKind::EmailChanged => (EventKind::ContactChanged, Method::Email),
-        NoticeKind::PhoneChanged => (EventKind::ContactChanged, Method::Sms),
-        NoticeKind::AccountDeleted => (EventKind::AccountDeleted, Method::Password),
+        NoticeKind::PasskeyAdded => (added, Some(Method::Passkey)),
+        NoticeKind::PasskeyRemoved => (removed, Some(Method::Passkey)),
+        NoticeKind::TotpAdded => (added, Some(Method::Totp)),
+        NoticeKind::TotpRemoved => (removed, Some(Method::Totp)),
+        NoticeKind::RecoveryCodesRenewed => (added, Some(Method::RecoveryCode)),
+        NoticeKind::LinkAdded => (EventKind::SsoLinked, Some(Method::Sso)),
+        NoticeKind::LinkRemoved => (removed, Some(Method::Sso)),
+        NoticeKind::PasswordReset => (EventKind::PasswordReset, Some(Method::Password)),
+        NoticeKind::FactorsReset => (EventKind::FactorsReset, None),
+        NoticeKind::PasswordChanged => (EventKind::PasswordChanged, Some(Method::Password)),
+        NoticeKind::EmailChanged => (EventKind::ContactChanged, Some(Method::Email)),
+        NoticeKind::PhoneChanged => (EventKind::ContactChanged, Some(Method::Sms)),
+        NoticeKind::AccountDeleted => (EventKind::AccountDeleted, None),
     }
 }
 
@@ -155,6 +188,11 @@ pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Method) {
 fn concerns_all_contacts(change: NoticeKind) -> bool {
     matches!(
         change,
-        NoticeKind::PasswordChanged | NoticeKind::EmailChanged | NoticeKind::PhoneChanged | NoticeKind::AccountDeleted
+        NoticeKind::PasswordChanged
+            | NoticeKind::EmailChanged
+            | NoticeKind::PhoneChanged
+            | NoticeKind::AccountDeleted
+            | NoticeKind::PasswordReset
+            | NoticeKind::FactorsReset
     )
 }

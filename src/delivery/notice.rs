@@ -28,11 +28,15 @@ pub enum NoticeKind {
     PhoneChanged,
     /// The account was deleted.
     AccountDeleted,
+    /// A new password was set in place of a forgotten one.
+    PasswordReset,
+    /// The application removed all passkeys, authenticator apps, recovery codes and linked accounts.
+    FactorsReset,
 }
 
 impl NoticeKind {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::PasskeyAdded,
         Self::PasskeyRemoved,
         Self::TotpAdded,
@@ -44,6 +48,8 @@ impl NoticeKind {
         Self::EmailChanged,
         Self::PhoneChanged,
         Self::AccountDeleted,
+        Self::PasswordReset,
+        Self::FactorsReset,
     ];
 
     /// Returns a stable name, such as `passkey_added`.
@@ -60,6 +66,8 @@ impl NoticeKind {
             Self::EmailChanged => "email_changed",
             Self::PhoneChanged => "phone_changed",
             Self::AccountDeleted => "account_deleted",
+            Self::PasswordReset => "password_reset",
+            Self::FactorsReset => "factors_reset",
         }
     }
 
@@ -77,6 +85,10 @@ impl NoticeKind {
             Self::EmailChanged => "An e-mail address of your account was changed",
             Self::PhoneChanged => "A phone number of your account was changed",
             Self::AccountDeleted => "Your account was deleted",
+            Self::PasswordReset => "A new password was set for your account",
+            Self::FactorsReset => {
+                "Your passkeys, authenticator app, recovery codes and linked accounts were removed from your account"
+            }
         }
     }
 }

@@ -199,13 +199,13 @@ pub(crate) fn read_binding(reader: &mut Reader<'_>) -> Option<Binding> {
 }
 
 pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
-    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language } = wanted;
+    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language, is_reset } = wanted;
     let language = match language {
         None => 0,
         Some(Language::English) => 1,
         Some(Language::German) => 2,
     };
-    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2);
+    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2 | u8::from(*is_reset) << 4);
     for text in [nonce, dpop_jkt, return_to] {
         option(writer, text.as_deref(), Writer::text)?;
     }
@@ -216,8 +216,8 @@ pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
 }
 
 pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
-    let flags = reader.byte()?;
-    let language = match flags >> 2 {
+    let flags = reader.byte().filter(|flags| *flags < 32)?;
+    let language = match flags >> 2 & 3 {
         0 => None,
         1 => Some(Language::English),
         2 => Some(Language::German),
@@ -236,6 +236,7 @@ pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
         remember: flags & 2 != 0,
         return_to,
         language,
+        is_reset: flags & 16 != 0,
     })
 }
 
@@ -330,6 +331,7 @@ mod tests {
             remember: false,
             return_to: Some("/x".to_owned()),
             language: Some(Language::German),
+            is_reset: true,
         };
         let user = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: u64::MAX };
         let plan = Policies::new(Policy::any(2).unwrap());
@@ -351,7 +353,7 @@ mod tests {
         let redirect = OpenRedirect { provider: "idp".to_owned(), state: state.clone(), query: "a=b".to_owned() };
         let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Redirect(redirect))];
         let mut extended = Login { subject: bound.subject.clone(), ..begun.clone() };
-        let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY };
+        let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY, reset: None };
         extended.plan.demand_factor(Method::Password.into(), factors);
         let phases = [
             LoginPhase::Pending,

@@ -8,10 +8,7 @@ use super::answers;
 use crate::{
     auth::{
         context::RequestContext,
-        factors::{
-            self,
-            enrolment::call::{AccountCall, AccountFields},
-        },
+        factors::enrolment::call::{AccountCall, AccountFields},
         http::{answer, problem::Problem},
     },
     delivery::NoticeKind,
@@ -33,7 +30,7 @@ pub(super) async fn change_password(
     }
     let mut typed = fields.new_password.take().ok_or(Problem::invalid("new_password is missing"))?;
     let password = Password::new(take(&mut *typed.0));
-    let hash = core.hash_new_password(call.tenant(), password, factors::names_of(account)).await?;
+    let hash = core.hash_new_password(call.tenant(), account, password).await?;
     // of two changes at the same time, one wins
     answers::changed(core.users.set_password(call.tenant(), account, hash).await?)?;
     call.changed(cx, NoticeKind::PasswordChanged).await;

@@ -61,6 +61,7 @@ error_codes! {
     PasswordCommon: "password_common", BAD_REQUEST;
     PasswordOwnName: "password_own_name", BAD_REQUEST;
     PasswordBreached: "password_breached", BAD_REQUEST;
+    InvalidLink: "invalid_link", BAD_REQUEST;
     InvalidSession: "invalid_session", UNAUTHORIZED;
     SessionExpired: "session_expired", UNAUTHORIZED;
     InvalidCredentials: "invalid_credentials", UNAUTHORIZED;
@@ -85,6 +86,7 @@ error_codes! {
     LastSignInMethod: "last_sign_in_method", CONFLICT;
     ContactTaken: "contact_taken", CONFLICT;
     AccountOutdated: "account_outdated", CONFLICT;
+    AccountExists: "account_exists", CONFLICT;
     TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;
     UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
     SlowDown: "slow_down", TOO_MANY_REQUESTS;

@@ -23,20 +23,19 @@ impl Core {
         plan.is_ok_and(|plan| plan.is_met_by(MethodSet::EMPTY.with(Method::Password)))
     }
 
-    /// Checks a new password by the rules, and hashes it. `names` are names of its user, or of an account that is about to be
-    /// created.
+    /// Checks a new password of an account by the rules, and hashes it. All new passwords come through here.
     ///
     /// # Errors
     ///
     /// Returns a problem that names the rule that it breaks.
-    pub(crate) async fn hash_new_password<'a>(
-        &'a self,
-        tenant: &'a Tenant,
+    pub(crate) async fn hash_new_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
         password: Password,
-        names: impl IntoIterator<Item = &'a str>,
     ) -> Result<PasswordHash, Problem> {
         let site = self.issuer.origin().split_once("://").map_or("", |(_, host)| host);
-        let names: Vec<&str> = names.into_iter().chain([site, tenant.as_str()]).collect();
+        let names: Vec<&str> = names_of(account).chain([site, tenant.as_str()]).collect();
         self.password_rules.check(&password, self.is_password_enough(tenant), &names).await.map_err(refused)?;
         self.passwords.of_tenant(tenant).hash(password).await.map_err(|error| match error.kind() {
             PasswordErrorKind::Unusable => refused(PasswordFault::TooLong),
@@ -46,7 +45,7 @@ impl Core {
 }
 
 /// Returns the names of an account that its password must not consist of.
-pub(crate) fn names_of(account: &Account) -> impl Iterator<Item = &str> {
+fn names_of(account: &Account) -> impl Iterator<Item = &str> {
     let contacts = account.contacts().map(|(contact, _)| contact.as_str());
     contacts.chain(account.display_name()).chain(account.preferred_username())
 }
