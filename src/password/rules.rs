@@ -22,9 +22,9 @@ const COMMON: &str = include_str!("common.txt");
 
 /// The rules for passwords that users choose.
 ///
-/// A new password has at least 15 characters where a password alone is enough to sign in, and at least 8 otherwise; at most 256
-/// bytes; and it is none of 10,000 common ones. It must have 8 characters apart from the user's own names, and repeated text counts once. There
-/// are no rules about kinds of characters. These are the rules of NIST SP 800-63B-4.
+/// A new password needs at least 15 characters where a password alone is enough to sign in, and at least 8 otherwise. It has at
+/// most 256 bytes. The 10,000 most common passwords are refused, and so is one that has fewer than 8 characters without the names
+/// of its user, or without repetitions. There are no rules about kinds of characters. NIST SP 800-63B-4 recommends the same.
 ///
 /// Passwords that your application sets by itself are not checked, and neither are those of logins.
 ///

@@ -1,4 +1,4 @@
-//! What a route asks of a session beyond that it is live: steps, their age, and claims.
+//! The requirements of a route for a live session: steps, their age, and claims.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ pub(super) enum Shortfall<'a> {
     Claim(&'a str),
 }
 
-/// What a route asks of a session.
+/// The requirements of a route.
 #[derive(Clone, Default)]
 pub(super) struct Requirements {
     proofs: NeededProofs,

@@ -4,9 +4,13 @@
 
 mod access_token;
 mod account_changes;
+mod account_contacts;
+mod account_deletion;
 mod account_enrolment;
 #[cfg(feature = "external-providers")]
 mod account_linking;
+mod account_matrix;
+mod account_password;
 mod account_sessions;
 mod account_unlock;
 mod audit_bodies;

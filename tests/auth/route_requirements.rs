@@ -49,7 +49,7 @@ async fn a_route_of_two_steps_sends_a_person_to_the_second_step_and_back() {
     let world = site(|service| service).await;
     let app = app(&world, world.service.session_layer().steps(2).unwrap());
     let mut browser = world.browser();
-    // nobody is signed in: one sign-in is enough for the route
+    // without a session, one sign-in is enough for the route
     let to = "/sign-in?return_to=%2Fpay%3Fto%3D1&steps=2";
     let sent = open(&app, &mut browser).await;
     assert_eq!((sent.status.as_u16(), sent.header("location")), (303, to));

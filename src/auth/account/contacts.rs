@@ -67,6 +67,7 @@ pub(super) async fn begin_contact(
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     let (core, keyed) = (cx.core, cx.core.keyed().await?);
+    call.require_fresh(core)?;
     let contact = new_contact(fields)?;
     let class = class_of(&contact);
     // codes that go to a contact of this kind can't vouch for another one

@@ -27,6 +27,8 @@ struct Overview<'a> {
     /// Until when the user can change how they sign in without a new login.
     fresh_until: Option<u64>,
     required_proofs: usize,
+    /// A sign-in after which they can.
+    fresh_login_url: String,
     /// Whether codes of an authenticator app would count.
     can_use_codes: bool,
     /// Whether the user has two factors, so that recovery codes can stand in for one of them.
@@ -92,6 +94,7 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
         display_name: call.display_name(),
         fresh_until: call.fresh_until().map(UnixTime::as_secs),
         required_proofs: call.required_proofs(),
+        fresh_login_url: call.fresh_login_url(cx.core),
         can_use_codes: call.can_use_codes(cx.core),
         has_two_factors: call.has_two_factors(cx.core),
         asks_factor: cx.core.asks_enrolled(call.tenant()),

@@ -27,7 +27,7 @@ pub(super) async fn delete_account(
         return Err(Problem::invalid("confirmed must be true"));
     }
     let who = call.session().authentication();
-    // first, so that nobody signs in meanwhile
+    // first, so that the user does not sign in before the rest is deleted
     answers::changed(core.users.remove(tenant, user).await?)?;
     let forgotten = match core.forget_user(tenant, user).await {
         Ok(ended) => Ok(ended),

@@ -149,6 +149,11 @@ impl AccountCall {
         self.required.proofs()
     }
 
+    /// Returns the URL of a sign-in after which the user can change how they sign in.
+    pub(crate) fn fresh_login_url(&self, core: &Core) -> String {
+        self.required.login_url(core)
+    }
+
     /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user
     /// signs in.
     ///
@@ -178,7 +183,10 @@ impl AccountCall {
         let required = Freshness::required_for(rest);
         match required.until(&self.fresh.without_class(class)) {
             Some(_) => Ok(()),
-            None => Err(fresh_login_required(core, required)),
+            None => {
+                let url = required.login_url_besides(core, self.fresh.has_class(class), rest.has_enrolled());
+                Err(fresh_login_required(core, required).login_url(url))
+            }
         }
     }
 

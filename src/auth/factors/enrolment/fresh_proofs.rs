@@ -61,6 +61,10 @@ impl FreshProofs {
         Self(self.0.iter().filter(|proof| proof.strength.is_proved_for(steps)).cloned().collect())
     }
 
+    pub(crate) fn has_class(&self, class: FactorClass) -> bool {
+        self.0.iter().any(|proof| proof.method.class() == class)
+    }
+
     /// Returns the proofs by factors of other classes.
     pub(crate) fn without_class(&self, class: FactorClass) -> Self {
         Self(self.0.iter().filter(|proof| proof.method.class() != class).cloned().collect())
