@@ -83,7 +83,10 @@ async fn c132_a_new_password_takes_three_buttons_and_two_fields() {
     site.until("location.pathname === '/account/security' && shown('password-form') && idle()").await;
     site.focus("new-password").await;
     assert_eq!(site.texts("#password-hint").await, ["At least 15 characters. Several words are easy to remember."]);
-    assert_eq!(site.ask("[document.getElementById('password-user').value, document.activeElement.autocomplete].join()").await, "ada,new-password");
+    assert_eq!(
+        site.ask("[document.getElementById('password-user').value, document.activeElement.autocomplete].join()").await,
+        "ada,new-password"
+    );
     check(&mut site, "password").await;
     assert_eq!(site.browser.complaints(), [""; 0]);
     site.enter(NEW_PASSWORD).await;
@@ -152,7 +155,10 @@ async fn c130_an_address_is_changed_by_mail_and_then_the_account_is_deleted() {
     site.ask("document.getElementById('contact-value').select()").await;
     site.enter(NEW_ADDRESS).await;
     site.focus("contact-code").await;
-    assert_eq!(site.texts("#contact-sent").await, [format!("A code was sent to {NEW_ADDRESS}. Enter it to confirm that it is yours.")]);
+    assert_eq!(
+        site.texts("#contact-sent").await,
+        [format!("A code was sent to {NEW_ADDRESS}. Enter it to confirm that it is yours.")]
+    );
     check(&mut site, "address-code").await;
     let right = code(&mut mail, NEW_ADDRESS).await;
     site.enter(if right == "000000" { "000001" } else { "000000" }).await;

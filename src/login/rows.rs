@@ -405,7 +405,9 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in [(0, true), (3, true), (11, true), (12, false), (16, false), (255, false)] {
+        for (flags, is_valid) in
+            [(0, true), (3, true), (11, true), (12, false), (16, true), (28, false), (32, false), (255, false)]
+        {
             bytes[1] = flags;
             assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
         }

@@ -77,7 +77,7 @@ mod tests {
         let demand = |usable: MethodSet, steps, needs_factor| ResetDemand { usable, steps, needs_factor };
         let first = LoginPlan::of_reset(MethodSet::ALL).unwrap().next(MethodSet::EMPTY);
         assert!(!first.contains(Password) && !first.contains(Totp) && first.contains(Email));
-        assert!(LoginPlan::of_reset(Method::Password.into()).is_none());
+        assert!(LoginPlan::of_reset(Password.into()).is_none());
 
         let mailbox = MethodSet::from(Email);
         assert_eq!(after(mailbox, demand(mailbox, 1, false)), (1, MethodSet::EMPTY));

@@ -11,7 +11,9 @@ use tollgate::{
     store::Memory,
 };
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, World, query_of, with};
+use crate::world::{
+    ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, World, query_of, with,
+};
 
 /// A user with a password and nothing else.
 pub(crate) const LONE: &str = "lone";

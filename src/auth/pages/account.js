@@ -10,7 +10,7 @@ const word = (key, values = {}) => words[key].replace(/\{(\w+)\}/g, (_, name) =>
 // Returns what an error means. It is shown with its code if there are no words for it.
 function problem(code) {
   if (code === "second_factor_required") return word(account?.can_use_codes ? "account.not_enough" : "account.needs_first_step");
-  return words[`account.error_${code}`]?.replace("{count}", account?.least_password) ?? word("account.error_other", { code });
+  return words[`account.error_${code}`] ?? words[`shared.error_${code}`]?.replace("{count}", account?.least_password) ?? word("account.error_other", { code });
 }
 
 // How connecting an account of another provider ended. The browser then comes back to this page.
@@ -181,7 +181,7 @@ function showProfile() {
   at("profile").hidden = !changes.name && !contacts.length && !canAdd("email") && !canAdd("phone");
   at("password").hidden = !changes.password || !(hasPassword || hasTwoFactors);
   at("password-state").textContent = word(hasPassword ? "account.password_state" : "account.password_none");
-  at("password-hint").textContent = word("account.password_hint", { count });
+  at("password-hint").textContent = word("shared.password_hint", { count });
   at("password-begin").textContent = word(hasPassword ? "account.password_change" : "account.password_set");
   at("password-form").hidden = true;
   at("password-begin").hidden = false;

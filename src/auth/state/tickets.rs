@@ -312,7 +312,8 @@ mod tests {
 
         fn open(&self, place: TicketPlace<'_>) -> String {
             let code = OneTimeCode::generate();
-            let open = self.tickets.open_code(place, &ticket(), (&code, Duration::ZERO), &self.keyed);
+            let ticket = ticket();
+            let open = self.tickets.open_code(place, &ticket, (&code, Duration::ZERO), &self.keyed);
             block_on(open).unwrap().unwrap();
             code.expose().to_owned()
         }
@@ -401,7 +402,9 @@ mod tests {
         let [acme, globex] = &desk.tenants;
         let lifetime = Duration::from_secs(900);
         let link = || block_on(desk.tickets.create_link((Reset, acme), ticket(), lifetime)).unwrap();
-        let take = |purpose, tenant, secret| block_on(desk.tickets.take_link((purpose, tenant), secret)).unwrap();
+        let take = |purpose, tenant: &Tenant, secret: &Secret| {
+            block_on(desk.tickets.take_link((purpose, tenant), secret)).unwrap()
+        };
         let secret = link();
         for (purpose, tenant) in [(Invitation, acme), (Reset, globex)] {
             assert_eq!(take(purpose, tenant, &secret), None);

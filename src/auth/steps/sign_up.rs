@@ -7,6 +7,7 @@
 use std::mem::take;
 
 use http::{Response, StatusCode};
+use serde::Serialize;
 
 use super::authenticate::prepare_login_step;
 use crate::{
@@ -35,6 +36,14 @@ use crate::{
 
 /// The longest name of a user, in bytes.
 const LONGEST_NAME: usize = Identifier::MAX_LEN;
+
+#[derive(Serialize)]
+struct Invited {
+    #[serde(flatten)]
+    login: Counters,
+    /// The invited address, which is the name of the new account.
+    email: String,
+}
 
 /// Sends a code to the address, or the message that it has an account.
 pub(crate) async fn send_sign_up_code(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
@@ -73,7 +82,8 @@ pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) 
     }
     let proved = step.cx.prove_ticket_code(place(&step), &typed).await;
     proved.map_err(|problem| step.problem(problem))?;
-    went_on(&step).await
+    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
+    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
 }
 
 /// Uses up the link of an invitation. Its address then counts as proved in this browser.
@@ -88,7 +98,9 @@ pub(crate) async fn accept_invitation(own: &OwnLogin<'_>, mut fields: Fields) ->
     };
     let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
     core.tickets.adopt(place(&step), &ticket, step.keyed).await?;
-    went_on(&step).await
+    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
+    let email = ticket.contact.as_ref().map(|contact| contact.as_str().to_owned()).unwrap_or_default();
+    Ok(answer::json(StatusCode::OK, &Invited { login: Counters::from(view), email }))
 }
 
 /// Creates the account of a proved address. The login goes on with the address and the password as its proofs.
@@ -166,13 +178,6 @@ async fn prepare_sign_up<'a>(own: &'a OwnLogin<'_>, fields: Fields) -> Result<Lo
         return Err(step.problem(Problem::unmet()));
     }
     Ok(step)
-}
-
-/// Notes that the user goes on, and returns the state of the login.
-async fn went_on(step: &LoginStep<'_>) -> Result<Response<Body>, Problem> {
-    let update = step.apply(&LoginCall::Touch).await?;
-    let view = update.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
 }
 
 fn place<'s>(step: &'s LoginStep<'_>) -> TicketPlace<'s> {
