@@ -97,7 +97,7 @@ async fn c129_a_mailbox_is_enough_where_one_step_is_and_everything_that_was_begu
     assert_eq!(browser.complete("other", &id).await.error(), "method_not_allowed");
     assert_eq!(browser.authorize("other").await.redirected("code"), None);
     let weak = browser.life("reset-password", "other", &id, &[("password", "short")]).await;
-    assert_eq!(weak.error(), "weak_password");
+    assert_eq!(weak.error(), "password_too_short");
     assert!(signs_in(&world, "other", MAILA, ADA_PASSWORD).await);
 
     let done = set(&mut browser, "other", &id).await;

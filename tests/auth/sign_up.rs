@@ -81,7 +81,7 @@ async fn c127_an_account_exists_after_its_address_is_proved_and_its_user_is_sign
     // the code is used up, and a weak password changes nothing
     assert_eq!(verify(&mut browser, "web", &id, &code).await.error(), "no_pending_challenge");
     let weak = browser.life("sign-up", "web", &id, &[("password", "short")]).await;
-    assert_eq!((weak.status.as_u16(), weak.error().as_str()), (400, "weak_password"));
+    assert_eq!((weak.status.as_u16(), weak.error().as_str()), (400, "password_too_short"));
     let more = [("password", NEW_PASSWORD), ("name", "Nora N.")];
     let created = browser.life("sign-up", "web", &id, &more).await;
     assert_eq!((created.status.as_u16(), &created.json()["remaining_steps"]), (200, &json!(0)), "{created:?}");
