@@ -21,9 +21,9 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::built::BuiltPages,
         state::{
-            accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
-            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges,
-            token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
+            accounts::Accounts, codes::Codes, consents::Consents, devices::Devices, guard::Guard,
+            journal::LoginJournal, key::HashKey, logins::Logins, pushed::PushedRequests,
+            redeemed_challenges::RedeemedChallenges, token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
         },
     },
     client::{AnyClients, Client},
@@ -65,6 +65,7 @@ pub(crate) struct Core {
 
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,
+    pub(crate) consents: Consents,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
     pub(crate) factors: EnabledFactors,

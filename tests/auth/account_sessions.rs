@@ -68,7 +68,7 @@ async fn c117_the_overview_shows_the_sessions_with_their_devices_and_what_a_chan
         shown,
         json!({ "user": "u-ada", "display_name": "ada", "fresh_until": null, "required_proofs": 2, "can_use_codes": true,
             "has_two_factors": true, "asks_factor": true, "passkeys": [],
-            "totp": null, "recovery_codes": null, "links": [], "sessions": null,
+            "totp": null, "recovery_codes": null, "links": [], "sessions": null, "consents": [],
             "available": { "passkey": false, "totp": true, "providers": [] } })
     );
 }
@@ -124,7 +124,8 @@ async fn users_end_all_other_sessions_or_everything_that_they_have_begun() {
 }
 
 /// All calls that change something.
-const CHANGES: [&str; 9] = [
+const CHANGES: [&str; 10] = [
+    "consents/revoke",
     "totp/begin",
     "totp",
     "totp/delete",

@@ -11,6 +11,7 @@ use crate::{
             answer::{self, OfferedProvider},
             problem::Problem,
         },
+        state::consents::Consent,
     },
     http::body::Body,
     policy::Method,
@@ -35,6 +36,8 @@ struct Overview<'a> {
     enrolled: Enrolled<'a>,
     available: Available,
     sessions: Vec<SessionShown>,
+    /// The third-party clients that the user has allowed something, newest first.
+    consents: Vec<Consent>,
 }
 
 /// The kinds of credentials that can be enrolled here.
@@ -65,6 +68,7 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
         last_used_at: session.last_use().as_secs(),
     };
     let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
+    let consents = cx.core.consents.list(call.tenant(), call.session().user()).await?;
     let keyed = cx.core.keyed().await?;
     let enabled = cx.core.enabled(call.tenant());
     let overview = Overview {
@@ -82,6 +86,7 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
             providers: factors::unlinked_providers(cx.core, call.tenant(), call.credentials.as_ref()),
         },
         sessions: sessions.iter().map(shown).collect(),
+        consents,
     };
     Ok(answer::json(StatusCode::OK, &overview))
 }

@@ -1,5 +1,6 @@
 //! The account of a signed-in user of this site: see and end sessions, and change how to sign in.
 
+mod consents;
 mod credentials;
 mod sessions;
 
@@ -48,6 +49,7 @@ pub(crate) async fn serve_account_route(
         AccountRoute::Change(change) => factors::change_factor(cx, change, &call, &fields).await,
         AccountRoute::EndSession => sessions::end_account_session(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
+        AccountRoute::WithdrawConsent => consents::withdraw_consent(cx, &call, &fields).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,
     }
 }

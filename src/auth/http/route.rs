@@ -7,6 +7,8 @@ use http::Method;
 pub(crate) enum Route {
     Authorize,
     AuthorizeForm,
+    /// The decision of a user about a third-party client.
+    Consent,
     StartPage,
     Start,
     Status,
@@ -40,6 +42,8 @@ pub(crate) enum AccountRoute {
     Change(FactorChange),
     EndSession,
     EndOtherSessions,
+    /// Takes the access of a third-party client away.
+    WithdrawConsent,
     SignOutEverywhere,
 }
 
@@ -95,6 +99,7 @@ pub(crate) struct Path {
 
 pub(crate) const PATHS: &[Path] = &[
     Path { path: "/authorize", get: Some(Route::Authorize), post: Some(Route::AuthorizeForm) },
+    Path::post("/consent", Route::Consent),
     Path { path: "/authentication/start", get: Some(Route::StartPage), post: Some(Route::Start) },
     Path::get("/authentication/status", Route::Status),
     Path::get("/authentication/choices", Route::Choices),
@@ -127,6 +132,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
+    Path::post("/account/consents/revoke", Route::Account(AccountRoute::WithdrawConsent)),
     Path::post("/token", Route::Token(TokenRoute::Exchange)),
     Path::post("/revoke", Route::Token(TokenRoute::Revoke)),
     Path::post("/introspect", Route::Token(TokenRoute::Introspect)),
@@ -263,7 +269,7 @@ impl AccountRoute {
         match self {
             Self::Change(Passkey(change)) => !matches!(change, PasskeyChange::Begin),
             Self::Change(Totp(change)) => matches!(change, TotpChange::Confirm),
-            Self::Change(Link(_)) | Self::EndSession => true,
+            Self::Change(Link(_)) | Self::EndSession | Self::WithdrawConsent => true,
             _ => false,
         }
     }
