@@ -79,11 +79,11 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     assert_eq!(
         site.texts("li").await,
         [
-            "see your e-mail address",
-            "use the permission “invoices:read”",
-            "keep this access when you are signed out",
-            "recognize you when you sign in",
-            "see your name",
+            "your e-mail address",
+            "the permission “invoices:read”",
+            "your data while you are away",
+            "your identity",
+            "your name",
         ]
     );
     look(&mut site, "consent-en").await;
@@ -104,10 +104,7 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     site.browser.open(&page).await;
     site.until("shown('all') && idle()").await;
     let listed = site.texts("#consents-list li").await;
-    assert!(
-        listed.len() == 1 && listed[0].contains("Partner Books") && listed[0].contains("see your name"),
-        "{listed:?}"
-    );
+    assert!(listed.len() == 1 && listed[0].contains("Partner Books") && listed[0].contains("your name"), "{listed:?}");
     look(&mut site, "consent-account").await;
     site.ask("document.querySelector('#consents-list .danger').focus()").await;
     site.browser.press("Enter").await;

@@ -56,9 +56,11 @@ mod clients;
 pub(crate) mod credentials;
 mod record;
 mod redirect;
+mod resources;
 mod scopes;
 mod table;
 
+pub(crate) use self::resources::normal_resource;
 pub use self::{
     clients::{AnyClients, Clients},
     credentials::ClientSecret,

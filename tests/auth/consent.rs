@@ -128,9 +128,7 @@ async fn c134_a_third_party_client_gets_a_code_only_after_the_user_allows_it() {
     );
     assert_eq!((page.header("x-frame-options"), page.header("cache-control")), ("DENY", "no-store"));
     assert_eq!(page.header("referrer-policy"), "same-origin");
-    for part in
-        ["Allow Partner &amp; Co access to your account?", "as ada.", "(app.example)", "see your e-mail address"]
-    {
+    for part in ["Allow Partner &amp; Co access to your account?", "as ada.", "(app.example)", "your e-mail address"] {
         assert!(page.text.contains(part), "{part}: {}", page.text);
     }
     assert!(!page.text.contains("phone number") && !page.text.contains("xyz</"), "{}", page.text);
@@ -180,19 +178,19 @@ async fn c134_the_page_shows_what_is_asked_for_in_words_and_in_german() {
     };
     let page = asked.open(&mut browser).await;
     let expected = [
-        "see your e-mail address",
-        "use the permission “invoices:read”",
-        "keep this access when you are signed out",
-        "recognize you when you sign in",
-        "see your phone number",
-        "see your name",
-        "see “favourite_&lt;b&gt;”",
+        "your e-mail address",
+        "the permission “invoices:read”",
+        "your data while you are away",
+        "your identity",
+        "your phone number",
+        "your name",
+        "“favourite_&lt;b&gt;” of your account",
     ];
     assert_eq!(lines(&page), expected, "each once");
     let german = Asked { query: format!("{}&ui_locales=de", asked.query), ..asked };
     let page = german.open(&mut browser).await;
     assert!(page.text.contains("<html lang=\"de\">"), "{page:?}");
-    assert_eq!(lines(&page)[0], "Ihre E-Mail-Adresse sehen");
+    assert_eq!(lines(&page)[0], "Ihre E-Mail-Adresse");
 }
 
 #[tokio::test]

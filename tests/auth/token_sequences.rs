@@ -3,20 +3,23 @@
 use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
+use serde_json::json;
 use tollgate::{Client, UserId, Verifier, store::Memory};
 
 use crate::{
     confidential_clients::{SHOP, Way, with_confidential},
-    issued_tokens::{EVERYWHERE, IssuedTokens, at_layer, good_at},
+    issued_tokens::{EVERYWHERE, IssuedTokens, at_layer, claims, good_at},
     random_runs,
     special_worlds::two_nodes_with,
     token_requests::{Grant, is_no_grant, redemption, set},
-    world::{Answer, Browser, World},
+    world::{Answer, Browser, ISSUER, NOTES, World, encode, query_of},
 };
 
 /// The number of families that the test keeps. All of them are checked after each call.
 const MOST_FAMILIES: usize = 4;
 const CLIENTS: [&str; 2] = ["web", "mfa"];
+/// The resources that `web` may request.
+const RESOURCES: [&str; 2] = [ISSUER, NOTES];
 const OFFLINE: &str = "openid offline_access";
 const ACCESS_LIVES: u64 = 600;
 const LEEWAY: u64 = 5;
@@ -24,10 +27,12 @@ const DAY: u64 = 86_400;
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
+    /// For these of [`RESOURCES`], as bits. Without any, the tokens are for the issuer.
     SignIn {
         offline: bool,
         /// At a client with a secret.
         confidential: bool,
+        resources: usize,
     },
     /// Redeems the code of a family, counted from the newest, with right parameters or with a wrong client, verifier or
     /// URI.
@@ -43,6 +48,7 @@ enum Action {
         age: usize,
         other_client: bool,
         unauthenticated: bool,
+        resources: usize,
     },
     Revoke {
         family: usize,
@@ -62,6 +68,7 @@ fn action() -> impl Strategy<Value = Action> {
     let family = || prop_oneof![3 => Just(0_usize), 2 => 0..MOST_FAMILIES];
     let age = || prop_oneof![5 => Just(0_usize), 3 => Just(1_usize), 1 => 0..6_usize];
     let rarely = || prop::bool::weighted(0.1);
+    let resources = || prop_oneof![2 => Just(0_usize), 1 => 1..4_usize];
     let wait = prop::sample::select(vec![
         0,
         1,
@@ -88,13 +95,16 @@ fn action() -> impl Strategy<Value = Action> {
         30 * DAY - 600,
     ]);
     prop_oneof![
-        3 => (prop::bool::weighted(0.4), any::<bool>())
-            .prop_map(|(offline, confidential)| Action::SignIn { offline, confidential }),
+        3 => (prop::bool::weighted(0.4), any::<bool>(), resources()).prop_map(|(offline, confidential, resources)| {
+            Action::SignIn { offline, confidential, resources }
+        }),
         5 => (family(), prop::option::weighted(0.2, 0..3_usize), rarely())
             .prop_map(|(family, wrong, unauthenticated)| Action::Redeem { family, wrong, unauthenticated }),
-        10 => (family(), age(), rarely(), rarely()).prop_map(|(family, age, other_client, unauthenticated)| {
-            Action::Refresh { family, age, other_client, unauthenticated }
-        }),
+        10 => (family(), age(), rarely(), rarely(), resources()).prop_map(
+            |(family, age, other_client, unauthenticated, resources)| {
+                Action::Refresh { family, age, other_client, unauthenticated, resources }
+            }
+        ),
         1 => (family(), age(), any::<bool>(), prop::bool::weighted(0.4), rarely()).prop_map(
             |(family, age, access, other_client, unauthenticated)| {
                 Action::Revoke { family, age, access, other_client, unauthenticated }
@@ -111,6 +121,7 @@ fn action() -> impl Strategy<Value = Action> {
 struct Access {
     issued: IssuedTokens,
     ends: u64,
+    is_for_issuer: bool,
 }
 
 /// All tokens of one login.
@@ -120,6 +131,7 @@ struct Family {
     client: &'static str,
     code: Grant,
     offline: bool,
+    resources: usize,
     began: u64,
     spent: Option<Spent>,
     /// Whether it was revoked.
@@ -129,6 +141,15 @@ struct Family {
     /// Each refresh token, and when it was used.
     refresh: Vec<(String, Option<u64>)>,
     access: Vec<Access>,
+}
+
+fn of_bits(resources: usize) -> impl Iterator<Item = &'static str> {
+    RESOURCES.into_iter().enumerate().filter_map(move |(bit, uri)| (resources >> bit & 1 == 1).then_some(uri))
+}
+
+/// Returns the parameter that names these resources.
+fn parameter(resources: usize) -> String {
+    of_bits(resources).map(|uri| format!("&resource={}", encode(uri))).collect()
 }
 
 struct Spent {
@@ -146,15 +167,29 @@ impl Family {
         !self.revoked && !self.session_over() && self.spent.as_ref().is_some_and(|spent| now < spent.ends)
     }
 
+    /// Returns the resources that were granted.
+    fn granted(&self) -> usize {
+        if self.resources == 0 { 1 } else { self.resources }
+    }
+
+    /// Checks that a token is for these resources, or for all that were granted. Returns whether the issuer is one of them.
+    fn check_audience(&self, issued: &IssuedTokens, resources: usize) -> Result<bool, TestCaseError> {
+        let resources = if resources == 0 { self.granted() } else { resources };
+        let names: Vec<&str> = of_bits(resources).collect();
+        let expected = if let [only] = &*names { json!(only) } else { json!(names) };
+        prop_assert_eq!(&claims(&issued.access)["aud"], &expected);
+        Ok(names.contains(&ISSUER))
+    }
+
     /// Returns the last moment at which an access token issued at this time can work.
     fn access_ends(&self, issued: u64) -> u64 {
         self.spent.as_ref().map_or(0, |spent| spent.ends).min(issued + ACCESS_LIVES)
     }
 }
 
-/// Lets a client request tokens that outlive the session.
+/// Lets a client request tokens that outlive the session, and for another resource.
 fn offline(client: Client) -> Client {
-    client.scopes("openid profile email offline_access").unwrap()
+    client.scopes("openid profile email offline_access").unwrap().resource(NOTES).unwrap()
 }
 
 struct Simulation {
@@ -189,7 +224,9 @@ impl Simulation {
                 self.nodes[0].advance(seconds);
                 self.now += seconds;
             }
-            Action::SignIn { offline, confidential } => self.sign_in(offline, confidential).await,
+            Action::SignIn { offline, confidential, resources } => {
+                self.sign_in(offline, confidential, resources).await;
+            }
             Action::EndUser => {
                 let user = UserId::parse("u-ada").unwrap();
                 self.nodes[0].service.end_user(&"acme".parse().unwrap(), &user).await.unwrap();
@@ -202,9 +239,9 @@ impl Simulation {
                     self.redeem(at, wrong, unauthenticated).await?;
                 }
             }
-            Action::Refresh { family, age, other_client, unauthenticated } => {
+            Action::Refresh { family, age, other_client, unauthenticated, resources } => {
                 if let Some(at) = self.at(family) {
-                    self.refresh(at, age, other_client, unauthenticated).await?;
+                    self.refresh((at, age), other_client, unauthenticated, resources).await?;
                 }
             }
             Action::Revoke { family, age, access, other_client, unauthenticated } => {
@@ -221,26 +258,35 @@ impl Simulation {
         self.look().await
     }
 
-    /// Posts a form as a client, which shows its secret if it has one.
-    async fn post(&mut self, client: &str, unauthenticated: bool, path: &str, fields: &[(&str, &str)]) -> Answer {
+    /// Posts a form as a client, which shows its secret if it has one. `more` is the end of the form.
+    async fn post(
+        &mut self,
+        client: &str,
+        unauthenticated: bool,
+        path: &str,
+        (fields, more): (&[(&str, &str)], &str),
+    ) -> Answer {
         let mut browser = self.browser();
         let way = if client == SHOP && !unauthenticated { Way::Basic } else { Way::Nothing };
         let (request, form) = way.request(&self.nodes[0], client, path, &set(fields, "client_id", client));
-        browser.send(request, form).await
+        browser.send(request, form + more).await
     }
 
-    async fn sign_in(&mut self, offline: bool, confidential: bool) {
+    async fn sign_in(&mut self, offline: bool, confidential: bool, resources: usize) {
         if self.families.len() == MOST_FAMILIES {
             self.families.remove(0);
         }
         let mut browser = self.browser();
         let client = if confidential { SHOP } else { CLIENTS[0] };
-        let code = browser.sign_in_with(client, &[("scope", if offline { OFFLINE } else { "openid" })]).await;
+        let (own, verifier) = browser.log_in_with(client, &[("scope", if offline { OFFLINE } else { "openid" })]).await;
+        let answer = browser.get(&format!("/authorize?{}{}", query_of(&own), parameter(resources))).await;
+        let code = Grant { code: answer.redirected("code").unwrap(), verifier };
         self.families.push(Family {
             browser,
             client,
             code,
             offline,
+            resources,
             began: self.now,
             spent: None,
             revoked: false,
@@ -251,11 +297,14 @@ impl Simulation {
         });
     }
 
-    fn issued(&mut self, at: usize, answer: &Answer) {
+    /// Notes new tokens for these resources, or for all that were granted.
+    fn issued(&mut self, at: usize, answer: &Answer, resources: usize) -> Result<(), TestCaseError> {
         let issued = IssuedTokens::of(answer);
+        let is_for_issuer = self.families[at].check_audience(&issued, resources)?;
         let ends = self.families[at].access_ends(self.now);
         self.families[at].refresh.push((issued.refresh().to_owned(), None));
-        self.families[at].access.push(Access { issued, ends });
+        self.families[at].access.push(Access { issued, ends, is_for_issuer });
+        Ok(())
     }
 
     async fn redeem(&mut self, at: usize, wrong: Option<usize>, unauthenticated: bool) -> Result<(), TestCaseError> {
@@ -266,7 +315,7 @@ impl Simulation {
             fields[2 + wrong].1 = [&*other, CLIENTS[1], "https://app.example/other"][wrong];
             client = if wrong == 1 { CLIENTS[1] } else { client };
         }
-        let answer = self.post(client, unauthenticated, "/token", &fields).await;
+        let answer = self.post(client, unauthenticated, "/token", (&fields, "")).await;
         if unauthenticated && client == SHOP {
             prop_assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_client"));
             return Ok(());
@@ -280,8 +329,7 @@ impl Simulation {
         if is_right && family.spent.is_none() && !family.session_over() {
             let ends = now + if family.offline { 30 * DAY } else { DAY };
             self.families[at].spent = Some(Spent { at: now, ends });
-            self.issued(at, &answer);
-            return Ok(());
+            return self.issued(at, &answer, 0);
         }
         prop_assert!(is_no_grant(&answer), "{:?}", answer);
         if is_right && family.spent.as_ref().is_some_and(|spent| now > spent.at + 2) {
@@ -292,18 +340,19 @@ impl Simulation {
 
     async fn refresh(
         &mut self,
-        at: usize,
-        age: usize,
+        (at, age): (usize, usize),
         other_client: bool,
         unauthenticated: bool,
+        resources: usize,
     ) -> Result<(), TestCaseError> {
         let family = &self.families[at];
         let Some(place) = family.refresh.len().checked_sub(1 + age) else { return Ok(()) };
         let (token, used) = family.refresh[place].clone();
         let client = if other_client { CLIENTS[1] } else { family.client };
         let fields = [("grant_type", "refresh_token"), ("refresh_token", &*token)];
-        let answer = self.post(client, unauthenticated, "/token", &fields).await;
+        let answer = self.post(client, unauthenticated, "/token", (&fields, &parameter(resources))).await;
         let (now, family) = (self.now, &mut self.families[at]);
+        let is_too_much = resources & !family.granted() != 0;
         // a used token revokes its family, regardless of the client that presents it
         let is_leak = age > 1 || age == 1 && used.is_some_and(|used| now >= used + 10);
         if unauthenticated && client == SHOP {
@@ -312,14 +361,20 @@ impl Simulation {
             return Ok(());
         }
         if !family.is_live(now) || other_client {
-            prop_assert!(is_no_grant(&answer), "{:?}", answer);
+            let is_refused = is_no_grant(&answer) || is_too_much && answer.error() == "invalid_target";
+            prop_assert!(is_refused, "{:?}", answer);
             family.revoked |= family.is_live(now) && is_leak;
+            return Ok(());
+        }
+        if is_too_much && !is_leak {
+            // the token is not used up
+            prop_assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_target"));
             return Ok(());
         }
         match (age, used) {
             (0, _) => {
                 family.refresh[place].1 = Some(now);
-                self.issued(at, &answer);
+                self.issued(at, &answer, resources)?;
                 let tokens = &self.families[at].refresh;
                 prop_assert_ne!(&tokens[place].0, &tokens[place + 1].0);
             }
@@ -329,7 +384,8 @@ impl Simulation {
                 let left = answer.json()["expires_in"].as_u64().unwrap();
                 let ends = family.access_ends(used);
                 prop_assert_eq!(left, ends - now);
-                family.access.push(Access { issued, ends });
+                let is_for_issuer = family.check_audience(&issued, resources)?;
+                family.access.push(Access { issued, ends, is_for_issuer });
             }
             _ => {
                 prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -352,7 +408,7 @@ impl Simulation {
         let Some(place) = counts.checked_sub(1 + age) else { return Ok(()) };
         let token = if access { &family.access[place].issued.access } else { &family.refresh[place].0 }.clone();
         let client = if other { CLIENTS[1] } else { family.client };
-        let answer = self.post(client, unauthenticated, "/revoke", &[("token", &token)]).await;
+        let answer = self.post(client, unauthenticated, "/revoke", (&[("token", &token)], "")).await;
         if unauthenticated && client == SHOP {
             prop_assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_client"));
             return Ok(());
@@ -396,12 +452,12 @@ impl Simulation {
                 let mut expected = BTreeSet::new();
                 if family.is_live(now) {
                     if now < access.ends {
-                        expected.extend(&EVERYWHERE[..2]);
+                        expected.extend(&EVERYWHERE[usize::from(!access.is_for_issuer)..2]);
                     }
                     // during its grace, a used token looks like the current one
                     expected.insert(EVERYWHERE[3]);
                 }
-                if !family.revoked && !family.session_over() && now < access.ends + LEEWAY {
+                if access.is_for_issuer && !family.revoked && !family.session_over() && now < access.ends + LEEWAY {
                     expected.insert(EVERYWHERE[2]);
                 }
                 prop_assert_eq!(good, expected, "token {} at {}", place, now);
@@ -427,7 +483,7 @@ fn simulate(actions: Vec<Action>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut simulation = Simulation::new().await;
-        simulation.act(Action::SignIn { offline: false, confidential: false }).await?;
+        simulation.act(Action::SignIn { offline: false, confidential: false, resources: 0 }).await?;
         simulation.act(Action::Redeem { family: 0, wrong: None, unauthenticated: false }).await?;
         for action in actions {
             simulation.act(action).await?;

@@ -117,11 +117,12 @@ async fn question_page(
 /// Returns what a client asks for, each once: the key of a text, and the name in it.
 fn wishes(access: &Access) -> Vec<(&'static str, &str)> {
     let of_scope = |name| match name {
-        "openid" => ("consent.scope_openid", name),
-        "profile" => ("consent.scope_profile", name),
-        "email" => ("consent.scope_email", name),
-        "phone" => ("consent.scope_phone", name),
-        "offline_access" => ("consent.scope_offline_access", name),
+        "openid" => ("login.scope_openid", name),
+        "profile" => ("login.scope_profile", name),
+        "email" => ("login.scope_email", name),
+        "phone" => ("login.scope_phone", name),
+        "address" => ("login.scope_address", name),
+        "offline_access" => ("login.scope_offline_access", name),
         _ => ("consent.scope_other", name),
     };
     // a claim that is requested by name reads like the scope that includes it

@@ -13,6 +13,7 @@ use crate::{
         table::{Change, Table},
     },
     tenant::Tenant,
+    tokens::Grant,
     util::clock::{Clock, UnixTime},
 };
 
@@ -36,15 +37,22 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Returns what a request asks for.
+    /// Returns the access that a request asks for.
     pub(crate) fn of_request(scope: &Scopes, wanted: &Wanted) -> Self {
-        Self::of_names(scope, wanted.id_token.iter().chain(&wanted.userinfo))
+        Self::of_names(scope, [&wanted.id_token, &wanted.userinfo], &wanted.resources)
     }
 
-    /// Returns access to these scopes and claims.
-    pub(crate) fn of_names<'n>(scope: &Scopes, claims: impl Iterator<Item = &'n String>) -> Self {
-        let scopes = scope.iter().map(str::to_owned).collect();
-        Self { scopes, claims: claims.cloned().collect(), resources: BTreeSet::new() }
+    /// Returns the access that tokens give.
+    pub(crate) fn of_grant(grant: &Grant) -> Self {
+        Self::of_names(grant.scope(), [&grant.id_token, &grant.userinfo], &grant.resources)
+    }
+
+    fn of_names(scope: &Scopes, claims: [&Vec<String>; 2], resources: &[String]) -> Self {
+        Self {
+            scopes: scope.iter().map(str::to_owned).collect(),
+            claims: claims.into_iter().flatten().cloned().collect(),
+            resources: resources.iter().cloned().collect(),
+        }
     }
 
     /// Returns whether this includes everything of `other`.
@@ -182,7 +190,7 @@ mod tests {
 
     fn access(scope: &str, claims: &[&str]) -> Access {
         let claims: Vec<_> = claims.iter().map(|name| (*name).to_owned()).collect();
-        Access::of_names(&Scopes::parse(scope).unwrap(), claims.iter())
+        Access::of_names(&Scopes::parse(scope).unwrap(), [&claims, &Vec::new()], &[])
     }
 
     #[test]
