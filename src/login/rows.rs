@@ -198,25 +198,42 @@ pub(crate) fn read_binding(reader: &mut Reader<'_>) -> Option<Binding> {
     })
 }
 
+/// The bit of the flags that says that a list of resources follows.
+const HAS_RESOURCES: u8 = 32;
+
 pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
-    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language, is_reset } = wanted;
+    let Wanted {
+        nonce,
+        dpop_jkt,
+        id_token,
+        userinfo,
+        resources,
+        is_confirmed,
+        remember,
+        return_to,
+        language,
+        is_reset,
+    } = wanted;
     let language = match language {
         None => 0,
         Some(Language::English) => 1,
         Some(Language::German) => 2,
     };
-    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2 | u8::from(*is_reset) << 4);
+    let has_resources = if resources.is_empty() { 0 } else { HAS_RESOURCES };
+    let flags = u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2 | u8::from(*is_reset) << 4;
+    writer.byte(flags | has_resources);
     for text in [nonce, dpop_jkt, return_to] {
         option(writer, text.as_deref(), Writer::text)?;
     }
-    for names in [id_token, userinfo] {
+    let resources = Some(resources).filter(|resources| !resources.is_empty());
+    for names in [id_token, userinfo].into_iter().chain(resources) {
         writer.list(names, |writer, name| writer.text(name))?;
     }
     Ok(())
 }
 
 pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
-    let flags = reader.byte().filter(|flags| *flags < 32)?;
+    let flags = reader.byte().filter(|flags| *flags < 64)?;
     let language = match flags >> 2 & 3 {
         0 => None,
         1 => Some(Language::English),
@@ -227,11 +244,13 @@ pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
     let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
     let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
     let (id_token, userinfo) = (names()?, names()?);
+    let resources = if flags & HAS_RESOURCES == 0 { Vec::new() } else { names().filter(|names| !names.is_empty())? };
     Some(Wanted {
         nonce,
         dpop_jkt,
         id_token,
         userinfo,
+        resources,
         is_confirmed: flags & 1 != 0,
         remember: flags & 2 != 0,
         return_to,
@@ -327,6 +346,7 @@ mod tests {
             dpop_jkt: Some("jkt".to_owned()),
             id_token: vec!["email".to_owned(), String::new()],
             userinfo: vec!["name".to_owned()],
+            resources: vec!["https://api.example".to_owned()],
             is_confirmed: true,
             remember: false,
             return_to: Some("/x".to_owned()),
@@ -405,9 +425,17 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in
-            [(0, true), (3, true), (11, true), (12, false), (16, true), (28, false), (32, false), (255, false)]
-        {
+        for (flags, is_valid) in [
+            (0, true),
+            (3, true),
+            (11, true),
+            (12, false),
+            (16, true),
+            (28, false),
+            (32, false),
+            (64, false),
+            (255, false),
+        ] {
             bytes[1] = flags;
             assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
         }
