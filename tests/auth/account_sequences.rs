@@ -16,11 +16,19 @@ const THIEF: &str = "thief@example.com";
 #[derive(Clone, Copy, Debug)]
 enum Action {
     /// Signs in with a code to the mailbox, or steps up.
-    SignIn { steps: u8, max_age: Option<u16> },
+    SignIn {
+        steps: u8,
+        max_age: Option<u16>,
+    },
     /// Asks for a code to an address or number of the thief, perhaps in place of a contact of ada.
-    Contact { is_phone: bool, replaces: Option<usize> },
+    Contact {
+        is_phone: bool,
+        replaces: Option<usize>,
+    },
     /// Types the newest code that was sent to the thief or to ada.
-    Confirm { is_own: bool },
+    Confirm {
+        is_own: bool,
+    },
     Password,
     Delete,
     App,
