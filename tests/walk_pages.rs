@@ -401,10 +401,9 @@ async fn the_checks_find_faults() {
     site.browser.open(&format!("data:text/html,{}", page.replace('#', "%23"))).await;
     site.until("document.readyState === 'complete' && document.querySelector('main')").await;
     let faults = inspector.find_faults(&mut site.browser, "faults").await;
-    for (number, part) in
-        ["broken", "{\"please\", \"sign\"}", "id=\\\"far", "too wide", "color-contrast", "\"label"]
-            .into_iter()
-            .enumerate()
+    for (number, part) in ["broken", "{\"please\", \"sign\"}", "id=\\\"far", "too wide", "color-contrast", "\"label"]
+        .into_iter()
+        .enumerate()
     {
         assert!(faults.iter().any(|fault| fault.contains(part)), "{number} {part}: {faults:#?}");
     }

@@ -17,7 +17,7 @@ const REFUSALS: usize = 100_000;
 /// How many requests are sent at once on each connection.
 const BATCH: usize = 250;
 const CONNECTIONS: usize = 4;
-/// What a flood of this size may add to the memory of the server: less than 100 bytes for each refusal.
+/// The most memory that a flood of this size may add to the server: less than 100 bytes for each refusal.
 const MOST_GROWTH: u64 = 8 << 20;
 
 /// Returns the memory of a process that is in use, in bytes.
