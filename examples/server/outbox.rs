@@ -51,7 +51,7 @@ impl Outbox {
         response
     }
 
-    /// Keeps a message and prints it. Returns its place among the others.
+    /// Keeps a message for the page.
     fn keep(&self, message: &Message) -> Sent {
         let now = self.clock.unix(self.clock.now());
         let sent = Sent {
