@@ -149,7 +149,8 @@
 //! - If a step is missing, a login started without an `identifier` continues from the session and adds that step.
 //! - A proof stops counting when its password, contact or credential changes. The session ends if the rest does not meet
 //!   the policy of its tenant.
-//! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser.
+//! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser. `start` takes
+//!   `remember: true` from those who want it.
 //! - [`Session::claim`](crate::Session::claim) reads the claims that your [`Users`](crate::Users) return, cached for a
 //!   minute.
 //!

@@ -198,18 +198,23 @@ pub(crate) fn read_binding(reader: &mut Reader<'_>) -> Option<Binding> {
     })
 }
 
+/// The bit of the flags that says that a list of resources follows.
+const HAS_RESOURCES: u8 = 16;
+
 pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
-    let Wanted { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language } = wanted;
+    let Wanted { nonce, dpop_jkt, id_token, userinfo, resources, is_confirmed, remember, return_to, language } = wanted;
     let language = match language {
         None => 0,
         Some(Language::English) => 1,
         Some(Language::German) => 2,
     };
-    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2);
+    let has_resources = if resources.is_empty() { 0 } else { HAS_RESOURCES };
+    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2 | has_resources);
     for text in [nonce, dpop_jkt, return_to] {
         option(writer, text.as_deref(), Writer::text)?;
     }
-    for names in [id_token, userinfo] {
+    let resources = Some(resources).filter(|resources| !resources.is_empty());
+    for names in [id_token, userinfo].into_iter().chain(resources) {
         writer.list(names, |writer, name| writer.text(name))?;
     }
     Ok(())
@@ -217,7 +222,7 @@ pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
 
 pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
     let flags = reader.byte()?;
-    let language = match flags >> 2 {
+    let language = match (flags & !HAS_RESOURCES) >> 2 {
         0 => None,
         1 => Some(Language::English),
         2 => Some(Language::German),
@@ -227,11 +232,13 @@ pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
     let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
     let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
     let (id_token, userinfo) = (names()?, names()?);
+    let resources = if flags & HAS_RESOURCES == 0 { Vec::new() } else { names().filter(|names| !names.is_empty())? };
     Some(Wanted {
         nonce,
         dpop_jkt,
         id_token,
         userinfo,
+        resources,
         is_confirmed: flags & 1 != 0,
         remember: flags & 2 != 0,
         return_to,
@@ -326,6 +333,7 @@ mod tests {
             dpop_jkt: Some("jkt".to_owned()),
             id_token: vec!["email".to_owned(), String::new()],
             userinfo: vec!["name".to_owned()],
+            resources: vec!["https://api.example".to_owned()],
             is_confirmed: true,
             remember: false,
             return_to: Some("/x".to_owned()),
@@ -403,7 +411,8 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in [(0, true), (3, true), (11, true), (12, false), (16, false), (255, false)] {
+        for (flags, is_valid) in [(0, true), (3, true), (11, true), (12, false), (16, false), (32, false), (255, false)]
+        {
             bytes[1] = flags;
             assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
         }

@@ -19,12 +19,14 @@ const FAMILY: u8 = 1;
 /// The parts that a row may have, as bits of one byte.
 const HAS_CURRENT: u8 = 1;
 const HAS_USED: u8 = 2;
+const HAS_RESOURCES: u8 = 4;
 
 impl Value for Family {
     fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
         let Self { grant, current, used, born, ends } = self;
         let mut writer = Writer::new(FAMILY, 512);
-        writer.byte(flag(current, HAS_CURRENT) | flag(used, HAS_USED));
+        let resources = (!grant.resources.is_empty()).then_some(&grant.resources);
+        writer.byte(flag(current, HAS_CURRENT) | flag(used, HAS_USED) | flag(&resources, HAS_RESOURCES));
         writer.number(*born);
         writer.number(*ends);
         if let Some(Current { generation, digest }) = current {
@@ -37,12 +39,15 @@ impl Value for Family {
             writer.number(*at);
         }
         write_grant(&mut writer, grant)?;
+        if let Some(resources) = resources {
+            write_names(&mut writer, resources)?;
+        }
         Ok(writer.into_bytes())
     }
 
     fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
         let family = Reader::read_whole_value(FAMILY, bytes, |reader| {
-            let parts = reader.byte().filter(|parts| *parts <= HAS_CURRENT | HAS_USED)?;
+            let parts = reader.byte().filter(|parts| *parts <= HAS_CURRENT | HAS_USED | HAS_RESOURCES)?;
             let (born, ends) = (reader.number()?, reader.number()?);
             let current = part(parts, HAS_CURRENT, || {
                 let generation = u32::from_le_bytes(*reader.bytes()?);
@@ -51,31 +56,39 @@ impl Value for Family {
             let used = part(parts, HAS_USED, || {
                 Some(Used { digest: digest(reader)?, salt: digest(reader)?, at: reader.number()? })
             })?;
-            Some(Self { grant: Arc::new(grant(reader)?), current, used, born, ends })
+            let mut grant = grant(reader)?;
+            let resources = part(parts, HAS_RESOURCES, || read_names(reader).filter(|names| !names.is_empty()))?;
+            grant.resources = resources.unwrap_or_default();
+            Some(Self { grant: Arc::new(grant), current, used, born, ends })
         });
         family.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of a family"))
     }
 }
 
 fn write_grant(writer: &mut Writer, grant: &Grant) -> Result<(), StoreError> {
-    let Grant { who, session, binding, jkt, id_token, userinfo } = grant;
+    let Grant { who, session, binding, jkt, id_token, userinfo, resources: _ } = grant;
     writer.bytes(session.as_bytes());
     write_authentication(writer, who)?;
     write_binding(writer, binding)?;
     writer.optional_text(jkt.as_deref())?;
-    for names in [id_token, userinfo] {
-        writer.list(names, |writer, name| writer.text(name))?;
-    }
-    Ok(())
+    write_names(writer, id_token)?;
+    write_names(writer, userinfo)
+}
+
+fn write_names(writer: &mut Writer, names: &[String]) -> Result<(), StoreError> {
+    writer.list(names, |writer, name| writer.text(name))
+}
+
+fn read_names(reader: &mut Reader<'_>) -> Option<Vec<String>> {
+    reader.list(|reader| reader.text().map(str::to_owned))
 }
 
 fn grant(reader: &mut Reader<'_>) -> Option<Grant> {
     let session = PublicId::from_bytes(*reader.bytes()?);
     let (who, binding) = (read_authentication(reader)?, read_binding(reader)?);
     let jkt = reader.optional_text()?.map(str::to_owned);
-    let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
-    let (id_token, userinfo) = (names()?, names()?);
-    Some(Grant { who, session, binding, jkt, id_token, userinfo })
+    let (id_token, userinfo) = (read_names(reader)?, read_names(reader)?);
+    Some(Grant { who, session, binding, jkt, id_token, userinfo, resources: Vec::new() })
 }
 
 fn digest(reader: &mut Reader<'_>) -> Option<SecretDigest> {
@@ -131,10 +144,10 @@ mod tests {
             code_challenge: CodeChallenge::parse(CHALLENGE).unwrap(),
         });
         let names = || vec("[ -~]{0,64}", 0..4);
-        (who, any::<[u8; 16]>(), binding, option::of("[!-~]{43}"), names(), names()).prop_map(
-            |(who, session, binding, jkt, id_token, userinfo)| {
+        (who, any::<[u8; 16]>(), binding, option::of("[!-~]{43}"), names(), names(), names()).prop_map(
+            |(who, session, binding, jkt, id_token, userinfo, resources)| {
                 let session = PublicId::from_bytes(session);
-                Grant { who, session, binding, jkt, id_token, userinfo }
+                Grant { who, session, binding, jkt, id_token, userinfo, resources }
             },
         )
     }
@@ -191,6 +204,7 @@ mod tests {
             jkt: None,
             id_token: Vec::new(),
             userinfo: Vec::new(),
+            resources: Vec::new(),
         };
         let family = Family::new(grant, Some(&first), now, now + Duration::from_secs(3600));
         let (used, Refreshed::Next { token, jti, .. }) =

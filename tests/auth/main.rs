@@ -97,6 +97,7 @@ mod redis_server;
 mod refresh;
 mod renamed_users;
 mod request_bodies;
+mod resources;
 mod restart;
 mod revocations;
 mod revoke;

@@ -59,6 +59,9 @@ pub(crate) struct World {
     pub(crate) store: AnyStore,
 }
 
+/// A resource that `web` may request.
+pub(crate) const NOTES: &str = "https://notes.example/mcp";
+
 /// The clients of acme are `web` (one step), `mfa` (two steps) and `native` (loopback). The client of globex is
 /// `other`.
 pub(crate) fn clients() -> ClientTable {
@@ -69,7 +72,7 @@ pub(crate) fn clients() -> ClientTable {
     };
     let native = Client::new("native", acme()).unwrap().scopes("openid").unwrap();
     ClientTable::new([
-        client("web", acme()).redirect_uri(WITH_QUERY).unwrap(),
+        client("web", acme()).redirect_uri(WITH_QUERY).unwrap().resource(NOTES).unwrap(),
         client("mfa", acme()).policy(Policy::any(2).unwrap()),
         native.redirect_uri("http://127.0.0.1/callback").unwrap(),
         client("other", "globex".parse().unwrap()),

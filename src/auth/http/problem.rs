@@ -54,6 +54,7 @@ error_codes! {
     RequestUriNotSupported: "request_uri_not_supported", BAD_REQUEST;
     InvalidRequestUri: "invalid_request_uri", BAD_REQUEST;
     InvalidScope: "invalid_scope", BAD_REQUEST;
+    InvalidTarget: "invalid_target", BAD_REQUEST;
     InvalidClient: "invalid_client", BAD_REQUEST;
     UnsupportedMethod: "unsupported_method", BAD_REQUEST;
     InvalidSession: "invalid_session", UNAUTHORIZED;
