@@ -53,7 +53,7 @@ message at once, and copies its code with one click.
 <p id="copied" class="note" role="status"></p>
 <ol id="messages" class="messages">
 {list}</ol>
-<p id="none" class="card">No messages yet. <a href="/demo/login/demo-web" target="_blank" rel="opener">Log in</a> as ada@example.com and choose a
+<p id="none" class="card">No messages yet. <a href="/demo/login/demo-web" target="_blank">Log in</a> as ada@example.com and choose a
 code, and it arrives here.</p>
 <p class="note">Programs get the codes as JSON: <code>curl -s <span id="here">/demo/outbox</span></code>
 <script src="/demo/outbox.js" type="module"></script>"#
