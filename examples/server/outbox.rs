@@ -84,4 +84,8 @@ impl OtpSender for Outbox {
         let _ = writeln!(io::stdout(), "{channel} to {to}: {text}");
         Ok(())
     }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
+        self.send_notice(message).await
+    }
 }
