@@ -7,14 +7,13 @@ use bytes::Bytes;
 use super::client_assertion;
 use crate::{
     auth::{
-        authorize::resources::RESOURCE,
         context::{RequestContext, incoming::IncomingRequest},
         http::{
             client_secrets,
             problem::{Code, Problem},
         },
     },
-    client::Client,
+    client::{Client, RESOURCE},
     util::form::Form,
 };
 
