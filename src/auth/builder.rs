@@ -3,13 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    auth::{abuse_limits::AbuseLimits, factors::settings::FactorSettings, pages::custom::Pages, service::AuthService},
+    auth::{
+        abuse_limits::AbuseLimits,
+        factors::settings::FactorSettings,
+        pages::custom::Pages,
+        service::AuthService,
+        sign_up::{SignUp, SignUpRules},
+    },
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
     limit::AnyLimiter,
     login::{Keyed, LoginLimits},
-    password::Passwords,
+    password::{PasswordRules, Passwords},
     policy::Policies,
     store::AnyStore,
     tenant::{ClientIp, TenantSource},
@@ -34,6 +40,7 @@ pub struct AuthServiceBuilder {
     pub(super) policies: Policies,
     pub(super) factors: FactorSettings,
     pub(super) passwords: Passwords,
+    pub(super) password_rules: PasswordRules,
     pub(super) queue: Queue,
     pub(super) session_idle: Option<Duration>,
     pub(super) session_lifetime: Option<Duration>,
@@ -49,6 +56,8 @@ pub struct AuthServiceBuilder {
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
+    pub(super) sign_up: SignUpRules,
+    pub(super) without_password_reset: bool,
     pub(super) tokens: Option<Tokens>,
     pub(super) introspectors: Vec<crate::util::secret::SecretDigest>,
     pub(super) nonces: Option<crate::dpop::Nonces>,
@@ -76,6 +85,7 @@ impl AuthServiceBuilder {
             policies: Policies::default(),
             factors: FactorSettings::default(),
             passwords: Passwords::new(),
+            password_rules: PasswordRules::new(),
             queue: Queue::builder().build(),
             session_idle: None,
             session_lifetime: None,
@@ -91,6 +101,8 @@ impl AuthServiceBuilder {
             pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
+            sign_up: SignUpRules::default(),
+            without_password_reset: false,
             tokens: None,
             introspectors: Vec::new(),
             nonces: None,
@@ -148,9 +160,38 @@ impl AuthServiceBuilder {
         self
     }
 
+    /// Sets who can create an account: serves `/sign-up`, and offers it on the login page. Defaults to
+    /// [`SignUp::Closed`](super::SignUp::Closed).
+    ///
+    /// It needs accounts that [offer](crate::Users::offers) to be created, and a sender of e-mails.
+    pub fn sign_up(mut self, sign_up: SignUp) -> Self {
+        self.sign_up.kind = sign_up;
+        self
+    }
+
+    /// Lets only owners of e-mail addresses of these domains sign up without an invitation. Defaults to all.
+    pub fn sign_up_domains<D: AsRef<str>>(mut self, domains: impl IntoIterator<Item = D>) -> Self {
+        self.sign_up.domains = domains.into_iter().map(|domain| domain.as_ref().to_ascii_lowercase()).collect();
+        self
+    }
+
+    /// Does not serve `/reset-password`. By default, users can set a new password for a forgotten one if the accounts
+    /// [offer](crate::Users::offers) it and a code or a passkey can prove who they are.
+    pub fn without_password_reset(mut self) -> Self {
+        self.without_password_reset = true;
+        self
+    }
+
     /// Sets the cost and the concurrency of password checks.
     pub fn passwords(mut self, passwords: Passwords) -> Self {
         self.passwords = passwords;
+        self
+    }
+
+    /// Sets the rules for passwords that users choose at sign-up, on the account page, and after a reset. Defaults to those of
+    /// [`PasswordRules`] without a service of breached passwords.
+    pub fn password_rules(mut self, rules: PasswordRules) -> Self {
+        self.password_rules = rules;
         self
     }
 

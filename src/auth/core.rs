@@ -20,10 +20,20 @@ use crate::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::built::BuiltPages,
+        sign_up::{SignUp, SignUpRules},
         state::{
-            accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
-            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges,
-            token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
+            accounts::Accounts,
+            codes::Codes,
+            devices::Devices,
+            guard::Guard,
+            journal::{EventSource, LoginJournal},
+            key::HashKey,
+            logins::Logins,
+            pushed::PushedRequests,
+            redeemed_challenges::RedeemedChallenges,
+            tickets::Tickets,
+            token_endpoints::TokenEndpoints,
+            unverified::UnverifiedWork,
         },
     },
     client::{AnyClients, Client},
@@ -31,7 +41,7 @@ use crate::{
     event::EventKind,
     limit::{AnyLimiter, RateLimitGate},
     login::{Keyed, LoginLimits},
-    password::Passwords,
+    password::{PasswordRules, Passwords},
     policy::{EnrolledFactors, LoginPlan, Method, MethodSet, Policies, Policy},
     session::{Proof, Session, SessionLayer, Sessions, UserId},
     store::{AnyStore, StoreError},
@@ -52,12 +62,16 @@ pub(crate) struct Core {
     pub(crate) users: AnyUsers,
     pub(crate) policies: Policies,
     pub(crate) passwords: Passwords,
+    pub(crate) password_rules: PasswordRules,
     pub(crate) queue: Queue,
     pub(crate) sessions: Sessions,
     /// The layer that protects the routes of this site.
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
+    pub(crate) sign_up: SignUpRules,
+    /// Whether users can set a new password for a forgotten one.
+    pub(crate) offers_reset: bool,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -73,6 +87,7 @@ pub(crate) struct Core {
     pub(crate) remember: Option<Duration>,
     pub(crate) redeemed_challenges: RedeemedChallenges,
     pub(crate) pushed: PushedRequests,
+    pub(crate) tickets: Tickets,
     pub(crate) guard: Guard,
     pub(crate) journal: LoginJournal,
     pub(crate) limits: Limits,
@@ -188,6 +203,20 @@ impl Core {
         }
         let row = self.credentials.get(tenant, user).await?;
         Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
+    }
+
+    /// Ends everything that a user has begun, and deletes what the user has enrolled. Returns how many sessions there were.
+    pub(crate) async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+        let ended = self.sessions.end_user(tenant, user).await?;
+        self.credentials.forget(tenant, user).await?;
+        let keyed = self.keyed().await?;
+        self.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
+        Ok(ended)
+    }
+
+    /// Returns whether anybody can create an account without the application.
+    pub(crate) fn offers_sign_up(&self) -> bool {
+        self.sign_up.kind != SignUp::Closed
     }
 
     /// Returns the methods that users of this tenant can use here.

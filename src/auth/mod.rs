@@ -64,6 +64,31 @@
 //! [`AuthService::session_layer`] protects routes. There is no code and no token: the built-in client behind such a
 //! login is refused at `/authorize`, `/par` and `/token`.
 //!
+//! # Sign-up and forgotten passwords
+//!
+//! These pages are the login page in another mode, and take the same query. Without one, they are for the site itself.
+//!
+//! | | |
+//! |---|---|
+//! | `GET /sign-up` | the page on which users create an account, if [`AuthServiceBuilder::sign_up`] is set; `prompt=create` leads there |
+//! | `POST /sign-up/code`, `POST /sign-up/verify` | sends a code of six digits to an `email`, and takes it (`otp`) |
+//! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code |
+//! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with both as its proofs |
+//! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) new ones |
+//! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps are the calls of any login, but never the password |
+//! | `POST /reset-password/link` | takes the `link` that the [application](AuthService::create_reset_link) has created, in place of steps |
+//! | `POST /reset-password` | sets the `password` |
+//!
+//! - **An account exists only after its address is proved.** The code counts in one browser, for ten minutes. An address that has an
+//!   account gets the same answers. Its owner gets the message that there is one.
+//! - **A mailbox alone never opens an account of two steps.** A new password needs as many classes of factors as the strictest login
+//!   of the account has steps, without the password, and a second factor that is enrolled. The first proof shows how many. If the
+//!   account has too few, [`AuthService::create_reset_link`] helps.
+//! - **A reset removes no factor**, and ends everything that the user has begun: sessions, tokens, trusted browsers. Each verified
+//!   contact is told. The user signs in again.
+//! - **Links** are built from the issuer. Opening one changes nothing: its page has a button. The secret is behind the `#`, so no
+//!   server and no log sees it.
+//!
 //! # The account page
 //!
 //! A site also serves a page on which signed-in users manage how they sign in, and its calls. Only pages of the site may make
@@ -72,7 +97,11 @@
 //! | | |
 //! |---|---|
 //! | `GET /account/security` | the page; signed-out users go to the sign-in |
-//! | `GET /account/credentials` | lists passkeys, authenticator app, recovery codes, linked providers and sessions |
+//! | `GET /account/credentials` | lists passkeys, authenticator app, recovery codes, linked providers, contacts and sessions |
+//! | `POST /account/password` | sets a `new_password`, which ends all other sessions |
+//! | `POST /account/name` | sets the full `name` |
+//! | `POST /account/contacts/begin`, `POST /account/contacts` | sends a code to a new `email` or `phone_number`, and takes it (`code`); with a `contact_id`, the new contact replaces that one |
+//! | `POST /account/delete` | deletes the account, if the user has `confirmed` it |
 //! | `POST /account/passkeys/options`, `POST /account/passkeys` | adds a passkey; `/rename` and `/delete` change one |
 //! | `POST /account/totp/begin`, `POST /account/totp` | sets up an authenticator app; `/account/totp/delete` removes it |
 //! | `POST /account/recovery-codes` | returns ten new recovery codes, which replace the old ones |
@@ -81,6 +110,12 @@
 //! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
 //! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
 //!
+//! - **The accounts decide what users change.** A call that [`Users::offers`](crate::Users::offers) does not offer answers as not
+//!   found, and the page does not show it. `/.well-known/change-password` and `/.well-known/passkey-endpoints` lead to the page.
+//! - **New passwords meet [`PasswordRules`](crate::password::PasswordRules)**, which
+//!   [`AuthServiceBuilder::password_rules`] sets.
+//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: what is left of the
+//!   account without them must be freshly proved, too. All contacts that the account had before are told, as after a new password.
 //! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
 //!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
@@ -382,11 +417,11 @@
 //!
 //! - Of OpenID Connect: `display` and `registration` are ignored; `request`, foreign `request_uri`s and any
 //!   `response_mode` but `query` are refused.
-//! - Sign-up and password reset are up to your application.
 
 mod event_kinds;
 mod http;
 mod state;
+mod sign_up;
 mod pages;
 mod core;
 mod notices;
@@ -401,6 +436,7 @@ mod provider;
 mod service;
 mod ending;
 mod vouching;
+mod invitations;
 
 mod signing;
 mod abuse_limits;
@@ -414,8 +450,10 @@ pub use self::{
     abuse_limits::AbuseLimits,
     builder::AuthServiceBuilder,
     factors::{passkey::settings::Passkeys, totp::settings::Totp},
+    invitations::Invitation,
     pages::{colors::Colors, custom::Pages},
     service::{AuthFuture, AuthService},
+    sign_up::SignUp,
     signing::SigningKeys,
     vouching::EnrolledCredential,
 };

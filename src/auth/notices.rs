@@ -8,7 +8,7 @@ use crate::{
         state::journal::EventSource,
     },
     delivery::{Channel, Message, Notice, NoticeKind},
-    event::EventKind,
+    event::{Event, EventKind},
     policy::Method,
     session::{Authentication, Proof, Session, UserId},
     store::StoreError,
@@ -21,8 +21,9 @@ use crate::{
 const NOTICE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl Core {
-    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this language. Beyond the
-    /// limit on messages to this contact, the change is only recorded.
+    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this
+    /// language. A change after which the user may need all of them is told to all contacts of the account as it was before.
+    /// Beyond the limit on messages to a contact, the change is only recorded.
     pub(crate) async fn announce<'a>(
         &self,
         source: impl Into<EventSource<'a>>,
@@ -32,9 +33,34 @@ impl Core {
     ) -> Result<(), StoreError> {
         let keyed = self.keyed().await?;
         let (kind, method) = event_of(change);
-        let changed = self.journal.event(kind, source, Some(method), keyed);
+        let changed = self.journal.event(kind, source, method, keyed);
         self.journal.tally_event(&changed);
-        let Some((channel, contact)) = self.reachable(account) else { return Ok(()) };
+        for to in self.told_contacts(account, change) {
+            self.tell(tenant, to, (change, changed.clone()), language).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns who is told about a change, and through which channel: one verified contact, or all of them.
+    fn told_contacts<'a>(&self, account: &'a Account, change: NoticeKind) -> Vec<(Channel, &'a Contact)> {
+        match concerns_all_contacts(change) {
+            false => self.reachable(account).into_iter().collect(),
+            true => {
+                let channel = |contact: &'a Contact| Some((self.channel_to(contact)?, contact));
+                account.verified_contacts().filter_map(channel).collect()
+            }
+        }
+    }
+
+    /// Sends a notice to a contact, unless it gets too many.
+    async fn tell(
+        &self,
+        tenant: &Tenant,
+        (channel, contact): (Channel, &Contact),
+        (change, changed): (NoticeKind, Event),
+        language: Language,
+    ) -> Result<(), StoreError> {
+        let keyed = self.keyed().await?;
         if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
             self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
             return Ok(());
@@ -45,20 +71,28 @@ impl Core {
         let message = message.in_language(language).with_words(self.pages.words.clone());
         if self.queue.push(channel, message) {
             // the limit on messages bounds these
-            self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..changed });
+            self.journal.record_event(Event { kind: EventKind::NoticeSent, ..changed });
         }
         Ok(())
     }
 
     /// Returns where the user can be told something: a verified contact, and a channel that has a sender.
     fn reachable<'a>(&self, account: &'a Account) -> Option<(Channel, &'a Contact)> {
-        [Channel::Email, Channel::Sms, Channel::Whatsapp]
-            .into_iter()
-            .filter(|channel| self.queue.has(*channel))
-            .find_map(|channel| {
-                let is_for = |contact: &Contact| matches!(contact, Contact::Email(_)) == (channel == Channel::Email);
-                account.verified_contacts().find(|contact| is_for(contact)).map(|contact| (channel, contact))
-            })
+        self.channels().find_map(|channel| {
+            let contact = account.verified_contacts().find(|contact| is_reached(contact, channel))?;
+            Some((channel, contact))
+        })
+    }
+
+    /// Returns the channel to this contact that is preferred and has a sender.
+    fn channel_to(&self, contact: &Contact) -> Option<Channel> {
+        self.channels().find(|channel| is_reached(contact, *channel))
+    }
+
+    /// Returns the channels that have a sender, in the order of preference.
+    fn channels(&self) -> impl Iterator<Item = Channel> {
+        let all = [Channel::Email, Channel::Sms, Channel::Whatsapp];
+        all.into_iter().filter(|channel| self.queue.has(*channel))
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has: proofs in sessions, and
@@ -117,7 +151,12 @@ impl Core {
     }
 }
 
-fn method_of(channel: Channel) -> Method {
+fn is_reached(contact: &Contact, channel: Channel) -> bool {
+    matches!(contact, Contact::Email(_)) == (channel == Channel::Email)
+}
+
+/// Returns the method whose codes go through this channel.
+pub(crate) fn method_of(channel: Channel) -> Method {
     match channel {
         Channel::Sms => Method::Sms,
         Channel::Email => Method::Email,
@@ -126,15 +165,34 @@ fn method_of(channel: Channel) -> Method {
 }
 
 /// Returns the event of a change, and the method that it concerns.
-pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Method) {
+pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Option<Method>) {
     let (added, removed) = (EventKind::CredentialAdded, EventKind::CredentialRemoved);
     match change {
-        NoticeKind::PasskeyAdded => (added, Method::Passkey),
-        NoticeKind::PasskeyRemoved => (removed, Method::Passkey),
-        NoticeKind::TotpAdded => (added, Method::Totp),
-        NoticeKind::TotpRemoved => (removed, Method::Totp),
-        NoticeKind::RecoveryCodesRenewed => (added, Method::RecoveryCode),
-        NoticeKind::LinkAdded => (EventKind::SsoLinked, Method::Sso),
-        NoticeKind::LinkRemoved => (removed, Method::Sso),
+        NoticeKind::PasskeyAdded => (added, Some(Method::Passkey)),
+        NoticeKind::PasskeyRemoved => (removed, Some(Method::Passkey)),
+        NoticeKind::TotpAdded => (added, Some(Method::Totp)),
+        NoticeKind::TotpRemoved => (removed, Some(Method::Totp)),
+        NoticeKind::RecoveryCodesRenewed => (added, Some(Method::RecoveryCode)),
+        NoticeKind::LinkAdded => (EventKind::SsoLinked, Some(Method::Sso)),
+        NoticeKind::LinkRemoved => (removed, Some(Method::Sso)),
+        NoticeKind::PasswordReset => (EventKind::PasswordReset, Some(Method::Password)),
+        NoticeKind::FactorsReset => (EventKind::FactorsReset, None),
+        NoticeKind::PasswordChanged => (EventKind::PasswordChanged, Some(Method::Password)),
+        NoticeKind::EmailChanged => (EventKind::ContactChanged, Some(Method::Email)),
+        NoticeKind::PhoneChanged => (EventKind::ContactChanged, Some(Method::Sms)),
+        NoticeKind::AccountDeleted => (EventKind::AccountDeleted, None),
     }
+}
+
+/// Returns whether all contacts of the user are told about a change: whoever has made it may read one of them.
+fn concerns_all_contacts(change: NoticeKind) -> bool {
+    matches!(
+        change,
+        NoticeKind::PasswordChanged
+            | NoticeKind::EmailChanged
+            | NoticeKind::PhoneChanged
+            | NoticeKind::AccountDeleted
+            | NoticeKind::PasswordReset
+            | NoticeKind::FactorsReset
+    )
 }

@@ -63,6 +63,8 @@ pub(crate) struct Wanted {
     pub(crate) return_to: Option<String>,
     /// The language of the page on which the login was begun.
     pub(crate) language: Option<Language>,
+    /// The login sets a new password, and nothing else: it begins no session and gets no code.
+    pub(crate) is_reset: bool,
 }
 
 impl Wanted {
@@ -85,6 +87,7 @@ impl Wanted {
             remember: self.remember || other.remember,
             return_to: self.return_to.or_else(|| other.return_to.clone()),
             language: self.language.or(other.language),
+            is_reset: self.is_reset,
         }
     }
 }
@@ -109,6 +112,7 @@ mod tests {
                 remember,
                 return_to,
                 language: None,
+                is_reset: false,
             },
         )
     }

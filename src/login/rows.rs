@@ -199,17 +199,29 @@ pub(crate) fn read_binding(reader: &mut Reader<'_>) -> Option<Binding> {
 }
 
 /// The bit of the flags that says that a list of resources follows.
-const HAS_RESOURCES: u8 = 16;
+const HAS_RESOURCES: u8 = 32;
 
 pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
-    let Wanted { nonce, dpop_jkt, id_token, userinfo, resources, is_confirmed, remember, return_to, language } = wanted;
+    let Wanted {
+        nonce,
+        dpop_jkt,
+        id_token,
+        userinfo,
+        resources,
+        is_confirmed,
+        remember,
+        return_to,
+        language,
+        is_reset,
+    } = wanted;
     let language = match language {
         None => 0,
         Some(Language::English) => 1,
         Some(Language::German) => 2,
     };
     let has_resources = if resources.is_empty() { 0 } else { HAS_RESOURCES };
-    writer.byte(u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2 | has_resources);
+    let flags = u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2 | u8::from(*is_reset) << 4;
+    writer.byte(flags | has_resources);
     for text in [nonce, dpop_jkt, return_to] {
         option(writer, text.as_deref(), Writer::text)?;
     }
@@ -221,8 +233,8 @@ pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
 }
 
 pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
-    let flags = reader.byte()?;
-    let language = match (flags & !HAS_RESOURCES) >> 2 {
+    let flags = reader.byte().filter(|flags| *flags < 64)?;
+    let language = match flags >> 2 & 3 {
         0 => None,
         1 => Some(Language::English),
         2 => Some(Language::German),
@@ -243,6 +255,7 @@ pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
         remember: flags & 2 != 0,
         return_to,
         language,
+        is_reset: flags & 16 != 0,
     })
 }
 
@@ -338,6 +351,7 @@ mod tests {
             remember: false,
             return_to: Some("/x".to_owned()),
             language: Some(Language::German),
+            is_reset: true,
         };
         let user = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: u64::MAX };
         let plan = Policies::new(Policy::any(2).unwrap());
@@ -359,7 +373,7 @@ mod tests {
         let redirect = OpenRedirect { provider: "idp".to_owned(), state: state.clone(), query: "a=b".to_owned() };
         let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Redirect(redirect))];
         let mut extended = Login { subject: bound.subject.clone(), ..begun.clone() };
-        let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY };
+        let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY, reset: None };
         extended.plan.demand_factor(Method::Password.into(), factors);
         let phases = [
             LoginPhase::Pending,
@@ -411,8 +425,17 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in [(0, true), (3, true), (11, true), (12, false), (16, false), (32, false), (255, false)]
-        {
+        for (flags, is_valid) in [
+            (0, true),
+            (3, true),
+            (11, true),
+            (12, false),
+            (16, true),
+            (28, false),
+            (32, false),
+            (64, false),
+            (255, false),
+        ] {
             bytes[1] = flags;
             assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
         }

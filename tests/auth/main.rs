@@ -4,9 +4,13 @@
 
 mod access_token;
 mod account_changes;
+mod account_contacts;
+mod account_deletion;
 mod account_enrolment;
 #[cfg(feature = "external-providers")]
 mod account_linking;
+mod account_matrix;
+mod account_password;
 mod account_sessions;
 mod account_unlock;
 mod audit_bodies;
@@ -61,6 +65,8 @@ mod late_bodies;
 mod lifetimes;
 mod last_sign_in_method;
 #[cfg(feature = "tracing")]
+mod life_matrix;
+mod life_sequences;
 mod logged;
 mod login_cookies;
 mod login_user;
@@ -101,12 +107,15 @@ mod resources;
 mod restart;
 mod revocations;
 mod revoke;
+mod route_requirements;
 mod second_factor;
+mod reset;
 mod second_steps;
 mod sequences;
 mod session_sharing;
 mod several_tabs;
 mod shared_limits;
+mod sign_up;
 mod soft_passkey;
 mod special_worlds;
 mod sso;

@@ -313,6 +313,12 @@ impl Browser {
         self.post(&format!("/authentication/{endpoint}"), &body).await
     }
 
+    /// Calls an endpoint of the sign-up or of a reset, such as `sign-up/code`.
+    pub(crate) async fn life(&mut self, path: &str, client: &str, id: &str, more: &[(&str, &str)]) -> Answer {
+        let body = with(with(parameters(client), &[("session_id", id)]), more);
+        self.post(&format!("/{path}"), &body).await
+    }
+
     pub(crate) async fn password(&mut self, client: &str, id: &str, username: &str, password: &str) -> Answer {
         let more = [("method", "password"), ("username", username), ("password", password)];
         self.call("authenticate", client, id, &more).await

@@ -10,9 +10,11 @@
 pub(crate) mod attempt;
 pub(crate) mod credentials;
 pub(crate) mod enrolment;
+pub(crate) mod reset_demand;
 pub(crate) mod settings;
 pub(crate) mod signed_in;
 pub(crate) mod step;
+pub(crate) mod ticket_codes;
 pub(crate) mod typed_code;
 
 mod otp;
@@ -53,7 +55,7 @@ use crate::{
     session::{Authentication, Proof},
     store::StoreError,
     tenant::Tenant,
-    user::Account,
+    user::{Account, Contact},
 };
 
 const UNSUPPORTED: &str = "this method is not supported";
@@ -175,9 +177,19 @@ pub(crate) fn usable_providers(
     sso::providers::usable(core, login, account, row)
 }
 
+/// Returns the mark of a proof by a code that was sent to this contact.
+pub(crate) fn contact_mark(contact: &Contact, keyed: &Keyed) -> [u8; 32] {
+    otp::contacts::contact_mark(contact, keyed)
+}
+
 /// Returns the contacts of an account that a login can choose for a code by one of these methods.
 pub(crate) fn contacts(account: &Account, methods: MethodSet, login: &Login, keyed: &Keyed) -> Vec<ContactChoice> {
     otp::contacts::choices(account, methods, login, keyed)
+}
+
+/// Returns a contact in a form that only its owner recognizes.
+pub(crate) fn masked_contact(contact: &Contact) -> String {
+    otp::contacts::masked(contact)
 }
 
 impl Core {

@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use crate::user::OfferedChange;
+
 /// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Route {
@@ -26,11 +28,36 @@ pub(crate) enum Route {
     SignIn,
     FinishSignIn,
     SignOut,
+    /// The pages on which users create an account, and set a new password for a forgotten one.
+    SignUpPage,
+    ResetPage,
+    SignUp(SignUpRoute),
+    Reset(ResetRoute),
     /// The page on which users manage their account, and its script.
     AccountPage,
     AccountScript,
     Account(AccountRoute),
+    /// Where password managers and browsers find the account page.
+    ChangePassword,
+    PasskeyEndpoints,
     Token(TokenRoute),
+}
+
+/// The calls that create an account, in a login without a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SignUpRoute {
+    SendCode,
+    Verify,
+    Invitation,
+    Create,
+}
+
+/// The calls that set a new password for a forgotten one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ResetRoute {
+    Start,
+    Link,
+    SetPassword,
 }
 
 /// The calls of signed-in users of this site about their own account.
@@ -38,9 +65,20 @@ pub(crate) enum Route {
 pub(crate) enum AccountRoute {
     Credentials,
     Change(FactorChange),
+    Update(AccountUpdate),
     EndSession,
     EndOtherSessions,
     SignOutEverywhere,
+}
+
+/// The calls that change the account itself. [`Users`](crate::Users) may offer them or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AccountUpdate {
+    Password,
+    Name,
+    BeginContact,
+    ConfirmContact,
+    Delete,
 }
 
 /// The calls that change what a user has enrolled.
@@ -111,6 +149,13 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(SIGN_IN, Route::SignIn),
     Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
     Path::post(SIGN_OUT, Route::SignOut),
+    Path { path: SIGN_UP_PAGE, get: Some(Route::SignUpPage), post: Some(Route::SignUp(SignUpRoute::Create)) },
+    Path::post("/sign-up/code", Route::SignUp(SignUpRoute::SendCode)),
+    Path::post("/sign-up/verify", Route::SignUp(SignUpRoute::Verify)),
+    Path::post("/sign-up/invitation", Route::SignUp(SignUpRoute::Invitation)),
+    Path { path: RESET_PAGE, get: Some(Route::ResetPage), post: Some(Route::Reset(ResetRoute::SetPassword)) },
+    Path::post("/reset-password/start", Route::Reset(ResetRoute::Start)),
+    Path::post("/reset-password/link", Route::Reset(ResetRoute::Link)),
     Path::get(ACCOUNT_PAGE, Route::AccountPage),
     Path::get("/account/security.js", Route::AccountScript),
     Path::get("/account/credentials", Route::Account(AccountRoute::Credentials)),
@@ -124,6 +169,13 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/account/recovery-codes", changes(FactorChange::RenewRecoveryCodes)),
     Path::post("/account/links/begin", changes(FactorChange::Link(LinkChange::Begin))),
     Path::post("/account/links/delete", changes(FactorChange::Link(LinkChange::Delete))),
+    Path::post("/account/password", updates(AccountUpdate::Password)),
+    Path::post("/account/name", updates(AccountUpdate::Name)),
+    Path::post("/account/contacts/begin", updates(AccountUpdate::BeginContact)),
+    Path::post("/account/contacts", updates(AccountUpdate::ConfirmContact)),
+    Path::post("/account/delete", updates(AccountUpdate::Delete)),
+    Path::get("/.well-known/change-password", Route::ChangePassword),
+    Path::get("/.well-known/passkey-endpoints", Route::PasskeyEndpoints),
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
@@ -141,6 +193,10 @@ const fn changes(change: FactorChange) -> Route {
     Route::Account(AccountRoute::Change(change))
 }
 
+const fn updates(update: AccountUpdate) -> Route {
+    Route::Account(AccountRoute::Update(update))
+}
+
 /// Where users come back from another identity provider.
 const SSO_CALLBACK: &str = "/authentication/sso/{provider}/callback";
 /// The only variable segment of a path.
@@ -151,6 +207,10 @@ pub(crate) const SIGN_IN: &str = "/sign-in";
 /// Where such a sign-in ends.
 pub(crate) const FINISH_SIGN_IN: &str = "/sign-in/finish";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
+/// Where users create an account.
+pub(crate) const SIGN_UP_PAGE: &str = "/sign-up";
+/// Where users set a new password for a forgotten one.
+pub(crate) const RESET_PAGE: &str = "/reset-password";
 /// Where users manage their passkeys and sessions.
 pub(crate) const ACCOUNT_PAGE: &str = "/account/security";
 
@@ -187,14 +247,55 @@ impl Path {
         matches!(self.get, Some(Route::Logo))
     }
 
+    /// Returns whether the path is served only if users can create accounts.
+    pub(crate) const fn needs_sign_up(&self) -> bool {
+        matches!(self.post, Some(Route::SignUp(_)))
+    }
+
+    /// Returns whether the path is served only if users can set a new password for a forgotten one.
+    pub(crate) const fn needs_reset(&self) -> bool {
+        matches!(self.post, Some(Route::Reset(_)))
+    }
+
     /// Returns whether the path is served only if users sign in to the site itself.
     pub(crate) const fn needs_first_party(&self) -> bool {
-        use Route::{Account, AccountPage, AccountScript, FinishSignIn, SignIn, SignOut};
+        use Route::{
+            Account, AccountPage, AccountScript, ChangePassword, FinishSignIn, PasskeyEndpoints, SignIn, SignOut,
+        };
         matches!(
             (self.get, self.post),
-            (Some(SignIn | FinishSignIn | AccountPage | AccountScript | Account(_)), _)
-                | (_, Some(SignOut | Account(_)))
+            (
+                Some(
+                    SignIn
+                        | FinishSignIn
+                        | AccountPage
+                        | AccountScript
+                        | Account(_)
+                        | ChangePassword
+                        | PasskeyEndpoints
+                ),
+                _
+            ) | (_, Some(SignOut | Account(_)))
         )
+    }
+
+    /// Returns the change that [`Users`](crate::Users) must offer for the path to be served.
+    pub(crate) const fn needed_change(&self) -> Option<OfferedChange> {
+        match (self.get, self.post) {
+            (Some(Route::ChangePassword), _) => Some(OfferedChange::SetPassword),
+            (_, Some(Route::Account(AccountRoute::Update(update)))) => Some(match update {
+                AccountUpdate::Password => OfferedChange::SetPassword,
+                AccountUpdate::Name => OfferedChange::SetName,
+                AccountUpdate::BeginContact | AccountUpdate::ConfirmContact => OfferedChange::SetContact,
+                AccountUpdate::Delete => OfferedChange::Remove,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the path is served only if users sign in with passkeys.
+    pub(crate) const fn needs_passkeys(&self) -> bool {
+        matches!(self.get, Some(Route::PasskeyEndpoints))
     }
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
@@ -263,7 +364,7 @@ impl AccountRoute {
         match self {
             Self::Change(Passkey(change)) => !matches!(change, PasskeyChange::Begin),
             Self::Change(Totp(change)) => matches!(change, TotpChange::Confirm),
-            Self::Change(Link(_)) | Self::EndSession => true,
+            Self::Change(Link(_)) | Self::EndSession | Self::Update(_) => true,
             _ => false,
         }
     }
@@ -284,6 +385,8 @@ impl Route {
                 | Self::VerifyOtp
                 | Self::Enrol
                 | Self::Complete
+                | Self::SignUp(_)
+                | Self::Reset(_)
                 | Self::Par
                 | Self::OpenApi
         )

@@ -1,5 +1,7 @@
 //! The method `password`.
 
+pub(super) mod new_password;
+
 use std::mem::take;
 
 use http::Response;
