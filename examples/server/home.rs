@@ -32,6 +32,8 @@ Logins spend the limit of acme, too: after a flood, wait a minute.
 <li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: if you are signed in, only the second is missing
 <li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client, but its request asks for two steps
 <li><a href="{origin}/demo/login/demo-native">Log in like a native app</a>
+<li><a href="{origin}/demo/login/demo-partner">Log in at a partner</a>: it asks you what it may see, and you can
+<a href="{origin}/account/security">take that away</a> again
 </ul>
 <pre tabindex="0">curl -i '{origin}/demo/login/demo-web'</pre>
 </section>
