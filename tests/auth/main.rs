@@ -29,6 +29,8 @@ mod choices;
 mod code_ceiling;
 mod code_replay;
 mod complete;
+mod confidential_clients;
+mod consent;
 mod controlled_store;
 mod cors;
 mod dpop;
