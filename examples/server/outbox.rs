@@ -88,4 +88,8 @@ impl OtpSender for Outbox {
     async fn send_link(&self, message: &Message) -> Result<(), SendError> {
         self.send_notice(message).await
     }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
+        self.send_notice(message).await
+    }
 }
