@@ -88,8 +88,4 @@ impl OtpSender for Outbox {
     async fn send_link(&self, message: &Message) -> Result<(), SendError> {
         self.send_notice(message).await
     }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        self.send_notice(message).await
-    }
 }
