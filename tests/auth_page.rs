@@ -198,7 +198,7 @@ async fn a_signed_in_user_continues_with_one_button_and_does_the_missing_step() 
     let link = page.link("shop");
     page.browser.open(&link).await;
     page.until(asks).await;
-    let whither = "Acme <b>Expenses</b> (a program on this device) asks for: openid.";
+    let whither = "Acme <b>Expenses</b> (a program on this device) asks for: your identity.";
     assert_eq!(page.ask("document.getElementById('whither').textContent").await, whither);
     page.browser.press("Enter").await;
     assert!(page.back().await.starts_with("code="));
@@ -251,11 +251,11 @@ async fn the_page_shows_what_the_user_agrees_to_before_they_enter_their_name() {
     let claims = encode(r#"{"userinfo":{"roles":null,"email":null}}"#);
     let named = format!("{}&claims={claims}", consent(&site));
     for (link, asks, what) in [
-        (&here, program, "openid"),
-        (&consent(&here), program, "openid"),
+        (&here, program, "your identity"),
+        (&consent(&here), program, "your identity"),
         (&site, "", ""),
-        (&consent(&site), app, "openid"),
-        (&named, app, "openid, email, roles"),
+        (&consent(&site), app, "your identity"),
+        (&named, app, "your identity, your e-mail address, roles"),
     ] {
         page.browser.open(link).await;
         page.focus("identifier").await;

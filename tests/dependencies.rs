@@ -49,7 +49,7 @@ fn the_lean_package_is_built_like_tollgate() {
 #[test]
 fn every_example_is_in_one_package() {
     let mut listed = Vec::new();
-    for path in ["Cargo.toml", "lean/examples/Cargo.toml"] {
+    for path in ["Cargo.toml", "interop/mcp/Cargo.toml", "lean/examples/Cargo.toml"] {
         let examples = manifest(path)["example"].as_array().unwrap().clone();
         listed.extend(examples.iter().map(|example| example["name"].as_str().unwrap().to_owned()));
     }

@@ -257,6 +257,42 @@ fn b34_every_name_in_a_document_exists() {
 }
 
 #[test]
+fn c135_every_test_in_the_list_of_standards_exists() {
+    let mut files = Vec::new();
+    for folder in ["src", "tests", "interop"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let mut tests = BTreeSet::new();
+    for path in files {
+        let text = fs::read_to_string(path).unwrap();
+        let mut is_test = false;
+        for line in text.lines().map(str::trim_start) {
+            match declared(line, &["fn"]).filter(|_| is_test) {
+                Some(name) => _ = tests.insert(name.to_owned()),
+                None if line.starts_with("#[") => is_test |= line.contains("test]") || line.contains("::test("),
+                None => {}
+            }
+            is_test &= line.starts_with("#[") || line.starts_with("//");
+        }
+    }
+    assert!(tests.len() > 1500, "{}", tests.len());
+    let text = fs::read_to_string(root().join("docs/standards.md")).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.ends_with("shown by |"));
+    let (mut named, mut unknown) = (0, Vec::new());
+    for row in rows {
+        let cells: Vec<&str> = row.trim_end_matches('|').split(" |").collect();
+        assert_eq!(cells.len(), 4, "{row}");
+        let shown = cells.last().unwrap().split('`').skip(1).step_by(2);
+        let (known, others): (Vec<_>, Vec<_>) = shown.partition(|name| tests.contains(*name));
+        named += known.len();
+        unknown.extend(others);
+        // what is implemented has a test
+        assert!(!known.is_empty() || cells.get(1).is_some_and(|cell| cell.trim().is_empty()), "{row}");
+    }
+    assert!(unknown.is_empty() && named > 90, "{named}, {unknown:#?}");
+}
+
+#[test]
 fn b34_the_crate_page_has_no_relative_links() {
     let text = fs::read_to_string(root().join("src/lib.rs")).unwrap();
     assert!(!text.starts_with("#![doc = include_str!"), "links of the README are dead in the documentation");

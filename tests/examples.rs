@@ -9,8 +9,13 @@ mod support;
 mod backup;
 #[path = "examples/budgets.rs"]
 mod budgets;
+#[path = "examples/demo_pages.rs"]
+mod demo_pages;
 #[path = "examples/file_users.rs"]
 mod file_users;
+#[cfg(target_os = "linux")]
+#[path = "examples/flood.rs"]
+mod flood;
 #[cfg(target_os = "linux")]
 #[path = "examples/full_disk.rs"]
 mod full_disk;
@@ -263,6 +268,13 @@ async fn a_signal_stops_the_server_and_the_file_has_every_event() {
     assert_eq!((&line["kind"], &line["tenant"]), (&"rate_limited".into(), &"globex".into()));
 }
 
+impl Browser {
+    /// Returns what the demo has sent, as programs read it.
+    async fn messages(&mut self) -> Value {
+        self.send("GET", "/demo/outbox", &[("accept", "application/json")], "").await.json()
+    }
+}
+
 impl Example {
     fn browser(&self) -> Browser {
         Browser::new(&self.origin, "")
@@ -272,7 +284,7 @@ impl Example {
     async fn code(&self, browser: &mut Browser) -> String {
         // a task of the server sends it
         for _ in 0..10_000 {
-            let sent = browser.open("/demo/outbox").await.json();
+            let sent = browser.messages().await;
             if let Some(newest) = sent.as_array().unwrap().last() {
                 return newest["code"].as_str().unwrap().to_owned();
             }
@@ -653,12 +665,12 @@ async fn one_time_codes_are_printed_and_listed_and_logins_spend_the_budget_of_th
     let (mut browser, origin) = (server.browser(), server.origin.clone());
     let callback = format!("{origin}/demo/callback");
     let client = Registered { id: "demo-web", redirect_uri: &callback };
-    assert_eq!(browser.open("/demo/outbox").await.text, "[]");
+    assert_eq!(browser.messages().await, members!([]));
     let id = browser.start(&client, "grace").await;
     let ask = members!({ "session_id": id, "method": "whatsapp", "phone_number": "+1 555 555 0101" });
     assert_eq!(browser.call("authenticate", &client, ask).await.status, 200);
     let code = server.code(&mut browser).await;
-    let listed = browser.open("/demo/outbox").await.json();
+    let listed = browser.messages().await;
     assert_eq!((&listed[0]["channel"], &listed[0]["to"]), (&"whatsapp".into(), &"+15555550101".into()));
     assert!(listed[0]["at"].is_u64() && code.len() == 6, "{listed}");
     let printed = loop {
@@ -986,6 +998,20 @@ async fn a_wrong_or_missing_seal_is_reported_with_a_hint() {
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains("Check `seal` below [tokens] in the file of --config"), "{error}");
     }
+    // with the old one next to the new one, the stored keys go on
+    let keys = async |text: &str| {
+        fs::write(&path, text).unwrap();
+        let mut server = Example::start("server", &arguments).await;
+        let keys = server.browser().open("/jwks").await.text;
+        server.child.kill().await.unwrap();
+        keys
+    };
+    let both =
+        sample(|key| ["seal", "older_seals"].contains(&key)).replace("\nseal = \"AAECAwQF", "\nseal = \"BAECAwQF");
+    assert!(both.contains("\nseal = \"BAECAwQF") && both.contains("\nolder_seals = [\"AAECAwQF"), "{both}");
+    let before = keys(&good).await;
+    assert!(before.contains("\"kid\""), "{before}");
+    assert_eq!(keys(&both).await, before);
     fs::remove_dir_all(directory).unwrap();
     fs::remove_file(path).unwrap();
 }

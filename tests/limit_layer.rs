@@ -495,7 +495,8 @@ async fn b30_headers_of_an_upstream_in_another_style_are_replaced() {
     assert_eq!(refused, ["x-ratelimit-limit: 9", "x-ratelimit-remaining: 1", "x-ratelimit: 9"]);
 
     let ietf = HeaderStyle::none().ietf_draft_10();
-    let (own, policy) = ("ratelimit: \"default\";r=99;t=3600", "ratelimit-policy: \"default\";q=100;w=3600");
+    let own = "ratelimit: \"default\";r=99;t=3600;pk=:giszrYfBSKCi:";
+    let policy = "ratelimit-policy: \"default\";q=100;qu=\"requests\";w=3600;pk=:giszrYfBSKCi:";
     let older = [("ratelimit", "limit=9, remaining=1, reset=30"), ("ratelimit-policy", "9;w=60")];
     assert_eq!(behind(ietf, 200, &older).await, [policy, own]);
     let same = [("ratelimit", "\"inner\";r=1;t=30"), ("ratelimit-policy", "\"inner\";q=9;w=60")];

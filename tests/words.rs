@@ -9,9 +9,10 @@ use std::{
 };
 
 /// Keys that are made at run time: the source, the text in it that makes them, and their prefix.
-const FAMILIES: [(&str, &str, &str); 5] = [
+const FAMILIES: [(&str, &str, &str); 6] = [
     ("src/auth/pages/page.js", "`login.error_${code}`", "login.error_"),
     ("src/auth/pages/page.js", "`login.sso_${why}`", "login.sso_"),
+    ("src/auth/pages/page.js", "`login.scope_${name}`", "login.scope_"),
     ("src/auth/pages/account.js", "`account.error_${code}`", "account.error_"),
     ("src/auth/pages/account.js", "`account.link_${linked}`", "account.link_"),
     ("src/delivery/wording.rs", "\"message.{}\", notice.kind()", "message."),

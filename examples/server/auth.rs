@@ -3,7 +3,10 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, EventLog, Passkeys, Secret, Tenant, Totp, auth::AuthServiceBuilder, limit::AnyLimiter, store::AnyStore,
+    AuthService, EventLog, Passkeys, Secret, Tenant, Totp,
+    auth::{AuthServiceBuilder, SignUp},
+    limit::AnyLimiter,
+    store::AnyStore,
 };
 
 use crate::{
@@ -84,7 +87,10 @@ pub(crate) async fn service(
 fn with_account_page(auth: AuthServiceBuilder, issuer: &str) -> Result<AuthServiceBuilder, Box<dyn Error>> {
     // public like all keys of the demo; yours is random and kept out of the source
     let seal = Secret::parse(demo::SEAL).ok_or("the seal of the demo is not a secret")?;
-    let auth = auth.first_party(Tenant::parse(demo::ACME)?).totp(Totp::new().name("tollgate demo").seal(&seal));
+    let auth = auth
+        .first_party(Tenant::parse(demo::ACME)?)
+        .sign_up(SignUp::Open)
+        .totp(Totp::new().name("tollgate demo").seal(&seal));
     // passkeys belong to a host name
     let has_name = issuer.starts_with("http://localhost:");
     Ok(if has_name { auth.passkeys(Passkeys::new("localhost")) } else { auth })

@@ -30,6 +30,8 @@ pub(crate) struct WrittenClient {
     /// The public keys of a machine client.
     jwks: Option<serde_json::Value>,
     audience: Option<String>,
+    #[serde(default)]
+    resources: Vec<String>,
     id_token_algorithm: Option<String>,
     #[serde(default = "yes")]
     refresh_tokens: bool,
@@ -100,6 +102,9 @@ impl WrittenClient {
     fn with_tokens(&self, mut client: Client) -> Result<Client, Box<dyn Error>> {
         if let Some(audience) = &self.audience {
             client = client.audience(audience)?;
+        }
+        for uri in &self.resources {
+            client = client.resource(uri)?;
         }
         if let Some(name) = &self.id_token_algorithm {
             let algorithm = name.parse().map_err(|error| format!("id_token_algorithm: {name:?}: {error}"))?;

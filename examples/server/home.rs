@@ -24,7 +24,8 @@ in any minute, while globex goes on as before.
 <section class="card" aria-labelledby="log-in">
 <h2 id="log-in">Log in</h2>
 <p>As <strong>{ada}</strong>, password <code>{ada_password}</code>, or as <strong>{grace}</strong>,
-<code>{grace_password}</code>. Messages with codes arrive among the <a href="{origin}/demo/outbox">one-time codes</a>.
+<code>{grace_password}</code>. Codes arrive among the <a href="{origin}/demo/outbox" target="outbox">messages</a>: open them next to
+this page.
 Logins spend the limit of acme, too: after a flood, wait a minute.
 <ul>
 <li><a href="{origin}/demo/login/demo-web">Log in with one step</a>: a password or a code

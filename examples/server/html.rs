@@ -15,7 +15,7 @@ const FRAME: &str = r#"<!doctype html>
 </head>
 <body>
 <nav aria-label="Demo"><strong>tollgate</strong><a href="/demo/">Start</a><a href="/account">Account</a><a
- href="/demo/outbox">One-time codes</a><a href="/events/">Events</a></nav>
+ href="/demo/outbox">Messages</a><a href="/events/">Events</a></nav>
 <main>
 "#;
 
@@ -38,6 +38,10 @@ pub(crate) async fn script() -> impl IntoResponse {
 
 pub(crate) async fn limit_script() -> impl IntoResponse {
     asset("text/javascript; charset=utf-8", include_str!("limit.js"))
+}
+
+pub(crate) async fn outbox_script() -> impl IntoResponse {
+    asset("text/javascript; charset=utf-8", include_str!("outbox.js"))
 }
 
 pub(crate) async fn style() -> impl IntoResponse {

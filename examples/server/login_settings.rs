@@ -27,6 +27,8 @@ pub(crate) struct WrittenPasskeys {
 pub(crate) struct WrittenApps {
     name: Option<String>,
     seal: Option<SecretText>,
+    #[serde(default)]
+    older_seals: Vec<SecretText>,
 }
 
 /// The demo uses the defaults.
@@ -53,8 +55,9 @@ impl WrittenPasskeys {
 impl WrittenApps {
     pub(crate) fn read(&self, directory: &Path) -> Result<Totp, String> {
         let apps = self.name.iter().fold(Totp::new(), |apps, name| apps.name(name));
-        let seal = self.seal.as_ref().map(|seal| seal.random(directory)).transpose();
-        Ok(seal.map_err(|error| format!("seal: {error}"))?.iter().fold(apps, Totp::seal))
+        let secret = |name: &str, text: &SecretText| text.random(directory).map_err(|error| format!("{name}: {error}"));
+        let apps = self.seal.iter().try_fold(apps, |apps, text| Ok::<_, String>(apps.seal(&secret("seal", text)?)))?;
+        self.older_seals.iter().try_fold(apps, |apps, text| Ok(apps.older_seal(&secret("older_seals", text)?)))
     }
 }
 

@@ -26,6 +26,7 @@ mod users;
 mod theme;
 mod tokens;
 mod person;
+mod html;
 mod outbox;
 mod senders;
 #[cfg(feature = "external-providers")]
@@ -48,7 +49,6 @@ mod login_file;
 mod file;
 mod config;
 mod home;
-mod html;
 #[cfg(feature = "external-providers")]
 mod sso_demo;
 mod applied;

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    Json, Router,
+    Router,
     extract::{Path, Query, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Redirect, Response},
     routing::get,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 use tollgate::{
     Secret,
     cookie::SetCookie,
@@ -58,12 +57,13 @@ pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
         .route("/demo", get(async || Redirect::to("/demo/")))
         .route("/demo/page.js", get(html::script))
         .route("/demo/limit.js", get(html::limit_script))
+        .route("/demo/outbox.js", get(html::outbox_script))
         .route("/demo/page.css", get(html::style))
         .route("/demo/login/{client}", get(login))
         .route(CALLBACK, get(callback))
         .route(NATIVE_CALLBACK, get(callback))
         .with_state(origin.to_owned())
-        .route("/demo/outbox", get(async move || Json::<Value>(outbox.list())))
+        .route("/demo/outbox", get(async move |headers: HeaderMap| outbox.respond(&headers)))
 }
 
 /// Optional parameters to try, such as `/demo/login/demo-web?prompt=login`.

@@ -21,6 +21,7 @@ use crate::{
 pub(crate) struct Written {
     algorithm: Option<String>,
     seal: Option<SecretText>,
+    older_seals: Vec<SecretText>,
     dpop_nonces: Option<SecretText>,
     introspectors: Vec<SecretText>,
     access_lifetime: Option<Span>,
@@ -36,6 +37,8 @@ pub(crate) struct TokenSettings {
     algorithm: Option<Algorithm>,
     /// Encrypts the signing keys.
     seal: Option<Secret>,
+    /// Earlier ones, which only decrypt.
+    older_seals: Vec<Secret>,
     /// Derives the nonces that DPoP proofs must contain.
     dpop_nonces: Option<Secret>,
     /// The secrets that allow a caller to introspect any token.
@@ -50,12 +53,15 @@ impl Written {
             |name: &str, text: &SecretText| text.random(directory).map_err(|error| format!("tokens: {name}: {error}"));
         let algorithm = self.algorithm.as_ref().map(|name| name.parse());
         let algorithm = algorithm.transpose().map_err(|error| format!("tokens: algorithm: {error}"))?;
-        let introspectors = self.introspectors.iter().map(|text| secret("introspectors", text));
+        let secrets = |name: &str, texts: &[SecretText]| {
+            texts.iter().map(|text| secret(name, text)).collect::<Result<Vec<_>, _>>()
+        };
         Ok(TokenSettings {
             algorithm,
             seal: self.seal.as_ref().map(|text| secret("seal", text)).transpose()?,
+            older_seals: secrets("older_seals", &self.older_seals)?,
             dpop_nonces: self.dpop_nonces.as_ref().map(|text| secret("dpop_nonces", text)).transpose()?,
-            introspectors: introspectors.collect::<Result<_, _>>()?,
+            introspectors: secrets("introspectors", &self.introspectors)?,
             lifetimes: [self.access_lifetime, self.refresh_lifetime, self.session_refresh_lifetime, self.rotate_every],
         })
     }
@@ -65,6 +71,7 @@ impl TokenSettings {
     /// Adds tokens with these settings to the login service.
     pub(crate) fn set_on(&self, auth: AuthServiceBuilder) -> AuthServiceBuilder {
         let tokens = self.seal.iter().fold(Tokens::new(), Tokens::seal);
+        let tokens = self.older_seals.iter().fold(tokens, Tokens::older_seal);
         let setters =
             [Tokens::access_lifetime, Tokens::refresh_lifetime, Tokens::session_refresh_lifetime, Tokens::rotate_every];
         let lifetimes = self.lifetimes.iter().zip(setters);
@@ -91,7 +98,7 @@ pub(crate) async fn prepare(auth: &AuthService) -> Result<(), Box<dyn Error>> {
             let cause = error.source().map(ToString::to_string).unwrap_or_default();
             format!(
                 "{error}: {cause}. Check `seal` below [tokens] in the file of --config: it must be the one with which \
-                 the stored keys were created."
+                 the stored keys were created, or that one must be among `older_seals`."
             )
             .into()
         }

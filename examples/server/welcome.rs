@@ -10,7 +10,7 @@ pub(crate) fn welcome(origin: &str) -> String {
 Listening on {origin}. Ctrl-C ends it.
 
 Click:  {origin}/demo/         try the limits; log in as {ada} (password: {adas}) or {grace} ({graces})
-        {origin}/demo/outbox   the one-time codes, which are also printed here
+        {origin}/demo/outbox   the messages with codes, which are also printed here
         {origin}/account       shows the signed-in user; /account/security has passkeys and sessions
         {origin}/events/       who is limited, and every event; opens without a key on this machine
         {space}                programs send the header x-operator-key and the key {OPERATOR_KEY}

@@ -24,6 +24,7 @@ use crate::{
             pushed::PushedRequests,
             redeemed_challenges::RedeemedChallenges,
             session_claims::SessionClaims,
+            tickets::Tickets,
             token_endpoints::{TokenEndpoints, TokenSettings},
             unverified::UnverifiedWork,
         },
@@ -32,12 +33,13 @@ use crate::{
     event::EventKind,
     http::head::Head,
     limit::{AnyLimiter, Limiter, Plans, Quota, RateLimitGate},
+    policy::{LoginPlan, Method},
     session::{SessionLayer, Sessions},
     store::AnyStore,
     support::issuer::Issuer,
     tenant::{Tenant, TenantError},
     tokens::Tokens,
-    user::AnyUsers,
+    user::{AnyUsers, OfferedChange},
     util::{clock::Clock, error::ConfigError},
 };
 
@@ -88,6 +90,12 @@ impl AuthServiceBuilder {
         let seal = (&seal.unwrap_or_default(), is_persistent);
         let factors = std::mem::take(&mut self.factors).build((&issuer, &self.queue), seal)?;
 
+        let can_mail = self.queue.has(crate::delivery::Channel::Email);
+        self.sign_up.check((users.offers(OfferedChange::Create), can_mail))?;
+        let offers_reset = !self.without_password_reset
+            && factors.methods.contains(Method::Password)
+            && users.offers(OfferedChange::SetPassword)
+            && LoginPlan::of_reset(factors.methods).is_some();
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
         let undelivered = journal.clone();
@@ -116,6 +124,7 @@ impl AuthServiceBuilder {
             factors,
             redeemed_challenges: RedeemedChallenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
+            tickets: Tickets::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
             devices: Devices { loopback: self.insecure_loopback, lifetime: self.login_limits.device_lifetime },
             login_limits: self.login_limits,
@@ -134,6 +143,8 @@ impl AuthServiceBuilder {
             sessions,
             session_layer,
             first_party,
+            sign_up: self.sign_up,
+            offers_reset,
             client_ip,
             journal,
             limits,
@@ -148,14 +159,14 @@ impl AuthServiceBuilder {
         let enabled = self.factors.methods(&self.queue);
         // a provider for some tenants is enough here, because a policy may be theirs
         #[cfg(feature = "external-providers")]
-        let with_any = if self.factors.sso.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
+        let with_any = if self.factors.sso.is_empty() { enabled } else { enabled.with(Method::Sso) };
         #[cfg(not(feature = "external-providers"))]
         let with_any = enabled;
         self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             #[cfg(feature = "external-providers")]
             let enabled = match self.factors.sso.iter_for_tenant(client.tenant()).next() {
-                Some(_) => enabled.with(crate::policy::Method::Sso),
+                Some(_) => enabled.with(Method::Sso),
                 None => enabled,
             };
             self.policies

@@ -3,7 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    auth::{abuse_limits::AbuseLimits, factors::settings::FactorSettings, pages::custom::Pages, service::AuthService},
+    auth::{
+        abuse_limits::AbuseLimits,
+        factors::settings::FactorSettings,
+        pages::custom::Pages,
+        service::AuthService,
+        sign_up::{SignUp, SignUpRules},
+    },
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -49,6 +55,8 @@ pub struct AuthServiceBuilder {
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
+    pub(super) sign_up: SignUpRules,
+    pub(super) without_password_reset: bool,
     pub(super) tokens: Option<Tokens>,
     pub(super) introspectors: Vec<crate::util::secret::SecretDigest>,
     pub(super) nonces: Option<crate::dpop::Nonces>,
@@ -91,6 +99,8 @@ impl AuthServiceBuilder {
             pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
+            sign_up: SignUpRules::default(),
+            without_password_reset: false,
             tokens: None,
             introspectors: Vec::new(),
             nonces: None,
@@ -145,6 +155,28 @@ impl AuthServiceBuilder {
     /// Sends one-time codes through this queue. Replaces senders that were set before.
     pub fn delivery(mut self, queue: Queue) -> Self {
         self.queue = queue;
+        self
+    }
+
+    /// Sets who can create an account: serves `/sign-up`, and offers it on the login page. Defaults to
+    /// [`SignUp::Closed`](super::SignUp::Closed).
+    ///
+    /// It needs accounts that [offer](crate::Users::offers) to be created, and a sender of e-mails.
+    pub fn sign_up(mut self, sign_up: SignUp) -> Self {
+        self.sign_up.kind = sign_up;
+        self
+    }
+
+    /// Lets only owners of e-mail addresses of these domains sign up without an invitation. Defaults to all.
+    pub fn sign_up_domains<D: AsRef<str>>(mut self, domains: impl IntoIterator<Item = D>) -> Self {
+        self.sign_up.domains = domains.into_iter().map(|domain| domain.as_ref().to_ascii_lowercase()).collect();
+        self
+    }
+
+    /// Does not serve `/reset-password`. By default, users can set a new password for a forgotten one if the accounts
+    /// [offer](crate::Users::offers) it and a code or a passkey can prove who they are.
+    pub fn without_password_reset(mut self) -> Self {
+        self.without_password_reset = true;
         self
     }
 

@@ -20,9 +20,10 @@ use crate::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::built::BuiltPages,
+        sign_up::{SignUp, SignUpRules},
         state::{
             accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
-            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges,
+            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges, tickets::Tickets,
             token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
         },
     },
@@ -58,6 +59,9 @@ pub(crate) struct Core {
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
+    pub(crate) sign_up: SignUpRules,
+    /// Whether users can set a new password for a forgotten one.
+    pub(crate) offers_reset: bool,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -73,6 +77,7 @@ pub(crate) struct Core {
     pub(crate) remember: Option<Duration>,
     pub(crate) redeemed_challenges: RedeemedChallenges,
     pub(crate) pushed: PushedRequests,
+    pub(crate) tickets: Tickets,
     pub(crate) guard: Guard,
     pub(crate) journal: LoginJournal,
     pub(crate) limits: Limits,
@@ -180,6 +185,11 @@ impl Core {
         }
         let row = self.credentials.get(tenant, user).await?;
         Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
+    }
+
+    /// Returns whether anybody can create an account without the application.
+    pub(crate) fn offers_sign_up(&self) -> bool {
+        self.sign_up.kind != SignUp::Closed
     }
 
     /// Returns the methods that users of this tenant can use here.

@@ -46,6 +46,16 @@ event_kinds! {
     CredentialRemoved = "authn_credential_removed" (of_users: true),
     /// a user renamed a passkey.
     CredentialRenamed = "authn_credential_renamed" (of_users: true),
+    /// a user created an account.
+    AccountCreated = "account_created",
+    /// the application invited the owner of an address to create an account.
+    InvitationSent = "account_invitation_created",
+    /// the application created a link with which a user can set a new password.
+    ResetLinkCreated = "authn_reset_link_created",
+    /// a user set a new password in place of a forgotten one. Everything that the user had begun was ended.
+    PasswordReset = "authn_password_reset",
+    /// the application deleted what a user had enrolled, for a user who has lost it.
+    FactorsReset = "authn_factors_reset",
     /// an operator ended all sessions, logins and tokens.
     EverythingEnded = "everything_ended",
     /// the application vouched for a credential of a user.

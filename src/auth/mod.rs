@@ -64,6 +64,31 @@
 //! [`AuthService::session_layer`] protects routes. There is no code and no token: the built-in client behind such a
 //! login is refused at `/authorize`, `/par` and `/token`.
 //!
+//! # Sign-up and forgotten passwords
+//!
+//! These pages are the login page in another mode, and take the same query. Without one, they are for the site itself.
+//!
+//! | | |
+//! |---|---|
+//! | `GET /sign-up` | the page on which users create an account, if [`AuthServiceBuilder::sign_up`] is set; `prompt=create` leads there |
+//! | `POST /sign-up/code`, `POST /sign-up/verify` | sends a code of six digits to an `email`, and takes it (`otp`) |
+//! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code |
+//! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with both as its proofs |
+//! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) new ones |
+//! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps are the calls of any login, but never the password |
+//! | `POST /reset-password/link` | takes the `link` that the [application](AuthService::create_reset_link) has created, in place of steps |
+//! | `POST /reset-password` | sets the `password` |
+//!
+//! - **An account exists only after its address is proved.** The code counts in one browser, for ten minutes. An address that has an
+//!   account gets the same answers. Its owner gets the message that there is one.
+//! - **A mailbox alone never opens an account of two steps.** A new password needs as many classes of factors as the strictest login
+//!   of the account has steps, without the password, and a second factor that is enrolled. The first proof shows how many. If the
+//!   account has too few, [`AuthService::create_reset_link`] helps.
+//! - **A reset removes no factor**, and ends everything that the user has begun: sessions, tokens, trusted browsers. Each verified
+//!   contact is told. The user signs in again.
+//! - **Links** are built from the issuer. Opening one changes nothing: its page has a button. The secret is behind the `#`, so no
+//!   server and no log sees it.
+//!
 //! # The account page
 //!
 //! A site also serves a page on which signed-in users manage how they sign in, and its calls. Only pages of the site may make
@@ -149,7 +174,8 @@
 //! - If a step is missing, a login started without an `identifier` continues from the session and adds that step.
 //! - A proof stops counting when its password, contact or credential changes. The session ends if the rest does not meet
 //!   the policy of its tenant.
-//! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser.
+//! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser. `start` takes
+//!   `remember: true` from those who want it.
 //! - [`Session::claim`](crate::Session::claim) reads the claims that your [`Users`](crate::Users) return, cached for a
 //!   minute.
 //!
@@ -381,11 +407,11 @@
 //!
 //! - Of OpenID Connect: `display` and `registration` are ignored; `request`, foreign `request_uri`s and any
 //!   `response_mode` but `query` are refused.
-//! - Sign-up and password reset are up to your application.
 
 mod event_kinds;
 mod http;
 mod state;
+mod sign_up;
 mod pages;
 mod core;
 mod notices;
@@ -400,6 +426,7 @@ mod provider;
 mod service;
 mod ending;
 mod vouching;
+mod invitations;
 
 mod signing;
 mod abuse_limits;
@@ -413,8 +440,10 @@ pub use self::{
     abuse_limits::AbuseLimits,
     builder::AuthServiceBuilder,
     factors::{passkey::settings::Passkeys, totp::settings::Totp},
+    invitations::Invitation,
     pages::{colors::Colors, custom::Pages},
     service::{AuthFuture, AuthService},
+    sign_up::SignUp,
     signing::SigningKeys,
     vouching::EnrolledCredential,
 };

@@ -8,7 +8,7 @@ use crate::{
         state::journal::EventSource,
     },
     delivery::{Channel, Message, Notice, NoticeKind},
-    event::EventKind,
+    event::{Event, EventKind},
     policy::Method,
     session::{Authentication, Proof, Session, UserId},
     store::StoreError,
@@ -32,9 +32,40 @@ impl Core {
     ) -> Result<(), StoreError> {
         let keyed = self.keyed().await?;
         let (kind, method) = event_of(change);
-        let changed = self.journal.event(kind, source, Some(method), keyed);
+        let changed = self.journal.event(kind, source, method, keyed);
         self.journal.tally_event(&changed);
-        let Some((channel, contact)) = self.reachable(account) else { return Ok(()) };
+        let Some(to) = self.reachable(account) else { return Ok(()) };
+        self.tell(tenant, to, (change, changed), language).await
+    }
+
+    /// Records a change like [`announce`](Self::announce), and tells the user at each verified contact.
+    pub(crate) async fn announce_everywhere<'a>(
+        &self,
+        source: impl Into<EventSource<'a>>,
+        (tenant, account): (&Tenant, &Account),
+        change: NoticeKind,
+        language: Language,
+    ) -> Result<(), StoreError> {
+        let (kind, method) = event_of(change);
+        let changed = self.journal.event(kind, source, method, self.keyed().await?);
+        self.journal.tally_event(&changed);
+        for contact in account.verified_contacts() {
+            if let Some(channel) = self.channel_to(contact) {
+                self.tell(tenant, (channel, contact), (change, changed.clone()), language).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a notice to a contact, unless it gets too many.
+    async fn tell(
+        &self,
+        tenant: &Tenant,
+        (channel, contact): (Channel, &Contact),
+        (change, changed): (NoticeKind, Event),
+        language: Language,
+    ) -> Result<(), StoreError> {
+        let keyed = self.keyed().await?;
         if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
             self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
             return Ok(());
@@ -45,20 +76,28 @@ impl Core {
         let message = message.in_language(language).with_words(self.pages.words.clone());
         if self.queue.push(channel, message) {
             // the limit on messages bounds these
-            self.journal.record_event(crate::event::Event { kind: EventKind::NoticeSent, ..changed });
+            self.journal.record_event(Event { kind: EventKind::NoticeSent, ..changed });
         }
         Ok(())
     }
 
     /// Returns where the user can be told something: a verified contact, and a channel that has a sender.
     fn reachable<'a>(&self, account: &'a Account) -> Option<(Channel, &'a Contact)> {
-        [Channel::Email, Channel::Sms, Channel::Whatsapp]
-            .into_iter()
-            .filter(|channel| self.queue.has(*channel))
-            .find_map(|channel| {
-                let is_for = |contact: &Contact| matches!(contact, Contact::Email(_)) == (channel == Channel::Email);
-                account.verified_contacts().find(|contact| is_for(contact)).map(|contact| (channel, contact))
-            })
+        self.channels().find_map(|channel| {
+            let contact = account.verified_contacts().find(|contact| is_reached(contact, channel))?;
+            Some((channel, contact))
+        })
+    }
+
+    /// Returns the channel to this contact that is preferred and has a sender.
+    fn channel_to(&self, contact: &Contact) -> Option<Channel> {
+        self.channels().find(|channel| is_reached(contact, *channel))
+    }
+
+    /// Returns the channels that have a sender, in the order of preference.
+    fn channels(&self) -> impl Iterator<Item = Channel> {
+        let all = [Channel::Email, Channel::Sms, Channel::Whatsapp];
+        all.into_iter().filter(|channel| self.queue.has(*channel))
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has: proofs in sessions, and
@@ -117,7 +156,12 @@ impl Core {
     }
 }
 
-fn method_of(channel: Channel) -> Method {
+fn is_reached(contact: &Contact, channel: Channel) -> bool {
+    matches!(contact, Contact::Email(_)) == (channel == Channel::Email)
+}
+
+/// Returns the method whose codes go through this channel.
+pub(crate) fn method_of(channel: Channel) -> Method {
     match channel {
         Channel::Sms => Method::Sms,
         Channel::Email => Method::Email,
@@ -126,15 +170,17 @@ fn method_of(channel: Channel) -> Method {
 }
 
 /// Returns the event of a change, and the method that it concerns.
-pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Method) {
+pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Option<Method>) {
     let (added, removed) = (EventKind::CredentialAdded, EventKind::CredentialRemoved);
     match change {
-        NoticeKind::PasskeyAdded => (added, Method::Passkey),
-        NoticeKind::PasskeyRemoved => (removed, Method::Passkey),
-        NoticeKind::TotpAdded => (added, Method::Totp),
-        NoticeKind::TotpRemoved => (removed, Method::Totp),
-        NoticeKind::RecoveryCodesRenewed => (added, Method::RecoveryCode),
-        NoticeKind::LinkAdded => (EventKind::SsoLinked, Method::Sso),
-        NoticeKind::LinkRemoved => (removed, Method::Sso),
+        NoticeKind::PasskeyAdded => (added, Some(Method::Passkey)),
+        NoticeKind::PasskeyRemoved => (removed, Some(Method::Passkey)),
+        NoticeKind::TotpAdded => (added, Some(Method::Totp)),
+        NoticeKind::TotpRemoved => (removed, Some(Method::Totp)),
+        NoticeKind::RecoveryCodesRenewed => (added, Some(Method::RecoveryCode)),
+        NoticeKind::LinkAdded => (EventKind::SsoLinked, Some(Method::Sso)),
+        NoticeKind::LinkRemoved => (removed, Some(Method::Sso)),
+        NoticeKind::PasswordReset => (EventKind::PasswordReset, Some(Method::Password)),
+        NoticeKind::FactorsReset => (EventKind::FactorsReset, None),
     }
 }

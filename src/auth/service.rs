@@ -18,18 +18,18 @@ use crate::{
         context::{incoming::IncomingRequest, stages::ClientReach},
         core::Core,
         factors,
-        first_party::{sign_in, sign_out},
+        first_party::{entry_pages, sign_in, sign_out},
         http::{
             answer::in_box,
             bodies::RequestBody,
             fields::{self, Fields},
             problem::{Code, Problem},
-            route::{Path, Route},
+            route::{Path, ResetRoute, Route, SignUpRoute},
         },
         pages::page,
         provider,
         query::Query,
-        steps::{authenticate, choices, complete, login_page, start, status},
+        steps::{authenticate, choices, complete, login_page, reset, sign_up, start, status},
     },
     http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
     session::{SessionLayer, Sessions},
@@ -176,10 +176,17 @@ async fn serve_path(
         Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::AccountPage => {
             in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page)
         }
-        Route::Account(route) => in_box(|| account::serve_account_route(request, route, body)).await,
-        Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Enrol | Route::Complete => {
-            in_box(|| log_in(request, route, body)).await
+        Route::SignUpPage | Route::ResetPage => {
+            in_box(|| entry_pages::serve_entry_page(request, route)).await.map_err(Problem::into_error_page)
         }
+        Route::Account(route) => in_box(|| account::serve_account_route(request, route, body)).await,
+        Route::Start
+        | Route::Authenticate
+        | Route::VerifyOtp
+        | Route::Enrol
+        | Route::Complete
+        | Route::SignUp(_)
+        | Route::Reset(_) => in_box(|| log_in(request, route, body)).await,
     }
 }
 
@@ -191,15 +198,22 @@ async fn log_in(
 ) -> Result<Response<Body>, Problem> {
     let fields = Fields::from_json_body(&request.parts().headers, body).await;
     let fields = request.or_charge(fields).await?;
-    if route == Route::Start {
+    let is_reset = route == Route::Reset(ResetRoute::Start);
+    if route == Route::Start || is_reset {
         let call = request.calling_client(fields.client_id(), ClientReach::Login).await?;
-        return start::start_login(call, fields).await;
+        return start::start_login(call, fields, is_reset).await;
     }
     let own = request.own_login(fields.client_id(), fields.session_id.as_deref()).await?;
     match route {
         Route::Authenticate => authenticate::authenticate_step(&own, fields).await,
         Route::VerifyOtp => authenticate::verify_otp(&own, fields).await,
         Route::Enrol => authenticate::set_up_second_factor(&own, fields).await,
+        Route::SignUp(SignUpRoute::SendCode) => sign_up::send_sign_up_code(&own, fields).await,
+        Route::SignUp(SignUpRoute::Verify) => sign_up::verify_sign_up_code(&own, fields).await,
+        Route::SignUp(SignUpRoute::Invitation) => sign_up::accept_invitation(&own, fields).await,
+        Route::SignUp(SignUpRoute::Create) => sign_up::create_account(&own, fields).await,
+        Route::Reset(ResetRoute::Link) => reset::accept_reset_link(&own, fields).await,
+        Route::Reset(_) => reset::set_new_password(&own, fields).await,
         _ => complete::complete_login(&own, fields).await,
     }
 }
@@ -250,7 +264,7 @@ impl AuthFuture {
         let path = Path::match_request_path(parts.uri.path(), core.issuer.path());
         match path.and_then(|path| path.route(&parts.method)) {
             // a change of how a user signs in is announced even if the caller disconnects
-            Some(Route::Account(_) | Route::Enrol) => {
+            Some(Route::Account(_) | Route::Enrol | Route::SignUp(_) | Route::Reset(_)) => {
                 Self(Box::pin(RunToCompletion::new(answer_request(core, path, parts, body))))
             }
             _ => Self(Box::pin(answer_request(core, path, parts, body))),

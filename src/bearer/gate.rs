@@ -44,6 +44,10 @@ impl Gate for BearerGate {
     type Future = BoxFuture<'static, BearerDecision>;
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
+        // clients fetch the document before they have a token
+        if let Some(document) = self.rejections.document(head, self.verifier.issuer()) {
+            return MaybeReady::Ready(Err(document));
+        }
         // an outer layer with the same verifier has checked the token already, and a proof can be
         // checked only once
         if let Some(TokenSlot::Taken { token, scheme, verifier }) = head.extensions().get()
@@ -159,15 +163,19 @@ impl BearerGate {
         }
     }
 
-    /// Checks whether a valid token has the required scopes.
+    /// Checks whether the user of a valid token has authenticated as required, and whether the token has the required scopes.
     fn permit(&self, token: &AccessToken, scheme: Scheme) -> Result<(), Rejection> {
+        let is_recent = |age| token.auth_time().is_some_and(|at| self.verifier.is_recent(at, age));
+        if !self.rejections.accepts_level(token.acr()) || !self.rejections.max_age().is_none_or(is_recent) {
+            return Err(self.rejections.step_up(scheme));
+        }
         if !self.rejections.scopes().iter().all(|scope| token.has_scope(scope)) {
             return Err(self.rejections.narrow(scheme));
         }
         Ok(())
     }
 
-    /// Admits a request with a valid token, if the token has the required scopes.
+    /// Admits a request with a valid token, if the token is [sufficient](Self::permit).
     fn pass(&self, token: AccessToken, scheme: Scheme, limit: Option<RateLimitPass>) -> BearerDecision {
         self.permit(&token, scheme)?;
         let nonce = if scheme == Scheme::DPoP { self.verifier.possession().nonce() } else { None };

@@ -52,6 +52,8 @@
 //! | with an invalid token, for any reason | 401 `invalid_token` |
 //! | with a valid token that lacks a [required scope](BearerLayer::require_scope) | 403 `insufficient_scope` with the required scopes |
 //! | if keys or revocations can't be loaded, or the memory of used proofs is full | 503 |
+//! | with a valid token whose user has not authenticated [so strongly](BearerLayer::require_acr) or [so recently](BearerLayer::require_max_age) | 401 `insufficient_user_authentication` (RFC 9470) |
+//! | for the document of the [resource](BearerLayer::resource) | 200, without a token |
 //! | with a valid token | admitted with its [`AccessToken`] |
 //!
 //! The error code is in `WWW-Authenticate` (RFC 6750 §3). gRPC clients get the same headers with
@@ -96,6 +98,7 @@ mod layer;
 mod possession;
 mod profile;
 mod rejections;
+mod resource;
 #[cfg(feature = "external-providers")]
 mod remote;
 mod rules;
@@ -124,6 +127,7 @@ pub use self::{
     gate::{BearerGate, BearerPass},
     layer::BearerLayer,
     profile::TokenProfile,
+    resource::WithDocument,
     token::{AccessToken, AccessTokenTenant},
     verifier::{Verifier, VerifierBuilder},
 };

@@ -1,10 +1,13 @@
-//! Responses to rejected requests (RFC 6750 §3, RFC 9449 §7.1).
+//! Responses to rejected requests (RFC 6750 §3, RFC 9449 §7.1, RFC 9470 §3, RFC 9728 §5.1).
+
+use std::{fmt::Write, time::Duration};
 
 use http::{HeaderValue, header};
 
-use super::authorization::Scheme;
+use super::{authorization::Scheme, resource::ProtectedResource};
 use crate::{
     dpop::{self, DpopError},
+    http::head::Head,
     jose::Algorithm,
     reject::{Rejection, RejectionKind},
     util::error::ConfigError,
@@ -18,6 +21,12 @@ pub(super) struct BearerRejections {
     realm: String,
     /// In the order in which they were required.
     scopes: Vec<Box<str>>,
+    /// The accepted levels of authentication, best first. If empty, every level is accepted.
+    levels: Vec<Box<str>>,
+    /// The longest time since the user authenticated.
+    max_age: Option<Duration>,
+    /// The API that the layer protects, if clients can find out about it.
+    resource: Option<ProtectedResource>,
     /// Whether DPoP is enabled.
     proofs: bool,
     /// The challenge for requests without a token.
@@ -27,9 +36,22 @@ pub(super) struct BearerRejections {
 impl BearerRejections {
     pub(super) fn new(proofs: bool) -> Self {
         let challenge = HeaderValue::from_static("Bearer");
-        let mut rejections = Self { realm: "api".to_owned(), scopes: Vec::new(), proofs, challenge };
-        rejections.challenge = rejections.asks(Scheme::Bearer, "");
+        let mut rejections = Self {
+            realm: "api".to_owned(),
+            scopes: Vec::new(),
+            levels: Vec::new(),
+            max_age: None,
+            resource: None,
+            proofs,
+            challenge,
+        };
+        rejections.write_challenge();
         rejections
+    }
+
+    /// Writes the challenge for requests without a token again, after a change.
+    fn write_challenge(&mut self) {
+        self.challenge = self.asks(Scheme::Bearer, "");
     }
 
     pub(super) fn set_realm(&mut self, realm: &str) -> Result<(), ConfigError> {
@@ -38,21 +60,54 @@ impl BearerRejections {
             return Err(ConfigError::new("bearer realm", realm, "must be printable ASCII without quotes"));
         }
         realm.clone_into(&mut self.realm);
-        self.challenge = self.asks(Scheme::Bearer, "");
+        self.write_challenge();
         Ok(())
     }
 
     pub(super) fn require(&mut self, scope: &str) -> Result<(), ConfigError> {
-        let allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-        if scope.is_empty() || !scope.bytes().all(allowed) {
-            return Err(ConfigError::new(
-                "required scope",
-                scope,
-                "must be a single name of visible ASCII without quotes",
-            ));
-        }
+        check_scope("required scope", scope)?;
         self.scopes.push(scope.into());
+        self.write_challenge();
         Ok(())
+    }
+
+    /// Accepts a level of authentication.
+    pub(super) fn accept_level(&mut self, acr: &str) -> Result<(), ConfigError> {
+        check_scope("required acr", acr)?;
+        self.levels.push(acr.into());
+        Ok(())
+    }
+
+    pub(super) fn set_max_age(&mut self, age: Duration) {
+        self.max_age = Some(age);
+    }
+
+    pub(super) fn set_resource(&mut self, resource: ProtectedResource) {
+        self.resource = Some(resource);
+        self.write_challenge();
+    }
+
+    pub(super) fn resource(&self) -> Option<&ProtectedResource> {
+        self.resource.as_ref()
+    }
+
+    pub(super) fn resource_mut(&mut self) -> Option<&mut ProtectedResource> {
+        self.resource.as_mut()
+    }
+
+    /// Returns the answer with the document of the resource, if a request asks for it.
+    pub(super) fn document(&self, head: Head<'_>, issuer: &str) -> Option<Rejection> {
+        let resource = self.resource.as_ref().filter(|resource| resource.is_asked_for(head))?;
+        Some(resource.document(issuer, &self.scopes, self.proofs))
+    }
+
+    /// Returns whether a level of authentication is accepted.
+    pub(super) fn accepts_level(&self, acr: Option<&str>) -> bool {
+        self.levels.is_empty() || acr.is_some_and(|acr| self.levels.iter().any(|level| **level == *acr))
+    }
+
+    pub(super) fn max_age(&self) -> Option<Duration> {
+        self.max_age
     }
 
     pub(super) fn scopes(&self) -> &[Box<str>] {
@@ -64,7 +119,16 @@ impl BearerRejections {
     }
 
     fn asks(&self, tried: Scheme, error: &str) -> HeaderValue {
-        challenge_header(&self.realm, self.proofs, tried, error)
+        let Some(resource) = &self.resource else {
+            return challenge_header(&self.realm, self.proofs, tried, error, "");
+        };
+        let more = format!(r#"{}, resource_metadata="{}""#, self.scope_parameter(), resource.document_url());
+        challenge_header(&self.realm, self.proofs, tried, error, &more)
+    }
+
+    /// Returns the required scopes as a parameter of a challenge.
+    fn scope_parameter(&self) -> String {
+        if self.scopes.is_empty() { String::new() } else { format!(r#", scope="{}""#, self.scopes.join(" ")) }
     }
 
     pub(super) fn no_token(&self) -> Rejection {
@@ -86,10 +150,28 @@ impl BearerRejections {
     }
 
     pub(super) fn narrow(&self, scheme: Scheme) -> Rejection {
-        let challenge =
-            self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" ")));
+        let mut error = String::from(r#", error="insufficient_scope""#);
+        // challenges of a resource always have the scopes
+        if self.resource.is_none() {
+            error += &self.scope_parameter();
+        }
+        let challenge = self.asks(scheme, &error);
         challenge_rejection(RejectionKind::Forbidden, "the access token lacks a required scope", challenge)
             .error("insufficient_scope")
+    }
+
+    /// Asks for a stronger or a newer authentication of the user.
+    pub(super) fn step_up(&self, scheme: Scheme) -> Rejection {
+        const ERROR: &str = "insufficient_user_authentication";
+        let mut parameters = format!(r#", error="{ERROR}""#);
+        if !self.levels.is_empty() {
+            _ = write!(parameters, r#", acr_values="{}""#, self.levels.join(" "));
+        }
+        if let Some(age) = self.max_age {
+            _ = write!(parameters, r#", max_age="{}""#, age.as_secs());
+        }
+        let detail = "the user must authenticate again, or in a stronger way";
+        challenge_rejection(RejectionKind::Unauthenticated, detail, self.asks(scheme, &parameters)).error(ERROR)
     }
 
     pub(super) fn unproved(&self, error: DpopError) -> Rejection {
@@ -118,13 +200,22 @@ impl BearerRejections {
     }
 }
 
-/// Returns the challenges of all schemes. The error is added to the scheme that was tried.
-pub(crate) fn challenge_header(realm: &str, takes_proofs: bool, tried: Scheme, error: &str) -> HeaderValue {
+/// Checks a single name, as scopes and levels of authentication have it.
+pub(super) fn check_scope(setting: &'static str, name: &str) -> Result<(), ConfigError> {
+    let allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    if name.is_empty() || !name.bytes().all(allowed) {
+        return Err(ConfigError::new(setting, name, "must be a single name of visible ASCII without quotes"));
+    }
+    Ok(())
+}
+
+/// Returns the challenges of all schemes. The error is added to the scheme that was tried, and `more` to each.
+pub(crate) fn challenge_header(realm: &str, takes_proofs: bool, tried: Scheme, error: &str, more: &str) -> HeaderValue {
     let at = |scheme| if scheme == tried || !takes_proofs { error } else { "" };
-    let mut text = format!(r#"Bearer realm="{realm}"{}"#, at(Scheme::Bearer));
+    let mut text = format!(r#"Bearer realm="{realm}"{}{more}"#, at(Scheme::Bearer));
     if takes_proofs {
         let error = at(Scheme::DPoP);
-        text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}""#, Algorithm::ACCEPTED_NAMES.join(" "));
+        text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}"{more}"#, Algorithm::ACCEPTED_NAMES.join(" "));
     }
     // the default is never used: the realm was validated, and the rest is constant
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))

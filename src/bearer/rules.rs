@@ -43,6 +43,21 @@ impl Rules {
         Ok(self)
     }
 
+    /// Replaces the names of this service by one.
+    pub(super) fn only_audience(mut self, name: &str) -> Result<Self, ConfigError> {
+        self.audiences.clear();
+        self.audience(name)
+    }
+
+    pub(super) fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Returns the tolerance for clock differences.
+    pub(super) fn tolerance(&self) -> Duration {
+        self.leeway
+    }
+
     pub(super) fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
         if leeway > LONGEST_LEEWAY {
             return Err(ConfigError::new("leeway", format_args!("{leeway:?}"), "must be at most 60 seconds"));

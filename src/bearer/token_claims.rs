@@ -77,6 +77,19 @@ pub(crate) struct Confirmation {
 }
 
 impl Audience {
+    /// Creates an audience of these names, of which there is at least one.
+    #[cfg(feature = "login")]
+    pub(crate) fn of_names<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        let mut names: Vec<String> = names.into_iter().map(Into::into).collect();
+        match (names.pop(), names.is_empty()) {
+            (Some(only), true) => Self::One(only),
+            (last, _) => {
+                names.extend(last);
+                Self::Several(names)
+            }
+        }
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.iter().any(|own| own == name)
     }

@@ -127,6 +127,16 @@ impl Verifier {
         self.0.number
     }
 
+    /// Returns the issuer whose tokens are accepted.
+    pub(super) fn issuer(&self) -> &str {
+        self.0.settings.rules.issuer()
+    }
+
+    /// Returns whether at most this time has passed since then.
+    pub(super) fn is_recent(&self, then: UnixTime, age: Duration) -> bool {
+        self.now() <= then + age + self.0.settings.rules.tolerance()
+    }
+
     pub(super) fn possession(&self) -> &Possession {
         &self.0.settings.possession
     }
@@ -233,6 +243,12 @@ impl VerifierBuilder {
     /// Returns an error unless `name` is 1 to 255 visible characters.
     pub fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
         self.settings.rules = self.settings.rules.audience(name)?;
+        Ok(self)
+    }
+
+    /// Accepts only tokens for this audience.
+    pub(super) fn only_audience(mut self, name: &str) -> Result<Self, ConfigError> {
+        self.settings.rules = self.settings.rules.only_audience(name)?;
         Ok(self)
     }
 

@@ -54,9 +54,11 @@
 mod clients;
 mod record;
 mod redirect;
+mod resources;
 mod scopes;
 mod table;
 
+pub(crate) use self::resources::normal_resource;
 pub use self::{
     clients::{AnyClients, Clients},
     record::Client,

@@ -2,6 +2,7 @@
 
 use super::{
     redirect::{RedirectUri, RequestedRedirect},
+    resources::normal_resource,
     scopes::Scopes,
 };
 use crate::{
@@ -240,6 +241,8 @@ impl Client {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TokenSettings {
     pub(crate) audience: Option<String>,
+    /// The resources that the client may request, besides its audience.
+    pub(crate) resources: Vec<String>,
     pub(crate) id_token_algorithm: Option<Algorithm>,
     pub(crate) without_refresh: bool,
     pub(crate) without_id_token_on_refresh: bool,
@@ -275,6 +278,36 @@ impl Client {
         check_name("audience", audience)?;
         self.tokens.audience = Some(audience.to_owned());
         Ok(self)
+    }
+
+    /// Allows this client to request tokens for an API by its URI (RFC 8707). Can be called several times.
+    ///
+    /// A client that names allowed resources in the parameter `resource` of its authorization request gets access tokens
+    /// with these audiences, and no others. At `/token` it can name some of them for a token that is good for less. Requests
+    /// without `resource` get the [`audience`](Self::audience), which can also be named if it is a URI.
+    ///
+    /// `/userinfo` accepts a token that was requested for resources only if the issuer is one of them. Allow the issuer's URL
+    /// here if a client needs one token for both.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `uri` is an absolute URI of at most 255 visible ASCII characters without a fragment.
+    pub fn resource(mut self, uri: &str) -> Result<Self, ConfigError> {
+        let error = |reason| ConfigError::new("resource", uri.escape_debug(), reason);
+        let normal = normal_resource(uri).ok_or_else(|| error("must be an absolute URI without a fragment"))?;
+        if self.tokens.resources.iter().any(|own| own == normal) {
+            return Err(error("is allowed twice"));
+        }
+        if self.tokens.resources.len() == MOST {
+            return Err(error("exceeds the limit of 64 per client"));
+        }
+        self.tokens.resources.push(normal.to_owned());
+        Ok(self)
+    }
+
+    /// Returns the resources that the client may request.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.tokens.resources.iter().map(String::as_str)
     }
 
     /// Sets the signature algorithm of this client's id_tokens: RS256 or that of [`Tokens`](crate::Tokens), which is the

@@ -3,16 +3,16 @@ use std::sync::Arc;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
-use super::{channel::Channel, notice::Notice};
+use super::{channel::Channel, link::Link, notice::Notice};
 use crate::{
     tenant::Tenant,
     util::clock::UnixTime,
     words::{Language, Words},
 };
 
-/// A one-time code for one address, or a notice without a code.
+/// A one-time code for one address, or a notice or a link without a code.
 ///
-/// `Debug` shows neither the code nor the address. The memory of the code is wiped when the last
+/// `Debug` shows neither the code, the link nor the address. The memory of the code is wiped when the last
 /// clone is dropped. Clones share the same message.
 #[derive(Clone)]
 pub struct Message {
@@ -33,6 +33,7 @@ struct Parts {
 enum Content {
     Code(Zeroizing<String>),
     Notice(Notice),
+    Link(Link),
 }
 
 impl Message {
@@ -54,6 +55,15 @@ impl Message {
     /// Panics like [`new`](Self::new).
     pub fn of_notice(channel: Channel, tenant: Tenant, to: &str, notice: Notice, expires_at: UnixTime) -> Self {
         Self::from_content(channel, tenant, to, Content::Notice(notice), expires_at)
+    }
+
+    /// Creates a message with a link, with a new id. Senders get it in [`send_link`](super::OtpSender::send_link).
+    ///
+    /// # Panics
+    ///
+    /// Panics like [`new`](Self::new).
+    pub fn of_link(channel: Channel, tenant: Tenant, to: &str, link: Link, expires_at: UnixTime) -> Self {
+        Self::from_content(channel, tenant, to, Content::Link(link), expires_at)
     }
 
     #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
@@ -108,19 +118,27 @@ impl Message {
         &self.parts.to
     }
 
-    /// Returns the code. It is a secret, so don't log it. Empty for a [`notice`](Self::notice).
+    /// Returns the code. It is a secret, so don't log it. Empty for a [`notice`](Self::notice) or a [`link`](Self::link).
     pub fn code(&self) -> &str {
         match &self.parts.content {
             Content::Code(code) => code,
-            Content::Notice(_) => "",
+            Content::Notice(_) | Content::Link(_) => "",
         }
     }
 
-    /// Returns the notice, if this is a message without a code.
+    /// Returns the notice, if this message tells about a change.
     pub fn notice(&self) -> Option<&Notice> {
         match &self.parts.content {
-            Content::Code(_) => None,
+            Content::Code(_) | Content::Link(_) => None,
             Content::Notice(notice) => Some(notice),
+        }
+    }
+
+    /// Returns the link, if this is a message with one.
+    pub fn link(&self) -> Option<&Link> {
+        match &self.parts.content {
+            Content::Code(_) | Content::Notice(_) => None,
+            Content::Link(link) => Some(link),
         }
     }
 

@@ -43,6 +43,7 @@
 
 mod channel;
 mod error;
+mod link;
 mod message;
 mod notice;
 mod outbox;
@@ -61,6 +62,7 @@ pub use self::webhook::Webhook;
 pub use self::{
     channel::Channel,
     error::{SendError, SendErrorKind},
+    link::{Link, LinkKind},
     message::Message,
     notice::{Notice, NoticeKind},
     outbox::Outbox,

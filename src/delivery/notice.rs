@@ -18,11 +18,15 @@ pub enum NoticeKind {
     LinkAdded,
     /// An account at another identity provider was unlinked.
     LinkRemoved,
+    /// A new password was set in place of a forgotten one.
+    PasswordReset,
+    /// The application removed all passkeys, authenticator apps, recovery codes and linked accounts.
+    FactorsReset,
 }
 
 impl NoticeKind {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::PasskeyAdded,
         Self::PasskeyRemoved,
         Self::TotpAdded,
@@ -30,6 +34,8 @@ impl NoticeKind {
         Self::RecoveryCodesRenewed,
         Self::LinkAdded,
         Self::LinkRemoved,
+        Self::PasswordReset,
+        Self::FactorsReset,
     ];
 
     /// Returns a stable name, such as `passkey_added`.
@@ -42,6 +48,8 @@ impl NoticeKind {
             Self::RecoveryCodesRenewed => "recovery_codes_renewed",
             Self::LinkAdded => "link_added",
             Self::LinkRemoved => "link_removed",
+            Self::PasswordReset => "password_reset",
+            Self::FactorsReset => "factors_reset",
         }
     }
 
@@ -55,6 +63,10 @@ impl NoticeKind {
             Self::RecoveryCodesRenewed => "New recovery codes were created for your account",
             Self::LinkAdded => "Your account was linked to an account elsewhere",
             Self::LinkRemoved => "Your account was unlinked from an account elsewhere",
+            Self::PasswordReset => "A new password was set for your account",
+            Self::FactorsReset => {
+                "Your passkeys, authenticator app, recovery codes and linked accounts were removed from your account"
+            }
         }
     }
 }

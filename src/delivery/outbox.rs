@@ -65,6 +65,10 @@ impl OtpSender for Outbox {
     async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
         self.send(message).await
     }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
+        self.send(message).await
+    }
 }
 
 impl fmt::Debug for Outbox {

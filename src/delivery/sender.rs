@@ -42,6 +42,16 @@ pub trait OtpSender: Send + Sync + 'static {
         let _ = message;
         async { Err(SendErrorKind::Permanent.into()) }
     }
+
+    /// Makes one attempt to send a message with a link: [`Message::link`] has its URL. A [`Wording`](super::Wording) has words
+    /// for it.
+    ///
+    /// By default the message is refused, and counts as undelivered. Invitations and resets by the application then fail, and
+    /// the owner of an address does not learn that somebody tried to sign up with it.
+    fn send_link(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send {
+        let _ = message;
+        async { Err(SendErrorKind::Permanent.into()) }
+    }
 }
 
 impl<S: OtpSender> OtpSender for Arc<S> {
@@ -51,6 +61,10 @@ impl<S: OtpSender> OtpSender for Arc<S> {
 
     async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
         (**self).send_notice(message).await
+    }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
+        (**self).send_link(message).await
     }
 }
 
@@ -71,7 +85,7 @@ pub struct AnySender {
 type SendMessage = dyn for<'a> Fn(&'a Message) -> BoxFuture<'a, Result<(), SendError>> + Send + Sync;
 
 impl AnySender {
-    /// Calls [`OtpSender::send`], or [`OtpSender::send_notice`] for a message without a code.
+    /// Calls [`OtpSender::send`], or for a message without a code [`OtpSender::send_notice`] or [`OtpSender::send_link`].
     pub async fn send(&self, message: &Message) -> Result<(), SendError> {
         (self.send)(message).await
     }
@@ -83,9 +97,10 @@ impl<S: OtpSender> From<S> for AnySender {
         let send: Arc<SendMessage> = Arc::new(move |message| {
             let sender = Arc::clone(&sender);
             Box::pin(async move {
-                match message.notice() {
-                    None => sender.send(message).await,
-                    Some(_) => sender.send_notice(message).await,
+                match (message.notice(), message.link()) {
+                    (None, None) => sender.send(message).await,
+                    (Some(_), _) => sender.send_notice(message).await,
+                    (None, Some(_)) => sender.send_link(message).await,
                 }
             })
         });

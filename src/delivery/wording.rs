@@ -105,6 +105,7 @@ impl Wording {
     pub fn subject_of(&self, message: &Message, now: UnixTime) -> String {
         match message.notice() {
             Some(notice) => self.notice(&self.notice_subject, "message.notice_subject", (message, notice)),
+            None if message.link().is_some() => link("subject", message, now),
             None => code(&self.subject, "message.code_subject", message, now),
         }
     }
@@ -113,6 +114,7 @@ impl Wording {
     pub fn text_of(&self, message: &Message, now: UnixTime) -> String {
         match message.notice() {
             Some(notice) => self.notice(&self.notice_text, "message.notice_text", (message, notice)),
+            None if message.link().is_some() => link("text", message, now),
             None => code(&self.text, "message.code_text", message, now),
         }
     }
@@ -130,9 +132,23 @@ impl Wording {
     }
 }
 
-fn code(own: &Option<Box<str>>, key: &str, message: &Message, now: UnixTime) -> String {
+/// Returns the words of a message with a link. There are no templates for these: `Pages::texts` changes them.
+fn link(part: &str, message: &Message, now: UnixTime) -> String {
+    let (kind, url) = message.link().map_or(("", ""), |link| (link.kind().as_str(), link.url()));
+    let minutes = minutes_left(message, now);
+    let days = minutes.div_ceil(24 * 60).to_string();
+    let values = [("link", url), ("minutes", &minutes.to_string()), ("days", &days)];
+    message.words().fill(message.language(), &format!("message.{kind}_{part}"), &values)
+}
+
+/// Returns how long a message is valid, in minutes, rounded up and never zero.
+fn minutes_left(message: &Message, now: UnixTime) -> u64 {
     let left = Duration::from_nanos(message.expires_at().as_nanos().saturating_sub(now.as_nanos()));
-    let minutes = ceil_seconds(left).div_ceil(60).max(1).to_string();
+    ceil_seconds(left).div_ceil(60).max(1)
+}
+
+fn code(own: &Option<Box<str>>, key: &str, message: &Message, now: UnixTime) -> String {
+    let minutes = minutes_left(message, now).to_string();
     filled(own, key, message, &[("code", message.code()), ("minutes", &minutes)])
 }
 
@@ -166,7 +182,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{delivery::channel::Channel, words::Language};
+    use crate::{
+        delivery::{
+            channel::Channel,
+            link::{Link, LinkKind},
+        },
+        words::Language,
+    };
 
     fn message() -> Message {
         let tenant = "acme".parse().unwrap();
@@ -264,6 +286,21 @@ mod tests {
             assert!(english.starts_with(&format!("{} on 1970", kind.words())), "{english}");
             let german = Wording::new().text_of(&notice.in_language(Language::German), until);
             assert!(german.contains("Ihr") && !german.starts_with(' '), "{german}");
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_link_has_words_in_each_language() {
+        for kind in LinkKind::ALL {
+            let link = Link::new(kind, "https://auth.example/x#secret");
+            assert!(!format!("{link:?}").contains("secret"));
+            let until = UnixTime::from_secs(900);
+            let english = Message::of_link(Channel::Email, "acme".parse().unwrap(), "ada@example.com", link, until);
+            for message in [english.clone(), english.in_language(Language::German)] {
+                let text = Wording::new().text_of(&message, UnixTime::from_secs(0));
+                assert!(text.contains("https://auth.example/x#secret") && !text.contains('{'), "{text}");
+                assert!(!Wording::new().subject_of(&message, until).is_empty() && message.code().is_empty());
+            }
         }
     }
 

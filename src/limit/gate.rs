@@ -7,13 +7,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{HeaderValue, Request, header};
+use http::{Request, header};
 
 use super::{
     any_limiter::AnyLimiter,
     decision::{Ask, Decision, RefusalReason},
     engine::{TenantKey, Undecided},
-    headers::HeaderStyle,
+    headers::{HeaderStyle, IetfPolicy},
     pass::{ChargeRule, Extra, RateLimitPass, Settle},
 };
 use crate::{
@@ -312,11 +312,11 @@ impl RateLimitGate {
         }
     }
 
-    fn policy(&self, key: &LimitKey) -> Option<HeaderValue> {
+    fn policy(&self, key: &LimitKey) -> Option<IetfPolicy> {
         if !self.style.wants_policy() {
             return None;
         }
-        self.limiter.local.plans().plan(key).policy_header().cloned()
+        IetfPolicy::of_key(key, &self.limiter.local.plans().plan(key))
     }
 
     #[cold]

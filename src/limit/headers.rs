@@ -1,13 +1,18 @@
 //! The headers that show clients their standing.
 
-use std::{cell::RefCell, cmp::Reverse, thread::LocalKey};
+use std::{cell::RefCell, cmp::Reverse, sync::Arc, thread::LocalKey};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
+use super::plan::Plan;
 use crate::{
     http::number::number,
-    tenant::Standing,
-    util::clock::{UnixTime, ceil_seconds},
+    tenant::{LimitKey, Standing},
+    util::{
+        clock::{UnixTime, ceil_seconds},
+        secret::SecretDigest,
+    },
 };
 
 const LIMIT_SHORT: HeaderName = HeaderName::from_static("x-ratelimit");
@@ -37,17 +42,18 @@ pub struct HeaderStyle {
     x_ratelimit: bool,
     delta_seconds: bool,
     ietf_draft_10: bool,
+    shadow: bool,
 }
 
 impl HeaderStyle {
     /// Creates the default style.
     pub const fn new() -> Self {
-        Self { x_ratelimit: true, delta_seconds: false, ietf_draft_10: false }
+        Self { x_ratelimit: true, delta_seconds: false, ietf_draft_10: false, shadow: true }
     }
 
     /// Creates a style without any header, not even `retry-after`.
     pub const fn none() -> Self {
-        Self { x_ratelimit: false, delta_seconds: false, ietf_draft_10: false }
+        Self { x_ratelimit: false, ..Self::new() }
     }
 
     /// Writes `x-ratelimit-reset` as seconds from now, rounded up, as Envoy and older
@@ -58,9 +64,15 @@ impl HeaderStyle {
     }
 
     /// Adds `RateLimit` and `RateLimit-Policy` as defined by
-    /// draft-ietf-httpapi-ratelimit-headers-10.
+    /// draft-ietf-httpapi-ratelimit-headers-10. Their partition key `pk` is a hash of the key of the limit.
     pub const fn ietf_draft_10(mut self) -> Self {
         self.ietf_draft_10 = true;
+        self
+    }
+
+    /// Leaves out `x-ratelimit-would-refuse`, so that callers do not learn of [shadow](super::Quota::shadow) quotas.
+    pub const fn without_shadow(mut self) -> Self {
+        self.shadow = false;
         self
     }
 
@@ -76,7 +88,7 @@ impl HeaderStyle {
 
     /// Writes the headers of the IETF draft, if the style has them. Both are lists, to which each limiter adds its own. What
     /// an upstream has written in the syntax of another draft is replaced, because it makes the list unreadable.
-    pub(super) fn write_ietf(self, standing: &Standing, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    pub(super) fn write_ietf(self, standing: &Standing, policy: Option<&IetfPolicy>, headers: &mut HeaderMap) {
         if !self.ietf_draft_10 {
             return;
         }
@@ -84,16 +96,16 @@ impl HeaderStyle {
         if standing.reset() != Standing::NEVER {
             field.push_str(&format!(";t={}", ceil_seconds(standing.time_until_reset())));
         }
-        if let Ok(field) = HeaderValue::try_from(field) {
-            append_to_list(headers, RATELIMIT, field);
-        }
         if let Some(policy) = policy {
-            append_to_list(headers, RATELIMIT_POLICY, policy.clone());
+            field.push_str(&policy.partition);
+            let policies = policy.fields.split(", ").map(|policy_field| format!("{policy_field}{}", policy.partition));
+            append_to_list(headers, RATELIMIT_POLICY, &policies.collect::<Vec<_>>().join(", "));
         }
+        append_to_list(headers, RATELIMIT, &field);
     }
 
     /// Returns the headers of a refusal, with `retry-after` unless no retry helps.
-    pub(super) fn refusal(self, standing: &Standing, policy: Option<&HeaderValue>) -> HeaderMap {
+    pub(super) fn refusal(self, standing: &Standing, policy: Option<&IetfPolicy>) -> HeaderMap {
         let retry_helps = standing.reset() != Standing::NEVER;
         // never 0, which would invite an immediate retry
         let retry_after = ceil_seconds(standing.time_until_reset()).max(1);
@@ -119,9 +131,25 @@ impl HeaderStyle {
 
     /// Names the shadow quota that would have refused.
     pub(super) fn mark_would_refuse(self, policy: &'static str, headers: &mut HeaderMap) {
-        if !self.is_silent() {
+        if self.shadow && !self.is_silent() {
             headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
         }
+    }
+}
+
+/// What the fields of the IETF draft say of a tenant.
+pub(super) struct IetfPolicy {
+    /// The policies of its plan.
+    fields: Arc<str>,
+    /// Their parameter `pk`.
+    partition: String,
+}
+
+impl IetfPolicy {
+    pub(super) fn of_key(key: &LimitKey, plan: &Plan) -> Option<Self> {
+        let digest = SecretDigest::of_secret(key.as_bytes());
+        let (short, _) = digest.as_bytes().split_first_chunk::<9>()?;
+        Some(Self { fields: plan.ietf_policies()?, partition: format!(";pk=:{}:", STANDARD.encode(short)) })
     }
 }
 
@@ -266,7 +294,8 @@ fn is_time(reset: u64) -> bool {
 }
 
 /// Adds a member to a list whose members begin with a name in quotes. A list of other members is replaced.
-fn append_to_list(headers: &mut HeaderMap, name: HeaderName, member: HeaderValue) {
+fn append_to_list(headers: &mut HeaderMap, name: HeaderName, member: &str) {
+    let Ok(member) = HeaderValue::try_from(member) else { return };
     if headers.get_all(&name).iter().any(|list| !list.as_bytes().starts_with(b"\"")) {
         headers.remove(&name);
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
+use http::{Extensions, HeaderMap, StatusCode};
 
 use super::{
     any_limiter::AnyLimiter,
     decision::Spend,
-    headers::{HeaderStyle, Values},
+    headers::{HeaderStyle, IetfPolicy, Values},
 };
 use crate::{
     gate::Pass,
@@ -32,7 +32,7 @@ pub(super) struct Extra {
     pub(super) style: HeaderStyle,
     pub(super) standing: Option<Standing>,
     pub(super) would_refuse: Option<&'static str>,
-    pub(super) policy: Option<HeaderValue>,
+    pub(super) policy: Option<IetfPolicy>,
     pub(super) settle: Option<Settle>,
 }
 

@@ -14,7 +14,6 @@ use std::{
 
 #[cfg(feature = "redis")]
 use bytes::Bytes;
-use http::HeaderValue;
 
 use super::{engine::meter::Gauge, quota::Quota};
 use crate::util::error::ConfigError;
@@ -43,7 +42,7 @@ pub(super) enum PlanKind {
     Limited {
         id: u32,
         quotas: Box<[Limited]>,
-        policy_header: Option<HeaderValue>,
+        ietf_policies: Option<Arc<str>>,
         /// The quotas as the script of a shared limiter reads them.
         #[cfg(feature = "redis")]
         packed: OnceLock<Bytes>,
@@ -122,7 +121,7 @@ impl Plan {
     fn from_quotas(quotas: &[Quota]) -> Self {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
-        let policy_header = policy_header(quotas);
+        let ietf_policies = ietf_policies(quotas);
         let mut limits: Vec<Limited> =
             (0..).zip(quotas).map(|(place, quota)| Limited::from_quota(quota, 1 << place)).collect();
         let for_anonymous: Vec<Limited> = limits.iter().filter_map(Limited::for_anonymous).collect();
@@ -130,7 +129,7 @@ impl Plan {
         Self(Arc::new(PlanKind::Limited {
             id,
             quotas: limits.into(),
-            policy_header,
+            ietf_policies,
             #[cfg(feature = "redis")]
             packed: OnceLock::new(),
         }))
@@ -199,9 +198,9 @@ impl Plan {
     }
 
     /// Returns the value of `RateLimit-Policy` for all enforced quotas.
-    pub(super) fn policy_header(&self) -> Option<&HeaderValue> {
+    pub(super) fn ietf_policies(&self) -> Option<Arc<str>> {
         match self.kind() {
-            PlanKind::Limited { policy_header, .. } => policy_header.as_ref(),
+            PlanKind::Limited { ietf_policies, .. } => ietf_policies.clone(),
             PlanKind::Unlimited { .. } | PlanKind::Denied { .. } => None,
         }
     }
@@ -239,9 +238,9 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// Writes a list of names with `q` and, if the window is a whole number of seconds, `w`, as in draft -10 of the IETF rate
-/// limit fields.
-fn policy_header(quotas: &[Quota]) -> Option<HeaderValue> {
+/// Writes a list of names with `q`, `qu` and, if the window is a whole number of seconds, `w`, as in draft -10 of the IETF
+/// rate limit fields. The partition key `pk` differs between tenants.
+fn ietf_policies(quotas: &[Quota]) -> Option<Arc<str>> {
     let enforced = quotas.iter().filter(|quota| !quota.is_shadow());
     let policies: Vec<String> = enforced
         .map(|quota| {
@@ -249,13 +248,10 @@ fn policy_header(quotas: &[Quota]) -> Option<HeaderValue> {
                 window if window.subsec_nanos() == 0 => format!(";w={}", window.as_secs()),
                 _ => String::new(),
             };
-            format!("\"{}\";q={}{window}", quota.name(), quota.limit())
+            format!("\"{}\";q={};qu=\"requests\"{window}", quota.name(), quota.limit())
         })
         .collect();
-    if policies.is_empty() {
-        return None;
-    }
-    HeaderValue::try_from(policies.join(", ")).ok()
+    (!policies.is_empty()).then(|| policies.join(", ").into())
 }
 
 #[cfg(test)]
@@ -284,6 +280,6 @@ mod tests {
             Quota::per_day(9).unwrap().with_name("shadow").unwrap().shadow(),
         ])
         .unwrap();
-        assert_eq!(plan.policy_header().unwrap(), r#""burst";q=5, "default";q=600;w=60"#);
+        assert_eq!(&*plan.ietf_policies().unwrap(), r#""burst";q=5;qu="requests", "default";q=600;qu="requests";w=60"#);
     }
 }

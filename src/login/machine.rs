@@ -46,6 +46,10 @@ pub(crate) enum LoginCall<'a> {
     OpenPasskey(&'a OpenChallenge),
     /// Closes this challenge and counts an attempt to answer it. Only one call gets each challenge.
     TakePasskey(&'a OpenChallenge),
+    /// Binds a login without proofs to the user whose account was created in it, with what was proved for the account.
+    SignUp(Option<(&'a BoundUser, &'a [Proof])>),
+    /// Notes that the user goes on.
+    Touch,
     /// Confirms that all steps are done.
     Complete,
     /// Ends the login because its user or a proof no longer counts.
@@ -128,6 +132,14 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
             next.failures += 1;
             next.open = None;
         }),
+        LoginCall::SignUp(None) => unchanged(login, now),
+        LoginCall::SignUp(Some((user, proofs))) => change(login, now, |next| {
+            next.subject = Subject::User((*user).clone());
+            next.proofs = proofs.to_vec();
+            (next.open, next.passkey) = (None, None);
+            next.phase = if proofs.is_empty() { LoginPhase::Pending } else { LoginPhase::Success };
+        }),
+        LoginCall::Touch => change(login, now, |_| {}),
         LoginCall::Complete if matches!(login.phase, LoginPhase::Completed(_)) => unchanged(login, now),
         LoginCall::Complete => change(login, now, |next| next.phase = LoginPhase::Completed(now.as_nanos())),
         LoginCall::End => end(login, now),
@@ -155,6 +167,9 @@ pub(crate) fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Opt
         LoginCall::Verify { of, .. } if !login.waits_for(*of) => Some(LoginError::NoPendingChallenge),
         LoginCall::Redeem { provider, state } if !login.waits_for_provider(provider, state, now) => {
             Some(LoginError::NoPendingChallenge)
+        }
+        LoginCall::SignUp(_) if !login.proofs.is_empty() || login.subject != Subject::Unbound => {
+            Some(LoginError::MethodNotAllowed)
         }
         LoginCall::Complete if login.remaining() > 0 => Some(LoginError::StepsRemaining),
         LoginCall::Consume(_) if !matches!(login.phase, LoginPhase::Completed(_)) => Some(LoginError::NotCompleted),

@@ -103,7 +103,11 @@ fn factors() -> impl Strategy<Value = EnrolledFactors> {
     let some = |of: MethodSet| prop::sample::subsequence(of.iter().collect::<Vec<_>>(), 0..=of.len());
     some(FACTORS.into()).prop_flat_map(move |all| {
         let all = MethodSet::from_iter(all);
-        some(all).prop_map(move |counting| EnrolledFactors { all, counting: counting.into_iter().collect() })
+        some(all).prop_map(move |counting| EnrolledFactors {
+            all,
+            counting: counting.into_iter().collect(),
+            reset: None,
+        })
     })
 }
 
@@ -278,7 +282,7 @@ impl Model {
             return self.end();
         }
         self.proved.push(method);
-        let EnrolledFactors { all, counting } = self.factors[user];
+        let EnrolledFactors { all, counting, .. } = self.factors[user];
         if self.demand == Demand::Nothing && !all.is_empty() && !self.has_proved_factor() {
             let fits = self.proved.len() < self.steps && !counting.is_empty();
             self.demand = if fits { Demand::Within(counting) } else { Demand::OneMore(all) };

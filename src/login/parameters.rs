@@ -53,6 +53,8 @@ pub(crate) struct Wanted {
     /// Names of claims requested in the id_token and at `/userinfo`.
     pub(crate) id_token: Vec<String>,
     pub(crate) userinfo: Vec<String>,
+    /// The resources that the tokens are for, sorted. Only requests of codes name them.
+    pub(crate) resources: Vec<String>,
     /// The login was begun for a request that asks the user to confirm.
     pub(crate) is_confirmed: bool,
     /// The user chose to stay signed in.
@@ -61,6 +63,8 @@ pub(crate) struct Wanted {
     pub(crate) return_to: Option<String>,
     /// The language of the page on which the login was begun.
     pub(crate) language: Option<Language>,
+    /// The login sets a new password, and nothing else: it begins no session and gets no code.
+    pub(crate) is_reset: bool,
 }
 
 impl Wanted {
@@ -78,10 +82,12 @@ impl Wanted {
             dpop_jkt: self.dpop_jkt.or_else(|| other.dpop_jkt.clone()),
             id_token: either(self.id_token, &other.id_token),
             userinfo: either(self.userinfo, &other.userinfo),
+            resources: either(self.resources, &other.resources),
             is_confirmed: self.is_confirmed || other.is_confirmed,
             remember: self.remember || other.remember,
             return_to: self.return_to.or_else(|| other.return_to.clone()),
             language: self.language.or(other.language),
+            is_reset: self.is_reset,
         }
     }
 }
@@ -101,10 +107,12 @@ mod tests {
                 dpop_jkt,
                 id_token,
                 userinfo,
+                resources: Vec::new(),
                 is_confirmed,
                 remember,
                 return_to,
                 language: None,
+                is_reset: false,
             },
         )
     }

@@ -70,18 +70,30 @@ row_text! {
 
 impl RowPart for Wanted {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        let Self { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language } = self;
-        let speaks = |known| *language == Some(known);
-        writer.flags([*is_confirmed, *remember, speaks(Language::English), speaks(Language::German)]);
+        let Self {
+            nonce,
+            dpop_jkt,
+            id_token,
+            userinfo,
+            resources,
+            is_confirmed,
+            remember,
+            return_to,
+            language,
+            is_reset,
+        } = self;
+        let [is_english, is_german] = [Language::English, Language::German].map(|known| *language == Some(known));
+        writer.flags([*is_confirmed, *remember, is_english, is_german, *is_reset, !resources.is_empty()]);
         for text in [nonce, dpop_jkt, return_to] {
             text.write_part(writer)?;
         }
         id_token.write_part(writer)?;
-        userinfo.write_part(writer)
+        userinfo.write_part(writer)?;
+        writer.present_list(resources)
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        let [is_confirmed, remember, is_english, is_german] = reader.flags()?;
+        let [is_confirmed, remember, is_english, is_german, is_reset, has_resources] = reader.flags()?;
         let language = match (is_english, is_german) {
             (false, false) => None,
             (true, false) => Some(Language::English),
@@ -92,7 +104,19 @@ impl RowPart for Wanted {
         let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
         let mut names = || RowPart::read_part(reader);
         let (id_token, userinfo) = (names()?, names()?);
-        Some(Self { nonce, dpop_jkt, id_token, userinfo, is_confirmed, remember, return_to, language })
+        let resources = reader.present_list(has_resources)?;
+        Some(Self {
+            nonce,
+            dpop_jkt,
+            id_token,
+            userinfo,
+            resources,
+            is_confirmed,
+            remember,
+            return_to,
+            language,
+            is_reset,
+        })
     }
 }
 
@@ -140,10 +164,12 @@ mod tests {
             dpop_jkt: Some("jkt".to_owned()),
             id_token: vec!["email".to_owned(), String::new()],
             userinfo: vec!["name".to_owned()],
+            resources: vec!["https://api.example".to_owned()],
             is_confirmed: true,
             remember: false,
             return_to: Some("/x".to_owned()),
             language: Some(Language::German),
+            is_reset: true,
         };
         let user = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: u64::MAX };
         let plan = Policies::new(Policy::any(2).unwrap());
@@ -165,7 +191,7 @@ mod tests {
         let redirect = OpenRedirect { provider: "idp".to_owned(), state: state.clone(), query: "a=b".to_owned() };
         let open = [None, Some(code(None)), Some(code(Some(user))), Some(Challenge::Redirect(redirect))];
         let mut extended = Login { subject: bound.subject.clone(), ..begun.clone() };
-        let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY };
+        let factors = EnrolledFactors { all: Method::Totp.into(), counting: MethodSet::EMPTY, reset: None };
         extended.plan.demand_factor(Method::Password.into(), factors);
         let phases = [
             LoginPhase::Pending,
@@ -217,7 +243,17 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         Wanted { remember: true, ..Wanted::default() }.write_part(&mut writer).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in [(0, true), (3, true), (11, true), (12, false), (16, false), (255, false)] {
+        for (flags, is_valid) in [
+            (0, true),
+            (3, true),
+            (11, true),
+            (12, false),
+            (16, true),
+            (28, false),
+            (32, false),
+            (64, false),
+            (255, false),
+        ] {
             bytes[1] = flags;
             assert_eq!(Reader::read_whole_value(0, &bytes, Wanted::read_part).is_some(), is_valid, "{flags}");
         }

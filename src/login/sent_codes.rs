@@ -18,6 +18,10 @@ pub(crate) struct SendLimit {
 }
 
 impl SendLimit {
+    /// The limit of tickets, whose address need not belong to an account: strangers can have messages sent to it.
+    pub(crate) const OF_TICKETS: Self =
+        Self { most: 10, within: Duration::from_secs(24 * 3600), interval: Duration::ZERO };
+
     /// Returns the limit of a method. Text messages cost money and wake people up, so they have a lower one than e-mail.
     pub(crate) fn for_send_method(method: Method, limits: &LoginLimits) -> Self {
         let interval = limits.resend_interval;

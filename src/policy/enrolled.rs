@@ -3,6 +3,7 @@
 use super::{
     method::{Method, MethodSet},
     plan::LoginPlan,
+    reset::ResetDemand,
 };
 
 /// The methods by which an account can prove the second factor that it has enrolled.
@@ -13,6 +14,8 @@ pub(crate) struct EnrolledFactors {
     pub(crate) all: MethodSet,
     /// The methods that also count for policies that name methods.
     pub(crate) counting: MethodSet,
+    /// What the account needs if the login sets a new password.
+    pub(crate) reset: Option<ResetDemand>,
 }
 
 impl EnrolledFactors {
@@ -30,6 +33,9 @@ impl LoginPlan {
     /// Demands the second factor of an account that has proved these methods: in one of the remaining steps if the policies
     /// accept it there, otherwise in one more step.
     pub(crate) fn demand_factor(&mut self, proved: MethodSet, factors: EnrolledFactors) {
+        if let Some(demand) = factors.reset {
+            return self.demand_for_reset(proved, demand);
+        }
         if proved.is_empty() || factors.all.is_empty() || !self.depends_on_factors(proved) {
             return;
         }
@@ -66,7 +72,7 @@ mod tests {
     }
 
     fn factors(all: MethodSet, counting: MethodSet) -> EnrolledFactors {
-        EnrolledFactors { all, counting }
+        EnrolledFactors { all, counting, reset: None }
     }
 
     /// Returns the steps of a plan and its next methods after these were proved.
@@ -74,6 +80,13 @@ mod tests {
         let mut plan = plan(policy);
         plan.demand_factor(proved, factors);
         (plan.steps(), plan.next(proved))
+    }
+
+    #[test]
+    fn the_methods_of_a_reset_are_all_but_the_password_and_sign_ins_elsewhere() {
+        let all = EnrolledFactors::METHODS.with(Email).with(Sms).with(Method::Whatsapp);
+        assert_eq!(ResetDemand::METHODS, all);
+        assert!(!all.contains(Password) && !all.contains(Sso));
     }
 
     #[test]

@@ -34,9 +34,8 @@ mod method;
 mod model;
 mod plan;
 mod policies;
+mod reset;
 
-#[cfg(feature = "login")]
-pub(crate) use self::enrolled::EnrolledFactors;
 pub use self::{
     demand::Policy,
     method::MethodSet,
@@ -44,3 +43,5 @@ pub use self::{
     plan::{LoginPlan, Unsatisfiable},
     policies::Policies,
 };
+#[cfg(feature = "login")]
+pub(crate) use self::{enrolled::EnrolledFactors, reset::ResetDemand};

@@ -192,7 +192,7 @@ proptest! {
     ) {
         let Some(mut plan) = plan(&demands, enabled) else { return Ok(()) };
         let all = all.intersection(EnrolledFactors::METHODS);
-        let factors = EnrolledFactors { all, counting: counting.intersection(all) };
+        let factors = EnrolledFactors { all, counting: counting.intersection(all), reset: None };
         let (before, mut proved) = (plan.clone(), MethodSet::EMPTY);
         let mut read_again = Vec::new();
         for choice in &choices {

@@ -37,6 +37,8 @@ pub enum RejectionKind {
     Unavailable,
     /// The server is not set up correctly: 500.
     Internal,
+    /// The layer answers the request itself, with a document: 200. A [`Respond`](super::Respond) of your own never sees it.
+    Answered,
 }
 
 impl RejectionKind {
@@ -53,6 +55,7 @@ impl RejectionKind {
             Self::QuotaImpossible => "quota_impossible",
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",
+            Self::Answered => "answered",
         }
     }
 
@@ -68,12 +71,14 @@ impl RejectionKind {
             Self::RateLimited | Self::QuotaImpossible => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Answered => StatusCode::OK,
         }
     }
 
     /// Returns the gRPC status code.
     const fn grpc_code(self) -> &'static str {
         match self {
+            Self::Answered => "0",
             Self::InvalidRequest | Self::UnsupportedMediaType => "3",
             Self::Forbidden => "7",
             Self::TooLarge | Self::RateLimited | Self::QuotaImpossible => "8",

@@ -191,6 +191,11 @@ impl Writer {
         value.as_ref().map_or(Ok(()), |value| value.write_part(self))
     }
 
+    /// Writes a list unless it is empty. A flag before it tells whether the row has it.
+    pub(crate) fn present_list<T: RowPart>(&mut self, items: &Vec<T>) -> Result<(), StoreError> {
+        if items.is_empty() { Ok(()) } else { items.write_part(self) }
+    }
+
     pub(crate) fn optional_text(&mut self, text: Option<&str>) -> Result<(), StoreError> {
         self.text(text.unwrap_or_default())
     }
@@ -280,6 +285,14 @@ impl<'a> Reader<'a> {
     /// Reads a value if there is one.
     pub(crate) fn present<T: RowPart>(&mut self, is_present: bool) -> Option<Option<T>> {
         if is_present { T::read_part(self).map(Some) } else { Some(None) }
+    }
+
+    /// Reads a list that the row has only if it is not empty.
+    pub(crate) fn present_list<T: RowPart>(&mut self, is_present: bool) -> Option<Vec<T>> {
+        match is_present {
+            true => Vec::read_part(self).filter(|items| !items.is_empty()),
+            false => Some(Vec::new()),
+        }
     }
 
     pub(crate) fn optional_text(&mut self) -> Option<Option<&'a str>> {
@@ -376,7 +389,7 @@ impl<T: RowPart> RowPart for Option<T> {
     }
 }
 
-/// An optional text or list that is never empty. An empty one means that there is none.
+/// An optional text or list that is never empty. Its absence is written as an empty one.
 pub(crate) mod or_empty {
     use super::{Reader, RowPart, StoreError, Writer};
 
@@ -407,6 +420,19 @@ pub(crate) mod or_zero {
     pub(crate) fn read_part<T: RowPart>(reader: &mut Reader<'_>) -> Option<Option<T>> {
         let is_zero = reader.skip(&[0]);
         reader.present(!is_zero)
+    }
+}
+
+/// A field that the row has in another place.
+pub(crate) mod apart {
+    use super::{Reader, StoreError, Writer};
+
+    pub(crate) fn write_part<T>(_: &T, _: &mut Writer) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    pub(crate) fn read_part<T: Default>(_: &mut Reader<'_>) -> Option<T> {
+        Some(T::default())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The URL of an issuer.
+//! The URL of an issuer or of a resource.
 
 use crate::{http::origin, util::error::ConfigError};
 
@@ -14,7 +14,12 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
-        let error = |reason| ConfigError::new("issuer", url, reason);
+        Self::parse_setting("issuer", url)
+    }
+
+    /// Parses a URL of the same form that another setting has.
+    pub(crate) fn parse_setting(setting: &'static str, url: &str) -> Result<Self, ConfigError> {
+        let error = |reason| ConfigError::new(setting, url, reason);
         let (scheme, rest) = url.split_once("://").ok_or_else(|| error("must start with https://"))?;
         let host = rest.split('/').next().unwrap_or_default();
         let path = rest.get(host.len()..).unwrap_or_default();

@@ -85,6 +85,20 @@ impl ApiKeys {
         Ok(self.tenants.insert(digest(key), tenant))
     }
 
+    /// Like [`insert`](Self::insert), with the SHA-256 of the key, so that keys need not be stored to be loaded at a start.
+    ///
+    /// ```
+    /// use tollgate::{ApiKeys, SecretDigest, Tenant};
+    ///
+    /// let keys = ApiKeys::new("x-api-key")?;
+    /// keys.insert_digest(SecretDigest::of_secret("demo-acme-key"), Tenant::parse("acme").unwrap());
+    /// assert_eq!(keys.tenant_of("demo-acme-key").unwrap().as_str(), "acme");
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    pub fn insert_digest(&self, digest: SecretDigest, tenant: Tenant) -> Option<Tenant> {
+        self.tenants.insert(*digest.as_bytes(), tenant)
+    }
+
     /// Removes a key from the next request on, and returns the tenant that had it.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Tenant> {
         self.tenants.remove(&digest(key.as_ref())).map(|(_, tenant)| tenant)

@@ -3,9 +3,12 @@ use std::{
     sync::Arc,
 };
 
-use http::Extensions;
+use http::{Extensions, HeaderName};
 
-use super::{cidr::Cidr, error::TenantError, forwarded, hops, id::LimitKey, source::TenantName, source::TenantSource};
+use super::{
+    cidr::Cidr, error::TenantError, forwarded, header::header_name, hops, id::LimitKey, source::TenantName,
+    source::TenantSource,
+};
 use crate::{http::head::Head, util::error::ConfigError};
 
 /// Limits each client address on its own.
@@ -51,10 +54,12 @@ pub struct ClientIp {
 
 type Peer = dyn Fn(Head<'_>) -> Option<SocketAddr> + Send + Sync;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Header {
     XForwardedFor,
     Forwarded,
+    /// Has one address and no list.
+    Single(HeaderName),
 }
 
 impl ClientIp {
@@ -103,6 +108,28 @@ impl ClientIp {
         self
     }
 
+    /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of the list in `X-Forwarded-For`. If
+    /// it does not have exactly one address, the client is the proxy. After [`peer`](Self::peer) this changes nothing.
+    ///
+    /// ```
+    /// use tollgate::ClientIp;
+    ///
+    /// let client_ip = ClientIp::behind(["10.0.0.0/8"])?.single_header("x-real-ip")?;
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    ///
+    /// # Security
+    ///
+    /// The proxies must replace what callers write in this header.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `name` is not a valid header name.
+    pub fn single_header(mut self, name: impl AsRef<str>) -> Result<Self, ConfigError> {
+        self.header = Header::Single(header_name("header of the client address", name.as_ref())?);
+        Ok(self)
+    }
+
     /// Finds the other end of the connection with a function, for frameworks that store it
     /// elsewhere.
     ///
@@ -138,9 +165,11 @@ impl ClientIp {
             None => peer_of(head.extensions())?,
         };
         let peer = peer.ip().to_canonical();
-        Some(match self.header {
+        Some(match &self.header {
             Header::XForwardedFor => self.walk(peer, hops::x_forwarded_for(head.headers())),
             Header::Forwarded => self.walk(peer, forwarded::hops(head.headers())),
+            Header::Single(name) if self.trusts(peer) => hops::single_address(head.headers(), name).unwrap_or(peer),
+            Header::Single(_) => peer,
         })
     }
 
@@ -280,7 +309,26 @@ mod tests {
         };
         let source = ClientIp::behind(PROXIES).unwrap();
         assert_eq!(read(&source), "203.0.113.1");
+        assert_eq!(read(&source.clone().single_header("x-real-ip").unwrap()), "10.0.0.1");
         assert_eq!(read(&source.forwarded()), "203.0.113.2");
+    }
+
+    #[test]
+    fn a_header_with_one_address_is_read_from_proxies_only_and_never_as_a_list() {
+        let source = ClientIp::behind(PROXIES).unwrap().single_header("CF-Connecting-IP").unwrap();
+        let read = |peer: &str, lines: &[&str]| {
+            let lines: Vec<_> = lines.iter().map(|line| line.as_bytes().to_vec()).collect();
+            address(&source, peer.parse().unwrap(), "cf-connecting-ip", &lines).to_string()
+        };
+        assert_eq!(read("10.0.0.1", &["203.0.113.9"]), "203.0.113.9");
+        assert_eq!(read("10.0.0.1", &["::ffff:203.0.113.9"]), "203.0.113.9");
+        // also an address of a proxy, because the header has no further one
+        assert_eq!(read("10.0.0.1", &["10.0.0.2"]), "10.0.0.2");
+        assert_eq!(read("198.51.100.7", &["203.0.113.9"]), "198.51.100.7");
+        for lines in [&[][..], &[""], &["unknown"], &["203.0.113.9, 198.51.100.7"], &["203.0.113.9", "198.51.100.7"]] {
+            assert_eq!(read("10.0.0.1", lines), "10.0.0.1", "{lines:?}");
+        }
+        assert_eq!(ClientIp::peer().single_header("x y").unwrap_err().value(), "x y");
     }
 
     #[test]

@@ -62,6 +62,13 @@ pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Optio
     Hops::new(headers, &X_FORWARDED_FOR, last_comma).map(address)
 }
 
+/// Returns the address in a header that has one line and no list.
+pub(super) fn single_address(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
+    let mut lines = headers.get_all(name).iter();
+    let line = lines.next()?;
+    address(line.as_bytes()).filter(|_| lines.next().is_none())
+}
+
 fn last_comma(line: &[u8]) -> Option<usize> {
     line.iter().rposition(|byte| *byte == b',')
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::error::TenantError;
+use crate::util::{encoding::base64url_of_32, secret::SecretDigest};
 
 /// A customer, identified by a short printable name.
 ///
@@ -172,6 +173,32 @@ impl LimitKey {
         Self::trusted(b"~anonymous")
     }
 
+    /// Returns the key of several parts, such as a user and a route. Different parts have different keys, and no caller can
+    /// name such a key. A key of more than 128 bytes is replaced by its digest.
+    ///
+    /// ```
+    /// use tollgate::LimitKey;
+    ///
+    /// assert_eq!(LimitKey::from_parts(["ada", "/search"]).as_str(), "~|ada|/search");
+    /// assert_ne!(LimitKey::from_parts(["ada|", "x"]), LimitKey::from_parts(["ada", "|x"]));
+    /// ```
+    pub fn from_parts(parts: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
+        let mut name = String::from("~");
+        for part in parts {
+            name.push('|');
+            for &byte in part.as_ref() {
+                let is_plain = ALLOWED.get(usize::from(byte)) == Some(&true) && !matches!(byte, b'|' | b'%');
+                // writing to a string never fails
+                let _ = if is_plain { name.write_char(byte.into()) } else { write!(name, "%{byte:02X}") };
+            }
+        }
+        if name.len() > Tenant::MAX_LEN {
+            let digest = base64url_of_32(SecretDigest::of_secret(&name).as_bytes());
+            return Self::trusted(&[b"~%%", &digest[..]].concat());
+        }
+        Self::trusted(name.as_bytes())
+    }
+
     /// Returns the key of a network address: an IPv4 address, or the /64 network of an
     /// IPv6 address, because one customer has all of it.
     pub fn address(address: IpAddr) -> Self {
@@ -334,6 +361,28 @@ mod tests {
         for name in ["", " ", "a b", "a\tb", "a\"b", "a\\b", "<a>", "é", "a\0", "~anonymous", "ip:192.0.2.1", &huge] {
             assert!(Tenant::parse(name).is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn no_caller_can_name_a_key_of_parts_and_none_is_another_key_of_this_crate() {
+        let key = |parts: &[&str]| LimitKey::from_parts(parts.iter().copied()).to_string();
+        assert_eq!(key(&["ada", "GET /search?q=%"]), "~|ada|GET%20/search?q=%25");
+        assert_eq!([key(&[]), key(&[""]), key(&["anonymous"])], ["~", "~|", "~|anonymous"]);
+        let long = key(&["ada", &"x".repeat(Tenant::MAX_LEN)]);
+        assert!(long.starts_with("~%%") && long.len() == 46, "{long}");
+        for name in [key(&["ada"]), long] {
+            assert!(LimitKey::parse(name).is_err());
+        }
+    }
+
+    #[test]
+    fn different_parts_have_different_keys() {
+        let parts =
+            prop::collection::vec(prop::collection::vec(prop::sample::select(b"|%7C~a\xff".to_vec()), 0..4), 0..4);
+        proptest!(|(one in parts.clone(), other in parts)| {
+            let keys = [&one, &other].map(|parts| LimitKey::from_parts(parts));
+            prop_assert_eq!(keys[0] == keys[1], one == other);
+        });
     }
 
     #[test]

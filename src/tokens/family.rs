@@ -173,7 +173,8 @@ mod tests {
             code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
         };
         let session = PublicId::from_bytes([1; 16]);
-        let grant = Grant { who, session, binding, jkt: None, id_token: Vec::new(), userinfo: Vec::new() };
+        let (id_token, userinfo, resources) = (Vec::new(), Vec::new(), Vec::new());
+        let grant = Grant { who, session, binding, jkt: None, id_token, userinfo, resources };
         Family::new(grant, Some(first), UnixTime::from_secs(1000), UnixTime::from_secs(1_000_000))
     }
 

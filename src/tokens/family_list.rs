@@ -144,7 +144,8 @@ mod tests {
                 code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
             };
             let session = PublicId::from_bytes([1; 16]);
-            FamilyList::id(&Grant { who, session, binding, jkt: None, id_token: Vec::new(), userinfo: Vec::new() })
+            let (id_token, userinfo, resources) = (Vec::new(), Vec::new(), Vec::new());
+            FamilyList::id(&Grant { who, session, binding, jkt: None, id_token, userinfo, resources })
         };
         let ids = [("u", "web"), ("u", "app"), ("v", "web"), ("web", "u")].map(|(user, client)| list_of(user, client));
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());

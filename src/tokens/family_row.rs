@@ -14,24 +14,27 @@ use crate::store::{
 stored_row!(Family, 1, "not the row of a family");
 row_struct!(Current { generation, digest });
 row_struct!(Used { digest, salt, at });
-row_struct!(Grant { session, who, binding, jkt => or_empty, id_token, userinfo });
+row_struct!(Grant { session, who, binding, jkt => or_empty, id_token, userinfo, resources => apart });
 
 impl RowPart for Family {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let Self { grant, current, used, born, ends } = self;
-        writer.flags([current.is_some(), used.is_some()]);
+        writer.flags([current.is_some(), used.is_some(), !grant.resources.is_empty()]);
         writer.number(*born);
         writer.number(*ends);
         writer.present(current)?;
         writer.present(used)?;
-        grant.write_part(writer)
+        grant.write_part(writer)?;
+        writer.present_list(&grant.resources)
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        let [has_current, has_used] = reader.flags()?;
+        let [has_current, has_used, has_resources] = reader.flags()?;
         let (born, ends) = (reader.number()?, reader.number()?);
         let (current, used) = (reader.present(has_current)?, reader.present(has_used)?);
-        Some(Self { grant: Arc::new(Grant::read_part(reader)?), current, used, born, ends })
+        let grant = Grant::read_part(reader)?;
+        let grant = Arc::new(Grant { resources: reader.present_list(has_resources)?, ..grant });
+        Some(Self { grant, current, used, born, ends })
     }
 }
 
@@ -76,10 +79,10 @@ mod tests {
             code_challenge: CodeChallenge::parse(CHALLENGE).unwrap(),
         });
         let names = || vec("[ -~]{0,64}", 0..4);
-        (who, any::<[u8; 16]>(), binding, option::of("[!-~]{43}"), names(), names()).prop_map(
-            |(who, session, binding, jkt, id_token, userinfo)| {
+        (who, any::<[u8; 16]>(), binding, option::of("[!-~]{43}"), names(), names(), names()).prop_map(
+            |(who, session, binding, jkt, id_token, userinfo, resources)| {
                 let session = PublicId::from_bytes(session);
-                Grant { who, session, binding, jkt, id_token, userinfo }
+                Grant { who, session, binding, jkt, id_token, userinfo, resources }
             },
         )
     }
@@ -136,6 +139,7 @@ mod tests {
             jkt: None,
             id_token: Vec::new(),
             userinfo: Vec::new(),
+            resources: Vec::new(),
         };
         let family = Family::new(grant, Some(&first), now, now + Duration::from_secs(3600));
         let (used, Refreshed::Next { token, jti, .. }) =

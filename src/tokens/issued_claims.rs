@@ -60,10 +60,13 @@ pub(super) fn jti(family: &PublicId, own: &PublicId) -> String {
     format!("{family}.{own}")
 }
 
-/// Derives a token's own part of its `jti` from that of the exchange and from the scope, because tokens with different
-/// content must have different ids (RFC 7519 §4.1.7).
-pub(super) fn jti_for_scope(exchange: &PublicId, scope: &Scopes) -> PublicId {
-    PublicId::of_digest(&SecretDigest::of_secret([exchange.as_bytes(), scope.to_string().as_bytes()].concat()))
+/// Derives a token's own part of its `jti` from that of the exchange, the scope and the audience, because tokens with
+/// different content must have different ids (RFC 7519 §4.1.7).
+pub(super) fn jti_for_content(exchange: &PublicId, scope: &Scopes, audience: &Audience) -> PublicId {
+    let mut content = scope.to_string();
+    // a scope has no quotes
+    audience.iter().for_each(|name| content.extend(["\"", name]));
+    PublicId::of_digest(&SecretDigest::of_secret([exchange.as_bytes(), content.as_bytes()].concat()))
 }
 
 /// Returns the family of an access token by its `jti`.
@@ -79,7 +82,7 @@ pub(super) fn generation(claims: &AccessTokenClaims) -> u64 {
 /// The claims of an access token that do not come from the grant.
 pub(super) struct AccessTokenParts<'a> {
     pub(super) issuer: &'a str,
-    pub(super) audience: &'a str,
+    pub(super) audience: Audience,
     pub(super) scope: &'a str,
     pub(super) jti: String,
     pub(super) span: Span,
@@ -96,7 +99,7 @@ pub(super) fn user_token_claims(grant: &Grant, who: &Authentication, token: Acce
     AccessTokenClaims {
         iss: token.issuer.to_owned(),
         sub: who.user.as_str().to_owned(),
-        aud: Audience::One(token.audience.to_owned()),
+        aud: token.audience,
         client_id: grant.client_id().to_owned(),
         tenant: Some(who.tenant.as_str().to_owned()),
         scope: Some(token.scope.to_owned()),
@@ -125,7 +128,7 @@ pub(super) fn machine_token_claims(
     AccessTokenClaims {
         iss: token.issuer.to_owned(),
         sub: client.id().to_owned(),
-        aud: Audience::One(token.audience.to_owned()),
+        aud: token.audience,
         client_id: client.id().to_owned(),
         tenant: Some(client.tenant().as_str().to_owned()),
         scope: Some(token.scope.to_owned()),
@@ -209,10 +212,12 @@ mod tests {
             code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
         };
         let (session, jkt) = (PublicId::from_bytes([1; 16]), Some("key".to_owned()));
-        let grant = Grant { who, session, binding, jkt, id_token: Vec::new(), userinfo: Vec::new() };
+        let (id_token, userinfo, resources) = (Vec::new(), Vec::new(), Vec::new());
+        let grant = Grant { who, session, binding, jkt, id_token, userinfo, resources };
         let (issuer, span) = ("https://auth.example", Span { from: 1, until: 2 });
         let (jti, more) = (jti(&session, &session), Map::new());
-        let token = AccessTokenParts { issuer, audience: issuer, scope: "openid", jti, span, more: more.clone() };
+        let audience = Audience::One(issuer.to_owned());
+        let token = AccessTokenParts { issuer, audience, scope: "openid", jti, span, more: more.clone() };
         let access = AccessTokenClaims { nbf: Some(1), ..user_token_claims(&grant, &grant.who, token) };
         assert_eq!(generation(&access), 1);
         let (nonce, algorithm) = (Some("n"), Algorithm::Es256);

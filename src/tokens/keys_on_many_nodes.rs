@@ -345,6 +345,25 @@ async fn a_node_with_another_seal_reads_and_writes_no_keys() {
     }
 }
 
+/// The old secret is needed until the last key that it encrypted is not published any more.
+#[tokio::test]
+async fn a_node_with_a_new_seal_and_the_older_one_signs_with_the_stored_keys_and_seals_new_ones_with_the_new() {
+    let (old, new) = (Secret::generate(), Secret::generate());
+    let (store, clock) = (Shared::default(), ManualClock::new());
+    let before = kids(&node(&store, &clock, Seal::new(&old), &WANTED).current().await.unwrap());
+    let both = node(&store, &clock, Seal::new(&new).with_older(&old), &WANTED);
+    assert_eq!(kids(&both.current().await.unwrap()), before);
+    both.rotate().await.unwrap();
+    assert_eq!(kids(&both.current().await.unwrap()).len(), 4);
+    // one that has only one of them does not go on
+    for seal in [&old, &new] {
+        assert!(node(&store, &clock, Seal::new(seal), &WANTED).current().await.is_err());
+    }
+    clock.advance(HOUR + DAY);
+    assert_eq!(kids(&both.current().await.unwrap()).len(), 2);
+    assert!(node(&store, &clock, Seal::new(&new), &WANTED).current().await.is_ok());
+}
+
 /// Both nodes find no keys and create some.
 #[tokio::test]
 async fn of_two_concurrent_nodes_with_different_seals_one_succeeds() {

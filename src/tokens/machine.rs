@@ -10,6 +10,7 @@ use super::{
     service::{Issued, TokenService},
 };
 use crate::{
+    bearer::Audience,
     client::{Client, Scopes},
     jose::jws,
     store::{StoreError, StoreErrorKind},
@@ -22,6 +23,7 @@ impl TokenService {
         &self,
         client: &Client,
         scope: &Scopes,
+        audience: Audience,
         jkt: Option<String>,
     ) -> Result<Issued, StoreError> {
         let (inner, now, scope) = (&*self.0, self.now(), scope.to_string());
@@ -31,7 +33,7 @@ impl TokenService {
         let span = Span { from: inner.revocations.issue_time(now), until: (now + inner.lifetimes.access).as_secs() };
         let token = AccessTokenParts {
             issuer: &inner.issuer,
-            audience: client.tokens.audience.as_deref().unwrap_or(&inner.audience),
+            audience,
             scope: &scope,
             jti: issued_claims::jti(&PublicId::random(), &PublicId::random()),
             span,

@@ -124,6 +124,13 @@
 //! asks for them by scope, or by name in the parameter `claims`. APIs read them with
 //! [`AccessToken::claim`](crate::AccessToken::claim). They do not change during the lifetime of a token.
 //!
+//! # Resources
+//!
+//! A client that uses several APIs names them in the parameter `resource` (RFC 8707) of its authorization request, among those that
+//! [`Client::resource`](crate::Client::resource) allows. They become the audience of its access tokens. At `/token`, it can name some of
+//! them for one access token, and never others. Without `resource`, tokens are for the [`audience`](crate::Client::audience).
+//! `/userinfo` accepts tokens for resources only if the issuer is one of them.
+//!
 //! # Revocation
 //!
 //! - At `/revoke`, a client revokes a token and its whole family.

@@ -16,8 +16,8 @@ use super::{
     ring::Schedule,
 };
 use crate::{
-    bearer::{AccessTokenClaims, Verifier},
-    client::Scopes,
+    bearer::{AccessTokenClaims, Audience, Verifier},
+    client::{Client, Scopes},
     jose::{
         Algorithm,
         jws::{self, Unverified},
@@ -103,7 +103,7 @@ pub(crate) struct Issued {
 pub(crate) struct TokenRequest<'a> {
     /// The part of the grant's authentication that still counts.
     pub(crate) who: &'a Authentication,
-    pub(crate) audience: Option<&'a str>,
+    pub(crate) audience: Audience,
     /// Whether an id_token is issued too, if the scope has `openid`.
     pub(crate) with_id_token: bool,
     pub(crate) id_token_algorithm: Option<Algorithm>,
@@ -199,6 +199,11 @@ impl TokenService {
 
     pub(crate) fn issuer(&self) -> &str {
         &self.0.issuer
+    }
+
+    /// Returns the audience of a client's access tokens that are requested without a resource.
+    pub(crate) fn default_audience<'a>(&'a self, client: &'a Client) -> &'a str {
+        client.tokens.audience.as_deref().unwrap_or(&self.0.audience)
     }
 
     pub(crate) fn algorithm(&self) -> Algorithm {
@@ -341,8 +346,9 @@ impl TokenService {
             Refreshed::Unknown => Err(RefreshError::Unknown),
             Refreshed::Reused => Err(RefreshError::Reused),
             Refreshed::Next { token: next, jti, at } => {
-                // a repeated request for another scope gets another access token
-                let own = issued_claims::jti_for_scope(&jti, request.scope.unwrap_or(grant.scope()));
+                // a repeated request for another scope or resource gets another access token
+                let scope = request.scope.unwrap_or(grant.scope());
+                let own = issued_claims::jti_for_content(&jti, scope, &request.audience);
                 let issued = self.sign(&presented.family, request, issued_claims::jti(&next.family, &own), at).await?;
                 let passed = self.now().as_secs().saturating_sub(at.as_secs());
                 let expires_in = issued.expires_in.saturating_sub(passed);
@@ -461,10 +467,10 @@ impl TokenService {
         let signer = keys.signer(inner.algorithm, self.now()).ok_or_else(broken)?;
         let granted = request.scope.unwrap_or(grant.scope());
         let scope = granted.to_string();
-        let (issuer, audience) = (inner.issuer.as_str(), request.audience.unwrap_or(&inner.audience));
+        let issuer = inner.issuer.as_str();
         let token = AccessTokenParts {
             issuer,
-            audience,
+            audience: request.audience.clone(),
             scope: &scope,
             jti,
             span: Span { from: inner.revocations.issue_time(at), ..span },

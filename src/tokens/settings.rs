@@ -119,7 +119,15 @@ impl Tokens {
     /// store can sign tokens. Keys that exist already stay unencrypted until they are
     /// [rotated](crate::auth::SigningKeys::rotate_keys) out.
     pub fn seal(self, secret: &Secret) -> Self {
-        Self { seal: Seal::new(secret), ..self }
+        Self { seal: self.seal.with_secret(secret), ..self }
+    }
+
+    /// Also reads private keys that were encrypted with this earlier secret of [`seal`](Self::seal), so that the secret can be
+    /// changed. New keys are encrypted with the new one. Can be called several times.
+    ///
+    /// If several nodes share the store, first give each the new secret as an older one, and only then make it the seal.
+    pub fn older_seal(self, secret: &Secret) -> Self {
+        Self { seal: self.seal.with_older(secret), ..self }
     }
 
     /// Returns the seal of the signing keys.

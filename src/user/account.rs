@@ -1,6 +1,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{
     contact::{Contact, EmailAddress, PhoneNumber},
@@ -34,6 +35,8 @@ pub struct Account {
     pub(super) disabled: bool,
     pub(super) name: Option<String>,
     pub(super) username: Option<String>,
+    /// What the application has noted in the invitation of the user.
+    pub(super) claims: Option<Map<String, Value>>,
 }
 
 /// A contact, and whether the user proved to own it.
@@ -55,6 +58,7 @@ impl Account {
             disabled: false,
             name: None,
             username: None,
+            claims: None,
         }
     }
 
@@ -256,6 +260,18 @@ impl NewUser {
     /// Sets whether the account is disabled.
     pub fn disabled(self, disabled: bool) -> Self {
         Self { account: self.account.disabled(disabled), ..self }
+    }
+
+    /// Sets what the application has noted in the invitation of this user.
+    #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service invites"))]
+    pub(crate) fn claims_of_invitation(self, claims: Option<Map<String, Value>>) -> Self {
+        Self { account: Account { claims, ..self.account }, ..self }
+    }
+
+    /// Returns what the application has noted in the invitation that the user has accepted, such as roles. They come from
+    /// the application alone.
+    pub fn invitation_claims(&self) -> Option<&Map<String, Value>> {
+        self.account.claims.as_ref()
     }
 
     /// Returns the account.

@@ -3,8 +3,10 @@ use std::{any::type_name, fmt, future::Future, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::timeout};
 
 use super::{
-    account::Account,
+    account::{Account, NewUser},
+    changes::{AccountChange, NewAccount, OfferedChange},
     claims::{Claims, ClaimsRequest},
+    contact::Contact,
     identifier::Identifier,
     password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
     users::{AccountPage, Users},
@@ -28,6 +30,11 @@ const VERIFY: &str = "Users::verify_password";
 const UPGRADE: &str = "Users::upgrade_password";
 const CLAIMS: &str = "Users::claims";
 const LIST: &str = "Users::list";
+const CREATE: &str = "Users::create";
+const SET_PASSWORD: &str = "Users::set_password";
+const SET_NAME: &str = "Users::set_name";
+const SET_CONTACT: &str = "Users::set_contact";
+const REMOVE: &str = "Users::remove";
 
 /// Any [`Users`] behind one type. Clones share them.
 ///
@@ -101,6 +108,52 @@ impl AnyUsers {
         let page = within(self.deadline, LIST, self.users.list(tenant, cursor)).await?;
         page.ok_or_else(|| StoreErrorKind::NotOffered.into())
     }
+
+    /// See [`Users::offers`].
+    pub fn offers(&self, change: OfferedChange) -> bool {
+        self.users.offers(change)
+    }
+
+    /// See [`Users::create`].
+    pub async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
+        within(self.deadline, CREATE, self.users.create(tenant, new)).await
+    }
+
+    /// See [`Users::set_password`].
+    pub async fn set_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<AccountChange, StoreError> {
+        within(self.deadline, SET_PASSWORD, self.users.set_password(tenant, account, new)).await
+    }
+
+    /// See [`Users::set_name`].
+    pub async fn set_name(
+        &self,
+        tenant: &Tenant,
+        id: &UserId,
+        name: Option<&str>,
+    ) -> Result<AccountChange, StoreError> {
+        within(self.deadline, SET_NAME, self.users.set_name(tenant, id, name)).await
+    }
+
+    /// See [`Users::set_contact`].
+    pub async fn set_contact(
+        &self,
+        tenant: &Tenant,
+        id: &UserId,
+        old: Option<&Contact>,
+        new: Option<&Contact>,
+    ) -> Result<AccountChange, StoreError> {
+        within(self.deadline, SET_CONTACT, self.users.set_contact(tenant, id, old, new)).await
+    }
+
+    /// See [`Users::remove`].
+    pub async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, StoreError> {
+        within(self.deadline, REMOVE, self.users.remove(tenant, id)).await
+    }
 }
 
 /// Waits for the response until the deadline.
@@ -146,6 +199,23 @@ trait DynUsers: Send + Sync {
     fn claims<'a>(&'a self, tenant: &'a Tenant, account: &'a Account, request: &'a ClaimsRequest)
     -> Answer<'a, Claims>;
     fn list<'a>(&'a self, tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Answer<'a, Option<AccountPage>>;
+    fn offers(&self, change: OfferedChange) -> bool;
+    fn create<'a>(&'a self, tenant: &'a Tenant, new: NewUser) -> Answer<'a, NewAccount>;
+    fn set_password<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        account: &'a Account,
+        new: PasswordHash,
+    ) -> Answer<'a, AccountChange>;
+    fn set_name<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId, name: Option<&'a str>) -> Answer<'a, AccountChange>;
+    fn set_contact<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        id: &'a UserId,
+        old: Option<&'a Contact>,
+        new: Option<&'a Contact>,
+    ) -> Answer<'a, AccountChange>;
+    fn remove<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, AccountChange>;
     fn name(&self) -> &'static str;
 }
 
@@ -182,6 +252,41 @@ impl<U: Users> DynUsers for U {
 
     fn list<'a>(&'a self, tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Answer<'a, Option<AccountPage>> {
         boxed(LIST, Users::list(self, tenant, cursor))
+    }
+
+    fn offers(&self, change: OfferedChange) -> bool {
+        Users::offers(self, change)
+    }
+
+    fn create<'a>(&'a self, tenant: &'a Tenant, new: NewUser) -> Answer<'a, NewAccount> {
+        boxed(CREATE, Users::create(self, tenant, new))
+    }
+
+    fn set_password<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        account: &'a Account,
+        new: PasswordHash,
+    ) -> Answer<'a, AccountChange> {
+        boxed(SET_PASSWORD, Users::set_password(self, tenant, account, new))
+    }
+
+    fn set_name<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId, name: Option<&'a str>) -> Answer<'a, AccountChange> {
+        boxed(SET_NAME, Users::set_name(self, tenant, id, name))
+    }
+
+    fn set_contact<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        id: &'a UserId,
+        old: Option<&'a Contact>,
+        new: Option<&'a Contact>,
+    ) -> Answer<'a, AccountChange> {
+        boxed(SET_CONTACT, Users::set_contact(self, tenant, id, old, new))
+    }
+
+    fn remove<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, AccountChange> {
+        boxed(REMOVE, Users::remove(self, tenant, id))
     }
 
     fn name(&self) -> &'static str {
@@ -278,6 +383,41 @@ mod tests {
             self.note("list");
             Ok(Some(AccountPage { accounts: vec![ada()], next: None }))
         }
+
+        fn offers(&self, change: OfferedChange) -> bool {
+            change == OfferedChange::Create
+        }
+
+        async fn create(&self, _: &Tenant, new: NewUser) -> io::Result<NewAccount> {
+            self.note("create");
+            Ok(NewAccount::Created(new.account().id().clone()))
+        }
+
+        async fn set_password(&self, _: &Tenant, _: &Account, _: PasswordHash) -> io::Result<AccountChange> {
+            self.note("set_password");
+            Ok(AccountChange::Done)
+        }
+
+        async fn set_name(&self, _: &Tenant, _: &UserId, _: Option<&str>) -> io::Result<AccountChange> {
+            self.note("set_name");
+            Ok(AccountChange::Done)
+        }
+
+        async fn set_contact(
+            &self,
+            _: &Tenant,
+            _: &UserId,
+            _: Option<&Contact>,
+            _: Option<&Contact>,
+        ) -> io::Result<AccountChange> {
+            self.note("set_contact");
+            Ok(AccountChange::Taken)
+        }
+
+        async fn remove(&self, _: &Tenant, _: &UserId) -> io::Result<AccountChange> {
+            self.note("remove");
+            Ok(AccountChange::Outdated)
+        }
     }
 
     async fn verify(users: &AnyUsers, account: Option<&Account>, password: &str) -> PasswordCheck {
@@ -300,7 +440,16 @@ mod tests {
         let claims = users.claims(&acme, &ada, &ClaimsRequest::new("web")).await.unwrap();
         assert!(claims.get::<Vec<String>>(ClaimTarget::IdToken, "roles").is_some());
         assert_eq!(users.list(&acme, None).await.unwrap().accounts.len(), 1);
-        assert_eq!(*own.0.lock().unwrap(), ["find", "by_id", "verify_password", "upgrade_password", "claims", "list"]);
+        assert!(users.offers(OfferedChange::Create) && !users.offers(OfferedChange::Remove));
+        let new = NewUser::new(ada.id().clone(), Identifier::parse("ada").unwrap());
+        assert_eq!(users.create(&acme, new).await.unwrap(), NewAccount::Created(ada.id().clone()));
+        assert_eq!(users.set_password(&acme, &ada, hash()).await.unwrap(), AccountChange::Done);
+        assert_eq!(users.set_name(&acme, ada.id(), None).await.unwrap(), AccountChange::Done);
+        assert_eq!(users.set_contact(&acme, ada.id(), None, None).await.unwrap(), AccountChange::Taken);
+        assert_eq!(users.remove(&acme, ada.id()).await.unwrap(), AccountChange::Outdated);
+        let calls = ["find", "by_id", "verify_password", "upgrade_password", "claims", "list"];
+        let changes = ["create", "set_password", "set_name", "set_contact", "remove"];
+        assert_eq!(*own.0.lock().unwrap(), [&calls[..], &changes[..]].concat());
         assert!(format!("{users:?}").contains("Overrides"));
     }
 
@@ -348,6 +497,13 @@ mod tests {
         assert_eq!(upgraded, PasswordUpgrade::NotSupported);
         let claims = users.claims(&acme(), &ada, &ClaimsRequest::new("web")).await.unwrap();
         assert_eq!(claims.iter(ClaimTarget::IdToken).count(), 0);
+        let new = NewUser::new(ada.id().clone(), Identifier::parse("ada").unwrap());
+        assert_eq!(users.create(&acme(), new).await.unwrap(), NewAccount::NotOffered);
+        assert_eq!(users.set_password(&acme(), &ada, hash()).await.unwrap(), AccountChange::NotOffered);
+        assert_eq!(users.set_name(&acme(), ada.id(), None).await.unwrap(), AccountChange::NotOffered);
+        assert_eq!(users.set_contact(&acme(), ada.id(), None, None).await.unwrap(), AccountChange::NotOffered);
+        assert_eq!(users.remove(&acme(), ada.id()).await.unwrap(), AccountChange::NotOffered);
+        assert!(!users.offers(OfferedChange::Create));
     }
 
     #[tokio::test]

@@ -101,6 +101,7 @@ mod identifier;
 mod account;
 mod password_attempt;
 mod claims;
+mod changes;
 mod users;
 mod any;
 mod stored;
@@ -108,6 +109,7 @@ mod stored;
 pub use self::{
     account::{Account, NewUser},
     any::AnyUsers,
+    changes::{AccountChange, NewAccount, OfferedChange},
     claims::{ClaimError, ClaimTarget, Claims, ClaimsRequest},
     contact::{Contact, EmailAddress, IdentifierError, PhoneNumber},
     identifier::Identifier,

@@ -1,8 +1,10 @@
 use std::{error::Error, future::Future, sync::Arc};
 
 use super::{
-    account::Account,
+    account::{Account, NewUser},
+    changes::{AccountChange, NewAccount, OfferedChange},
     claims::{Claims, ClaimsRequest},
+    contact::Contact,
     identifier::Identifier,
     password_attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
@@ -107,6 +109,84 @@ pub trait Users: Send + Sync + 'static {
         let _ = (tenant, cursor);
         async { Ok(None) }
     }
+
+    /// Returns whether users can make this change themselves. The pages and calls of the login service follow from it.
+    /// Defaults to `false`. Return `true` for each of the following methods that you implement.
+    fn offers(&self, change: OfferedChange) -> bool {
+        let _ = change;
+        false
+    }
+
+    /// Creates an account for a user who has proved to own its contacts, and returns its id. The [`id`](Account::id) in
+    /// `new` is random; you can use one of your own.
+    ///
+    /// Create the account with all of its identifiers or not at all: of two calls at the same time for one identifier, one
+    /// gets [`NewAccount::Taken`]. Store the [claims of the invitation](NewUser::invitation_claims) if there are any.
+    ///
+    /// Defaults to [`NewAccount::NotOffered`].
+    fn create(&self, tenant: &Tenant, new: NewUser) -> impl Future<Output = Result<NewAccount, Self::Error>> + Send {
+        let _ = (tenant, new);
+        async { Ok(NewAccount::NotOffered) }
+    }
+
+    /// Sets the password of an account, and gives it a new [mark](Account::password_mark) if it has one. This ends what the
+    /// old password has proved.
+    ///
+    /// `account` is the account as it was when the user proved who they are. Set the password only if the account still has
+    /// the same mark or hash, or still has no password: `UPDATE users SET hash = $new WHERE id = $id AND hash IS NOT DISTINCT
+    /// FROM $old`. Otherwise the answer is [`AccountChange::Outdated`].
+    ///
+    /// Defaults to [`AccountChange::NotOffered`].
+    fn set_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {
+        let _ = (tenant, account, new);
+        async { Ok(AccountChange::NotOffered) }
+    }
+
+    /// Sets or removes the full name of a user, which was checked to have 1 to 320 bytes.
+    ///
+    /// Defaults to [`AccountChange::NotOffered`].
+    fn set_name(
+        &self,
+        tenant: &Tenant,
+        id: &UserId,
+        name: Option<&str>,
+    ) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {
+        let _ = (tenant, id, name);
+        async { Ok(AccountChange::NotOffered) }
+    }
+
+    /// Replaces the contact `old` by `new`, which the user has proved to own. Without `old` it adds a contact, without
+    /// `new` it removes one.
+    ///
+    /// Do it in one step. The new contact also becomes an identifier of the account, and the old one stops to be one. The
+    /// answer is [`AccountChange::Taken`] if another account has it, and [`AccountChange::Outdated`] if the account has
+    /// no contact `old` any more.
+    ///
+    /// Defaults to [`AccountChange::NotOffered`].
+    fn set_contact(
+        &self,
+        tenant: &Tenant,
+        id: &UserId,
+        old: Option<&Contact>,
+        new: Option<&Contact>,
+    ) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {
+        let _ = (tenant, id, old, new);
+        async { Ok(AccountChange::NotOffered) }
+    }
+
+    /// Deletes an account. The login service ends and deletes what the user has begun and enrolled. Don't give the id to
+    /// another account.
+    ///
+    /// Defaults to [`AccountChange::NotOffered`].
+    fn remove(&self, tenant: &Tenant, id: &UserId) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {
+        let _ = (tenant, id);
+        async { Ok(AccountChange::NotOffered) }
+    }
 }
 
 impl<U: Users> Users for Arc<U> {
@@ -139,5 +219,40 @@ impl<U: Users> Users for Arc<U> {
 
     async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, U::Error> {
         (**self).list(tenant, cursor).await
+    }
+
+    fn offers(&self, change: OfferedChange) -> bool {
+        (**self).offers(change)
+    }
+
+    async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, U::Error> {
+        (**self).create(tenant, new).await
+    }
+
+    async fn set_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<AccountChange, U::Error> {
+        (**self).set_password(tenant, account, new).await
+    }
+
+    async fn set_name(&self, tenant: &Tenant, id: &UserId, name: Option<&str>) -> Result<AccountChange, U::Error> {
+        (**self).set_name(tenant, id, name).await
+    }
+
+    async fn set_contact(
+        &self,
+        tenant: &Tenant,
+        id: &UserId,
+        old: Option<&Contact>,
+        new: Option<&Contact>,
+    ) -> Result<AccountChange, U::Error> {
+        (**self).set_contact(tenant, id, old, new).await
+    }
+
+    async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, U::Error> {
+        (**self).remove(tenant, id).await
     }
 }

@@ -597,3 +597,32 @@ async fn a15_a_machine_client_can_bind_its_tokens_to_a_key() {
     assert_eq!(claims(access)["cnf"], json!({ "jkt": key.thumbprint() }));
     assert_eq!(api(&world, access).await.0, 401, "it is no bearer token");
 }
+
+#[tokio::test]
+async fn c135_a_machine_client_gets_tokens_for_the_resources_that_it_names() {
+    let world = world_of(&ES256, |client| {
+        client.resource("https://a.example").unwrap().resource("https://b.example/x").unwrap()
+    })
+    .await;
+    let mut browser = world.browser();
+    let mut asked = async |resources: &str| {
+        let assertion = ES256.sign(&good(&world));
+        browser.send(posted("/token"), form_of(&asking(&assertion)) + resources).await
+    };
+    for (resources, audience) in [
+        ("", json!(ISSUER)),
+        ("&resource=", json!(ISSUER)),
+        ("&resource=https://a.example/", json!("https://a.example")),
+        (
+            "&resource=https://b.example/x&resource=https://a.example",
+            json!(["https://a.example", "https://b.example/x"]),
+        ),
+        ("&resource=https://a.example&resource=https://auth.example", json!(["https://a.example", ISSUER])),
+    ] {
+        let answer = asked(resources).await;
+        assert_eq!(claims(answer.json()["access_token"].as_str().unwrap())["aud"], audience, "{resources}");
+    }
+    for bad in ["&resource=https://b.example", "&resource=https://a.example&resource=x", "&resource=urn:a%23b"] {
+        assert_eq!(asked(bad).await.error(), "invalid_target", "{bad}");
+    }
+}

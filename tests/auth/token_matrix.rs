@@ -13,7 +13,7 @@ use crate::{
     special_worlds::world_with_keys,
     token_requests::{Grant, redemption, set},
     wire_text::after,
-    world::{Answer, Browser, ISSUER, World, encode, form_of, posted},
+    world::{Answer, Browser, ISSUER, NOTES, World, encode, form_of, posted},
 };
 
 const STATES: &[&str] = &[
@@ -35,9 +35,11 @@ const CALLS: &[&str] = &[
     "POST /token code",
     "POST /token code, wrong verifier",
     "POST /token code, another client",
+    "POST /token code, another resource",
     "POST /token refresh token",
     "POST /token refresh token before it",
     "POST /token refresh token, another client",
+    "POST /token refresh token, another resource",
     "POST /token password",
     "POST /token client credentials",
     "POST /revoke access token",
@@ -71,7 +73,7 @@ const PATHS: [&str; 9] = [
 ];
 
 /// Requests that contain only what is named here.
-const WAYS: [&str; 14] = [
+const WAYS: [&str; 15] = [
     "GET",
     "HEAD",
     "POST",
@@ -82,6 +84,7 @@ const WAYS: [&str; 14] = [
     "preflight by another page",
     "POST form",
     "POST form with a field twice",
+    "POST form with a resource twice",
     "POST form compressed",
     "POST form by another page",
     "POST JSON",
@@ -163,6 +166,15 @@ impl Case for Family {
                 let wrong = "A".repeat(43);
                 browser.form("/token", &set(&redemption(client, code), "code_verifier", &wrong)).await
             }
+            // that the client may request, but was not granted
+            "POST /token code, another resource" => {
+                browser.form("/token", &set(&redemption(client, code), "resource", NOTES)).await
+            }
+            "POST /token refresh token, another resource" => {
+                let token = newest.refresh();
+                let fields = [("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", client)];
+                browser.form("/token", &set(&fields, "resource", NOTES)).await
+            }
             "POST /token refresh token" => browser.refresh(client, newest.refresh()).await,
             "POST /token refresh token before it" => browser.refresh(client, first.refresh()).await,
             "POST /token password" => {
@@ -232,6 +244,7 @@ impl Case for WithoutTokens {
             "preflight by another page" => (preflight("https://evil.example"), String::new()),
             "POST form" => (posted(path), form),
             "POST form with a field twice" => (posted(path), format!("{form}&{form}")),
+            "POST form with a resource twice" => (posted(path), form + &format!("&resource={NOTES}&resource={NOTES}")),
             "POST form compressed" => (posted(path).header("content-encoding", "gzip"), form),
             "POST form by another page" => (posted(path).header("origin", "https://evil.example"), form),
             "POST form in the URL" => (posted(&format!("{path}?{form}")), String::new()),

@@ -3,19 +3,22 @@
 use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
+use serde_json::json;
 use tollgate::{UserId, Verifier, store::Memory};
 
 use crate::{
-    issued_tokens::{EVERYWHERE, IssuedTokens, at_layer, good_at},
+    issued_tokens::{EVERYWHERE, IssuedTokens, at_layer, claims, good_at},
     random_runs,
     special_worlds::two_nodes,
     token_requests::{Grant, is_no_grant, redemption},
-    world::{Answer, Browser, World},
+    world::{Answer, Browser, ISSUER, NOTES, World, encode, form_of, posted, query_of},
 };
 
 /// The number of families that the test keeps. All of them are checked after each call.
 const MOST_FAMILIES: usize = 4;
 const CLIENTS: [&str; 2] = ["web", "mfa"];
+/// The resources that `web` may request.
+const RESOURCES: [&str; 2] = [ISSUER, NOTES];
 const OFFLINE: &str = "openid offline_access";
 const ACCESS_LIVES: u64 = 600;
 const LEEWAY: u64 = 5;
@@ -23,8 +26,10 @@ const DAY: u64 = 86_400;
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
+    /// For these of [`RESOURCES`], as bits. Without any, the tokens are for the issuer.
     SignIn {
         offline: bool,
+        resources: usize,
     },
     /// Redeems the code of a family, counted from the newest, with right parameters or with a wrong client, verifier or
     /// URI.
@@ -37,6 +42,7 @@ enum Action {
         family: usize,
         age: usize,
         other_client: bool,
+        resources: usize,
     },
     Revoke {
         family: usize,
@@ -55,6 +61,7 @@ fn action() -> impl Strategy<Value = Action> {
     let family = || prop_oneof![3 => Just(0_usize), 2 => 0..MOST_FAMILIES];
     let age = || prop_oneof![5 => Just(0_usize), 3 => Just(1_usize), 1 => 0..6_usize];
     let rarely = || prop::bool::weighted(0.1);
+    let resources = || prop_oneof![2 => Just(0_usize), 1 => 1..4_usize];
     let wait = prop::sample::select(vec![
         0,
         1,
@@ -81,10 +88,11 @@ fn action() -> impl Strategy<Value = Action> {
         30 * DAY - 600,
     ]);
     prop_oneof![
-        3 => prop::bool::weighted(0.4).prop_map(|offline| Action::SignIn { offline }),
+        3 => (prop::bool::weighted(0.4), resources()).prop_map(|(offline, resources)| Action::SignIn { offline, resources }),
         5 => (family(), prop::option::weighted(0.2, 0..3_usize)).prop_map(|(family, wrong)| Action::Redeem { family, wrong }),
-        10 => (family(), age(), rarely())
-            .prop_map(|(family, age, other_client)| Action::Refresh { family, age, other_client }),
+        10 => (family(), age(), rarely(), resources()).prop_map(|(family, age, other_client, resources)| {
+            Action::Refresh { family, age, other_client, resources }
+        }),
         1 => (family(), age(), any::<bool>(), prop::bool::weighted(0.4))
             .prop_map(|(family, age, access, other_client)| Action::Revoke { family, age, access, other_client }),
         1 => family().prop_map(|family| Action::LogOut { family }),
@@ -98,6 +106,7 @@ fn action() -> impl Strategy<Value = Action> {
 struct Access {
     issued: IssuedTokens,
     ends: u64,
+    is_for_issuer: bool,
 }
 
 /// All tokens of one login.
@@ -105,6 +114,7 @@ struct Family {
     browser: Browser,
     code: Grant,
     offline: bool,
+    resources: usize,
     began: u64,
     spent: Option<Spent>,
     /// Whether it was revoked.
@@ -114,6 +124,15 @@ struct Family {
     /// Each refresh token, and when it was used.
     refresh: Vec<(String, Option<u64>)>,
     access: Vec<Access>,
+}
+
+fn of_bits(resources: usize) -> impl Iterator<Item = &'static str> {
+    RESOURCES.into_iter().enumerate().filter_map(move |(bit, uri)| (resources >> bit & 1 == 1).then_some(uri))
+}
+
+/// Returns the parameter that names these resources.
+fn parameter(resources: usize) -> String {
+    of_bits(resources).map(|uri| format!("&resource={}", encode(uri))).collect()
 }
 
 struct Spent {
@@ -129,6 +148,20 @@ impl Family {
 
     fn is_live(&self, now: u64) -> bool {
         !self.revoked && !self.session_over() && self.spent.as_ref().is_some_and(|spent| now < spent.ends)
+    }
+
+    /// Returns the resources that were granted.
+    fn granted(&self) -> usize {
+        if self.resources == 0 { 1 } else { self.resources }
+    }
+
+    /// Checks that a token is for these resources, or for all that were granted. Returns whether the issuer is one of them.
+    fn check_audience(&self, issued: &IssuedTokens, resources: usize) -> Result<bool, TestCaseError> {
+        let resources = if resources == 0 { self.granted() } else { resources };
+        let names: Vec<&str> = of_bits(resources).collect();
+        let expected = if let [only] = &*names { json!(only) } else { json!(names) };
+        prop_assert_eq!(&claims(&issued.access)["aud"], &expected);
+        Ok(names.contains(&ISSUER))
     }
 
     /// Returns the last moment at which an access token issued at this time can work.
@@ -169,7 +202,7 @@ impl Simulation {
                 self.nodes[0].advance(seconds);
                 self.now += seconds;
             }
-            Action::SignIn { offline } => self.sign_in(offline).await,
+            Action::SignIn { offline, resources } => self.sign_in(offline, resources).await,
             Action::EndUser => {
                 let user = UserId::parse("u-ada").unwrap();
                 self.nodes[0].service.end_user(&"acme".parse().unwrap(), &user).await.unwrap();
@@ -182,9 +215,9 @@ impl Simulation {
                     self.redeem(at, wrong).await?;
                 }
             }
-            Action::Refresh { family, age, other_client } => {
+            Action::Refresh { family, age, other_client, resources } => {
                 if let Some(at) = self.at(family) {
-                    self.refresh(at, age, other_client).await?;
+                    self.refresh(at, age, other_client, resources).await?;
                 }
             }
             Action::Revoke { family, age, access, other_client } => {
@@ -201,16 +234,19 @@ impl Simulation {
         self.look().await
     }
 
-    async fn sign_in(&mut self, offline: bool) {
+    async fn sign_in(&mut self, offline: bool, resources: usize) {
         if self.families.len() == MOST_FAMILIES {
             self.families.remove(0);
         }
         let mut browser = self.browser();
-        let code = browser.sign_in_with("web", &[("scope", if offline { OFFLINE } else { "openid" })]).await;
+        let (own, verifier) = browser.log_in_with("web", &[("scope", if offline { OFFLINE } else { "openid" })]).await;
+        let answer = browser.get(&format!("/authorize?{}{}", query_of(&own), parameter(resources))).await;
+        let code = Grant { code: answer.redirected("code").unwrap(), verifier };
         self.families.push(Family {
             browser,
             code,
             offline,
+            resources,
             began: self.now,
             spent: None,
             revoked: false,
@@ -221,11 +257,14 @@ impl Simulation {
         });
     }
 
-    fn issued(&mut self, at: usize, answer: &Answer) {
+    /// Notes new tokens for these resources, or for all that were granted.
+    fn issued(&mut self, at: usize, answer: &Answer, resources: usize) -> Result<(), TestCaseError> {
         let issued = IssuedTokens::of(answer);
+        let is_for_issuer = self.families[at].check_audience(&issued, resources)?;
         let ends = self.families[at].access_ends(self.now);
         self.families[at].refresh.push((issued.refresh().to_owned(), None));
-        self.families[at].access.push(Access { issued, ends });
+        self.families[at].access.push(Access { issued, ends, is_for_issuer });
+        Ok(())
     }
 
     async fn redeem(&mut self, at: usize, wrong: Option<usize>) -> Result<(), TestCaseError> {
@@ -245,8 +284,7 @@ impl Simulation {
         if is_right && family.spent.is_none() && !family.session_over() {
             let ends = now + if family.offline { 30 * DAY } else { DAY };
             self.families[at].spent = Some(Spent { at: now, ends });
-            self.issued(at, &answer);
-            return Ok(());
+            return self.issued(at, &answer, 0);
         }
         prop_assert!(is_no_grant(&answer), "{:?}", answer);
         if is_right && family.spent.as_ref().is_some_and(|spent| now > spent.at + 2) {
@@ -255,23 +293,38 @@ impl Simulation {
         Ok(())
     }
 
-    async fn refresh(&mut self, at: usize, age: usize, other_client: bool) -> Result<(), TestCaseError> {
+    async fn refresh(
+        &mut self,
+        at: usize,
+        age: usize,
+        other_client: bool,
+        resources: usize,
+    ) -> Result<(), TestCaseError> {
         let mut browser = self.browser();
         let (now, family) = (self.now, &mut self.families[at]);
         let Some(place) = family.refresh.len().checked_sub(1 + age) else { return Ok(()) };
         let (token, used) = family.refresh[place].clone();
-        let answer = browser.refresh(CLIENTS[usize::from(other_client)], &token).await;
+        let client = CLIENTS[usize::from(other_client)];
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", &*token), ("client_id", client)];
+        let answer = browser.send(posted("/token"), form_of(&fields) + &parameter(resources)).await;
+        let is_too_much = resources & !family.granted() != 0;
         // a used token revokes its family, regardless of the client that presents it
         let is_leak = age > 1 || age == 1 && used.is_some_and(|used| now >= used + 10);
         if !family.is_live(now) || other_client {
-            prop_assert!(is_no_grant(&answer), "{:?}", answer);
+            let is_refused = is_no_grant(&answer) || is_too_much && answer.error() == "invalid_target";
+            prop_assert!(is_refused, "{:?}", answer);
             family.revoked |= family.is_live(now) && is_leak;
+            return Ok(());
+        }
+        if is_too_much && !is_leak {
+            // the token is not used up
+            prop_assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_target"));
             return Ok(());
         }
         match (age, used) {
             (0, _) => {
                 family.refresh[place].1 = Some(now);
-                self.issued(at, &answer);
+                self.issued(at, &answer, resources)?;
                 let tokens = &self.families[at].refresh;
                 prop_assert_ne!(&tokens[place].0, &tokens[place + 1].0);
             }
@@ -281,7 +334,8 @@ impl Simulation {
                 let left = answer.json()["expires_in"].as_u64().unwrap();
                 let ends = family.access_ends(used);
                 prop_assert_eq!(left, ends - now);
-                family.access.push(Access { issued, ends });
+                let is_for_issuer = family.check_audience(&issued, resources)?;
+                family.access.push(Access { issued, ends, is_for_issuer });
             }
             _ => {
                 prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -336,12 +390,12 @@ impl Simulation {
                 let mut expected = BTreeSet::new();
                 if family.is_live(now) {
                     if now < access.ends {
-                        expected.extend(&EVERYWHERE[..2]);
+                        expected.extend(&EVERYWHERE[usize::from(!access.is_for_issuer)..2]);
                     }
                     // during its grace, a used token looks like the current one
                     expected.insert(EVERYWHERE[3]);
                 }
-                if !family.revoked && !family.session_over() && now < access.ends + LEEWAY {
+                if access.is_for_issuer && !family.revoked && !family.session_over() && now < access.ends + LEEWAY {
                     expected.insert(EVERYWHERE[2]);
                 }
                 prop_assert_eq!(good, expected, "token {} at {}", place, now);
@@ -366,7 +420,7 @@ fn simulate(actions: Vec<Action>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut simulation = Simulation::new().await;
-        simulation.act(Action::SignIn { offline: false }).await?;
+        simulation.act(Action::SignIn { offline: false, resources: 0 }).await?;
         simulation.act(Action::Redeem { family: 0, wrong: None }).await?;
         for action in actions {
             simulation.act(action).await?;

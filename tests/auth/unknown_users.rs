@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use tollgate::{
     Identifier, UserId, Users,
+    auth::SignUp,
     event::{EventKind, Query},
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
 };
@@ -56,6 +57,10 @@ enum Action {
     Password(usize, usize, &'static str),
     Ask(usize, &'static str),
     Verify(usize, &'static str),
+    ResetStart(usize, &'static str),
+    SignUp(usize),
+    SignUpGuess(usize, &'static str),
+    SetPassword(usize, &'static str),
     Complete(usize),
     Status(usize),
     Authorize(&'static str),
@@ -70,12 +75,17 @@ fn action() -> impl Strategy<Value = Action> {
     let password = prop::sample::select(vec!["wrong", "Correct horse battery staple", " "]);
     let guess = prop::sample::select(vec!["wrong", "12345", "1234567", "٠٠٠٠٠٠"]);
     let method = prop::sample::select(vec!["sms", "email", "whatsapp"]);
+    let guess_again = guess.clone();
     let wait = prop_oneof![3 => 0..40_u64, 2 => 60..400_u64, 1 => Just(601), 1 => Just(1801), 1 => Just(3600)];
     prop_oneof![
         3 => (prop_oneof![4 => name(), 1 => Just(UNNAMED)], client()).prop_map(|(name, client)| Action::Start(name, client)),
         7 => (login(), name(), password).prop_map(|(login, name, typed)| Action::Password(login, name, typed)),
         6 => (login(), method).prop_map(|(login, method)| Action::Ask(login, method)),
         6 => (login(), guess).prop_map(|(login, guess)| Action::Verify(login, guess)),
+        2 => (name(), client()).prop_map(|(name, client)| Action::ResetStart(name, client)),
+        3 => login().prop_map(Action::SignUp),
+        3 => (login(), guess_again).prop_map(|(login, guess)| Action::SignUpGuess(login, guess)),
+        1 => (login(), prop::sample::select(vec!["sign-up", "reset-password"])).prop_map(|(login, path)| Action::SetPassword(login, path)),
         1 => login().prop_map(Action::Complete),
         1 => login().prop_map(Action::Status),
         1 => client().prop_map(Action::Authorize),
@@ -97,7 +107,7 @@ struct ScriptedWorld {
 impl ScriptedWorld {
     async fn of(person: Person) -> Self {
         let store = ControlledStore::default();
-        let world = World::with(store.clone(), |service| service).await;
+        let world = World::with(store.clone(), |service| service.sign_up(SignUp::Open)).await;
         let new = |id, name, other| {
             let new = NewUser::new(UserId::parse(id).unwrap(), Identifier::parse(name).unwrap());
             new.identifier(Identifier::parse(other).unwrap())
@@ -127,7 +137,7 @@ impl ScriptedWorld {
                 self.world.advance(seconds);
                 return String::new();
             }
-            Action::Start(name, client) => {
+            Action::Start(name, client) | Action::ResetStart(name, client) => {
                 // only the newest three, because chance decides which of several ended logins makes room for a fifth
                 if let Some((oldest, _)) = self.logins.iter().rev().nth(2) {
                     self.browser.cookies.remove(&cookie_of(oldest));
@@ -136,7 +146,9 @@ impl ScriptedWorld {
                     Some(name) => with(parameters(client), &[("identifier", name)]),
                     None => parameters(client),
                 };
-                let answer = self.browser.post("/authentication/start", &body).await;
+                let is_reset = matches!(action, Action::ResetStart(..));
+                let path = if is_reset { "/reset-password/start" } else { "/authentication/start" };
+                let answer = self.browser.post(path, &body).await;
                 if answer.status == 200 {
                     self.note(&answer, client);
                 }
@@ -154,6 +166,18 @@ impl ScriptedWorld {
             Action::Verify(at, guess) => {
                 let (id, client) = login(at).unwrap_or_else(none);
                 self.browser.verify(client, &id, guess).await
+            }
+            Action::SignUp(at) => {
+                let (id, client) = login(at).unwrap_or_else(none);
+                self.browser.life("sign-up/code", client, &id, &[("email", self.person.mailbox)]).await
+            }
+            Action::SignUpGuess(at, guess) => {
+                let (id, client) = login(at).unwrap_or_else(none);
+                self.browser.life("sign-up/verify", client, &id, &[("otp", guess)]).await
+            }
+            Action::SetPassword(at, path) => {
+                let (id, client) = login(at).unwrap_or_else(none);
+                self.browser.life(path, client, &id, &[("password", "a password of nobody")]).await
             }
             Action::Complete(at) => {
                 let (id, client) = login(at).unwrap_or_else(none);
@@ -223,7 +247,7 @@ proptest! {
     // set PROPTEST_CASES to run more
     #![proptest_config(Config::with_cases(Config::default().cases / 4))]
     #[test]
-    fn c031_c048_c053_c064_c066_responses_and_store_operations_never_reveal_a_known_user(
+    fn c031_c048_c053_c064_c066_c127_c129_responses_and_store_operations_never_reveal_a_known_user(
         known in 0..KNOWN.len(),
         script in vec(action(), 1..60),
     ) {

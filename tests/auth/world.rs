@@ -59,6 +59,9 @@ pub(crate) struct World {
     pub(crate) store: AnyStore,
 }
 
+/// A resource that `web` may request.
+pub(crate) const NOTES: &str = "https://notes.example/mcp";
+
 /// The clients of acme are `web` (one step), `mfa` (two steps) and `native` (loopback). The client of globex is
 /// `other`.
 pub(crate) fn clients() -> ClientTable {
@@ -69,7 +72,7 @@ pub(crate) fn clients() -> ClientTable {
     };
     let native = Client::new("native", acme()).unwrap().scopes("openid").unwrap();
     ClientTable::new([
-        client("web", acme()).redirect_uri(WITH_QUERY).unwrap(),
+        client("web", acme()).redirect_uri(WITH_QUERY).unwrap().resource(NOTES).unwrap(),
         client("mfa", acme()).policy(Policy::any(2).unwrap()),
         native.redirect_uri("http://127.0.0.1/callback").unwrap(),
         client("other", "globex".parse().unwrap()),
@@ -308,6 +311,12 @@ impl Browser {
     pub(crate) async fn call(&mut self, endpoint: &str, client: &str, id: &str, more: &[(&str, &str)]) -> Answer {
         let body = with(with(parameters(client), &[("session_id", id)]), more);
         self.post(&format!("/authentication/{endpoint}"), &body).await
+    }
+
+    /// Calls an endpoint of the sign-up or of a reset, such as `sign-up/code`.
+    pub(crate) async fn life(&mut self, path: &str, client: &str, id: &str, more: &[(&str, &str)]) -> Answer {
+        let body = with(with(parameters(client), &[("session_id", id)]), more);
+        self.post(&format!("/{path}"), &body).await
     }
 
     pub(crate) async fn password(&mut self, client: &str, id: &str, username: &str, password: &str) -> Answer {

@@ -7,7 +7,7 @@ use tollgate::{
     EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer,
     clock::Clock,
     event::{Event, EventKind, Mode, Query},
-    limit::{Decision, RefusalReason, Spend},
+    limit::{Decision, HeaderStyle, RefusalReason, Spend},
     tenant::HeaderTenant,
     testing::ManualClock,
 };
@@ -277,6 +277,8 @@ async fn a_shadow_quota_logs_and_marks_requests_it_would_refuse() {
         send(&layer, 200).await;
         engine.clock().advance(30 * SECOND);
         assert_eq!(header(&send(&layer, 200).await.1, "x-ratelimit-would-refuse"), None);
+        let hidden = layer.headers(HeaderStyle::new().without_shadow());
+        assert_eq!(header(&send(&hidden, 200).await.1, "x-ratelimit-would-refuse"), None);
     }
 }
 

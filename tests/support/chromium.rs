@@ -1,7 +1,12 @@
 //! A real browser, controlled through the DevTools protocol.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -51,11 +56,42 @@ impl Chromium {
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await;
         let target = json!({ "targetId": target["targetId"], "flatten": true });
         let tab = browser.call("Target.attachToTarget", target).await;
-        browser.tab = Some(tab["sessionId"].as_str().unwrap().to_owned());
-        for domain in ["Runtime", "Log", "Page"] {
-            browser.call(&format!("{domain}.enable"), json!({})).await;
-        }
+        browser.use_tab(Some(tab["sessionId"].as_str().unwrap().to_owned())).await;
         Some(browser)
+    }
+
+    /// Opens another tab in front of this one, and returns this one.
+    pub(crate) async fn open_tab(&mut self) -> Option<String> {
+        let first = self.tab.take();
+        let target = self.call("Target.createTarget", json!({ "url": "about:blank" })).await;
+        let target = json!({ "targetId": target["targetId"], "flatten": true });
+        let tab = self.call("Target.attachToTarget", target).await;
+        self.use_tab(Some(tab["sessionId"].as_str().unwrap().to_owned())).await;
+        first
+    }
+
+    /// Goes to a tab, and returns the one before.
+    pub(crate) async fn use_tab(&mut self, tab: Option<String>) -> Option<String> {
+        let before = std::mem::replace(&mut self.tab, tab);
+        for domain in ["Runtime", "Log", "Page"] {
+            self.call(&format!("{domain}.enable"), json!({})).await;
+        }
+        self.call("Page.bringToFront", json!({})).await;
+        before
+    }
+
+    /// Sets the color scheme and the width of the screen.
+    pub(crate) async fn look(&mut self, scheme: &str, width: u32) {
+        let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.call("Emulation.setEmulatedMedia", scheme).await;
+        let screen = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.call("Emulation.setDeviceMetricsOverride", screen).await;
+    }
+
+    /// Stores a picture of the whole page as this PNG file.
+    pub(crate) async fn take_picture(&mut self, path: &Path) {
+        let picture = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true })).await;
+        std::fs::write(path, STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 
     pub(crate) async fn open(&mut self, url: &str) {

@@ -16,6 +16,7 @@ pub(crate) mod certificate;
 pub(crate) mod chromium;
 pub(crate) mod example;
 pub(crate) mod identity_provider;
+pub(crate) mod inspector;
 pub(crate) mod late_bodies;
 pub(crate) mod login_server;
 pub(crate) mod process;

@@ -16,7 +16,8 @@ use crate::{
     world::{ADA, ADA_PASSWORD, World, challenge},
 };
 
-/// A site whose users Ada and Grace sign in to the site itself, and to the clients `web` (one step) and `mfa` (two).
+/// A site whose users Ada and Grace sign in to the site itself, and to the clients `web` (one step), `mfa` (two) and `shared` (one,
+/// or none for a signed-in user).
 pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) browser: Chromium,
@@ -47,7 +48,9 @@ impl Site {
             let client = Client::new(id, acme.clone()).unwrap().scopes("openid").unwrap();
             client.name("Expenses").unwrap().insecure_localhost(&format!("{origin}/callback")).unwrap()
         };
-        let clients = ClientTable::new([client("web"), client("mfa").policy(Policy::any(2).unwrap())]).unwrap();
+        let sharing = client("shared").single_sign_on();
+        let clients =
+            ClientTable::new([client("web"), client("mfa").policy(Policy::any(2).unwrap()), sharing]).unwrap();
         let service = AuthService::builder(&origin, world.store.clone())
             .clients(clients)
             .users(world.users.clone())
@@ -173,6 +176,12 @@ impl Site {
         let text = "(id) => document.getElementById(id).textContent";
         let shown = "(id) => Boolean(document.getElementById(id)?.getClientRects().length)";
         self.browser.until(&format!("((idle, text, shown) => {script})({idle}, {text}, {shown})")).await;
+    }
+
+    /// Advances the time of the server and of the page.
+    pub(crate) async fn advance(&mut self, seconds: u64) {
+        self.world.advance(seconds);
+        self.ask(&format!("{{ const now = Date.now; Date.now = () => now() + {seconds} * 1000; }}")).await;
     }
 
     /// Waits until the page shows this message.

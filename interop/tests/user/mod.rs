@@ -104,7 +104,7 @@ impl User {
     /// Returns the code sent through this channel. A background task sends it.
     async fn code(&mut self, channel: &str) -> Value {
         for _ in 0..10_000 {
-            let sent = self.browser.open("/demo/outbox").await.json();
+            let sent = self.browser.send("GET", "/demo/outbox", &[("accept", "*/*")], "").await.json();
             if let Some(newest) = sent.as_array().unwrap().iter().rev().find(|message| message["channel"] == channel) {
                 return newest["code"].clone();
             }

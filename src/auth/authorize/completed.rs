@@ -81,6 +81,7 @@ impl<'c> CompletedLogin<'c> {
             let Some(stored) = stored else { continue };
             let login = &stored.value;
             let answers = login.is_completed(cx.core.logins.now())
+                && !login.wanted.is_reset
                 && login.tenant == *client.tenant()
                 && cookie.name == cx.core.cookies.name_of(&login.id)
                 // a login that continues a session counts as long as the session does

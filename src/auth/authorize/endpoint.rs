@@ -18,6 +18,7 @@ use crate::{
             cookies::PresentedLogin,
             fields,
             problem::{Code, Problem},
+            route::SIGN_UP_PAGE,
         },
         pages::page,
         query::Query,
@@ -49,7 +50,7 @@ pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Respo
     match outcome {
         Ok(Some(response)) => Ok(response),
         Ok(None) if checked.oidc.is_silent => asked.error(cx, &login_required()),
-        Ok(None) if !presented.is_empty() || is_navigation(cx) => to_login(cx, &asked),
+        Ok(None) if !presented.is_empty() || is_navigation(cx) => to_login(cx, &asked, checked.oidc.creates_account),
         Ok(None) => Err(login_required()),
         Err(error) => asked.error(cx, &error),
     }
@@ -117,9 +118,13 @@ async fn issue_code(
     }
 }
 
-/// Redirects to the login page with the query of the request.
-fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<Response<Body>, Problem> {
-    let location = format!("{}?{}", page::url(cx.core), asked.query.raw);
+/// Redirects to the login page, or to that of the sign-up, with the query of the request.
+fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>, signs_up: bool) -> Result<Response<Body>, Problem> {
+    let page = match signs_up {
+        true => format!("{}{SIGN_UP_PAGE}", cx.core.issuer.path()),
+        false => page::url(cx.core),
+    };
+    let location = format!("{page}?{}", asked.query.raw);
     answer::redirect(&location).ok_or_else(|| Problem::invalid("the query cannot be forwarded"))
 }
 

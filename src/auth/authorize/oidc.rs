@@ -33,6 +33,8 @@ pub(crate) struct OidcParameters {
     pub(crate) is_silent: bool,
     /// `prompt=login` or `max_age=0`: earlier proofs do not count.
     pub(crate) is_fresh: bool,
+    /// `prompt=create`: the user wants a new account.
+    pub(crate) creates_account: bool,
     /// `prompt=consent` or `prompt=select_account`: the user must confirm on a page.
     pub(crate) asks_user: bool,
     /// The maximum age of proofs that come from a session.
@@ -112,6 +114,8 @@ impl OidcParameters {
             match *one {
                 "none" => self.is_silent = true,
                 "login" => self.is_fresh = true,
+                // earlier proofs do not count
+                "create" => (self.creates_account, self.is_fresh) = (true, true),
                 "consent" | "select_account" => self.asks_user = true,
                 _ => return Err(Problem::invalid("prompt has an unsupported value")),
             }
@@ -127,6 +131,9 @@ impl OidcParameters {
     /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
     /// is essential and none can be reached, the request fails. A sign-in to the site itself can ask for more steps.
     pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<LoginPlan>, Problem> {
+        if self.creates_account && !cx.core.offers_sign_up() {
+            return Err(Problem::invalid("prompt has an unsupported value"));
+        }
         let (policies, enabled) = (&cx.core.policies, cx.core.enabled(client.tenant()));
         let least = match self.least_steps.filter(|_| client.is_first_party()) {
             None => 1,
@@ -189,7 +196,8 @@ mod tests {
             ("", Some((false, false, false))),
             ("none login", None),
             ("none none", None),
-            ("create", None),
+            ("create", Some((false, true, false))),
+            ("create none", None),
             ("Login", None),
             ("login,none", None),
         ] {

@@ -9,6 +9,7 @@ use crate::{
         authorize::{
             oidc::OidcParameters,
             request::{self, Recipient},
+            resources::{self, RESOURCE},
         },
         context::{
             RequestContext,
@@ -132,7 +133,7 @@ impl Asked<'_> {
     /// Checks the rest of the request. The errors are sent to the redirect URI.
     pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, Problem> {
         let wrong = |code, detail| Err(Problem::new(code, detail));
-        if self.query.form.has_duplicates() {
+        if self.query.form.has_duplicates_except(RESOURCE) {
             return wrong(Code::InvalidRequest, "a parameter appears more than once");
         }
         if self.state().is_some_and(|state| state.len() > LONGEST_STATE) {
@@ -157,7 +158,9 @@ impl Asked<'_> {
             return wrong(Code::InvalidRequest, "response_mode must be query");
         }
         let binding = request::bind(&self.parameters, &self.to, &cx.core.journal)?;
-        let oidc = OidcParameters::read_oidc_parameters(|name| self.query.value(name))?;
+        let mut oidc = OidcParameters::read_oidc_parameters(|name| self.query.value(name))?;
+        let allowed = resources::allowed_resources(cx.core, &self.to.client);
+        oidc.wanted.resources = resources::select_resources(self.query.form.values(RESOURCE), &allowed)?;
         let plan = oidc.plan(cx, &self.to.client)?;
         Ok(Checked { binding, oidc, plan })
     }

@@ -10,9 +10,11 @@
 pub(crate) mod attempt;
 pub(crate) mod credentials;
 pub(crate) mod enrolment;
+pub(crate) mod reset_demand;
 pub(crate) mod settings;
 pub(crate) mod signed_in;
 pub(crate) mod step;
+pub(crate) mod ticket_codes;
 pub(crate) mod typed_code;
 
 mod otp;
@@ -53,7 +55,7 @@ use crate::{
     session::{Authentication, Proof},
     store::StoreError,
     tenant::Tenant,
-    user::Account,
+    user::{Account, Contact},
 };
 
 const UNSUPPORTED: &str = "this method is not supported";
@@ -173,6 +175,11 @@ pub(crate) fn usable_providers(
     row: Option<&Credentials>,
 ) -> Vec<OfferedProvider> {
     sso::providers::usable(core, login, account, row)
+}
+
+/// Returns the mark of a proof by a code that was sent to this contact.
+pub(crate) fn contact_mark(contact: &Contact, keyed: &Keyed) -> [u8; 32] {
+    otp::contacts::contact_mark(contact, keyed)
 }
 
 /// Returns the contacts of an account that a login can choose for a code by one of these methods.

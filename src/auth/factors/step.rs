@@ -122,6 +122,14 @@ impl LoginStep<'_> {
         problem.with_login_view(self.login.to_login_view(self.now()))
     }
 
+    /// Refuses a call that a login for a new password can't make.
+    pub(crate) fn refuse_reset(&self) -> Result<(), Problem> {
+        match self.login.wanted.is_reset {
+            true => Err(self.problem(Problem::new(Code::MethodNotAllowed, "this login sets a new password"))),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn unsupported(&self, detail: &'static str) -> Problem {
         self.problem(Problem::new(Code::UnsupportedMethod, detail))
     }
@@ -211,6 +219,10 @@ impl LoginStep<'_> {
     /// Returns the second factors that a user whose secret was right has enrolled, if the login depends on them.
     pub(crate) async fn enrolled_factors(&self, proved: Option<&BoundUser>) -> Result<EnrolledFactors, StoreError> {
         match proved {
+            Some(user) if self.login.wanted.is_reset => {
+                let reset = self.cx.core.reset_demand(&self.login.tenant, &user.id).await?;
+                Ok(EnrolledFactors { reset: Some(reset), ..EnrolledFactors::default() })
+            }
             Some(user) => {
                 let Login { tenant, plan, .. } = &*self.login;
                 self.cx.core.enrolled_factors((tenant, &user.id), plan, self.login.proved()).await

@@ -2,4 +2,5 @@
 
 pub(crate) mod site;
 pub(crate) mod sign_in;
+pub(crate) mod entry_pages;
 pub(crate) mod sign_out;

@@ -43,6 +43,16 @@ pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Res
     if is_signed_in(cx, client, &oidc, plan.as_ref()).await? {
         return redirect(return_to.as_deref().unwrap_or("/"));
     }
+    let optional = [("return_to", return_to.as_deref()), ("ui_locales", query.value("ui_locales"))];
+    let optional = optional.into_iter().chain(wanted().map(|(name, value)| (name, Some(value))));
+    redirect(&format!("{}?{}", page::url(cx.core), parameters_of_site(client, optional)))
+}
+
+/// Returns the query of a login to the site itself, with these parameters as far as they have a value.
+pub(super) fn parameters_of_site<'v>(
+    client: &Client,
+    optional: impl IntoIterator<Item = (&'static str, Option<&'v str>)>,
+) -> String {
     let redirect_uri = client.redirect_uris().first().map_or("", |uri| uri.as_str());
     // there is no code, so the verifier is never used
     let challenge = CodeChallenge::from_verifier(&CodeVerifier::generate());
@@ -54,10 +64,8 @@ pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Res
         ("code_challenge", challenge.as_str()),
         ("code_challenge_method", "S256"),
     ];
-    let return_to = return_to.as_deref().map(|path| ("return_to", path));
-    let languages = query.value("ui_locales").map(|locales| ("ui_locales", locales));
-    let query = form::encode_pairs(parameters.into_iter().chain(return_to).chain(languages).chain(wanted()));
-    redirect(&format!("{}?{query}", page::url(cx.core)))
+    let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    form::encode_pairs(parameters.into_iter().chain(optional))
 }
 
 /// Returns whether the browser has a session at the client's tenant that meets the request. Proofs that stopped counting

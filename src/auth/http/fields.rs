@@ -42,6 +42,10 @@ pub(crate) struct Fields {
     pub(crate) code: Option<Typed>,
     /// One of the contacts that the choices after a step list, in place of an address.
     pub(crate) contact_id: Option<String>,
+    /// The secret of a link.
+    pub(crate) link: Option<Typed>,
+    /// The full name of a new user.
+    pub(crate) name: Option<String>,
     /// Whether the user wants to stay signed in.
     pub(crate) remember: Option<bool>,
     /// Whether a new login continues from the browser's session, if it can. `true` unless given.
@@ -126,6 +130,7 @@ impl Fields {
             &mut fields.query,
             &mut fields.challenge,
             &mut fields.contact_id,
+            &mut fields.name,
             &mut fields.return_to,
             &mut fields.ui_locales,
             &mut fields.acr_values,

@@ -54,8 +54,11 @@ error_codes! {
     RequestUriNotSupported: "request_uri_not_supported", BAD_REQUEST;
     InvalidRequestUri: "invalid_request_uri", BAD_REQUEST;
     InvalidScope: "invalid_scope", BAD_REQUEST;
+    InvalidTarget: "invalid_target", BAD_REQUEST;
     InvalidClient: "invalid_client", BAD_REQUEST;
     UnsupportedMethod: "unsupported_method", BAD_REQUEST;
+    WeakPassword: "weak_password", BAD_REQUEST;
+    InvalidLink: "invalid_link", BAD_REQUEST;
     InvalidSession: "invalid_session", UNAUTHORIZED;
     SessionExpired: "session_expired", UNAUTHORIZED;
     InvalidCredentials: "invalid_credentials", UNAUTHORIZED;
@@ -78,6 +81,7 @@ error_codes! {
     StepRequired: "step_required", CONFLICT;
     SessionFailed: "session_failed", CONFLICT;
     LastSignInMethod: "last_sign_in_method", CONFLICT;
+    AccountExists: "account_exists", CONFLICT;
     TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;
     UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
     SlowDown: "slow_down", TOO_MANY_REQUESTS;

@@ -26,11 +26,33 @@ pub(crate) enum Route {
     SignIn,
     FinishSignIn,
     SignOut,
+    /// The pages on which users create an account, and set a new password for a forgotten one.
+    SignUpPage,
+    ResetPage,
+    SignUp(SignUpRoute),
+    Reset(ResetRoute),
     /// The page on which users manage their account, and its script.
     AccountPage,
     AccountScript,
     Account(AccountRoute),
     Token(TokenRoute),
+}
+
+/// The calls that create an account, in a login without a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SignUpRoute {
+    SendCode,
+    Verify,
+    Invitation,
+    Create,
+}
+
+/// The calls that set a new password for a forgotten one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ResetRoute {
+    Start,
+    Link,
+    SetPassword,
 }
 
 /// The calls of signed-in users of this site about their own account.
@@ -111,6 +133,13 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(SIGN_IN, Route::SignIn),
     Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
     Path::post(SIGN_OUT, Route::SignOut),
+    Path { path: SIGN_UP_PAGE, get: Some(Route::SignUpPage), post: Some(Route::SignUp(SignUpRoute::Create)) },
+    Path::post("/sign-up/code", Route::SignUp(SignUpRoute::SendCode)),
+    Path::post("/sign-up/verify", Route::SignUp(SignUpRoute::Verify)),
+    Path::post("/sign-up/invitation", Route::SignUp(SignUpRoute::Invitation)),
+    Path { path: RESET_PAGE, get: Some(Route::ResetPage), post: Some(Route::Reset(ResetRoute::SetPassword)) },
+    Path::post("/reset-password/start", Route::Reset(ResetRoute::Start)),
+    Path::post("/reset-password/link", Route::Reset(ResetRoute::Link)),
     Path::get(ACCOUNT_PAGE, Route::AccountPage),
     Path::get("/account/security.js", Route::AccountScript),
     Path::get("/account/credentials", Route::Account(AccountRoute::Credentials)),
@@ -151,6 +180,10 @@ pub(crate) const SIGN_IN: &str = "/sign-in";
 /// Where such a sign-in ends.
 pub(crate) const FINISH_SIGN_IN: &str = "/sign-in/finish";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
+/// Where users create an account.
+pub(crate) const SIGN_UP_PAGE: &str = "/sign-up";
+/// Where users set a new password for a forgotten one.
+pub(crate) const RESET_PAGE: &str = "/reset-password";
 /// Where users manage their passkeys and sessions.
 pub(crate) const ACCOUNT_PAGE: &str = "/account/security";
 
@@ -185,6 +218,16 @@ impl Path {
     /// Returns whether the path is served only if the pages have a logo.
     pub(crate) const fn needs_logo(&self) -> bool {
         matches!(self.get, Some(Route::Logo))
+    }
+
+    /// Returns whether the path is served only if users can create accounts.
+    pub(crate) const fn needs_sign_up(&self) -> bool {
+        matches!(self.post, Some(Route::SignUp(_)))
+    }
+
+    /// Returns whether the path is served only if users can set a new password for a forgotten one.
+    pub(crate) const fn needs_reset(&self) -> bool {
+        matches!(self.post, Some(Route::Reset(_)))
     }
 
     /// Returns whether the path is served only if users sign in to the site itself.
@@ -284,6 +327,8 @@ impl Route {
                 | Self::VerifyOtp
                 | Self::Enrol
                 | Self::Complete
+                | Self::SignUp(_)
+                | Self::Reset(_)
                 | Self::Par
                 | Self::OpenApi
         )

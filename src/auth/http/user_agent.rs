@@ -30,11 +30,16 @@ const SYSTEMS: [(&str, &str); 7] = [
 /// Returns the browser and the system that the request names, such as `Firefox on Linux`. Of other programs it returns the
 /// name. At most 34 characters.
 pub(crate) fn describe_device(headers: &HeaderMap) -> Option<String> {
+    describe_device_in_words(headers, |browser, system| format!("{browser} on {system}"))
+}
+
+/// Does the same with words for a browser and a system.
+pub(crate) fn describe_device_in_words(headers: &HeaderMap, both: impl Fn(&str, &str) -> String) -> Option<String> {
     let agent = headers.get(header::USER_AGENT)?.to_str().ok()?;
     let known =
         |names: &[(&str, &'static str)]| names.iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| *name);
     match (known(&BROWSERS), known(&SYSTEMS)) {
-        (Some(browser), Some(system)) => Some(format!("{browser} on {system}")),
+        (Some(browser), Some(system)) => Some(both(browser, system)),
         (None, Some(system)) => Some(system.to_owned()),
         (Some(browser), None) => Some(browser.to_owned()),
         (None, None) => {

@@ -102,8 +102,13 @@ function renaming(row, { id, name }) {
   input.select();
 }
 
+function deviceName(device) {
+  const [browser, system] = device.split(" on ");
+  return system ? word("account.device", { browser, system }) : browser;
+}
+
 function sessionItem({ sid, current, device, created_at: created, last_used_at: used }) {
-  const known = device || word("account.session_unknown");
+  const known = device ? deviceName(device) : word("account.session_unknown");
   const name = current ? word("account.session_current", { device: known }) : known;
   const about = word("account.session_times", { begun: time(created), used: time(used) });
   return item(name, about, button(word("account.session_end"), word("account.session_end_of", { device: name }), () => run(() => (current

@@ -1,7 +1,10 @@
-// The login page, from the user's name to the redirect back. Its input is its own URL and the responses of the server. It keeps
+// The login page, from the user's name to the redirect back. In other modes it creates an account, or sets a new password for a
+// forgotten one. Its input is its own URL and the responses of the server. It keeps
 // the progress of a login in the sessionStorage of the tab, so that it survives a reload. Nothing stored there is secret.
 const here = new URL(".", import.meta.url);
-const KEY = `login ${here.pathname}`;
+const SIGN_IN_KEY = `login ${here.pathname}`;
+const mode = /\/(sign-up|reset-password)$/.exec(location.pathname)?.[1] ?? "sign-in";
+const KEY = mode === "sign-in" ? SIGN_IN_KEY : `${mode} ${here.pathname}`;
 // Set by the account page while its user confirms a change here.
 const ACCOUNT = new URL("../account/", here);
 const CHANGE = `account ${ACCOUNT.pathname}`;
@@ -13,6 +16,8 @@ const word = (key, values = {}) => words[key].replace(/\{(\w+)\}/g, (_, name) =>
 
 // How a sign-in at another provider ended. The browser then comes back to this page.
 const [, returned, why] = /^#sso=(\w+)(?:&reason=(\w+))?$/.exec(location.hash) ?? [];
+// The secret of a link in a message. It leaves the address bar at once, and is sent only after a click.
+const [, linkKind, link] = /^#(invitation|reset)=([\w-]{43})$/.exec(location.hash) ?? [];
 let login = load();
 history.replaceState(null, "", location.pathname + (returned && login.id ? login.query : location.search));
 let asked = new URLSearchParams(location.search);
@@ -81,6 +86,7 @@ let onward = `../authorize${location.search}`; // where a completed login goes o
 let method = null; // the current one
 let retry = null; // the action of the button in `again`
 let busy = false;
+let canSignUp = null; // the page on which users create an account, and whether they need an invitation
 let hasAccountPage = false;
 let isAfresh = false; // the proofs of the session are too old, so a login must not continue it
 let detours = 0; // calls that followed from the last action of the user
@@ -91,7 +97,7 @@ let detours = 0; // calls that followed from the last action of the user
 // the time at which it may be tried again.
 function fresh() {
   return { query: location.search, id: null, isNamed: false, isKnown: false, identifier: "", remember: false, methods: [],
-    providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, until: {} };
+    providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, address: "", isProved: false, until: {} };
 }
 
 function load() {
@@ -155,14 +161,17 @@ function say(text, until = "") {
 
 function show(name, focus) {
   for (const form of forms) form.hidden = form.id !== name;
-  const isStep = ["choose", "password", "key", "address", "code", "app", "newkey"].includes(name);
+  const isStep = ["choose", "password", "key", "address", "code", "app", "newkey", "newpassword"].includes(name);
   at("restart").hidden = !isStep;
   at("restart").textContent = word(login.isKnown ? "login.another_account" : "login.start_again");
   at("cancel").hidden = !(isStep && login.isKnown && isChange());
   title(login.isKnown && name !== "who");
   const more = ways().length > 1;
   const isTyped = name === "code" && method === login.code?.method && !login.code.contact;
-  at("other").hidden = name === "choose" || !(isStep && more || isTyped);
+  at("other").hidden = ["choose", "newpassword"].includes(name) || !(isStep && more || isTyped);
+  at("to-reset").hidden = !(at("to-reset").href && mode === "sign-in" && ["who", "password"].includes(name) && !login.isKnown);
+  at("to-sign-up").hidden = !(at("to-sign-up").href && mode === "sign-in" && name === "who");
+  at("to-sign-in").hidden = mode === "sign-in" || login.completed > 0 || login.isProved;
   at("other").textContent = word(more ? "login.try_another" : "login.another_address");
   at("step").textContent = isStep && login.required > 1
     ? word("login.step_of", { step: login.completed + 1, steps: login.required }) : "";
@@ -177,7 +186,8 @@ function show(name, focus) {
 
 // Names what the page is for.
 function title(isKnown) {
-  const heading = word(isStepUp && isKnown ? "login.title_confirm" : "login.title");
+  const heading = word({ "sign-up": "login.title_sign_up", "reset-password": "login.title_reset" }[mode]
+    ?? (isStepUp && isKnown ? "login.title_confirm" : "login.title"));
   at("title").textContent = heading;
   document.title = client ? `${heading} ${word("login.to_client", { client })}` : heading;
   const change = isChange() ? ` ${word("login.confirm_change")}` : "";
@@ -226,11 +236,44 @@ function wayButton({ name, label, act }) {
 // ---- the screens
 
 function who(message = "") {
+  if (mode === "sign-up") return join(message);
   say(message);
   at("identifier").value = login.identifier;
   show("who", at("identifier"));
   suggest();
 }
+
+// Asks for the address of a new account.
+function join(message = "") {
+  method = "email";
+  if (canSignUp?.invitation_only) return stuck(message || word("login.join_closed"), word("login.to_sign_in"), toSignIn);
+  say(message);
+  if (!at("join-to").value) at("join-to").value = login.code?.to ?? asked.get("login_hint") ?? "";
+  hold(submitOf("join"), "email");
+  show("join", at("join-to"));
+}
+
+// Asks whether to use the link of a message. Programs that open links press no buttons.
+function invited() {
+  at("invited-note").textContent = word(linkKind === "reset" ? "login.reset_invited" : "login.invited");
+  show("invited", submitOf("invited"));
+}
+
+// Asks for a new password.
+function newPassword(message = "") {
+  method = "newpassword";
+  say(message);
+  at("new-name").value = login.address || login.identifier;
+  at("new-secret").value = "";
+  at("new-secret").type = "password";
+  at("new-reveal").checked = false;
+  const button = submitOf("newpassword");
+  button.dataset.text = word(mode === "sign-up" ? "login.create_account" : "login.set_password");
+  hold(button, method);
+  show("newpassword", at("new-secret"));
+}
+
+const toSignIn = () => location.assign(new URL(`start${location.search}`, here));
 
 // Shows a message and one button.
 function stuck(message, label, action) {
@@ -246,7 +289,8 @@ function stuck(message, label, action) {
 // Names the client and what it asks for.
 function purpose({ client_name: to, redirect, scopes, claims = [] }) {
   const place = { site: redirect.host, loopback: word("login.on_program"), app: word("login.on_app") }[redirect.kind];
-  return word("login.asks_for", { client: to, place, scopes: [...scopes, ...claims].join(", ") });
+  const names = new Set([...scopes, ...claims].map((name) => words[`login.scope_${name}`] ?? name));
+  return word("login.asks_for", { client: to, place, scopes: [...names].join(", ") });
 }
 
 // The user is already signed in.
@@ -288,9 +332,11 @@ function ways() {
 }
 
 function choose(message = "") {
+  if (mode === "sign-up" && login.completed === 0) return join(message);
   const all = ways();
   method = null;
   if (all.length === 0 && login.choices?.weak_factor) return weak();
+  if (all.length === 0 && mode === "reset-password") return stuck(word("login.reset_too_few"), word("login.start_again"), restart);
   if (all.length === 0) return stuck(message || word("login.no_other_method"), word("login.start_again"), restart);
   if (all.length === 1 && all[0].begin) return all[0].begin(all[0].name, message);
   say(message);
@@ -359,7 +405,8 @@ function address(name, message = "") {
 // Asks for the code that was sent.
 function code() {
   const { to, contact, digits } = login.code;
-  enterCode(login.code.method, word(contact ? "login.code_sent" : "login.code_maybe_sent", { address: to, digits }));
+  const key = mode === "sign-up" && login.completed === 0 ? "login.code_join" : contact ? "login.code_sent" : "login.code_maybe_sent";
+  enterCode(login.code.method, word(key, { address: to, digits }));
   hold(at("resend"), method);
 }
 
@@ -517,6 +564,7 @@ function began(answer, identifier) {
 // Continues with the next step, or ends the login. A message is only sent without a choice if the user did something that leads
 // here (`isAsked`): a link or a reload is not enough.
 async function next(message, isAsked = false) {
+  if (mode === "reset-password" && login.completed >= login.required) return void newPassword(message);
   if (login.completed >= login.required) return finish;
   if (login.completed > 0 || login.isKnown) {
     login.choices = await read("choices");
@@ -528,10 +576,27 @@ async function next(message, isAsked = false) {
   if (only?.isNew && !login.choices.enrol.fresh_until) throw { code: "fresh_login_required", wait: 0 };
   if (only?.isNew && only.form === "app" && others.length === 0) return newApp;
   if (isAsked && only?.contact && others.length === 0) return sendToOnly;
+  const isTyped = mode === "reset-password" && only?.name === "email" && /.@./.test(login.identifier);
+  if (isAsked && isTyped && others.length === 0 && login.completed === 0) return sendToTyped;
   // recovery codes replace the other one, so they are one click away
   const [usual, ...more] = all.filter(({ name }) => name !== "recovery_code");
   if (login.completed > 0 && usual?.begin && !usual.isNew && more.length === 0) return void usual.begin(usual.name, message);
   back(message);
+}
+
+// Sends a code to the address that was typed as the name.
+function sendToTyped() {
+  method = "email";
+  return send(login.identifier);
+}
+
+// Sends a code to the address of a new account.
+async function sendToNew(email) {
+  const answer = await step("../sign-up/code", { email });
+  login.code = { method: "email", to: email, contact: null, digits: answer.digits, tries: 0 };
+  wait("email", answer.resend_in);
+  keep();
+  code();
 }
 
 async function send(to, contact) {
@@ -578,6 +643,7 @@ async function resume(message) {
   const answer = await read("status");
   if (answer.status === "expired" || answer.status === "failed") throw { code: `session_${answer.status}`, wait: 0 };
   counted(answer);
+  if (login.isProved && login.completed === 0) return newPassword();
   if (answer.next_step !== null && login.code) return code();
   return next(message);
 }
@@ -594,21 +660,30 @@ async function begin() {
   isStepUp = Boolean(told.continue_to);
   hasAccountPage = Boolean(told.account_page);
   title(false);
-  at("stay").hidden = !told.remember_available;
+  canSignUp = told.sign_up;
+  if (canSignUp && !canSignUp.invitation_only) at("to-sign-up").href = canSignUp.path + location.search;
+  if (told.reset_password) at("to-reset").href = told.reset_password + location.search;
+  at("to-sign-in").href = new URL(`start${location.search}`, here);
+  if ({ "sign-up": !canSignUp, "reset-password": !told.reset_password }[mode]) throw { code: "access_denied", wait: 0 };
+  at("stay").hidden = !told.remember_available || mode !== "sign-in";
   at("remember").checked = login.remember;
   // users read what they agree to before they enter their name
   const prompts = asked.get("prompt")?.split(" ") ?? [];
   const agrees = told.redirect.kind !== "site" || prompts.includes("consent") || prompts.includes("select_account");
   at("asks").textContent = agrees ? purpose(told) : "";
-  await offerQuickWays(told);
-  if (login.id && (login.isNamed || login.completed || returned)) return () => resume(outcome(told.account_page));
+  if (mode === "sign-in") await offerQuickWays(told);
+  if (link) {
+    forget();
+    return invited();
+  }
+  if (login.id && (login.isNamed || login.completed || login.code || login.isProved || returned)) return () => resume(outcome(told.account_page));
   if (returned) return who(outcome(told.account_page) ?? problem("invalid_session"));
   login.identifier ||= asked.get("login_hint") ?? "";
-  if (told.signed_in) {
+  if (told.signed_in && mode === "sign-in") {
     signedIn = told.signed_in;
     return isStepUp && !told.confirmation_required ? SUBMIT.going : going(told);
   }
-  if (told.available_methods.length === 0) throw { code: "access_denied", wait: 0 };
+  if (told.available_methods.length === 0 && mode !== "reset-password") throw { code: "access_denied", wait: 0 };
   who();
 }
 
@@ -635,6 +710,14 @@ function failed({ code: name, wait: seconds }, place, again) {
   let message = isPassword ? word("login.wrong_password") : problem(name);
   if (seconds > 1) message += ` ${word("login.wait", { time: span(seconds) })}`;
   if (ENDED.includes(name)) return stuck(message, word("login.start_again"), restart);
+  if (name === "account_exists") return stuck(message, word("login.to_sign_in"), toSignIn);
+  if (name === "invalid_link") return stuck(message, word("login.to_sign_in"), toSignIn);
+  if (place === "join" && name === "access_denied") return join(word("login.join_denied"));
+  if (mode === "sign-up" && login.completed === 0 && ["no_pending_challenge", "step_required"].includes(name)) {
+    Object.assign(login, { code: null, isProved: false });
+    keep();
+    return join(message);
+  }
   if (name === "fresh_login_required") {
     forget(login.isKnown ? "" : login.identifier);
     isAfresh = true;
@@ -675,14 +758,15 @@ function failed({ code: name, wait: seconds }, place, again) {
   }
   if (name === "invalid_request") {
     if (place === "who") say(word("login.bad_name"));
-    if (place === "address") say(word("login.bad_address", { note: METHODS[method].note }));
+    if (place === "address" || place === "join") say(word("login.bad_address", { note: METHODS[method].note }));
   }
   if (name === "invalid_otp" && login.code?.method === method) {
     login.code.tries += 1;
     keep();
     if (login.code.tries > 1) say(`${message} ${word("login.code_tries", { count: login.code.tries })}`);
   }
-  ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), app: at("app-code"), key: submitOf("key") })[place]?.focus();
+  ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), app: at("app-code"), key: submitOf("key"),
+    join: at("join-to"), newpassword: at("new-secret") })[place]?.focus();
 }
 
 // Runs one action at a time and ignores others meanwhile. An action can return the next one.
@@ -702,7 +786,7 @@ async function run(place, action) {
   busy = false;
   document.body.removeAttribute("aria-busy");
   if (failure) failed(failure, place, () => run(null, action));
-  if (following) run(following === sendToOnly ? "choose" : null, following);
+  if (following) run(following === sendToOnly ? "choose" : following === sendToTyped ? "who" : null, following);
   else suggest();
 }
 
@@ -711,8 +795,40 @@ const SUBMIT = {
     const identifier = at("identifier").value.trim();
     login.identifier = identifier;
     const afresh = isAfresh ? { continue_session: false } : {};
-    began(await call("start", { ...bound, ...optionalParameters(), identifier, ...afresh }), identifier);
-    return () => next();
+    const path = mode === "reset-password" ? "../reset-password/start" : "start";
+    began(await call(path, { ...bound, ...optionalParameters(), identifier, ...afresh }), identifier);
+    return () => next("", mode === "reset-password");
+  },
+  async join() {
+    const email = at("join-to").value.trim();
+    await unnamed(() => sendToNew(email));
+  },
+  async invited() {
+    if (linkKind === "reset") {
+      began(await call("../reset-password/start", { ...bound, ...optionalParameters() }), "");
+      await step("../reset-password/link", { link });
+    } else {
+      const { email } = await unnamed(() => step("../sign-up/invitation", { link }));
+      login.address = email;
+    }
+    login.isProved = true;
+    keep();
+    newPassword();
+  },
+  async newpassword() {
+    const password = at("new-secret").value;
+    if (mode === "sign-up") {
+      const answer = await step("../sign-up", { password });
+      Object.assign(login, { identifier: login.address, isNamed: true, isProved: false });
+      return proved(answer);
+    }
+    await step("../reset-password", { password });
+    const { identifier } = login;
+    forget();
+    try {
+      sessionStorage.setItem(SIGN_IN_KEY, JSON.stringify({ ...fresh(), identifier }));
+    } catch { /* the name is typed again */ }
+    stuck(word("login.password_set"), word("login.title"), toSignIn);
   },
   async going() {
     began(await call("start", { ...bound, ...optionalParameters() }), signedIn);
@@ -750,6 +866,12 @@ const SUBMIT = {
   async code() {
     const otp = method === "recovery_code" ? at("otp").value.trim() : at("otp").value.replace(/[\s-]/g, "");
     at("otp").value = "";
+    if (mode === "sign-up" && login.completed === 0) {
+      await step("../sign-up/verify", { otp });
+      Object.assign(login, { address: login.code.to, isProved: true, code: null });
+      keep();
+      return void newPassword();
+    }
     if (METHODS[method].begin === typed) return proved(await step("authenticate", { method, code: otp }));
     return proved(await step("verify-otp", { otp }));
   },
@@ -766,13 +888,15 @@ at("with-passkey").addEventListener("click", () => run("quick", async () => {
   const options = await unnamed(passkeyOptions);
   return proveByPasskey(options, await askForPasskey(options));
 }));
-at("resend").addEventListener("click", () => run("resend", () => send(login.code.to, login.code.contact)));
+at("resend").addEventListener("click", () => run("resend", () =>
+  mode === "sign-up" && login.completed === 0 ? sendToNew(login.code.to) : send(login.code.to, login.code.contact)));
 at("have").addEventListener("click", () => busy || code());
 at("other").addEventListener("click", () => busy || choose());
 at("another").addEventListener("click", () => busy || who());
 at("restart").addEventListener("click", () => busy || restart());
 at("cancel").addEventListener("click", () => busy || location.assign(new URL("security", ACCOUNT)));
 at("reveal").addEventListener("change", (event) => { at("secret").type = event.target.checked ? "text" : "password"; });
+at("new-reveal").addEventListener("change", (event) => { at("new-secret").type = event.target.checked ? "text" : "password"; });
 at("remember").addEventListener("change", () => suggesting?.abort());
 document.addEventListener("visibilitychange", () => suggest());
 

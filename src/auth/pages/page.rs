@@ -29,13 +29,22 @@ pub(crate) fn url(core: &Core) -> String {
     }
 }
 
+/// Returns the login page for people who can't sign in yet, or not any more. Its script knows the mode from the path.
+pub(crate) fn entry(pages: &BuiltPages, language: Language) -> Response<Body> {
+    built_in_login(pages, language, "authentication/")
+}
+
+fn built_in_login(pages: &BuiltPages, language: Language, root: &'static str) -> Response<Body> {
+    let template = Template { built_in: include_str!("page.html"), own: None, root };
+    pages.page(StatusCode::OK, template, language, |name| {
+        (name == "words").then(|| pages.script_words(language, &["login.", "shared."]))
+    })
+}
+
 /// Returns the login page.
 pub(crate) fn login(pages: &BuiltPages, language: Language) -> Response<Body> {
     let LoginPage::Html(text) = &pages.own.login else {
-        let template = Template { built_in: include_str!("page.html"), own: None, root: "" };
-        let mut response = pages.page(StatusCode::OK, template, language, |name| {
-            (name == "words").then(|| pages.script_words(language, &["login.", "shared."]))
-        });
+        let mut response = built_in_login(pages, language, "");
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-language"));
         return response;
     };

@@ -1,6 +1,6 @@
 //! `grant_type=authorization_code`: exchanges a code for the first tokens of a family.
 
-use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{audience::narrowed_audience, dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
@@ -53,18 +53,20 @@ pub(crate) async fn redeem(
     let AuthorizationCode { who, session, binding, wanted, .. } = row;
     let (id_token, userinfo) =
         (user_claims::allowed_claims(client, wanted.id_token), user_claims::allowed_claims(client, wanted.userinfo));
-    let grant = Grant { who, session, binding, jkt, id_token, userinfo };
+    let resources = wanted.resources;
+    let grant = Grant { who, session, binding, jkt, id_token, userinfo, resources };
     let subject = subject::subject_of_grant(cx.core, &grant.who, Some(client)).await?.ok_or_else(invalid_grant)?;
     // the session may have ended since the code was issued; a raised generation of the user has left no subject
     if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
     }
+    let audience = narrowed_audience(cx.core, tokens, (client, &grant), posted)?;
     let extra = user_claims::extra_claims(cx.core, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 
     let request = TokenRequest {
         who: &subject.who,
-        audience: client.tokens.audience.as_deref(),
+        audience,
         with_id_token: true,
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: None,

@@ -62,7 +62,7 @@ pub(crate) fn unproved_problem(problem: Problem, realm: &str) -> Problem {
 
 /// Adds the challenge, with the schemes that are accepted and the error.
 pub(crate) fn add_challenge(problem: Problem, realm: &str, tried: Scheme, error: &str) -> Problem {
-    problem.header(header::WWW_AUTHENTICATE, bearer::challenge_header(realm, true, tried, error))
+    problem.header(header::WWW_AUTHENTICATE, bearer::challenge_header(realm, true, tried, error, ""))
 }
 
 /// Adds the nonce of the next proof, if nonces are required.

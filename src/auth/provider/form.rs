@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::client_assertion;
 use crate::{
     auth::{
+        authorize::resources::RESOURCE,
         context::{RequestContext, incoming::IncomingRequest},
         http::{
             client_secrets,
@@ -23,7 +24,7 @@ pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
 impl<'b> Posted<'b> {
     pub(crate) fn from_form_body(body: &'b Bytes) -> Self {
         Self(match Form::parse(body) {
-            Ok(form) if form.has_duplicates() => Err("a parameter appears more than once"),
+            Ok(form) if form.has_duplicates_except(RESOURCE) => Err("a parameter appears more than once"),
             Ok(form) => Ok(form),
             Err(error) => Err(error.detail()),
         })
@@ -32,6 +33,11 @@ impl<'b> Posted<'b> {
     /// Returns a field that is present and not empty.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.as_ref().ok()?.value(name)
+    }
+
+    /// Returns the resources that the request names.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &str> {
+        self.0.as_ref().ok().into_iter().flat_map(|form| form.values(RESOURCE))
     }
 
     /// Finds the client that posts, and charges the request to its tenant. Also returns the context of a charged request

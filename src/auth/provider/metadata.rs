@@ -43,7 +43,7 @@ pub(crate) struct Document<'a> {
     dpop_signing_alg_values_supported: &'static [&'static str],
     claims_supported: Vec<&'static str>,
     claims_parameter_supported: bool,
-    prompt_values_supported: [&'static str; 4],
+    prompt_values_supported: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     acr_values_supported: Vec<&'a str>,
     request_parameter_supported: bool,
@@ -54,6 +54,7 @@ pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a>
     let issuer = core.issuer.as_str();
     let below = |path: &str| format!("{issuer}{path}");
     let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
+    let prompts = ["none", "login", "consent", "select_account"];
     // OpenID Connect Discovery requires RS256
     let mut signs = vec![algorithm];
     signs.extend((!signs.contains(&Algorithm::Rs256)).then_some(Algorithm::Rs256));
@@ -84,7 +85,7 @@ pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a>
         dpop_signing_alg_values_supported: Algorithm::ACCEPTED_NAMES,
         claims_supported: own.into_iter().chain(claims_parameter::known()).collect(),
         claims_parameter_supported: true,
-        prompt_values_supported: ["none", "login", "consent", "select_account"],
+        prompt_values_supported: prompts.into_iter().chain(core.offers_sign_up().then_some("create")).collect(),
         acr_values_supported: core.policies.levels().collect(),
         request_parameter_supported: false,
         request_uri_parameter_supported: false,

@@ -1,5 +1,6 @@
 //! The token endpoints: `/token`, the endpoints that take tokens, and the metadata.
 
+pub(crate) mod audience;
 pub(crate) mod subject;
 pub(crate) mod user_claims;
 pub(crate) mod client_assertion;

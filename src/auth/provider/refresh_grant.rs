@@ -1,6 +1,6 @@
 //! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
 
-use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{audience::narrowed_audience, dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
@@ -53,12 +53,13 @@ pub(crate) async fn exchange_refresh_token(
     }
     let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
+    let audience = narrowed_audience(cx.core, tokens, (client, grant), posted)?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
     let extra = user_claims::extra_claims(cx.core, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;
     let request = TokenRequest {
         who: &subject.who,
-        audience: client.tokens.audience.as_deref(),
+        audience,
         with_id_token: !client.tokens.without_id_token_on_refresh,
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: scope.as_ref(),

@@ -96,6 +96,10 @@ async fn find(core: &Core, parts: &Parts, endpoints: &TokenEndpoints) -> Result<
     let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
     // the token of a machine client is about no user
     let grant = access.grant.ok_or_else(|| invalid(scheme))?;
+    // an API that gets a token for itself must not read the user's claims with it
+    if !grant.resources.is_empty() && !access.claims.aud.has(endpoints.service.issuer()) {
+        return Err(invalid(scheme));
+    }
     let proof = bound_proof((core, parts), "/userinfo", (scheme, text, grant.jkt.as_deref()), REALM)?;
     Ok(UserAccess { token: access.claims, grant, family: access.family, proof })
 }

@@ -24,6 +24,7 @@ struct Completed {
 
 pub(crate) async fn complete_login(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
     let step = prepare_login_step(own, fields).await?;
+    step.refuse_reset()?;
     let mut owner = None;
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)

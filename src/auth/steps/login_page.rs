@@ -13,9 +13,10 @@ use crate::{
         http::{
             answer::{self, OfferedProvider},
             problem::Problem,
-            route::{ACCOUNT_PAGE, FINISH_SIGN_IN},
+            route::{ACCOUNT_PAGE, FINISH_SIGN_IN, RESET_PAGE, SIGN_UP_PAGE},
         },
         pages::{built, page},
+        sign_up::SignUp,
     },
     client::Client,
     http::{accept, body::Body},
@@ -50,12 +51,25 @@ struct Description<'a> {
     /// The path of the page on which the user can connect providers, if this site has one for the client's tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     account_page: Option<String>,
+    /// The paths of the pages for people who have no account, or have forgotten their password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sign_up: Option<SignUpOffer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reset_password: Option<String>,
     /// Whether users can choose to stay signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     remember_available: Option<bool>,
     /// The parameters of a pushed request, which are in no URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters: Option<BTreeMap<&'a str, &'a str>>,
+}
+
+/// The page on which users create an account.
+#[derive(Serialize)]
+struct SignUpOffer {
+    path: String,
+    /// Whether users need an invitation.
+    invitation_only: bool,
 }
 
 /// Where the answer goes, as a user can judge it.
@@ -123,6 +137,11 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
         confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.is_of_a_site()),
         continue_to: is_first_party.then(|| format!("{}{FINISH_SIGN_IN}", cx.core.issuer.path())),
         account_page: account_page(cx, client),
+        sign_up: cx.core.offers_sign_up().then(|| SignUpOffer {
+            path: format!("{}{SIGN_UP_PAGE}", cx.core.issuer.path()),
+            invitation_only: cx.core.sign_up.kind == SignUp::InvitationOnly,
+        }),
+        reset_password: cx.core.offers_reset.then(|| format!("{}{RESET_PAGE}", cx.core.issuer.path())),
         remember_available: cx.core.remember.map(|_| true),
         parameters: asked.unseen(),
     };

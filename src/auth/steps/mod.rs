@@ -4,5 +4,7 @@ pub(crate) mod authenticate;
 pub(crate) mod choices;
 pub(crate) mod complete;
 pub(crate) mod login_page;
+pub(crate) mod reset;
+pub(crate) mod sign_up;
 pub(crate) mod start;
 pub(crate) mod status;

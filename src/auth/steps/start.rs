@@ -41,9 +41,12 @@ struct Started<C> {
     challenges: Option<C>,
 }
 
+/// Begins a login, or one that sets a new password (`is_reset`): its plan is the same for all accounts until a step is proved,
+/// and it continues no session.
 pub(crate) async fn start_login(
     ClientCall { cx, client }: ClientCall<'_>,
     mut fields: Fields,
+    is_reset: bool,
 ) -> Result<Response<Body>, Problem> {
     let (cx, parameters) = (&cx, fields.client());
     let to = request::recipient(&parameters, client)?;
@@ -56,9 +59,15 @@ pub(crate) async fn start_login(
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
-    let plan = oidc.plan(cx, &to.client)?;
+    let plan = match is_reset {
+        true => LoginPlan::of_reset(cx.core.enabled(to.client.tenant())),
+        false => oidc.plan(cx, &to.client)?,
+    };
+    oidc.wanted.is_reset = is_reset;
     let carried = match &plan {
-        Some(plan) if fields.continue_session != Some(false) => find_carried_steps(cx, &to, &oidc, plan).await?,
+        Some(plan) if !is_reset && fields.continue_session != Some(false) => {
+            find_carried_steps(cx, &to, &oidc, plan).await?
+        }
         _ => None,
     };
 

@@ -175,6 +175,10 @@ impl OtpSender for Smtp {
     async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
         self.send(message).await
     }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
+        self.send(message).await
+    }
 }
 
 crate::util::fmt::debug_fields!(Smtp { server, timeout });

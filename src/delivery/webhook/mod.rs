@@ -47,7 +47,8 @@ use crate::{
 /// }
 /// ```
 ///
-/// A message that tells a user about a change has `notice`, such as `passkey_added`, in place of `code`.
+/// A message that tells a user about a change has `notice`, such as `passkey_added`, in place of `code`. One with a link has
+/// `link`, an object with `kind`, such as `invitation`, and `url`.
 ///
 /// `text` is the rendered [`Wording`], and `expires_at` is in Unix seconds. `id` is the same for
 /// all attempts: a gateway that has already sent the message should return a 200 and do nothing.
@@ -147,6 +148,10 @@ impl OtpSender for Webhook {
     }
 
     async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
+        self.send(message).await
+    }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
         self.send(message).await
     }
 }

@@ -20,9 +20,17 @@ struct Payload<'a> {
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<SentLink<'a>>,
     language: &'a str,
     text: &'a str,
     expires_at: u64,
+}
+
+#[derive(Serialize)]
+struct SentLink<'a> {
+    kind: &'a str,
+    url: &'a str,
 }
 
 pub(super) fn build_webhook_request(
@@ -37,8 +45,9 @@ pub(super) fn build_webhook_request(
         channel: message.channel().as_str(),
         tenant: message.tenant().as_str(),
         to: message.to(),
-        code: message.notice().is_none().then(|| message.code()),
+        code: (message.notice().is_none() && message.link().is_none()).then(|| message.code()),
         notice: message.notice().map(|notice| notice.kind().as_str()),
+        link: message.link().map(|link| SentLink { kind: link.kind().as_str(), url: link.url() }),
         language: message.language().as_str(),
         text,
         expires_at: message.expires_at().as_secs(),

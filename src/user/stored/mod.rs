@@ -5,6 +5,7 @@ mod error;
 mod row;
 mod index;
 mod decoy;
+mod user_changes;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -16,6 +17,7 @@ pub use self::error::UserError;
 use self::{
     index::{AccountKey, Claimed, FOREVER, Index, Unique},
     row::{Name, Row},
+    user_changes::outcome,
 };
 use crate::{
     password::PasswordHash,
@@ -24,6 +26,8 @@ use crate::{
     tenant::Tenant,
     user::{
         account::{Account, NewUser, OwnContact},
+        changes::{AccountChange, NewAccount, OfferedChange},
+        claims::{Claims, ClaimsRequest},
         contact::Contact,
         identifier::Identifier,
         password_attempt::PasswordUpgrade,
@@ -370,5 +374,53 @@ impl Users for StoredUsers {
             Change::Put(row, FOREVER, PasswordUpgrade::Replaced)
         };
         self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), upgrade).await
+    }
+
+    /// Returns what the [invitation](NewUser::invitation_claims) of the user has noted: each claim to clients that were
+    /// granted the scope with its name.
+    async fn claims(&self, _: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, StoreError> {
+        let mut claims = Claims::new();
+        for (name, value) in account.claims.iter().flatten().filter(|(name, _)| request.has_scope(name)) {
+            claims.insert(name, value).map_err(|error| StoreError::new(StoreErrorKind::Corrupt, error))?;
+        }
+        Ok(claims)
+    }
+
+    fn offers(&self, _: OfferedChange) -> bool {
+        true
+    }
+
+    async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
+        match self.create(tenant, new).await {
+            Ok(user) => Ok(NewAccount::Created(user)),
+            Err(error) => outcome(Err(error)).map(|_| NewAccount::Taken),
+        }
+    }
+
+    async fn set_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<AccountChange, StoreError> {
+        self.replace_password(tenant, account, new).await
+    }
+
+    async fn set_name(&self, tenant: &Tenant, id: &UserId, name: Option<&str>) -> Result<AccountChange, StoreError> {
+        self.replace_name(tenant, id, name).await
+    }
+
+    async fn set_contact(
+        &self,
+        tenant: &Tenant,
+        id: &UserId,
+        old: Option<&Contact>,
+        new: Option<&Contact>,
+    ) -> Result<AccountChange, StoreError> {
+        self.replace_contact(tenant, id, old, new).await
+    }
+
+    async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, StoreError> {
+        outcome(self.remove(tenant, id).await)
     }
 }

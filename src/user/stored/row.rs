@@ -1,6 +1,7 @@
 //! The stored form of an account.
 
 use serde::{Deserialize, Deserializer, de};
+use serde_json::{Map, Value as Json};
 
 use super::error::UserError;
 use crate::{
@@ -67,6 +68,9 @@ pub(super) struct Row {
     pub(super) name: Option<String>,
     #[serde(default)]
     pub(super) username: Option<String>,
+    /// What the application has noted in the invitation of the user.
+    #[serde(default)]
+    pub(super) claims: Option<Map<String, Json>>,
 }
 
 /// The first byte of a row. A number is never used again with another meaning. Rows of an earlier version are JSON.
@@ -85,7 +89,11 @@ impl Value for Row {
             Ok(())
         })?;
         writer.optional_text(self.password.as_ref().map(PasswordHash::as_str))?;
-        writer.byte(u8::from(self.disabled) | u8::from(self.password_mark.is_some()) << 1);
+        writer.byte(
+            u8::from(self.disabled)
+                | u8::from(self.password_mark.is_some()) << 1
+                | u8::from(self.claims.is_some()) << 2,
+        );
         if let Some(mark) = &self.password_mark {
             writer.bytes(mark.as_bytes());
         }
@@ -96,6 +104,9 @@ impl Value for Row {
         })?;
         writer.optional_text(self.name.as_deref())?;
         writer.optional_text(self.username.as_deref())?;
+        if let Some(claims) = &self.claims {
+            writer.text(&serde_json::to_string(claims).map_err(|_| StoreErrorKind::Corrupt)?)?;
+        }
         Ok(writer.into_bytes())
     }
 
@@ -116,7 +127,7 @@ impl Row {
             Some(text) => Some(PasswordHash::parse(text).ok()?),
             None => None,
         };
-        let flags = reader.byte().filter(|flags| *flags < 4)?;
+        let flags = reader.byte().filter(|flags| *flags < 8)?;
         let password_mark = match flags & 2 {
             0 => None,
             _ => Some(PasswordMark::restore(*reader.bytes()?)),
@@ -130,7 +141,12 @@ impl Row {
             Some(OwnContact { contact, verified: flags & IS_VERIFIED != 0 })
         })?;
         let (name, username) = (reader.optional_text()?.map(str::to_owned), reader.optional_text()?.map(str::to_owned));
-        Some(Self { instance, names, password, password_mark, contacts, disabled: flags & 1 != 0, name, username })
+        let claims = match flags & 4 {
+            0 => None,
+            _ => Some(serde_json::from_str(reader.text()?).ok()?),
+        };
+        let disabled = flags & 1 != 0;
+        Some(Self { instance, names, password, password_mark, contacts, disabled, name, username, claims })
     }
 
     pub(super) fn new(new: &NewUser) -> Result<Self, UserError> {
@@ -146,6 +162,7 @@ impl Row {
             disabled: new.account.is_disabled(),
             name: None,
             username: None,
+            claims: new.account.claims.clone(),
         };
         row.set_password(new.account.password_hash().cloned());
         row.set_names(new.account.display_name(), new.account.preferred_username())?;
@@ -227,6 +244,7 @@ impl Row {
             disabled: self.disabled,
             name: self.name,
             username: self.username,
+            claims: self.claims,
         }
     }
 }

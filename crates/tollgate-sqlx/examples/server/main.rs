@@ -19,6 +19,8 @@ mod theme;
 mod tokens;
 #[path = "../../../../examples/server/person.rs"]
 mod person;
+#[path = "../../../../examples/server/html.rs"]
+mod html;
 #[path = "../../../../examples/server/outbox.rs"]
 mod outbox;
 #[path = "../../../../examples/server/senders.rs"]
@@ -61,8 +63,6 @@ mod file;
 mod config;
 #[path = "../../../../examples/server/home.rs"]
 mod home;
-#[path = "../../../../examples/server/html.rs"]
-mod html;
 #[cfg(feature = "external-providers")]
 #[path = "../../../../examples/server/sso_demo.rs"]
 mod sso_demo;

@@ -61,6 +61,11 @@ impl SqlUsers {
                 let insert = sqlx::query(ADD_CONTACT).bind(id).bind(kind).bind(contact).bind(is_verified);
                 insert.execute(&mut *connection).await?;
             }
+            // clients get each claim with the scope of its name
+            for (name, value) in new.invitation_claims().into_iter().flatten() {
+                let insert = sqlx::query(SET_CLAIM).bind(id).bind(name).bind(name).bind(value.to_string());
+                insert.execute(&mut *connection).await?;
+            }
         })?;
         Ok(account.id().clone())
     }
@@ -283,7 +288,7 @@ impl SqlUsers {
 }
 
 /// Returns the mark of a new password, as a column.
-fn new_mark() -> Option<String> {
+pub(super) fn new_mark() -> Option<String> {
     write_mark(PasswordMark::of_version(Secret::generate().expose()))
 }
 
@@ -291,7 +296,7 @@ fn count(len: usize) -> i64 {
     i64::try_from(len).unwrap_or(i64::MAX)
 }
 
-fn check_count(count: i64) -> Result<(), UserError> {
+pub(super) fn check_count(count: i64) -> Result<(), UserError> {
     if count > MOST { Err(UserError::OutOfBounds) } else { Ok(()) }
 }
 

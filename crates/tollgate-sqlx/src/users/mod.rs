@@ -8,6 +8,7 @@ mod decoy;
 mod failure;
 mod transaction;
 mod changes;
+mod user_changes;
 mod removal;
 mod listing;
 #[cfg(all(test, feature = "sqlite"))]
@@ -20,7 +21,10 @@ use tollgate::{
     clock::{Clock, SystemClock},
     password::PasswordHash,
     store::{ScanCursor, ScanPage, StoreError, StoreErrorKind},
-    user::{Account, AccountPage, Claims, ClaimsRequest, PasswordUpgrade},
+    user::{
+        Account, AccountChange, AccountPage, Claims, ClaimsRequest, Contact, NewAccount, NewUser, OfferedChange,
+        PasswordUpgrade,
+    },
 };
 
 pub use self::sql_user::SqlUser;
@@ -183,6 +187,44 @@ impl Users for SqlUsers {
             Ok::<_, sqlx::Error>(sqlx::query_as(statements::CLAIMS).bind(account.id().as_str()).fetch_all(pool).await?)
         })?;
         read_claims(rows, |scope| request.has_scope(scope))
+    }
+
+    fn offers(&self, _: OfferedChange) -> bool {
+        true
+    }
+
+    async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
+        match self.create(tenant, new).await {
+            Ok(user) => Ok(NewAccount::Created(user)),
+            Err(error) => user_changes::outcome(Err(error)).map(|_| NewAccount::Taken),
+        }
+    }
+
+    async fn set_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<AccountChange, StoreError> {
+        self.replace_password(tenant, account, &new).await
+    }
+
+    async fn set_name(&self, tenant: &Tenant, id: &UserId, name: Option<&str>) -> Result<AccountChange, StoreError> {
+        self.replace_name(tenant, id, name).await
+    }
+
+    async fn set_contact(
+        &self,
+        tenant: &Tenant,
+        id: &UserId,
+        old: Option<&Contact>,
+        new: Option<&Contact>,
+    ) -> Result<AccountChange, StoreError> {
+        self.replace_contact(tenant, id, old, new).await
+    }
+
+    async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, StoreError> {
+        user_changes::outcome(self.remove(tenant, id).await)
     }
 }
 

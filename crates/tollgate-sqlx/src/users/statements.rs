@@ -107,6 +107,8 @@ pub(super) const ADD_CONTACT: &str = "insert into tollgate_user_contacts (user_i
      set verified = (tollgate_user_contacts.verified or excluded.verified)";
 pub(super) const REMOVE_CONTACT: &str =
     "delete from tollgate_user_contacts where user_id = $1 and kind = $2 and contact = $3";
+pub(super) const HAS_CONTACT: &str =
+    "select count(*) from tollgate_user_contacts where user_id = $1 and kind = $2 and contact = $3";
 pub(super) const COUNT_CONTACTS: &str = "select count(*) from tollgate_user_contacts where user_id = $1";
 
 pub(super) const SET_CLAIM: &str = "insert into tollgate_user_claims (user_id, name, scope, value)
@@ -115,6 +117,7 @@ pub(super) const SET_CLAIM: &str = "insert into tollgate_user_claims (user_id, n
 pub(super) const REMOVE_CLAIM: &str = "delete from tollgate_user_claims where user_id = $1 and name = $2";
 
 pub(super) const SET_NAMES: &str = "update tollgate_users set name = $3, username = $4 where tenant = $1 and id = $2";
+pub(super) const SET_NAME: &str = "update tollgate_users set name = $3 where tenant = $1 and id = $2";
 pub(super) const USERNAME: &str = "select username from tollgate_users where tenant = $1 and id = $2";
 pub(super) const CLEAR_USERNAME: &str = "update tollgate_users set username = null where tenant = $1 and id = $2";
 pub(super) const SET_EXTERNAL_PASSWORD: &str =

@@ -78,7 +78,7 @@ impl Credentials {
         if all.without(Method::RecoveryCode).is_empty() {
             return EnrolledFactors::default();
         }
-        EnrolledFactors { all, counting: provable(&|strength| strength.counts_for(plan)) }
+        EnrolledFactors { all, counting: provable(&|strength| strength.counts_for(plan)), reset: None }
     }
 
     /// Returns whether the user has this credential.

@@ -307,7 +307,8 @@ impl AccountCall {
         let language = Language::accepted(&cx.parts.headers);
         let announced = cx.core.announce(&who, (tenant, self.account()), change, language).await;
         let (_, method) = event_of(change);
-        let ended = cx.core.end_outdated(tenant, user, Some((self.session(), method))).await;
+        let changed = method.map(|method| (self.session(), method));
+        let ended = cx.core.end_outdated(tenant, user, changed).await;
         for error in [announced.err(), ended.err()].into_iter().flatten() {
             cx.log(&Problem::from(error));
         }

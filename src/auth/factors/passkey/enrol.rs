@@ -3,7 +3,7 @@
 use std::iter;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -47,6 +47,7 @@ use crate::{
     user::Account,
     util::public_id::PublicId,
     webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, RegistrationVerdict, WebauthnError},
+    words::Language,
 };
 
 /// The table of challenges that no new passkey has signed yet.
@@ -99,8 +100,13 @@ async fn verify_new_passkey(
 }
 
 /// Returns a name that no other passkey of the user has: the browser and the system of the request, and a number if needed.
-fn unused_name(headers: &HeaderMap, credentials: Option<&Credentials>) -> String {
-    let device = user_agent::describe_device(headers).unwrap_or_else(|| "Passkey".to_owned());
+fn unused_name(cx: &RequestContext<'_>, language: Language, credentials: Option<&Credentials>) -> String {
+    let words = |browser: &str, system: &str| {
+        let values = [("browser", browser), ("system", system)];
+        cx.core.pages.words.fill(language, "account.device", &values).chars().take(LONGEST_NAME).collect()
+    };
+    let device = user_agent::describe_device_in_words(&cx.parts.headers, words);
+    let device = device.unwrap_or_else(|| "Passkey".to_owned());
     let is_taken = |name: &String| credentials.iter().flat_map(|row| &row.passkeys).any(|one| one.name == *name);
     let numbered = (2..=MOST_PASSKEYS).map(|number| format!("{device} ({number})"));
     iter::once(device.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(device)
@@ -135,7 +141,7 @@ pub(crate) async fn set_up_passkey_in_login(mut step: LoginStep<'_>) -> Result<R
 async fn verified(enrolment: &Enrolment<'_, '_>, response: &RegistrationResponse) -> Result<Option<Passkey>, Problem> {
     let step = enrolment.step;
     let verdict = verify_new_passkey(step.cx.core, enrolment.place(), &step.login.tenant, response).await?;
-    let name = unused_name(&step.cx.parts.headers, enrolment.credentials.as_ref());
+    let name = unused_name(step.cx, step.cx.language(&step.login), enrolment.credentials.as_ref());
     let new = |verdict| Passkey::new(verdict, &name, step.now().as_secs(), enrolment.strength.clone());
     Ok(verdict.ok().map(new))
 }
@@ -203,7 +209,7 @@ async fn register_passkey(
     let name = fields.name.as_deref().map(given_name).transpose()?;
     let verdict =
         verify_new_passkey(cx.core, &call.place(), call.tenant(), &response).await?.map_err(registration_problem)?;
-    let unused = || unused_name(&cx.parts.headers, call.credentials.as_ref());
+    let unused = || unused_name(cx, Language::accepted(&cx.parts.headers), call.credentials.as_ref());
     let name = name.map_or_else(unused, str::to_owned);
     let passkey = Passkey::new(verdict, &name, cx.core.logins.now().as_secs(), vouching.strength);
     let added = answer::json(StatusCode::CREATED, &PasskeyShown::from_passkey(&passkey));

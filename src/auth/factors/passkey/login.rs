@@ -111,7 +111,12 @@ impl PasskeyStep<'_, '_> {
                 return Err(problem);
             }
         };
-        let (proved, factors) = (checked.as_ref().ok(), EnrolledFactors::default());
+        let proved = checked.as_ref().ok();
+        let factors = match step.login.wanted.is_reset {
+            true => step.enrolled_factors(proved.map(|(user, _)| user)).await?,
+            // a passkey is one
+            false => EnrolledFactors::default(),
+        };
         let proved = proved.map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere: None, factors });
         let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
         if proved.is_some() && update.answer.is_ok() {

@@ -169,6 +169,7 @@ impl TotpKey {
         match self.kind.step_of(&secret, &digits_of(typed), now) {
             Some(step) if step > self.last_step => {
                 self.last_step = step;
+                seal.renew(&name(owner), &mut self.secret);
                 true
             }
             _ => false,

@@ -148,6 +148,31 @@ mod tests {
     }
 
     #[test]
+    fn c124_an_app_works_on_with_a_new_seal_and_needs_the_old_one_until_its_next_code() {
+        let mut world = World::new();
+        let (old, new) = (Secret::generate(), Secret::generate());
+        let sealed = |totp: Totp| totp.complete("example.com", &Seal::default(), true).unwrap();
+        world.settings = sealed(Totp::new().seal(&old));
+        let (_, pending) = world.settings.new_key(world.owner(), "ada").unwrap();
+        let was = Seal::new(&old);
+        let app = |world: &World| pending.current_code(world.owner(), &was, world.now());
+        assert!(world.enrols(&pending, &app(&world)));
+        world.clock.advance(Duration::from_secs(30));
+
+        let only_new = || sealed(Totp::new().seal(&new));
+        world.settings = only_new();
+        assert_eq!(world.use_totp(&app(&world), 1), None);
+        world.settings = Totp::new().complete("example.com", &Seal::new(&new).with_older(&old), true).unwrap();
+        assert!(world.use_totp(&app(&world), 1).is_some());
+        world.clock.advance(Duration::from_secs(30));
+        world.settings = only_new();
+        assert!(world.use_totp(&app(&world), 1).is_some());
+        world.clock.advance(Duration::from_secs(30));
+        world.settings = sealed(Totp::new().older_seal(&new).seal(&old));
+        assert!(world.use_totp(&app(&world), 1).is_some(), "in either order");
+    }
+
+    #[test]
     fn c124_of_many_requests_with_the_same_code_of_an_app_one_succeeds() {
         let world = World::new();
         let (_, pending) = world.settings.new_key(world.owner(), "ada").unwrap();

@@ -20,7 +20,7 @@ use crate::{
 /// use tollgate::{Secret, auth::Totp};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // keep it: changing it makes all enrolled apps unusable
+/// // keep it: without it, all enrolled apps are unusable
 /// let secret = Secret::parse(std::env::var("TOTP_SECRET")?).ok_or("TOTP_SECRET is not 32 bytes of base64url")?;
 /// let totp = Totp::new().name("Example").seal(&secret);
 /// # let _ = totp;
@@ -31,7 +31,7 @@ use crate::{
 pub struct Totp {
     name: Option<String>,
     kind: TotpKind,
-    seal: Option<Seal>,
+    seal: Seal,
 }
 
 impl Totp {
@@ -40,7 +40,7 @@ impl Totp {
 
     /// Creates the default settings.
     pub fn new() -> Self {
-        Self { name: None, kind: TotpKind { algorithm: TotpAlgorithm::Sha1, digits: 6 }, seal: None }
+        Self { name: None, kind: TotpKind { algorithm: TotpAlgorithm::Sha1, digits: 6 }, seal: Seal::default() }
     }
 
     /// Sets the name of this service that apps show. Defaults to the host of the issuer. At most 64 bytes.
@@ -61,10 +61,17 @@ impl Totp {
     }
 
     /// Encrypts the secrets in the store with this secret, which all nodes must share. Without it, a copy of the store can
-    /// make codes. Keep it: changing it makes all enrolled apps unusable. Defaults to the seal of the signing keys (`Tokens::seal`). One of the two is required if the
+    /// make codes. Keep it: without it, all enrolled apps are unusable. Defaults to the seal of the signing keys (`Tokens::seal`). One of the two is required if the
     /// store is persistent.
     pub fn seal(self, secret: &Secret) -> Self {
-        Self { seal: Some(Seal::new(secret)), ..self }
+        Self { seal: self.seal.with_secret(secret), ..self }
+    }
+
+    /// Also reads secrets that were encrypted with this earlier secret of [`seal`](Self::seal), so that it can be changed. What
+    /// is still encrypted with it is encrypted anew when its user signs in with the app. Those of the signing keys
+    /// (`Tokens::older_seal`) count as well. Can be called several times.
+    pub fn older_seal(self, secret: &Secret) -> Self {
+        Self { seal: self.seal.with_older(secret), ..self }
     }
 
     /// Returns the settings, with these defaults.
@@ -76,7 +83,7 @@ impl Totp {
         if !matches!(self.kind.digits, 6 | 8) {
             return Err(ConfigError::new("totp digits", self.kind.digits, "must be 6 or 8"));
         }
-        let seal = self.seal.unwrap_or_else(|| seal.clone());
+        let seal = self.seal.or(seal);
         if is_persistent && seal.is_open() {
             let reason = "must be set for a persistent store, because a copy of the store could make codes otherwise";
             return Err(ConfigError::new("totp seal", "", reason));

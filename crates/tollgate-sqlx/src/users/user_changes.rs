@@ -1,0 +1,104 @@
+//! Changes that users make themselves, as `Users` names them.
+
+use tollgate::{
+    Identifier, Tenant, UserId,
+    password::PasswordHash,
+    store::{StoreError, StoreErrorKind},
+    user::{Account, AccountChange, Contact, UserError},
+};
+
+use super::{
+    SqlUsers,
+    changes::new_mark,
+    row::{StoredHash, contact_columns, mark_of},
+    statements::{
+        ADD_CONTACT, ADD_IDENTIFIER, COUNT_CONTACTS, HAS_CONTACT, PASSWORD, REMOVE_CONTACT, REMOVE_IDENTIFIER,
+        SET_NAME, SET_PASSWORD,
+    },
+    transaction::change,
+};
+
+impl SqlUsers {
+    /// Sets the password if the account still has the one with which it was read.
+    pub(super) async fn replace_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: &PasswordHash,
+    ) -> Result<AccountChange, StoreError> {
+        let (user, expected, mark) = (account.id(), account.current_password_mark(), new_mark());
+        outcome(change!(self, tenant, user, connection => {
+            let query = sqlx::query_as(PASSWORD).bind(tenant.as_str()).bind(user.as_str());
+            let (hash, stored): (Option<String>, Option<String>) = query.fetch_one(&mut *connection).await?;
+            let found = hash.map(|hash| mark_of(&StoredHash { hash, mark: stored })).transpose();
+            if found.map_err(UserError::Store)? != expected {
+                return Err(UserError::Unknown.into());
+            }
+            let update = sqlx::query(SET_PASSWORD).bind(tenant.as_str()).bind(user.as_str());
+            update.bind(new.as_str()).bind(mark.as_deref()).execute(&mut *connection).await?;
+        }))
+    }
+
+    pub(super) async fn replace_name(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        name: Option<&str>,
+    ) -> Result<AccountChange, StoreError> {
+        outcome(change!(self, tenant, user, connection => {
+            let update = sqlx::query(SET_NAME).bind(tenant.as_str()).bind(user.as_str()).bind(name);
+            update.execute(&mut *connection).await?;
+        }))
+    }
+
+    pub(super) async fn replace_contact(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        old: Option<&Contact>,
+        new: Option<&Contact>,
+    ) -> Result<AccountChange, StoreError> {
+        let columns =
+            |contact: Option<&Contact>| contact.map(|contact| contact_columns(contact).ok_or(UserError::OutOfBounds));
+        let (old, new) = match (columns(old).transpose(), columns(new).transpose()) {
+            (Ok(old), Ok(new)) => (old, new),
+            (Err(error), _) | (_, Err(error)) => return outcome(Err(error)),
+        };
+        let identifier = |contact: &str| Identifier::parse(contact).map_err(|_| UserError::OutOfBounds);
+        outcome(change!(self, tenant, user, connection => {
+            if let Some((kind, contact)) = old {
+                let query = sqlx::query_scalar(HAS_CONTACT).bind(user.as_str()).bind(kind).bind(contact);
+                let found: i64 = query.fetch_one(&mut *connection).await?;
+                if found == 0 {
+                    return Err(UserError::Unknown.into());
+                }
+                let delete = sqlx::query(REMOVE_CONTACT).bind(user.as_str()).bind(kind).bind(contact);
+                delete.execute(&mut *connection).await?;
+                let delete = sqlx::query(REMOVE_IDENTIFIER).bind(tenant.as_str()).bind(user.as_str());
+                delete.bind(identifier(contact)?.as_str()).execute(&mut *connection).await?;
+            }
+            if let Some((kind, contact)) = new {
+                let insert = sqlx::query(ADD_IDENTIFIER).bind(tenant.as_str()).bind(user.as_str());
+                let added = insert.bind(identifier(contact)?.as_str()).execute(&mut *connection).await?;
+                if added.rows_affected() == 0 {
+                    return Err(UserError::Taken.into());
+                }
+                let insert = sqlx::query(ADD_CONTACT).bind(user.as_str()).bind(kind).bind(contact).bind(true);
+                insert.execute(&mut *connection).await?;
+                let count: i64 = sqlx::query_scalar(COUNT_CONTACTS).bind(user.as_str()).fetch_one(&mut *connection).await?;
+                super::changes::check_count(count)?;
+            }
+        }))
+    }
+}
+
+/// Translates the outcome of a change.
+pub(super) fn outcome(changed: Result<(), UserError>) -> Result<AccountChange, StoreError> {
+    match changed {
+        Ok(()) => Ok(AccountChange::Done),
+        Err(UserError::Taken | UserError::Exists) => Ok(AccountChange::Taken),
+        Err(UserError::Unknown) => Ok(AccountChange::Outdated),
+        Err(UserError::Store(error)) => Err(error),
+        Err(_) => Err(StoreErrorKind::TooLarge.into()),
+    }
+}

@@ -1,0 +1,49 @@
+//! What an account needs for a new password.
+
+use super::{credentials::row::Credentials, enrolment::factors::Factors};
+use crate::{
+    auth::core::Core,
+    policy::{Method, ResetDemand},
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+    user::Account,
+};
+
+impl Core {
+    /// Returns what the account of a user who has proved a step needs. The time of this depends on the account.
+    pub(crate) async fn reset_demand(&self, tenant: &Tenant, user: &UserId) -> Result<ResetDemand, StoreError> {
+        let account = self.accounts.of_user(tenant, Some(user)).await?;
+        let credentials = self.credentials.get(tenant, user).await?;
+        Ok(match &account {
+            Some(account) => self.reset_demand_of(tenant, account, credentials.as_ref()),
+            // gone meanwhile
+            None => ResetDemand { usable: crate::policy::MethodSet::EMPTY, steps: usize::MAX, needs_factor: true },
+        })
+    }
+
+    /// As many classes as the strictest login that the account could complete with a password, and its second factor if it has
+    /// enrolled one. So a mailbox alone never opens an account whose logins need two steps.
+    pub(crate) fn reset_demand_of(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        credentials: Option<&Credentials>,
+    ) -> ResetDemand {
+        // it will have a password, perhaps its first one
+        let factors = Factors { core: self, tenant, account, credentials, proved: Method::Password.into() };
+        let listed = self.clients.listed();
+        let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+        let usable = factors.usable(1);
+        let most = self.policies.most_steps(tenant, clients, usable, |plan| factors.usable_in(plan));
+        let needs_factor = factors.has_enrolled();
+        let with_factor = || {
+            let mut plan = self.policies.plan(tenant, None, None, self.enabled(tenant)).ok()?.asking_enrolled();
+            let enrolled = credentials?.factors(self.enabled(tenant), &plan);
+            plan.demand_factor(Method::Password.into(), enrolled);
+            Some(plan.steps().max(2))
+        };
+        let steps = if needs_factor { most.max(with_factor().unwrap_or(2)) } else { most };
+        ResetDemand { usable, steps: steps.max(1), needs_factor }
+    }
+}

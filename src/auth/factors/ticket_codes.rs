@@ -1,0 +1,127 @@
+//! Codes that prove an address outside of logins: that of a new account, and a new contact.
+
+use serde::Serialize;
+
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::problem::{Code, Problem},
+        notices::method_of,
+        state::tickets::{CODE_LIVES, Guess, Ticket, TicketPlace},
+    },
+    delivery::{Channel, Link, Message},
+    event::EventKind,
+    limit::Spend,
+    login::{DIGITS, OneTimeCode},
+    user::Contact,
+    util::clock::ceil_seconds,
+    words::Language,
+};
+
+/// The answer to a request for a code.
+#[derive(Serialize)]
+pub(crate) struct TicketCodeSent {
+    channel: &'static str,
+    digits: usize,
+    expires_in: u64,
+    resend_in: u64,
+}
+
+impl RequestContext<'_> {
+    /// Sends a code to the contact of a ticket, in this language, or a link `instead`, to an owner who has to go another way. The
+    /// answer and the work are the same.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem with the time to wait if this browser or this address of a client asks too often.
+    pub(crate) async fn send_ticket_code(
+        &self,
+        place: TicketPlace<'_>,
+        (ticket, contact): (&Ticket, &Contact),
+        channel: Channel,
+        language: Language,
+        instead: Option<Link>,
+    ) -> Result<TicketCodeSent, Problem> {
+        let (core, keyed, code) = (self.core, self.core.keyed().await?, OneTimeCode::generate());
+        let spend = self.charge_ticket_message().await?;
+        let interval = core.login_limits.resend_interval;
+        if let Err(wait) = core.tickets.open_code(place, ticket, (&code, interval), keyed).await? {
+            if let Some(spend) = spend {
+                core.limits.messages.refund_later(spend);
+            }
+            return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
+        }
+        let may_send = core.guard.count_ticket_message(place.tenant, (method_of(channel), contact), keyed).await?;
+        let expires = core.logins.now() + CODE_LIVES;
+        let (tenant, to) = (place.tenant.clone(), contact.as_str());
+        let message = match instead {
+            Some(link) => Message::of_link(channel, tenant, to, link, expires),
+            None => Message::new(channel, tenant, to, code.expose(), expires),
+        };
+        let message = message.in_language(language).with_words(core.pages.words.clone());
+        let taken = match may_send {
+            true => core.queue.push(channel, message),
+            false => core.queue.push_decoy(channel, message),
+        };
+        let kind = if may_send && taken { EventKind::OtpSent } else { EventKind::OtpUndelivered };
+        core.journal.tally(kind, Some(place.tenant), Some(channel.as_str()));
+        Ok(TicketCodeSent {
+            channel: channel.as_str(),
+            digits: DIGITS,
+            expires_in: ceil_seconds(CODE_LIVES),
+            resend_in: ceil_seconds(interval),
+        })
+    }
+
+    /// Counts and compares a typed code. The guesses are counted for the address of the client, for the code, and for the contact
+    /// in all browsers.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem for a wrong code, without a code, and after too many failures.
+    pub(crate) async fn prove_ticket_code(&self, place: TicketPlace<'_>, typed: &str) -> Result<Ticket, Problem> {
+        let (core, keyed) = (self.core, self.core.keyed().await?);
+        let locked = |wait| Problem::new(Code::TooManyAttempts, "too many attempts; try again later").retry_in(wait);
+        let spend = match self.known_address() {
+            None => None,
+            Some(address) => {
+                let decision = core.limits.failures.check(&address, 1).await;
+                if !decision.is_admitted() {
+                    return Err(locked(decision.retry_after()));
+                }
+                Some(decision.into_spend())
+            }
+        };
+        let contact = &core.tickets.expected(place, keyed).await?.ok_or_else(no_code)?;
+        core.guard.count_ticket_guess(place.tenant, contact, keyed).await?.map_err(locked)?;
+        match core.tickets.guess_code(place, typed, keyed).await? {
+            Guess::Right(ticket) => {
+                core.guard.clear_ticket_guesses(place.tenant, contact, keyed).await?;
+                if let Some(spend) = spend {
+                    core.limits.failures.refund_later(spend);
+                }
+                Ok(ticket)
+            }
+            Guess::Wrong => {
+                core.journal.tally(EventKind::LoginFailed, Some(place.tenant), None);
+                Err(Problem::new(Code::InvalidOtp, "the code is wrong or has expired"))
+            }
+            Guess::NoCode => Err(no_code()),
+        }
+    }
+
+    /// Charges a message to the address of the client.
+    async fn charge_ticket_message(&self) -> Result<Option<Spend>, Problem> {
+        let Some(address) = self.known_address() else { return Ok(None) };
+        let decision = self.core.limits.messages.check(&address, 1).await;
+        if decision.is_admitted() {
+            return Ok(Some(decision.into_spend()));
+        }
+        let problem = Problem::new(Code::TooManyAttempts, "too many codes were requested; try again later");
+        Err(problem.retry_in(decision.retry_after()))
+    }
+}
+
+fn no_code() -> Problem {
+    Problem::new(Code::NoPendingChallenge, "there is no pending code")
+}

@@ -1,0 +1,437 @@
+//! Tickets: proofs by message outside of logins. A ticket is a code of six digits that counts in one browser, or the secret
+//! of a link.
+//!
+//! A row has the digest of the secret only. There is at most one code for each purpose and browser, so a stranger never
+//! replaces the code of another, and repeating a request adds no row.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    login::{BoundUser, Keyed, OneTimeCode},
+    session::UserId,
+    store::{
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
+        table::{Change, Stored, Table},
+    },
+    tenant::Tenant,
+    user::Contact,
+    util::{
+        clock::{Clock, UnixTime},
+        public_id::PublicId,
+        secret::{Secret, SecretDigest},
+    },
+};
+
+/// How long a code can be typed, and how long its proof can be used afterwards.
+pub(crate) const CODE_LIVES: Duration = Duration::from_secs(600);
+/// How many wrong guesses invalidate a code.
+const GUESSES: u8 = 5;
+
+/// What a ticket is for. It counts for nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TicketPurpose {
+    /// The address of a new account.
+    SignUp,
+    /// A new contact of an account.
+    Contact,
+    /// An account to which the application invites.
+    Invitation,
+    /// A new password for an account whose user the application has identified.
+    Reset,
+}
+
+impl TicketPurpose {
+    const fn as_bytes(self) -> &'static [u8] {
+        match self {
+            Self::SignUp => b"sign up",
+            Self::Contact => b"contact",
+            Self::Invitation => b"invitation",
+            Self::Reset => b"reset",
+        }
+    }
+}
+
+/// What a ticket proves: who has read its message, and for what it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ticket {
+    /// The address that the message was sent to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) contact: Option<Contact>,
+    /// The contact that `contact` replaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replaces: Option<Contact>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<TicketUser>,
+    /// What the application has noted for the new account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) claims: Option<Map<String, Value>>,
+}
+
+/// The user that a ticket is for, and the generation that was current then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TicketUser {
+    #[serde(with = "crate::util::text")]
+    pub(crate) id: UserId,
+    pub(crate) generation: u64,
+}
+
+impl Ticket {
+    /// Creates a ticket for an address.
+    pub(crate) fn for_contact(contact: Contact) -> Self {
+        Self { contact: Some(contact), ..Self::default() }
+    }
+
+    /// Adds the user that the ticket is for.
+    pub(crate) fn of_user(self, user: BoundUser) -> Self {
+        Self { user: Some(TicketUser { id: user.id, generation: user.generation }), ..self }
+    }
+}
+
+/// The browser in which a code counts: it has the cookie of the login or of the session with this id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TicketPlace<'a> {
+    pub(crate) purpose: TicketPurpose,
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) browser: &'a PublicId,
+}
+
+/// A stored ticket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TicketRow {
+    ticket: Ticket,
+    /// In nanoseconds of Unix time.
+    began: u64,
+    /// `None` once the code was typed, and for links.
+    code: Option<StoredCode>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct StoredCode {
+    digest: [u8; 32],
+    guesses_left: u8,
+}
+
+/// The outcome of a guess.
+#[derive(Debug)]
+pub(crate) enum Guess {
+    Right(Ticket),
+    Wrong,
+    /// No code waits for a guess: none was sent, it has expired, or there were too many wrong ones.
+    NoCode,
+}
+
+/// All tickets.
+#[derive(Clone, Debug)]
+pub(crate) struct Tickets(Table<TicketRow>);
+
+impl Tickets {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, "tickets", clock))
+    }
+
+    /// Stores a ticket under a new code, in place of an earlier one for the same purpose and browser. Returns how long to wait
+    /// if a code was sent to the same address within `interval`.
+    pub(crate) async fn open_code(
+        &self,
+        place: TicketPlace<'_>,
+        ticket: &Ticket,
+        (code, interval): (&OneTimeCode, Duration),
+        keyed: &Keyed,
+    ) -> Result<Result<(), Duration>, StoreError> {
+        let digest = *place.code(ticket, code.expose(), keyed).as_bytes();
+        let open = |row: Option<&TicketRow>, now: UnixTime| {
+            let again = row.filter(|row| row.ticket.contact == ticket.contact && row.code.is_some());
+            let next = again.map_or(now, |row| UnixTime::from_nanos(row.began) + interval);
+            if next > now {
+                return Change::Keep(Err(Duration::from_nanos(next.as_nanos() - now.as_nanos())));
+            }
+            let code = Some(StoredCode { digest, guesses_left: GUESSES });
+            Change::Put(TicketRow { ticket: ticket.clone(), began: now.as_nanos(), code }, now + CODE_LIVES, Ok(()))
+        };
+        self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), open).await
+    }
+
+    /// Counts a guess and compares it with the code, in one step. After the right one, the ticket is [`proved`](Self::proved).
+    pub(crate) async fn guess_code(
+        &self,
+        place: TicketPlace<'_>,
+        typed: &str,
+        keyed: &Keyed,
+    ) -> Result<Guess, StoreError> {
+        let cutoff = self.0.cutoff().wait().await?;
+        let guess = |row: Option<&TicketRow>, now: UnixTime| {
+            let Some(row) = row.filter(|row| row.began >= cutoff.as_nanos()) else {
+                return Change::Keep(Guess::NoCode);
+            };
+            let Some(code) = &row.code else { return Change::Keep(Guess::NoCode) };
+            let (kept_until, mut next) = (UnixTime::from_nanos(row.began) + CODE_LIVES, row.clone());
+            if SecretDigest::from_bytes(code.digest).matches(&place.code(&row.ticket, typed, keyed)) {
+                next.code = None;
+                return Change::Put(next, now + CODE_LIVES, Guess::Right(row.ticket.clone()));
+            }
+            let guesses_left = code.guesses_left.saturating_sub(1);
+            next.code = Some(StoredCode { guesses_left, ..code.clone() });
+            Change::Put(next, if guesses_left == 0 { now } else { kept_until }, Guess::Wrong)
+        };
+        self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), guess).await
+    }
+
+    /// Returns the contact whose code is expected in this browser.
+    pub(crate) async fn expected(&self, place: TicketPlace<'_>, keyed: &Keyed) -> Result<Option<Contact>, StoreError> {
+        let found = self.0.get(Some(place.tenant), place.id(keyed).as_bytes()).wait().await?;
+        Ok(found.filter(|found| found.value.code.is_some()).and_then(|found| found.value.ticket.contact))
+    }
+
+    /// Lets a link count as if its code had been typed in this browser.
+    pub(crate) async fn adopt(&self, place: TicketPlace<'_>, ticket: &Ticket, keyed: &Keyed) -> Result<(), StoreError> {
+        let adopt = |_: Option<&TicketRow>, now: UnixTime| {
+            Change::Put(TicketRow { ticket: ticket.clone(), began: now.as_nanos(), code: None }, now + CODE_LIVES, ())
+        };
+        self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), adopt).await
+    }
+
+    /// Returns the ticket whose code was typed in this browser.
+    pub(crate) async fn proved(
+        &self,
+        place: TicketPlace<'_>,
+        keyed: &Keyed,
+    ) -> Result<Option<Stored<TicketRow>>, StoreError> {
+        self.found(place.tenant, &place.id(keyed)).await
+    }
+
+    /// Uses up a ticket that was found. Returns `true` to one caller only.
+    pub(crate) async fn use_up(
+        &self,
+        place: TicketPlace<'_>,
+        found: &Stored<TicketRow>,
+        keyed: &Keyed,
+    ) -> Result<bool, StoreError> {
+        self.end(place.tenant, &place.id(keyed), found).await
+    }
+
+    /// Stores a ticket under the secret of a new link.
+    pub(crate) async fn create_link(
+        &self,
+        (purpose, tenant): (TicketPurpose, &Tenant),
+        ticket: Ticket,
+        lifetime: Duration,
+    ) -> Result<Secret, StoreError> {
+        let (secret, began) = (Secret::generate(), self.0.now());
+        let row = TicketRow { ticket, began: began.as_nanos(), code: None };
+        match self.0.insert(Some(tenant), link_id(purpose, &secret).as_bytes(), &row, began + lifetime).await? {
+            WriteOutcome::Done(_) => Ok(secret),
+            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+        }
+    }
+
+    /// Uses up the ticket of a link, and returns it to one caller only.
+    pub(crate) async fn take_link(
+        &self,
+        (purpose, tenant): (TicketPurpose, &Tenant),
+        secret: &Secret,
+    ) -> Result<Option<Ticket>, StoreError> {
+        let id = link_id(purpose, secret);
+        let Some(found) = self.found(tenant, &id).await? else { return Ok(None) };
+        Ok(self.end(tenant, &id, &found).await?.then_some(found.value.ticket))
+    }
+
+    async fn found(&self, tenant: &Tenant, id: &SecretDigest) -> Result<Option<Stored<TicketRow>>, StoreError> {
+        let found = self.0.get(Some(tenant), id.as_bytes()).wait().await?;
+        let cutoff = self.0.cutoff().wait().await?;
+        Ok(found.filter(|found| found.value.code.is_none() && found.value.began >= cutoff.as_nanos()))
+    }
+
+    async fn end(&self, tenant: &Tenant, id: &SecretDigest, found: &Stored<TicketRow>) -> Result<bool, StoreError> {
+        // it has expired by every clock, including those of other nodes that are behind
+        let past = UnixTime::from_nanos(0);
+        let outcome = self.0.swap(Some(tenant), id.as_bytes(), found, &found.value, past).await?;
+        Ok(matches!(outcome, WriteOutcome::Done(_)))
+    }
+}
+
+impl TicketRow {
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+}
+
+impl TicketPlace<'_> {
+    fn id(&self, keyed: &Keyed) -> SecretDigest {
+        keyed.hash("ticket", [self.purpose.as_bytes(), self.browser.as_bytes()])
+    }
+
+    /// Binds a code to its purpose, tenant, browser and address.
+    fn code(&self, ticket: &Ticket, typed: &str, keyed: &Keyed) -> SecretDigest {
+        let contact = ticket.contact.as_ref().map_or("", Contact::as_str);
+        let place = [self.purpose.as_bytes(), self.tenant.as_str().as_bytes(), self.browser.as_bytes()];
+        let [purpose, tenant, browser] = place;
+        keyed.hash("ticket code", [purpose, tenant, browser, contact.as_bytes(), typed.as_bytes()])
+    }
+}
+
+fn link_id(purpose: TicketPurpose, secret: &Secret) -> SecretDigest {
+    SecretDigest::of_secret([purpose.as_bytes(), b": ", secret.expose().as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        store::Memory,
+        testing::{ManualClock, block_on},
+        user::EmailAddress,
+    };
+
+    struct Desk {
+        tickets: Tickets,
+        keyed: Keyed,
+        clock: ManualClock,
+        tenants: [Tenant; 2],
+        browsers: [PublicId; 2],
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let clock = ManualClock::new();
+            Self {
+                tickets: Tickets::new(AnyStore::from(Memory::new()), Arc::new(clock.clone())),
+                keyed: Keyed::new(&Secret::generate()),
+                clock,
+                tenants: ["acme", "globex"].map(|name| Tenant::parse(name).unwrap()),
+                browsers: [PublicId::random(), PublicId::random()],
+            }
+        }
+
+        fn place(&self, purpose: TicketPurpose, tenant: usize, browser: usize) -> TicketPlace<'_> {
+            TicketPlace { purpose, tenant: &self.tenants[tenant], browser: &self.browsers[browser] }
+        }
+
+        fn open(&self, place: TicketPlace<'_>) -> String {
+            let code = OneTimeCode::generate();
+            let ticket = ticket();
+            let open = self.tickets.open_code(place, &ticket, (&code, Duration::ZERO), &self.keyed);
+            block_on(open).unwrap().unwrap();
+            code.expose().to_owned()
+        }
+
+        fn guess(&self, place: TicketPlace<'_>, typed: &str) -> Guess {
+            block_on(self.tickets.guess_code(place, typed, &self.keyed)).unwrap()
+        }
+    }
+
+    fn ticket() -> Ticket {
+        Ticket::for_contact(EmailAddress::parse("ada@example.com").unwrap().into())
+    }
+
+    /// Another code than this one.
+    fn other(code: &str) -> String {
+        let digit = if code.starts_with('0') { '1' } else { '0' };
+        format!("{digit}{}", &code[1..])
+    }
+
+    #[test]
+    fn c128_a_code_counts_for_its_purpose_tenant_and_browser_once_and_for_ten_minutes() {
+        use TicketPurpose::{Contact, SignUp};
+        let desk = Desk::new();
+        let own = desk.place(SignUp, 0, 0);
+        let code = desk.open(own);
+        for place in [desk.place(Contact, 0, 0), desk.place(SignUp, 1, 0), desk.place(SignUp, 0, 1)] {
+            assert!(matches!(desk.guess(place, &code), Guess::NoCode), "{place:?}");
+            // also where another code is open
+            assert_ne!(desk.open(place), "");
+            assert!(!matches!(desk.guess(place, &code), Guess::Right(_)), "{place:?}");
+        }
+        let proved = || block_on(desk.tickets.proved(own, &desk.keyed)).unwrap();
+        assert!(proved().is_none());
+        assert!(matches!(desk.guess(own, &code), Guess::Right(found) if found == ticket()));
+        assert!(matches!(desk.guess(own, &code), Guess::NoCode));
+        let found = proved().unwrap();
+        let use_up = || block_on(desk.tickets.use_up(own, &found, &desk.keyed)).unwrap();
+        assert!(use_up() && !use_up() && proved().is_none());
+
+        let code = desk.open(own);
+        desk.clock.advance(CODE_LIVES);
+        assert!(matches!(desk.guess(own, &code), Guess::NoCode));
+    }
+
+    #[test]
+    fn c128_five_wrong_guesses_end_a_code_and_a_newer_one_replaces_it() {
+        let desk = Desk::new();
+        let own = desk.place(TicketPurpose::SignUp, 0, 0);
+        let code = desk.open(own);
+        for _ in 0..GUESSES {
+            assert!(matches!(desk.guess(own, &other(&code)), Guess::Wrong));
+        }
+        assert!(matches!(desk.guess(own, &code), Guess::NoCode));
+        let (first, second) = (desk.open(own), desk.open(own));
+        if first != second {
+            assert!(matches!(desk.guess(own, &first), Guess::Wrong));
+        }
+        // a wrong guess does not prolong it
+        desk.clock.advance(CODE_LIVES - Duration::from_nanos(1));
+        assert!(matches!(desk.guess(own, &other(&second)), Guess::Wrong));
+        desk.clock.advance(Duration::from_nanos(1));
+        assert!(matches!(desk.guess(own, &second), Guess::NoCode));
+    }
+
+    #[test]
+    fn c128_an_address_gets_the_next_code_after_a_while_and_another_address_at_once() {
+        let desk = Desk::new();
+        let (own, interval) = (desk.place(TicketPurpose::SignUp, 0, 0), Duration::from_secs(30));
+        let open = |ticket: &Ticket| {
+            let code = OneTimeCode::generate();
+            block_on(desk.tickets.open_code(own, ticket, (&code, interval), &desk.keyed)).unwrap()
+        };
+        assert_eq!((open(&ticket()), open(&ticket())), (Ok(()), Err(interval)));
+        let eve = Ticket::for_contact(EmailAddress::parse("eve@example.com").unwrap().into());
+        assert_eq!(open(&eve), Ok(()));
+        desk.clock.advance(interval - Duration::from_nanos(1));
+        assert_eq!(open(&eve), Err(Duration::from_nanos(1)));
+        desk.clock.advance(Duration::from_nanos(1));
+        assert_eq!(open(&eve), Ok(()));
+    }
+
+    #[test]
+    fn c128_a_link_is_taken_once_for_its_purpose_and_tenant_and_until_its_expiry() {
+        use TicketPurpose::{Invitation, Reset};
+        let desk = Desk::new();
+        let [acme, globex] = &desk.tenants;
+        let lifetime = Duration::from_secs(900);
+        let link = || block_on(desk.tickets.create_link((Reset, acme), ticket(), lifetime)).unwrap();
+        let take = |purpose, tenant: &Tenant, secret: &Secret| {
+            block_on(desk.tickets.take_link((purpose, tenant), secret)).unwrap()
+        };
+        let secret = link();
+        for (purpose, tenant) in [(Invitation, acme), (Reset, globex)] {
+            assert_eq!(take(purpose, tenant, &secret), None);
+        }
+        assert_eq!(take(Reset, acme, &Secret::generate()), None);
+        assert_eq!(take(Reset, acme, &secret), Some(ticket()));
+        assert_eq!(take(Reset, acme, &secret), None);
+        let secret = link();
+        desk.clock.advance(lifetime);
+        assert_eq!(take(Reset, acme, &secret), None);
+        // the store has no secret
+        let id = link_id(Reset, &secret);
+        assert!(!id.as_bytes().windows(8).any(|bytes| secret.expose().as_bytes().windows(8).any(|own| own == bytes)));
+    }
+
+    #[test]
+    fn c128_the_end_of_everything_ends_tickets() {
+        let desk = Desk::new();
+        let own = desk.place(TicketPurpose::SignUp, 0, 0);
+        let code = desk.open(own);
+        let link = (TicketPurpose::Invitation, &desk.tenants[0]);
+        let secret = block_on(desk.tickets.create_link(link, ticket(), CODE_LIVES)).unwrap();
+        desk.clock.advance(Duration::from_secs(2));
+        let store = desk.tickets.0.clone().into_store();
+        block_on(store.end_everything(Arc::new(desk.clock.clone()))).unwrap();
+        desk.clock.advance(Duration::from_secs(2));
+        assert!(matches!(desk.guess(own, &code), Guess::NoCode));
+        assert_eq!(block_on(desk.tickets.take_link(link, &secret)).unwrap(), None);
+    }
+}

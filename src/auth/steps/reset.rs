@@ -1,0 +1,129 @@
+//! A new password for a forgotten one: `POST /reset-password/start` begins a login that sets a password and nothing else,
+//! `link` takes a link of the application, and `POST /reset-password` sets the password.
+//!
+//! The steps in between are the calls of any login. The password is none of them, and the first proof shows how many more the
+//! account needs: see [`reset_demand`](crate::auth::factors::reset_demand). No factor is removed.
+
+use std::mem::take;
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::{
+    authenticate::prepare_login_step,
+    sign_up::{invalid_link, not_offered},
+};
+use crate::{
+    auth::{
+        context::stages::OwnLogin,
+        factors::step::LoginStep,
+        http::{
+            answer::{self, Counters},
+            fields::Fields,
+            problem::Problem,
+        },
+        state::{
+            accounts::GenerationOf,
+            tickets::{TicketPlace, TicketPurpose},
+        },
+    },
+    delivery::NoticeKind,
+    http::body::Body,
+    login::{LoginCall, LoginError},
+    password::Password,
+    user::{Account, AccountChange},
+    util::secret::Secret,
+};
+
+#[derive(Serialize)]
+struct PasswordSet {
+    status: &'static str,
+}
+
+/// Uses up a link of the application. The password can then be set in this browser.
+pub(crate) async fn accept_reset_link(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+    let secret = fields.link.take();
+    let step = prepare_reset(own, fields).await?;
+    let (core, tenant) = (step.cx.core, &step.login.tenant);
+    let secret = secret.and_then(|typed| Secret::parse(typed.0.as_str()));
+    let ticket = match secret {
+        Some(secret) => core.tickets.take_link((TicketPurpose::Reset, tenant), &secret).await?,
+        None => None,
+    };
+    let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
+    core.tickets.adopt(place(&step), &ticket, step.keyed).await?;
+    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
+    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
+}
+
+/// Sets the password, ends everything that the user has begun, and tells them at each contact.
+pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+    let password = fields.password.take().map(|mut typed| Password::new(take(&mut *typed.0)));
+    let step = prepare_reset(own, fields).await?;
+    let account = identified_user(&step).await?;
+    let (core, tenant) = (step.cx.core, &step.login.tenant);
+    let password = password.ok_or(Problem::invalid("password is missing"))?;
+    let hash = core.hash_new_password(tenant, &account, password).await.map_err(|problem| step.problem(problem))?;
+    // one password for each login
+    if !step.apply(&LoginCall::End).await?.changed {
+        return Err(step.problem(Problem::denied(LoginError::Expired)));
+    }
+    // everything ends even if the password can't be set, and again once it is set: nothing that the old one has begun stays
+    core.sessions.end_user(tenant, account.id()).await?;
+    match core.users.set_password(tenant, &account, hash).await? {
+        AccountChange::Done => {}
+        AccountChange::NotOffered => return Err(not_offered()),
+        // the password was changed in the meantime
+        AccountChange::Outdated | AccountChange::Taken => return Err(Problem::denied(LoginError::Expired)),
+    }
+    core.sessions.end_user(tenant, account.id()).await?;
+    if let Some(name) = &step.login.identifier {
+        core.guard.unlock(tenant, name, Some(&account), step.keyed).await?;
+    }
+    let language = step.cx.language(&step.login);
+    core.announce_everywhere(&*step.login, (tenant, &account), NoticeKind::PasswordReset, language).await?;
+    let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
+    if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
+        removal.append_to(response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Returns the account whose user has proved enough, or whom the application has identified.
+async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
+    let (core, login) = (step.cx.core, &*step.login);
+    let tenant = &login.tenant;
+    let refused = || step.problem(Problem::denied(LoginError::StepsRemaining));
+    let Some(who) = login.authentication(None) else {
+        let linked = core.tickets.proved(place(step), step.keyed).await?;
+        let linked = linked.and_then(|found| found.value.ticket().user.clone()).ok_or_else(refused)?;
+        let account = core.accounts.of_user(tenant, Some(&linked.id)).await?;
+        let found = core.accounts.with_generation(tenant, account).await?;
+        let is_current = found.generation() <= linked.generation;
+        return found.into_active().filter(|_| is_current).ok_or_else(|| step.problem(invalid_link()));
+    };
+    if login.remaining() > 0 {
+        return Err(refused());
+    }
+    let account = core.counting(&who, GenerationOf::Account, step.keyed).await?;
+    let account = account.ok_or_else(|| step.problem(Problem::denied(LoginError::Expired)))?;
+    // the account may need more by now than when the first step was proved
+    let credentials = core.credentials.get(tenant, account.id()).await?;
+    if !core.reset_demand_of(tenant, &account, credentials.as_ref()).is_met_by(login.proved()) {
+        return Err(refused());
+    }
+    Ok(account)
+}
+
+/// Checks that the login sets a new password.
+async fn prepare_reset<'a>(own: &'a OwnLogin<'_>, fields: Fields) -> Result<LoginStep<'a>, Problem> {
+    let step = prepare_login_step(own, fields).await?;
+    match step.login.wanted.is_reset {
+        true => Ok(step),
+        false => Err(step.problem(Problem::denied(LoginError::MethodNotAllowed))),
+    }
+}
+
+fn place<'s>(step: &'s LoginStep<'_>) -> TicketPlace<'s> {
+    TicketPlace { purpose: TicketPurpose::Reset, tenant: &step.login.tenant, browser: &step.login.id }
+}

@@ -1,0 +1,198 @@
+//! Sign-up: `POST /sign-up/code` and `verify` prove an address, `invitation` accepts one that was proved by a link, and
+//! `POST /sign-up` creates the account.
+//!
+//! The calls are those of a login that has begun without a name. It binds them to one browser, and goes on as the login of the
+//! new user. An address that has an account gets the same answers; only the message differs.
+
+use std::mem::take;
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::authenticate::prepare_login_step;
+use crate::{
+    auth::{
+        context::stages::OwnLogin,
+        factors::{self, step::LoginStep},
+        http::{
+            answer::{self, Counters},
+            fields::Fields,
+            problem::{Code, Problem},
+            route::SIGN_IN,
+        },
+        sign_up::SignUp,
+        state::tickets::{Ticket, TicketPlace, TicketPurpose},
+    },
+    delivery::{Channel, Link, LinkKind},
+    event::EventKind,
+    http::body::Body,
+    login::{BoundUser, LoginCall},
+    password::Password,
+    policy::{Method, MethodSet},
+    session::{Proof, UserId},
+    user::{Account, Contact, EmailAddress, Identifier, NewAccount, NewUser},
+    util::{public_id::PublicId, secret::Secret},
+};
+
+/// The longest name of a user, in bytes.
+const LONGEST_NAME: usize = Identifier::MAX_LEN;
+
+#[derive(Serialize)]
+struct Invited {
+    #[serde(flatten)]
+    login: Counters,
+    /// The invited address, which is the name of the new account.
+    email: String,
+}
+
+/// Sends a code to the address, or the message that it has an account.
+pub(crate) async fn send_sign_up_code(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = prepare_sign_up(own, fields).await?;
+    let core = step.cx.core;
+    if core.sign_up.kind != SignUp::Open {
+        let detail = "accounts are created by invitation only";
+        return Err(step.problem(Problem::new(Code::AccessDenied, detail)));
+    }
+    let typed = step.fields.email.as_deref().ok_or(Problem::invalid("email is missing"))?;
+    let address = EmailAddress::parse(typed).map_err(|_| Problem::invalid("email is malformed"))?;
+    if !core.sign_up.allows(&address) {
+        return Err(step.problem(Problem::new(Code::AccessDenied, "addresses of this domain can't sign up here")));
+    }
+    let (tenant, contact) = (&step.login.tenant, Contact::Email(address));
+    let found = core.accounts.named(tenant, &identifier_of(&contact)?).await?;
+    let sign_in = match &core.first_party {
+        Some(_) => format!("{}{SIGN_IN}", core.issuer.as_str()),
+        None => core.issuer.as_str().to_owned(),
+    };
+    let link = Link::new(LinkKind::AccountExists, sign_in);
+    let (ticket, language) = (Ticket::for_contact(contact.clone()), step.cx.language(&step.login));
+    let instead = found.map(|_| link);
+    let sent = step.cx.send_ticket_code(place(&step), (&ticket, &contact), Channel::Email, language, instead).await;
+    let sent = sent.map_err(|problem| step.problem(problem))?;
+    step.apply(&LoginCall::Touch).await?;
+    Ok(answer::json(StatusCode::OK, &sent))
+}
+
+/// Compares a typed code with the one that was sent.
+pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+    let typed = fields.otp.take().map(|typed| typed.0).unwrap_or_default();
+    let step = prepare_sign_up(own, fields).await?;
+    if typed.is_empty() {
+        return Err(Problem::invalid("otp is missing"));
+    }
+    let proved = step.cx.prove_ticket_code(place(&step), &typed).await;
+    proved.map_err(|problem| step.problem(problem))?;
+    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
+    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
+}
+
+/// Uses up the link of an invitation. Its address then counts as proved in this browser.
+pub(crate) async fn accept_invitation(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+    let secret = fields.link.take();
+    let step = prepare_sign_up(own, fields).await?;
+    let (core, tenant) = (step.cx.core, &step.login.tenant);
+    let secret = secret.and_then(|typed| Secret::parse(typed.0.as_str()));
+    let ticket = match secret {
+        Some(secret) => core.tickets.take_link((TicketPurpose::Invitation, tenant), &secret).await?,
+        None => None,
+    };
+    let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
+    core.tickets.adopt(place(&step), &ticket, step.keyed).await?;
+    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
+    let email = ticket.contact.as_ref().map(|contact| contact.as_str().to_owned()).unwrap_or_default();
+    Ok(answer::json(StatusCode::OK, &Invited { login: Counters::from(view), email }))
+}
+
+/// Creates the account of a proved address. The login goes on with the address and the password as its proofs.
+pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+    let (password, name) = (fields.password.take(), fields.name.take());
+    let step = prepare_sign_up(own, fields).await?;
+    let (core, keyed, tenant) = (step.cx.core, step.keyed, &step.login.tenant);
+    let proved = core.tickets.proved(place(&step), keyed).await?;
+    let proved = proved.ok_or_else(|| step.problem(Problem::new(Code::StepRequired, "prove an address first")))?;
+    let contact = proved.value.ticket().contact.clone().ok_or_else(Problem::unavailable)?;
+    let password = password.map(|mut typed| Password::new(take(&mut *typed.0)));
+    let password = password.ok_or(Problem::invalid("password is missing"))?;
+    if name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME || name.trim().is_empty()) {
+        return Err(Problem::invalid("name must have 1 to 320 bytes"));
+    }
+    let id = UserId::parse(PublicId::random().to_string()).map_err(|_| Problem::unavailable())?;
+    let new = NewUser::new(id, identifier_of(&contact)?).contact(contact.clone());
+    let new = name.into_iter().fold(new, |new, name| new.name(name.trim()));
+    let hash = core.hash_new_password(tenant, new.account(), password).await;
+    let new = new.password(hash.map_err(|problem| step.problem(problem))?);
+    let new = new.claims_of_invitation(proved.value.ticket().claims.clone());
+    // one account for each proof
+    if !core.tickets.use_up(place(&step), &proved, keyed).await? {
+        return Err(step.problem(Problem::new(Code::StepRequired, "prove an address first")));
+    }
+    let user = match core.users.create(tenant, new).await? {
+        NewAccount::Created(user) => user,
+        NewAccount::Taken => {
+            // the caller has proved to own the address
+            return Err(step.problem(Problem::new(Code::AccountExists, "this address has an account")));
+        }
+        NewAccount::NotOffered => return Err(step.problem(not_offered())),
+    };
+    let account = core.accounts.of_user(tenant, Some(&user)).await?;
+    let found = core.accounts.with_generation(tenant, account).await?;
+    let (Some(account), Some(user)) = (found.active(), found.user()) else { return Err(Problem::unavailable()) };
+    log_in(&step, account, &user, &contact).await
+}
+
+/// Binds the login to the new user.
+async fn log_in(
+    step: &LoginStep<'_>,
+    account: &Account,
+    user: &BoundUser,
+    contact: &Contact,
+) -> Result<Response<Body>, Problem> {
+    let (core, keyed, now) = (step.cx.core, step.keyed, step.now());
+    let email = Some(factors::contact_mark(contact, keyed));
+    let password = crate::auth::core::Core::current_mark(account, None, Method::Password, keyed);
+    let counting = proofs_of_plan(step);
+    let proof = |(method, mark): (Method, Option<[u8; 32]>)| {
+        let proof = Proof { method: method.as_str().into(), at: now.as_nanos(), mark, elsewhere: None };
+        counting.contains(method).then_some(proof)
+    };
+    let proofs: Vec<Proof> =
+        [(Method::Email, email), (Method::Password, password)].into_iter().filter_map(proof).collect();
+    let update = step.apply(&LoginCall::SignUp(Some((user, &proofs)))).await?;
+    core.journal.record(EventKind::AccountCreated, &*update.stored.value, None, keyed);
+    let view = update.response_view(step.now())?;
+    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
+}
+
+/// Returns which of the proofs of a new account lead towards the end of the login.
+fn proofs_of_plan(step: &LoginStep<'_>) -> MethodSet {
+    let proved = (Method::Email | Method::Password).intersection(step.cx.core.enabled(&step.login.tenant));
+    step.login.plan.closest(proved)
+}
+
+/// Checks that an account can be created in this login.
+async fn prepare_sign_up<'a>(own: &'a OwnLogin<'_>, fields: Fields) -> Result<LoginStep<'a>, Problem> {
+    let step = prepare_login_step(own, fields).await?;
+    step.refuse_reset()?;
+    step.preview(&LoginCall::SignUp(None))?;
+    if proofs_of_plan(&step).is_empty() {
+        return Err(step.problem(Problem::unmet()));
+    }
+    Ok(step)
+}
+
+fn place<'s>(step: &'s LoginStep<'_>) -> TicketPlace<'s> {
+    TicketPlace { purpose: TicketPurpose::SignUp, tenant: &step.login.tenant, browser: &step.login.id }
+}
+
+fn identifier_of(contact: &Contact) -> Result<Identifier, Problem> {
+    Identifier::parse(contact.as_str()).map_err(|_| Problem::invalid("email is malformed"))
+}
+
+/// The answer to a link that is unknown, used up, too old, or of another tenant.
+pub(super) fn invalid_link() -> Problem {
+    Problem::new(Code::InvalidLink, "this link can't be used any more")
+}
+
+pub(super) fn not_offered() -> Problem {
+    Problem::new(Code::AccessDenied, "these accounts don't offer this")
+}

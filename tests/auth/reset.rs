@@ -1,0 +1,299 @@
+//! A new password for a forgotten one: it needs as many classes of factors as the strictest login of the account, without the
+//! password.
+
+use serde_json::{Value, json};
+use tollgate::{
+    Identifier, NewUser, Tenant, UserId, Users,
+    auth::SignUp,
+    delivery::NoticeKind,
+    event::{EventKind, Query},
+    store::Memory,
+    user::{Contact, EmailAddress},
+};
+
+use crate::{
+    enrolled,
+    world::{
+        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, form_of, join, parameters, posted, query, with,
+    },
+};
+
+pub(crate) const FRESH: &str = "an even longer password";
+const MAILA: &str = "maila@example.com";
+
+fn tenant(name: &str) -> Tenant {
+    name.parse().unwrap()
+}
+
+pub(crate) async fn begin(browser: &mut Browser, client: &str, name: &str) -> String {
+    let answer = browser.post("/reset-password/start", &with(parameters(client), &[("identifier", name)])).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["session_id"].as_str().unwrap().to_owned()
+}
+
+async fn set(browser: &mut Browser, client: &str, id: &str) -> Answer {
+    browser.life("reset-password", client, id, &[("password", FRESH)]).await
+}
+
+/// Proves a mailbox or a phone.
+async fn prove(world: &World, browser: &mut Browser, client: &str, id: &str, address: &str) -> Value {
+    let method = if address.contains('@') { "email" } else { "sms" };
+    assert_eq!(browser.ask(client, id, method, address).await.status, 200);
+    let code = world.code(address).await;
+    let answer = browser.verify(client, id, &code).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+/// An account of globex, whose logins need one step, with a mailbox.
+async fn add_maila(world: &World) -> UserId {
+    let address = EmailAddress::parse(MAILA).unwrap();
+    let id = UserId::parse("u-maila").unwrap();
+    let ada = world.users.by_id(&tenant("acme"), &UserId::parse("u-ada").unwrap()).await.unwrap().unwrap();
+    let new = NewUser::new(id.clone(), Identifier::parse(MAILA).unwrap()).contact(Contact::Email(address));
+    world.users.create(&tenant("globex"), new.password(ada.password_hash().unwrap().clone())).await.unwrap();
+    id
+}
+
+async fn signs_in(world: &World, client: &str, name: &str, password: &str) -> bool {
+    let mut browser = world.browser();
+    let id = browser.start(client, name).await;
+    browser.password(client, &id, name, password).await.status == 200
+}
+
+fn notices(world: &World) -> Vec<(String, NoticeKind)> {
+    let messages = world.outbox.messages();
+    messages.iter().filter_map(|it| Some((it.to().to_owned(), it.notice()?.kind()))).collect()
+}
+
+#[tokio::test]
+async fn c129_a_mailbox_is_enough_where_one_step_is_and_everything_that_was_begun_ends() {
+    let world = World::new().await;
+    add_maila(&world).await;
+    // a session, a login and a trusted browser
+    let mut before = world.browser();
+    let login = before.start("other", MAILA).await;
+    before.password("other", &login, MAILA, ADA_PASSWORD).await;
+    before.complete("other", &login).await;
+    let code = before.authorize("other").await.redirected("code").unwrap();
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("code", code.as_str()),
+        ("redirect_uri", crate::world::CALLBACK),
+        ("client_id", "other"),
+        ("code_verifier", crate::world::VERIFIER),
+    ];
+    let tokens = before.send(posted("/token"), form_of(&fields)).await.json();
+    let mut open = world.browser();
+    let pending = open.start("other", MAILA).await;
+    open.password("other", &pending, MAILA, ADA_PASSWORD).await;
+
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "other", MAILA).await;
+    assert_eq!(set(&mut browser, "other", &id).await.error(), "steps_remaining");
+    // the password is no step, and neither is the login one of a client
+    assert_eq!(browser.password("other", &id, MAILA, ADA_PASSWORD).await.error(), "method_not_allowed");
+    let proved = prove(&world, &mut browser, "other", &id, MAILA).await;
+    assert_eq!((&proved["completed_steps"], &proved["remaining_steps"]), (&json!(1), &json!(0)));
+    assert_eq!(browser.complete("other", &id).await.error(), "method_not_allowed");
+    assert_eq!(browser.authorize("other").await.redirected("code"), None);
+    let weak = browser.life("reset-password", "other", &id, &[("password", "short")]).await;
+    assert_eq!(weak.error(), "weak_password");
+    assert!(signs_in(&world, "other", MAILA, ADA_PASSWORD).await);
+
+    let done = set(&mut browser, "other", &id).await;
+    assert_eq!((done.status.as_u16(), done.json()), (200, json!({ "status": "done" })));
+    assert_eq!(set(&mut browser, "other", &id).await.status, 401);
+    assert!(!signs_in(&world, "other", MAILA, ADA_PASSWORD).await);
+    assert!(signs_in(&world, "other", MAILA, FRESH).await);
+    // the reset is no login, and what was begun before has ended
+    assert_eq!(browser.authorize("other").await.redirected("code"), None);
+    assert_eq!(before.authorize("other").await.redirected("code"), None);
+    assert_eq!(open.complete("other", &pending).await.error(), "session_expired");
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    let userinfo = http::Request::get("/userinfo").header("authorization", bearer);
+    assert_eq!(before.send(userinfo, "").await.status, 401);
+    world.settle().await;
+    assert_eq!(notices(&world), [(MAILA.to_owned(), NoticeKind::PasswordReset)]);
+    world.log.flush();
+    assert_eq!(world.log.read_events(&Query::default().kind(EventKind::PasswordReset)).events.len(), 1);
+}
+
+#[tokio::test]
+async fn c129_a_mailbox_alone_never_opens_an_account_of_two_steps() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    // the client of this login needs one step, but another one of the tenant needs two
+    let proved = prove(&world, &mut browser, "web", &id, ADA).await;
+    assert_eq!((&proved["completed_steps"], &proved["remaining_steps"]), (&json!(1), &json!(1)));
+    assert_eq!(set(&mut browser, "web", &id).await.error(), "steps_remaining");
+    let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    assert_eq!(choices["methods"], json!(["sms", "whatsapp"]), "{choices}");
+    assert!(choices.get("enrol").is_none());
+    assert_eq!(browser.call("enrol", "web", &id, &[("method", "totp")]).await.status, 400);
+    assert_eq!(browser.ask("web", &id, "email", ADA).await.error(), "method_not_allowed");
+    prove(&world, &mut browser, "web", &id, ADA_PHONE).await;
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
+    assert!(signs_in(&world, "web", "ada", FRESH).await && !signs_in(&world, "web", "ada", ADA_PASSWORD).await);
+    world.settle().await;
+    let told: Vec<_> = notices(&world).into_iter().map(|(to, kind)| (to, kind == NoticeKind::PasswordReset)).collect();
+    assert_eq!(told, [(ADA.to_owned(), true), (ADA_PHONE.to_owned(), true)]);
+}
+
+#[tokio::test]
+async fn c129_an_enrolled_factor_is_needed_and_stays() {
+    let world = enrolled::world(|service| service).await;
+    enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(2), "recovery": enrolled::recovery(2) })).await;
+    let before = enrolled::stored(&world, "u-ada").await.unwrap();
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    let proved = prove(&world, &mut browser, "web", &id, ADA).await;
+    assert_eq!(proved["remaining_steps"], 1);
+    // a second contact is no second factor
+    assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.error(), "method_not_allowed");
+    let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    assert_eq!(choices["methods"], json!(["totp", "recovery_code"]), "{choices}");
+    let wrong = browser.call("authenticate", "web", &id, &[("method", "totp"), ("code", "000000")]).await;
+    assert_eq!(wrong.status, 401);
+    let right = [("method", "totp"), ("code", enrolled::CODES[1])];
+    assert_eq!(browser.call("authenticate", "web", &id, &right).await.json()["remaining_steps"], 0);
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
+    let after = enrolled::stored(&world, "u-ada").await.unwrap();
+    assert_eq!(after["recovery"], before["recovery"]);
+    assert_eq!(after["totp"]["secret"], before["totp"]["secret"]);
+    // the fresh login needs it as before
+    let id = browser.start("web", "ada").await;
+    assert_eq!(browser.password("web", &id, "ada", FRESH).await.json()["remaining_steps"], 1);
+}
+
+#[tokio::test]
+async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only() {
+    let world = enrolled::world(|service| service.first_party(tenant("globex"))).await;
+    let maila = add_maila(&world).await;
+    // a mailbox and an app, of which the app was lost; and a login that needs the app
+    enrolled_app_of_globex(&world).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "other", MAILA).await;
+    assert_eq!(prove(&world, &mut browser, "other", &id, MAILA).await["remaining_steps"], 1);
+    assert_eq!(set(&mut browser, "other", &id).await.error(), "steps_remaining");
+
+    let link = world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap().unwrap();
+    let (page, secret) = link.split_once("#reset=").unwrap();
+    assert_eq!(page, "https://auth.example/reset-password");
+    let unknown = UserId::parse("u-nobody").unwrap();
+    assert_eq!(world.service.create_reset_link(&tenant("globex"), &unknown).await.unwrap(), None);
+    assert_eq!(world.service.create_reset_link(&tenant("acme"), &maila).await.unwrap(), None);
+    let page = browser.get("/reset-password").await;
+    assert_eq!((page.status.as_u16(), browser.get(page.header("location")).await.status.as_u16()), (303, 200));
+    let use_link = async |browser: &mut Browser, client: &str, id: &str| {
+        browser.life("reset-password/link", client, id, &[("link", secret)]).await
+    };
+    // not for another tenant, not in a login of another kind
+    let id = begin(&mut browser, "web", "ada").await;
+    assert_eq!(use_link(&mut browser, "web", &id).await.error(), "invalid_link");
+    let id = browser.start("other", MAILA).await;
+    assert_eq!(use_link(&mut browser, "other", &id).await.error(), "method_not_allowed");
+    let id = begin(&mut browser, "other", NOBODY).await;
+    assert_eq!(use_link(&mut browser, "other", &id).await.status, 200);
+    assert_eq!(use_link(&mut browser, "other", &id).await.error(), "invalid_link");
+    assert_eq!(set(&mut browser, "other", &id).await.status, 200);
+    let id = browser.start("other", MAILA).await;
+    assert_eq!(browser.password("other", &id, MAILA, FRESH).await.json()["remaining_steps"], 1, "the app stays");
+
+    // a link ends with everything of its user
+    let link = world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap().unwrap();
+    let secret = link.split_once("#reset=").unwrap().1;
+    world.service.end_user(&tenant("globex"), &maila).await.unwrap();
+    let id = begin(&mut browser, "other", MAILA).await;
+    assert_eq!(browser.life("reset-password/link", "other", &id, &[("link", secret)]).await.status, 200);
+    assert_eq!(set(&mut browser, "other", &id).await.error(), "invalid_link");
+    // and after a quarter of an hour
+    let link = world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap().unwrap();
+    world.advance(15 * 60);
+    let id = begin(&mut browser, "other", MAILA).await;
+    let secret = link.split_once("#reset=").unwrap().1;
+    let late = browser.life("reset-password/link", "other", &id, &[("link", secret)]).await;
+    assert_eq!(late.error(), "invalid_link");
+
+    world.service.reset_factors(&tenant("globex"), &maila).await.unwrap();
+    let id = browser.start("other", MAILA).await;
+    assert_eq!(browser.password("other", &id, MAILA, FRESH).await.json()["remaining_steps"], 0);
+    world.settle().await;
+    assert!(notices(&world).contains(&(MAILA.to_owned(), NoticeKind::FactorsReset)));
+    world.log.flush();
+    assert_eq!(world.log.read_events(&Query::default().kind(EventKind::FactorsReset)).events.len(), 1);
+}
+
+/// Enrols an app for the account of globex.
+async fn enrolled_app_of_globex(world: &World) {
+    use tollgate::store::{Key, Record};
+    let mut app = enrolled::app(2);
+    app["strength"] = enrolled::strength(2);
+    let row = json!({ "handle": "A".repeat(43), "totp": app });
+    let key = Key::new("credentials", Some(&tenant("globex")), b"u-maila").unwrap();
+    let record = Record::new(row.to_string(), world.time(), tollgate::clock::UnixTime::from_nanos(u64::MAX)).unwrap();
+    world.store.insert(&key, record).await.unwrap();
+}
+
+#[tokio::test]
+async fn c129_a_reset_shows_nothing_of_the_account_before_its_first_proof() {
+    let world = enrolled::world(|service| service).await;
+    enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(2) })).await;
+    let mut shown = Vec::new();
+    for name in ["ada", "grace", NOBODY, "no body"] {
+        let mut browser = world.browser();
+        let body = with(parameters("web"), &[("identifier", name)]);
+        let mut answer = browser.post("/reset-password/start", &body).await.json();
+        let id = answer["session_id"].take().as_str().unwrap().to_owned();
+        let asked = browser.ask("web", &id, "email", NOBODY).await;
+        let refused = set(&mut browser, "web", &id).await.error();
+        let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.error();
+        shown.push((answer, asked.status, asked.text.replace(&id, ""), refused, choices));
+    }
+    assert!(shown.iter().all(|one| *one == shown[0]), "{shown:?}");
+    let methods = json!(["sms", "whatsapp", "email"]);
+    assert_eq!((&shown[0].0["available_methods"], &shown[0].0["required_steps"]), (&methods, &json!(1)));
+}
+
+#[tokio::test]
+async fn c129_of_two_resets_at_the_same_time_one_sets_the_password() {
+    let world = World::new().await;
+    add_maila(&world).await;
+    let mut browsers = Vec::new();
+    for _ in 0..2 {
+        let mut browser = world.browser();
+        let id = begin(&mut browser, "other", MAILA).await;
+        prove(&world, &mut browser, "other", &id, MAILA).await;
+        browsers.push((browser, id));
+        world.advance(31);
+    }
+    // each of them twice
+    let calls = browsers.iter().chain(&browsers).map(|(browser, id)| {
+        let (mut browser, id) = (browser.clone(), id.clone());
+        async move { set(&mut browser, "other", &id).await.status.as_u16() }
+    });
+    let answers = join(calls.collect::<Vec<_>>()).await;
+    assert_eq!(answers.iter().filter(|status| **status == 200).count(), 1, "{answers:?}");
+    assert!(signs_in(&world, "other", MAILA, FRESH).await);
+}
+
+#[tokio::test]
+async fn c129_without_accounts_that_offer_it_there_is_no_reset() {
+    let world = World::with(Memory::new(), |service| service.without_password_reset().sign_up(SignUp::Closed)).await;
+    let mut browser = world.browser();
+    for path in ["reset-password", "reset-password/start", "reset-password/link"] {
+        assert_eq!(browser.life(path, "web", "x", &[]).await.status, 404);
+    }
+    let told = browser.send(
+        http::Request::get(format!("/authentication/start?{}", query("web"))).header("accept", "application/json"),
+        "",
+    );
+    let told = told.await.json();
+    assert!(told.get("reset_password").is_none() && told.get("sign_up").is_none());
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let request = http::Request::get(format!("/authentication/start?{}", query("web")));
+    let told = browser.send(request.header("accept", "application/json"), "").await.json();
+    assert_eq!(told["reset_password"], "/reset-password");
+}

@@ -1,0 +1,353 @@
+//! Sign-up: an account exists only after its address is proved, in the browser that asked.
+
+use serde_json::json;
+use tollgate::{
+    ClientTable, Identifier, Tenant, Tokens, Users,
+    auth::{Invitation, SignUp},
+    delivery::{LinkKind, Message},
+    event::{EventKind, Query},
+    store::Memory,
+    testing::ManualClock,
+    user::{ClaimTarget, ClaimsRequest, EmailAddress},
+};
+
+use crate::{
+    controlled_store::ControlledStore,
+    world::{ADA, Answer, Browser, World, clients, join, parameters, query, with},
+};
+
+pub(crate) const NEW: &str = "nora@example.com";
+pub(crate) const NEW_PASSWORD: &str = "a long enough password";
+
+fn tenant(name: &str) -> Tenant {
+    name.parse().unwrap()
+}
+
+async fn world(kind: SignUp) -> World {
+    World::with(Memory::new(), |service| service.sign_up(kind).first_party(tenant("acme"))).await
+}
+
+/// Starts a login without a name, as the page does.
+async fn begin(browser: &mut Browser, client: &str) -> String {
+    let mut body = parameters(client);
+    body["continue_session"] = json!(false);
+    let answer = browser.post("/authentication/start", &body).await;
+    answer.json()["session_id"].as_str().unwrap().to_owned()
+}
+
+async fn send(browser: &mut Browser, client: &str, id: &str, email: &str) -> Answer {
+    browser.life("sign-up/code", client, id, &[("email", email)]).await
+}
+
+async fn verify(browser: &mut Browser, client: &str, id: &str, code: &str) -> Answer {
+    browser.life("sign-up/verify", client, id, &[("otp", code)]).await
+}
+
+async fn create(browser: &mut Browser, client: &str, id: &str) -> Answer {
+    browser.life("sign-up", client, id, &[("password", NEW_PASSWORD)]).await
+}
+
+async fn exists(world: &World, at: &str, email: &str) -> bool {
+    world.users.find(&tenant(at), &Identifier::parse(email).unwrap()).await.unwrap().is_some()
+}
+
+/// Waits for messages, and returns the newest one to this address.
+async fn newest(world: &World, to: &str) -> Message {
+    for _ in 0..1000 {
+        world.settle().await;
+        if let Some(found) = world.outbox.messages().into_iter().rev().find(|message| message.to() == to) {
+            return found;
+        }
+        std::thread::yield_now();
+    }
+    panic!("no message to {to}");
+}
+
+#[tokio::test]
+async fn c127_an_account_exists_after_its_address_is_proved_and_its_user_is_signed_in() {
+    let world = world(SignUp::Open).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web").await;
+    assert_eq!(create(&mut browser, "web", &id).await.error(), "step_required");
+    let sent = send(&mut browser, "web", &id, " Nora@Example.COM ").await;
+    assert_eq!(sent.status, 200, "{sent:?}");
+    assert_eq!(sent.json(), json!({ "channel": "email", "digits": 6, "expires_in": 600, "resend_in": 30 }));
+    let code = world.code(NEW).await;
+    assert!(!sent.text.contains(&code) && code.len() == 6);
+    assert_eq!(create(&mut browser, "web", &id).await.error(), "step_required");
+    assert!(!exists(&world, "acme", NEW).await);
+    assert_eq!(verify(&mut browser, "web", &id, &code).await.status, 200);
+    assert!(!exists(&world, "acme", NEW).await);
+    // the code is used up, and a weak password changes nothing
+    assert_eq!(verify(&mut browser, "web", &id, &code).await.error(), "no_pending_challenge");
+    let weak = browser.life("sign-up", "web", &id, &[("password", "short")]).await;
+    assert_eq!((weak.status.as_u16(), weak.error().as_str()), (400, "weak_password"));
+    let more = [("password", NEW_PASSWORD), ("name", "Nora N.")];
+    let created = browser.life("sign-up", "web", &id, &more).await;
+    assert_eq!((created.status.as_u16(), &created.json()["remaining_steps"]), (200, &json!(0)), "{created:?}");
+    let account = world.users.find(&tenant("acme"), &Identifier::parse(NEW).unwrap()).await.unwrap().unwrap();
+    assert_eq!((account.display_name(), account.contacts().count()), (Some("Nora N."), 1));
+    assert!(account.contacts().all(|(_, is_proved)| is_proved));
+    assert!(!exists(&world, "globex", NEW).await);
+    // once
+    assert_eq!(create(&mut browser, "web", &id).await.error(), "method_not_allowed");
+    assert_eq!(browser.complete("web", &id).await.status, 200);
+    assert!(browser.authorize("web").await.redirected("code").is_some());
+    // and again with the password
+    let mut later = world.browser();
+    let id = later.start("web", NEW).await;
+    assert_eq!(later.password("web", &id, NEW, NEW_PASSWORD).await.status, 200);
+    world.log.flush();
+    let created = world.log.read_events(&Query::default().kind(EventKind::AccountCreated)).events;
+    assert_eq!(created.len(), 1);
+    assert!(!format!("{created:?}").contains("nora"));
+}
+
+#[tokio::test]
+async fn c127_a_login_of_two_steps_counts_the_address_and_the_password() {
+    let world = world(SignUp::Open).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "mfa").await;
+    send(&mut browser, "mfa", &id, NEW).await;
+    let code = world.code(NEW).await;
+    verify(&mut browser, "mfa", &id, &code).await;
+    let created = create(&mut browser, "mfa", &id).await.json();
+    assert_eq!((&created["completed_steps"], &created["remaining_steps"]), (&json!(2), &json!(0)));
+    browser.complete("mfa", &id).await;
+    assert!(browser.authorize("mfa").await.redirected("code").is_some());
+}
+
+#[tokio::test]
+async fn c127_a_known_address_gets_the_same_answers_and_another_message() {
+    let store = ControlledStore::default();
+    let world = World::with(store.clone(), |service| service.sign_up(SignUp::Open)).await;
+    let (mut one, mut other) = (world.browser(), world.browser());
+    let (known, unknown) = (begin(&mut one, "web").await, begin(&mut other, "web").await);
+    store.done();
+    let mut answers = Vec::new();
+    for (browser, id, address) in [(&mut one, &known, ADA), (&mut other, &unknown, NEW)] {
+        for _ in 0..2 {
+            let answer = send(browser, "web", id, address).await;
+            answers.push((answer, store.done()));
+            for _ in 0..6 {
+                let mut answer = verify(browser, "web", id, "wrong").await;
+                answer.text = answer.text.replace(id.as_str(), "");
+                answers.push((answer, store.done()));
+            }
+            world.settle().await;
+            world.advance(31);
+        }
+        // as old for the next one
+        world.advance(3600);
+    }
+    let (one, other) = answers.split_at(answers.len() / 2);
+    let written = |calls: &[String]| {
+        calls.iter().map(|call| call.replace("insert", "write").replace("swap", "write")).collect::<Vec<_>>()
+    };
+    for ((known, known_calls), (unknown, unknown_calls)) in one.iter().zip(other) {
+        let text = |answer: &Answer| (answer.status, answer.text.clone());
+        assert_eq!(text(known), text(unknown));
+        let names = |answer: &Answer| answer.headers.keys().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(known), names(unknown));
+        assert_eq!(written(known_calls), written(unknown_calls));
+    }
+    let told = newest(&world, ADA).await;
+    let link = told.link().unwrap();
+    assert_eq!((link.kind(), link.url(), told.code()), (LinkKind::AccountExists, "https://auth.example", ""));
+    assert_eq!(newest(&world, NEW).await.code().len(), 6);
+}
+
+#[tokio::test]
+async fn c128_a_code_counts_in_the_browser_that_asked_and_nobody_replaces_it() {
+    let world = world(SignUp::Open).await;
+    let (mut own, mut stranger) = (world.browser(), world.browser());
+    let (id, other) = (begin(&mut own, "web").await, begin(&mut stranger, "web").await);
+    send(&mut own, "web", &id, NEW).await;
+    let code = world.code(NEW).await;
+    // a stranger signs up with the same address, and can't use the login of the owner
+    assert_eq!(send(&mut stranger, "web", &other, NEW).await.status, 200);
+    let strangers = world.code(NEW).await;
+    if code != strangers {
+        assert_eq!(verify(&mut stranger, "web", &other, &code).await.error(), "invalid_otp");
+    }
+    assert_eq!(verify(&mut stranger, "web", &id, &code).await.error(), "invalid_session");
+    // another tenant
+    let globex = begin(&mut own, "other").await;
+    assert_eq!(verify(&mut own, "other", &globex, &code).await.error(), "no_pending_challenge");
+    assert_eq!(verify(&mut own, "web", &id, &code).await.status, 200);
+    assert_eq!(create(&mut own, "web", &id).await.status, 200);
+    assert!(exists(&world, "acme", NEW).await && !exists(&world, "globex", NEW).await);
+    // too late for the second one, who has the mailbox too
+    assert_eq!(verify(&mut stranger, "web", &other, &strangers).await.status, 200);
+    assert_eq!(create(&mut stranger, "web", &other).await.error(), "account_exists");
+}
+
+#[tokio::test]
+async fn c127_of_many_requests_at_the_same_time_one_creates_the_account() {
+    let world = world(SignUp::Open).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web").await;
+    send(&mut browser, "web", &id, NEW).await;
+    let code = world.code(NEW).await;
+    verify(&mut browser, "web", &id, &code).await;
+    let requests = (0..8).map(|_| {
+        let (mut browser, id) = (browser.clone(), id.clone());
+        async move { create(&mut browser, "web", &id).await.status.as_u16() }
+    });
+    let answers = join(requests).await;
+    assert_eq!(answers.iter().filter(|status| **status == 200).count(), 1, "{answers:?}");
+}
+
+#[tokio::test]
+async fn c127_guesses_are_counted_and_an_address_gets_ten_messages_a_day() {
+    let world = world(SignUp::Open).await;
+    let mut locked = 0;
+    for _ in 0..3 {
+        let mut browser = world.browser();
+        let id = begin(&mut browser, "web").await;
+        send(&mut browser, "web", &id, NEW).await;
+        for _ in 0..5 {
+            let answer = verify(&mut browser, "web", &id, "000000x").await;
+            locked += usize::from(answer.error() == "too_many_attempts");
+        }
+    }
+    assert!(locked > 5, "{locked}");
+    for _ in 0..20 {
+        let mut browser = world.browser();
+        let id = begin(&mut browser, "web").await;
+        assert_eq!(send(&mut browser, "web", &id, NEW).await.status, 200);
+        world.settle().await;
+    }
+    for _ in 0..100 {
+        world.settle().await;
+    }
+    let sent = world.outbox.messages().iter().filter(|message| message.to() == NEW).count();
+    assert_eq!(sent, 10);
+    // in one browser, the next code comes after half a minute
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web").await;
+    assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.status, 200);
+    let again = send(&mut browser, "web", &id, "else@example.com").await;
+    assert_eq!((again.error().as_str(), again.header("retry-after")), ("slow_down", "30"));
+    assert_eq!(send(&mut browser, "web", &id, "other@example.com").await.status, 200);
+}
+
+#[tokio::test]
+async fn c127_sign_up_is_closed_by_default_and_its_domains_can_be_listed() {
+    let closed = World::new().await;
+    let mut browser = closed.browser();
+    let id = begin(&mut browser, "web").await;
+    for path in ["sign-up", "sign-up/code", "sign-up/verify", "sign-up/invitation"] {
+        assert_eq!(browser.life(path, "web", &id, &[]).await.status, 404);
+    }
+    assert_eq!(browser.get(&format!("/sign-up?{}", query("web"))).await.status, 404);
+    let create = format!("/authorize?{}&prompt=create", query("web"));
+    assert_eq!(browser.get(&create).await.redirected("error").as_deref(), Some("invalid_request"));
+    assert!(closed.service.invite(&tenant("acme"), Invitation::new(EmailAddress::parse(NEW).unwrap())).await.is_err());
+
+    let listed =
+        World::with(Memory::new(), |it| it.sign_up(SignUp::Open).sign_up_domains(["Example.org", "example.net"])).await;
+    let mut browser = listed.browser();
+    let id = begin(&mut browser, "web").await;
+    for address in [NEW, ADA, "a@sub.example.org"] {
+        assert_eq!(send(&mut browser, "web", &id, address).await.error(), "access_denied");
+    }
+    assert_eq!(send(&mut browser, "web", &id, "a@example.org").await.status, 200);
+}
+
+#[tokio::test]
+async fn c127_prompt_create_leads_to_the_sign_up_and_ends_with_a_code() {
+    let world = world(SignUp::Open).await;
+    let mut browser = world.browser();
+    let request = format!("/authorize?{}&prompt=create&state=xyz", query("web"));
+    let answer = browser.get(&request).await;
+    assert!(answer.header("location").starts_with("/sign-up?"), "{answer:?}");
+    let page = browser.get(answer.header("location")).await;
+    assert!(page.status == 200 && page.text.contains("id=\"join\""), "{page:?}");
+    assert_eq!(page.header("referrer-policy"), "no-referrer");
+    let mut body = with(parameters("web"), &[("prompt", "create")]);
+    body["continue_session"] = json!(false);
+    let started = browser.post("/authentication/start", &body).await.json();
+    let id = started["session_id"].as_str().unwrap().to_owned();
+    send(&mut browser, "web", &id, NEW).await;
+    let code = world.code(NEW).await;
+    verify(&mut browser, "web", &id, &code).await;
+    create(&mut browser, "web", &id).await;
+    browser.complete("web", &id).await;
+    assert!(browser.get(&request).await.redirected("code").is_some());
+    // a session is no answer to it
+    assert!(browser.get(&request).await.header("location").starts_with("/sign-up?"));
+    let metadata = browser.get("/.well-known/openid-configuration").await.json();
+    assert!(metadata["prompt_values_supported"].as_array().unwrap().contains(&json!("create")));
+    // the page of the site itself has a query of its own
+    let page = browser.get("/sign-up?return_to=/account").await;
+    assert_eq!(page.status, 303);
+    assert!(page.header("location").contains("return_to=%2Faccount"), "{page:?}");
+    assert_eq!(browser.get(page.header("location")).await.status, 200);
+}
+
+#[tokio::test]
+async fn c128_an_invitation_is_accepted_once_and_its_claims_come_from_the_application() {
+    let world = world(SignUp::InvitationOnly).await;
+    let acme = tenant("acme");
+    let invitation = Invitation::new(EmailAddress::parse(NEW).unwrap()).claim("roles", ["editor"]).unwrap();
+    assert!(Invitation::new(EmailAddress::parse(NEW).unwrap()).claim("sub", "u-ada").is_err());
+    assert!(world.service.invite(&acme, invitation).await.unwrap());
+    let message = newest(&world, NEW).await;
+    let url = message.link().unwrap().url().to_owned();
+    let (page, secret) = url.split_once("#invitation=").unwrap();
+    assert_eq!(page, "https://auth.example/sign-up");
+    assert_eq!(secret.len(), 43);
+
+    let (mut own, mut stranger) = (world.browser(), world.browser());
+    // a scanner opens the link, and HEAD does nothing either
+    assert_eq!(stranger.get("/sign-up").await.status, 303);
+    let id = begin(&mut own, "web").await;
+    assert_eq!(send(&mut own, "web", &id, NEW).await.error(), "access_denied");
+    let globex = begin(&mut own, "other").await;
+    let accept = async |browser: &mut Browser, client: &str, id: &str| {
+        browser.life("sign-up/invitation", client, id, &[("link", secret)]).await
+    };
+    assert_eq!(accept(&mut own, "other", &globex).await.error(), "invalid_link");
+    let wrong = own.life("sign-up/invitation", "web", &id, &[("link", &"A".repeat(43))]).await;
+    assert_eq!(wrong.error(), "invalid_link");
+    assert_eq!(own.life("reset-password/link", "web", &id, &[("link", secret)]).await.error(), "method_not_allowed");
+    let accepted = accept(&mut own, "web", &id).await;
+    assert_eq!((accepted.status.as_u16(), &accepted.json()["email"]), (200, &json!(NEW)));
+    let other = begin(&mut stranger, "web").await;
+    assert_eq!(accept(&mut stranger, "web", &other).await.error(), "invalid_link");
+    assert_eq!(create(&mut stranger, "web", &other).await.error(), "step_required");
+    assert_eq!(create(&mut own, "web", &id).await.status, 200);
+    let account = world.users.find(&acme, &Identifier::parse(NEW).unwrap()).await.unwrap().unwrap();
+    let claims = async |request: ClaimsRequest| world.users.claims(&acme, &account, &request).await.unwrap();
+    let roles = claims(ClaimsRequest::new("web").with_scopes(["roles"])).await;
+    assert_eq!(roles.get::<Vec<String>>(ClaimTarget::IdToken, "roles").unwrap(), ["editor"]);
+    assert!(claims(ClaimsRequest::new("web")).await.get::<Vec<String>>(ClaimTarget::IdToken, "roles").is_none());
+    // the secret is in no event
+    world.log.flush();
+    let events = world.log.read_events(&Query::default()).events;
+    assert!(!format!("{events:?}").contains(secret) && !format!("{events:?}").contains("nora"));
+}
+
+#[tokio::test]
+async fn c128_links_are_built_from_the_issuer_and_live_for_a_week() {
+    let clock = ManualClock::new();
+    let store = Memory::new().into();
+    let world =
+        World::under("https://sso.example/auth", (store, clock), ClientTable::clone(&clients()), Tokens::new(), |it| {
+            it.sign_up(SignUp::InvitationOnly).first_party(tenant("acme"))
+        })
+        .await;
+    let invite = async || {
+        world.service.invite(&tenant("acme"), Invitation::new(EmailAddress::parse(NEW).unwrap())).await.unwrap();
+        let url = newest(&world, NEW).await.link().unwrap().url().to_owned();
+        assert!(url.starts_with("https://sso.example/auth/sign-up#invitation="), "{url}");
+        url.split_once('=').unwrap().1.to_owned()
+    };
+    let secret = invite().await;
+    world.advance(7 * 24 * 3600);
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web").await;
+    let late = browser.life("sign-up/invitation", "web", &id, &[("link", &secret)]).await;
+    assert_eq!(late.error(), "invalid_link");
+}
