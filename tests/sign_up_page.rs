@@ -144,7 +144,7 @@ async fn c127_c129_from_an_address_to_an_account_and_to_another_password() {
     site.focus("new-secret").await;
     check(&mut site, "reset-password").await;
     site.enter("short").await;
-    site.says("This password cannot be used. Choose one of at least 8 characters.").await;
+    site.says("Use at least 15 characters. Several words are easy to remember.").await;
     assert_eq!(site.browser.complaints().len(), 1, "the refused password");
     site.focus("new-secret").await;
     site.enter(SECOND).await;

@@ -9,7 +9,9 @@ use std::{
 };
 
 /// Keys that are made at run time: the source, the text in it that makes them, and their prefix.
-const FAMILIES: [(&str, &str, &str); 6] = [
+const FAMILIES: [(&str, &str, &str); 8] = [
+    ("src/auth/pages/page.js", "`shared.error_${code}`", "shared.error_"),
+    ("src/auth/pages/account.js", "`shared.error_${code}`", "shared.error_"),
     ("src/auth/pages/page.js", "`login.error_${code}`", "login.error_"),
     ("src/auth/pages/page.js", "`login.sso_${why}`", "login.sso_"),
     ("src/auth/pages/page.js", "`login.scope_${name}`", "login.scope_"),

@@ -134,6 +134,7 @@ impl AuthServiceBuilder {
             clients: self.clients,
             policies: self.policies,
             passwords: self.passwords,
+            password_rules: self.password_rules,
             pages,
             issuer,
             store,

@@ -15,7 +15,7 @@ use crate::{
     event::EventLog,
     limit::AnyLimiter,
     login::{Keyed, LoginLimits},
-    password::Passwords,
+    password::{PasswordRules, Passwords},
     policy::Policies,
     store::AnyStore,
     tenant::{ClientIp, TenantSource},
@@ -40,6 +40,7 @@ pub struct AuthServiceBuilder {
     pub(super) policies: Policies,
     pub(super) factors: FactorSettings,
     pub(super) passwords: Passwords,
+    pub(super) password_rules: PasswordRules,
     pub(super) queue: Queue,
     pub(super) session_idle: Option<Duration>,
     pub(super) session_lifetime: Option<Duration>,
@@ -84,6 +85,7 @@ impl AuthServiceBuilder {
             policies: Policies::default(),
             factors: FactorSettings::default(),
             passwords: Passwords::new(),
+            password_rules: PasswordRules::new(),
             queue: Queue::builder().build(),
             session_idle: None,
             session_lifetime: None,
@@ -183,6 +185,13 @@ impl AuthServiceBuilder {
     /// Sets the cost and the concurrency of password checks.
     pub fn passwords(mut self, passwords: Passwords) -> Self {
         self.passwords = passwords;
+        self
+    }
+
+    /// Sets the rules for passwords that users choose at sign-up, on the account page, and after a reset. Defaults to those of
+    /// [`PasswordRules`] without a service of breached passwords.
+    pub fn password_rules(mut self, rules: PasswordRules) -> Self {
+        self.password_rules = rules;
         self
     }
 

@@ -22,9 +22,18 @@ use crate::{
         pages::built::BuiltPages,
         sign_up::{SignUp, SignUpRules},
         state::{
-            accounts::Accounts, codes::Codes, devices::Devices, guard::Guard, journal::LoginJournal, key::HashKey,
-            logins::Logins, pushed::PushedRequests, redeemed_challenges::RedeemedChallenges, tickets::Tickets,
-            token_endpoints::TokenEndpoints, unverified::UnverifiedWork,
+            accounts::Accounts,
+            codes::Codes,
+            devices::Devices,
+            guard::Guard,
+            journal::{EventSource, LoginJournal},
+            key::HashKey,
+            logins::Logins,
+            pushed::PushedRequests,
+            redeemed_challenges::RedeemedChallenges,
+            tickets::Tickets,
+            token_endpoints::TokenEndpoints,
+            unverified::UnverifiedWork,
         },
     },
     client::{AnyClients, Client},
@@ -32,7 +41,7 @@ use crate::{
     event::EventKind,
     limit::{AnyLimiter, RateLimitGate},
     login::{Keyed, LoginLimits},
-    password::Passwords,
+    password::{PasswordRules, Passwords},
     policy::{EnrolledFactors, LoginPlan, Method, MethodSet, Policies, Policy},
     session::{Proof, Session, SessionLayer, Sessions, UserId},
     store::{AnyStore, StoreError},
@@ -53,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) users: AnyUsers,
     pub(crate) policies: Policies,
     pub(crate) passwords: Passwords,
+    pub(crate) password_rules: PasswordRules,
     pub(crate) queue: Queue,
     pub(crate) sessions: Sessions,
     /// The layer that protects the routes of this site.
@@ -185,6 +195,15 @@ impl Core {
         }
         let row = self.credentials.get(tenant, user).await?;
         Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
+    }
+
+    /// Ends everything that a user has begun, and deletes what the user has enrolled. Returns how many sessions there were.
+    pub(crate) async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+        let ended = self.sessions.end_user(tenant, user).await?;
+        self.credentials.forget(tenant, user).await?;
+        let keyed = self.keyed().await?;
+        self.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
+        Ok(ended)
     }
 
     /// Returns whether anybody can create an account without the application.

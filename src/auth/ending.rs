@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::{service::AuthService, state::journal::EventSource},
+    auth::service::AuthService,
     event::EventKind,
     policy::Method,
     session::{Session, UserId},
@@ -59,11 +59,7 @@ impl AuthService {
     /// that a session or a login adds at the same time is removed again. If the call fails, repeat it: it continues where
     /// it stopped. The sessions are then ended already, so it returns 0.
     pub async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
-        let ended = self.end_user(tenant, user).await?;
-        self.0.credentials.forget(tenant, user).await?;
-        let keyed = self.0.keyed().await?;
-        self.0.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
-        Ok(ended)
+        self.0.forget_user(tenant, user).await
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has. A session ends if its other

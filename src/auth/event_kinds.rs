@@ -46,6 +46,14 @@ event_kinds! {
     CredentialRemoved = "authn_credential_removed" (of_users: true),
     /// a user renamed a passkey.
     CredentialRenamed = "authn_credential_renamed" (of_users: true),
+    /// a user changed the password.
+    PasswordChanged = "authn_password_change" (of_users: true),
+    /// a user changed an e-mail address or a phone number.
+    ContactChanged = "authn_contact_change" (of_users: true),
+    /// a user changed the name of the account.
+    AccountUpdated = "user_updated" (of_users: true),
+    /// a user deleted the account.
+    AccountDeleted = "user_deleted" (of_users: true),
     /// a user created an account.
     AccountCreated = "account_created",
     /// the application invited the owner of an address to create an account.

@@ -125,7 +125,7 @@ impl AuthService {
         match core.accounts.of_user(tenant, Some(user)).await? {
             Some(account) => {
                 let change = NoticeKind::FactorsReset;
-                core.announce_everywhere(source(), (tenant, &account), change, Language::English).await?;
+                core.announce(source(), (tenant, &account), change, Language::English).await?;
             }
             None => core.journal.record(EventKind::FactorsReset, source(), None, core.keyed().await?),
         }

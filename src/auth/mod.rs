@@ -97,7 +97,11 @@
 //! | | |
 //! |---|---|
 //! | `GET /account/security` | the page; signed-out users go to the sign-in |
-//! | `GET /account/credentials` | lists passkeys, authenticator app, recovery codes, linked providers and sessions |
+//! | `GET /account/credentials` | lists passkeys, authenticator app, recovery codes, linked providers, contacts and sessions |
+//! | `POST /account/password` | sets a `new_password`, which ends all other sessions |
+//! | `POST /account/name` | sets the full `name` |
+//! | `POST /account/contacts/begin`, `POST /account/contacts` | sends a code to a new `email` or `phone_number`, and takes it (`code`); with a `contact_id`, the new contact replaces that one |
+//! | `POST /account/delete` | deletes the account, if the user has `confirmed` it |
 //! | `POST /account/passkeys/options`, `POST /account/passkeys` | adds a passkey; `/rename` and `/delete` change one |
 //! | `POST /account/totp/begin`, `POST /account/totp` | sets up an authenticator app; `/account/totp/delete` removes it |
 //! | `POST /account/recovery-codes` | returns ten new recovery codes, which replace the old ones |
@@ -106,6 +110,12 @@
 //! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
 //! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
 //!
+//! - **The accounts decide what users change.** A call that [`Users::offers`](crate::Users::offers) does not offer answers as not
+//!   found, and the page does not show it. `/.well-known/change-password` and `/.well-known/passkey-endpoints` lead to the page.
+//! - **New passwords meet [`PasswordRules`](crate::password::PasswordRules)**, which
+//!   [`AuthServiceBuilder::password_rules`] sets.
+//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: what is left of the
+//!   account without them must be freshly proved, too. All contacts that the account had before are told, as after a new password.
 //! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
 //!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a

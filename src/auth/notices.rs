@@ -21,8 +21,9 @@ use crate::{
 const NOTICE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl Core {
-    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this language. Beyond the
-    /// limit on messages to this contact, the change is only recorded.
+    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this
+    /// language. A change after which the user may need all of them is told to all contacts of the account as it was before.
+    /// Beyond the limit on messages to a contact, the change is only recorded.
     pub(crate) async fn announce<'a>(
         &self,
         source: impl Into<EventSource<'a>>,
@@ -34,27 +35,21 @@ impl Core {
         let (kind, method) = event_of(change);
         let changed = self.journal.event(kind, source, method, keyed);
         self.journal.tally_event(&changed);
-        let Some(to) = self.reachable(account) else { return Ok(()) };
-        self.tell(tenant, to, (change, changed), language).await
-    }
-
-    /// Records a change like [`announce`](Self::announce), and tells the user at each verified contact.
-    pub(crate) async fn announce_everywhere<'a>(
-        &self,
-        source: impl Into<EventSource<'a>>,
-        (tenant, account): (&Tenant, &Account),
-        change: NoticeKind,
-        language: Language,
-    ) -> Result<(), StoreError> {
-        let (kind, method) = event_of(change);
-        let changed = self.journal.event(kind, source, method, self.keyed().await?);
-        self.journal.tally_event(&changed);
-        for contact in account.verified_contacts() {
-            if let Some(channel) = self.channel_to(contact) {
-                self.tell(tenant, (channel, contact), (change, changed.clone()), language).await?;
-            }
+        for to in self.told_contacts(account, change) {
+            self.tell(tenant, to, (change, changed.clone()), language).await?;
         }
         Ok(())
+    }
+
+    /// Returns who is told about a change, and through which channel: one verified contact, or all of them.
+    fn told_contacts<'a>(&self, account: &'a Account, change: NoticeKind) -> Vec<(Channel, &'a Contact)> {
+        match concerns_all_contacts(change) {
+            false => self.reachable(account).into_iter().collect(),
+            true => {
+                let channel = |contact: &'a Contact| Some((self.channel_to(contact)?, contact));
+                account.verified_contacts().filter_map(channel).collect()
+            }
+        }
     }
 
     /// Sends a notice to a contact, unless it gets too many.
@@ -182,5 +177,22 @@ pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Option<Method>) {
         NoticeKind::LinkRemoved => (removed, Some(Method::Sso)),
         NoticeKind::PasswordReset => (EventKind::PasswordReset, Some(Method::Password)),
         NoticeKind::FactorsReset => (EventKind::FactorsReset, None),
+        NoticeKind::PasswordChanged => (EventKind::PasswordChanged, Some(Method::Password)),
+        NoticeKind::EmailChanged => (EventKind::ContactChanged, Some(Method::Email)),
+        NoticeKind::PhoneChanged => (EventKind::ContactChanged, Some(Method::Sms)),
+        NoticeKind::AccountDeleted => (EventKind::AccountDeleted, None),
     }
+}
+
+/// Returns whether all contacts of the user are told about a change: whoever has made it may read one of them.
+fn concerns_all_contacts(change: NoticeKind) -> bool {
+    matches!(
+        change,
+        NoticeKind::PasswordChanged
+            | NoticeKind::EmailChanged
+            | NoticeKind::PhoneChanged
+            | NoticeKind::AccountDeleted
+            | NoticeKind::PasswordReset
+            | NoticeKind::FactorsReset
+    )
 }

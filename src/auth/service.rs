@@ -13,12 +13,12 @@ use tower_service::Service;
 
 use crate::{
     auth::{
-        account,
+        account::{self, well_known},
         authorize::{endpoint, par},
         context::{incoming::IncomingRequest, stages::ClientReach},
         core::Core,
         factors,
-        first_party::{entry_pages, sign_in, sign_out},
+        first_party::{entry_pages, route_proofs::RouteProofs, sign_in, sign_out},
         http::{
             answer::in_box,
             bodies::RequestBody,
@@ -60,8 +60,28 @@ impl AuthService {
     /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). After
     /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
     /// [`required`](SessionLayer::required) sends a person who is not signed in to the sign-in page and back.
+    ///
+    /// A route can ask for more: [`steps`](SessionLayer::steps) and [`max_age`](SessionLayer::max_age) send the person to the
+    /// sign-in page as well, which asks only for what is missing. They are checked as a sign-in would be, by the policy of
+    /// the tenant and the credentials of the account, which are read at each such request.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use axum::{Router, routing::{get, post}};
+    /// use tollgate::{AuthService, ConfigError};
+    ///
+    /// fn app(auth: AuthService) -> Result<Router, ConfigError> {
+    ///     let recent = auth.session_layer().steps(2)?.max_age(Duration::from_secs(600))?;
+    ///     let editors = auth.session_layer().claim("roles", "editor")?;
+    ///     Ok(Router::new()
+    ///         .route("/payments", get("two factors, proved in the last ten minutes").layer(recent))
+    ///         .route("/articles", post("only for editors").layer(editors))
+    ///         .route("/account", get("any session").layer(auth.session_layer().required()))
+    ///         .fallback_service(auth))
+    /// }
+    /// ```
     pub fn session_layer(&self) -> SessionLayer {
-        self.0.session_layer.clone()
+        self.0.session_layer.clone().proof_check(Arc::new(RouteProofs(Arc::clone(&self.0))))
     }
 
     /// Lifts the locks that failed attempts have caused for a user: for operators, and for a page that resets passwords.
@@ -173,9 +193,12 @@ async fn serve_path(
         Route::Status | Route::Choices => in_box(|| read_login(request, route)).await,
         Route::Par => in_box(|| par::push_request(request, body)).await,
         Route::SsoCallback => in_box(|| factors::return_from_provider(request)).await,
-        Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::AccountPage => {
-            in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page)
-        }
+        Route::SignIn
+        | Route::FinishSignIn
+        | Route::SignOut
+        | Route::AccountPage
+        | Route::ChangePassword
+        | Route::PasskeyEndpoints => in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page),
         Route::SignUpPage | Route::ResetPage => {
             in_box(|| entry_pages::serve_entry_page(request, route)).await.map_err(Problem::into_error_page)
         }
@@ -241,6 +264,8 @@ async fn on_site(
     match route {
         Route::SignIn => sign_in::sign_in(&request.of_this_site().await?).await,
         Route::FinishSignIn => sign_in::finish_sign_in(&request.of_this_site().await?).await,
+        Route::ChangePassword => well_known::redirect_to_password(&request.of_this_site().await?.cx),
+        Route::PasskeyEndpoints => Ok(well_known::list_passkey_endpoints(&request.of_this_site().await?.cx)),
         Route::AccountPage => account::serve_account_page(&request.of_this_site().await?).await,
         _ => {
             let body = fields::form(request.parts(), body).await;

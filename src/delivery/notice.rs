@@ -18,6 +18,14 @@ pub enum NoticeKind {
     LinkAdded,
     /// An account at another identity provider was unlinked.
     LinkRemoved,
+    /// The password was changed.
+    PasswordChanged,
+    /// An e-mail address was added, perhaps in place of another.
+    EmailChanged,
+    /// A phone number was added, perhaps in place of another.
+    PhoneChanged,
+    /// The account was deleted.
+    AccountDeleted,
     /// A new password was set in place of a forgotten one.
     PasswordReset,
     /// The application removed all passkeys, authenticator apps, recovery codes and linked accounts.
@@ -26,7 +34,7 @@ pub enum NoticeKind {
 
 impl NoticeKind {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::PasskeyAdded,
         Self::PasskeyRemoved,
         Self::TotpAdded,
@@ -34,6 +42,10 @@ impl NoticeKind {
         Self::RecoveryCodesRenewed,
         Self::LinkAdded,
         Self::LinkRemoved,
+        Self::PasswordChanged,
+        Self::EmailChanged,
+        Self::PhoneChanged,
+        Self::AccountDeleted,
         Self::PasswordReset,
         Self::FactorsReset,
     ];
@@ -48,6 +60,10 @@ impl NoticeKind {
             Self::RecoveryCodesRenewed => "recovery_codes_renewed",
             Self::LinkAdded => "link_added",
             Self::LinkRemoved => "link_removed",
+            Self::PasswordChanged => "password_changed",
+            Self::EmailChanged => "email_changed",
+            Self::PhoneChanged => "phone_changed",
+            Self::AccountDeleted => "account_deleted",
             Self::PasswordReset => "password_reset",
             Self::FactorsReset => "factors_reset",
         }
@@ -63,6 +79,10 @@ impl NoticeKind {
             Self::RecoveryCodesRenewed => "New recovery codes were created for your account",
             Self::LinkAdded => "Your account was linked to an account elsewhere",
             Self::LinkRemoved => "Your account was unlinked from an account elsewhere",
+            Self::PasswordChanged => "The password of your account was changed",
+            Self::EmailChanged => "An e-mail address of your account was changed",
+            Self::PhoneChanged => "A phone number of your account was changed",
+            Self::AccountDeleted => "Your account was deleted",
             Self::PasswordReset => "A new password was set for your account",
             Self::FactorsReset => {
                 "Your passkeys, authenticator app, recovery codes and linked accounts were removed from your account"

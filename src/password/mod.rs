@@ -39,6 +39,7 @@ mod memory;
 mod turns;
 mod engine;
 mod passwords;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -49,4 +50,5 @@ pub use self::{
     mark::PasswordMark,
     password::Password,
     passwords::{PasswordError, PasswordErrorKind, Passwords, PasswordsBuilder},
+    rules::{BreachedPasswords, PasswordFault, PasswordRules},
 };

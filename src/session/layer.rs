@@ -1,14 +1,16 @@
 //! The layer that finds the session of each request, and the gate behind it.
 
-use std::{any::type_name, fmt, sync::Arc};
+use std::{any::type_name, error::Error, fmt, sync::Arc, time::Duration};
 
-use http::{Extensions, Uri};
+use http::{Extensions, HeaderValue, Uri};
+use serde::Serialize;
 use tower_layer::Layer;
 
 use super::{
     cached_claims::CachedClaims,
     cookies::PresentedCookies,
     lookup::LookupResult,
+    requirements::{ProofCheck, Requirements, Shortfall},
     session::{Session, SessionExtension},
     sessions::Sessions,
     sign_in_required::SignInRequired,
@@ -49,6 +51,7 @@ impl SessionLayer {
             sessions,
             required: false,
             sign_in: SignInRequired::new(),
+            requirements: Requirements::default(),
             origins: TrustedOrigins::default(),
             tenant: None,
             claims: None,
@@ -63,6 +66,60 @@ impl<R> SessionLayer<R> {
     pub fn required(mut self) -> Self {
         self.gate.required = true;
         self
+    }
+
+    /// Requires a session whose user has proved at least this many different factors, for example a password and a
+    /// passkey. Includes [`required`](Self::required).
+    ///
+    /// A person who opens a page is sent to the [`login_url`](Self::login_url), with `steps` and `max_age` in its query. The
+    /// page of a login service asks only for what is missing, and sends the user back. Programs get a
+    /// 401 with `error="insufficient_user_authentication"` and what is needed.
+    ///
+    /// If your application creates sessions itself, the names in their [`amr`](Session::amr) are counted, without `mfa` and `mca`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for zero steps, or for more than any sign-in has.
+    pub fn steps(mut self, steps: usize) -> Result<Self, ConfigError> {
+        self.gate.requirements.set_steps(steps)?;
+        Ok(self.requiring())
+    }
+
+    /// Requires proofs that are not older than this: all that the sign-in needs. Answers like [`steps`](Self::steps), and
+    /// includes [`required`](Self::required).
+    ///
+    /// The [`auth_time`](Session::auth_time) counts if your application creates sessions itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the age is less than a minute, or not a whole number of seconds.
+    pub fn max_age(mut self, age: Duration) -> Result<Self, ConfigError> {
+        self.gate.requirements.set_max_age(age)?;
+        Ok(self.requiring())
+    }
+
+    /// Requires that the user's claim of this name equals the value, or is a list that contains it, such as
+    /// `.claim("roles", "editor")`. Other users get a 403, because no sign-in helps them. Includes
+    /// [`required`](Self::required). If called several times, all of the claims are required.
+    ///
+    /// Claims are cached, see [`Session::claim`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the value can't be written as JSON, or if the layer has no source of claims.
+    pub fn claim(mut self, name: &str, value: impl Serialize) -> Result<Self, ConfigError> {
+        let error = |reason| ConfigError::new("session claim", name, reason);
+        if self.gate.claims.is_none() {
+            return Err(error("can't be required, because this layer has no source of claims"));
+        }
+        let value = serde_json::to_value(value).map_err(|_| error("must have a value that can be written as JSON"))?;
+        self.gate.requirements.add_claim(name, value);
+        Ok(self.requiring())
+    }
+
+    fn requiring(mut self) -> Self {
+        self.gate.sign_in.set_query(self.gate.requirements.query());
+        self.required()
     }
 
     /// Sets where [`required`](Self::required) redirects (303) a person who opens a page
@@ -165,9 +222,15 @@ impl<R> SessionLayer<R> {
         self
     }
 
+    /// Sets who decides whether the proofs of a session suffice, if it has any.
+    pub(crate) fn proof_check(mut self, check: Arc<dyn ProofCheck>) -> Self {
+        self.gate.requirements.set_check(check);
+        self
+    }
+
     /// Sets how long the claims of a user are cached. Defaults to one minute. Has no effect
     /// on a layer without a source of claims.
-    pub fn claims_cached_for(mut self, time: std::time::Duration) -> Self {
+    pub fn claims_cached_for(mut self, time: Duration) -> Self {
         self.gate.claims = self.gate.claims.map(|claims| Arc::new(claims.cached_for(time)));
         self
     }
@@ -199,6 +262,7 @@ pub struct SessionGate {
     sessions: Sessions,
     required: bool,
     sign_in: SignInRequired,
+    requirements: Requirements,
     origins: TrustedOrigins,
     tenant: Option<Arc<dyn TenantSource>>,
     claims: Option<Arc<CachedClaims>>,
@@ -226,7 +290,7 @@ impl Gate for SessionGate {
             },
         };
         if matches!(cookies, PresentedCookies::Absent) {
-            return MaybeReady::Ready(self.noted(self.without_session(head)));
+            return MaybeReady::Ready(self.without_session(|| self.sign_in.location(head)));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
             self.sessions.tally_refusal(EventKind::ForeignOrigin);
@@ -237,61 +301,83 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Forbidden, detail)));
         }
         let pending = match self.sessions.find(&cookies, tenant.as_ref()) {
-            MaybeReady::Ready(found) => return self.settle(found, || self.without_session(head)),
+            MaybeReady::Ready(found) => return self.settle(found, || self.sign_in.location(head)),
             MaybeReady::Pending(pending) => pending,
         };
         // the request is gone when the store answers
-        let (gate, without_session) = (self.clone(), self.without_session(head));
+        let (gate, location) = (self.clone(), self.required.then(|| self.sign_in.location(head)).flatten());
         MaybeReady::Pending(Box::pin(async move {
             let found = pending.await;
-            gate.settle(found, || without_session).wait().await
+            gate.settle(found, || location).wait().await
         }))
     }
 }
 
 impl SessionGate {
-    /// Returns the answer to a request without a session.
-    fn without_session(&self, head: Head<'_>) -> PassResult {
+    /// Returns the answer to a request without a session. `location` finds where a person is sent to sign in.
+    fn without_session(&self, location: impl FnOnce() -> Option<HeaderValue>) -> PassResult {
         if self.required {
-            return Err(self.sign_in.redirect_or_reject(head));
+            self.sessions.tally_refusal(EventKind::SessionRefused);
+            return Err(SignInRequired::redirect_or(location(), || self.sign_in.unauthenticated()));
         }
         Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
     }
 
-    /// Counts the request as an event if it is refused.
-    fn noted(&self, result: PassResult) -> PassResult {
-        if result.is_err() {
-            self.sessions.tally_refusal(EventKind::SessionRefused);
-        }
-        result
-    }
-
-    /// Adds the claims to the session that was found.
+    /// Adds the claims to the session that was found, and checks what the route asks of it.
     #[inline]
     fn settle(
         &self,
         found: LookupResult,
-        without_session: impl FnOnce() -> PassResult,
+        location: impl FnOnce() -> Option<HeaderValue>,
     ) -> MaybeReady<BoxFuture<'static, PassResult>> {
         let session = match found {
             Ok(Some(session)) => session,
-            Ok(None) => return MaybeReady::Ready(self.noted(without_session())),
+            Ok(None) => return MaybeReady::Ready(self.without_session(location)),
             Err(error) => return MaybeReady::Ready(Err(unavailable(&self.sessions, &error))),
         };
-        let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::from_session(session))) };
+        let session = match &self.claims {
+            None => MaybeReady::Ready(Ok(session)),
+            Some(claims) => claims.add_to(session),
+        };
+        if !self.requirements.is_empty() {
+            let (gate, location) = (self.clone(), location());
+            return MaybeReady::Pending(Box::pin(async move {
+                let session = session.wait().await;
+                gate.check_requirements(session, location).await
+            }));
+        }
         let sessions = self.sessions.clone();
-        let pass = move |found: Result<Session, Box<dyn std::error::Error + Send + Sync>>| match found {
+        let pass = move |found: Result<Session, Box<dyn Error + Send + Sync>>| match found {
             Ok(session) => Ok(SessionPass::from_session(session)),
             Err(error) => Err(unavailable(&sessions, &*error)),
         };
-        match claims.add_to(session) {
+        match session {
             MaybeReady::Ready(found) => MaybeReady::Ready(pass(found)),
             MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { pass(future.await) })),
         }
     }
+
+    /// Lets a session pass that has all that the route asks for.
+    async fn check_requirements(
+        &self,
+        session: Result<Session, Box<dyn Error + Send + Sync>>,
+        location: Option<HeaderValue>,
+    ) -> PassResult {
+        let failed = |error: Box<dyn Error + Send + Sync>| unavailable(&self.sessions, &*error);
+        let session = session.map_err(failed)?;
+        let now = self.sessions.rows().now();
+        let Some(shortfall) = self.requirements.shortfall(&session, now).await.map_err(failed)? else {
+            return Ok(SessionPass::from_session(session));
+        };
+        self.sessions.tally_refusal(EventKind::SessionRefused);
+        // a sign-in adds proofs, and no claims
+        let location = location.filter(|_| shortfall == Shortfall::Proofs);
+        let refusal = || self.requirements.refusal(shortfall, self.sign_in.challenge());
+        Err(SignInRequired::redirect_or(location, refusal))
+    }
 }
 
-fn unavailable(sessions: &Sessions, error: &(dyn std::error::Error + 'static)) -> Rejection {
+fn unavailable(sessions: &Sessions, error: &(dyn Error + 'static)) -> Rejection {
     crate::util::trace::warning!("sessions cannot be read: {}", crate::util::error::with_sources(error));
     sessions.store_failed();
     Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")

@@ -99,9 +99,28 @@
 //! | request | optional | `required` |
 //! |---|---|---|
 //! | with a session | passes with it | passes with it |
+//! | with a session that lacks what the route [asks for](#routes-that-need-more) | | 303 or 401 for more proofs, 403 for a claim |
 //! | without a session | passes | 401; 303 to the login page for a person; UNAUTHENTICATED for gRPC |
 //! | with a cookie, and an unsafe method from another site | 403 | 403 |
 //! | with a cookie, while the store fails | 503 | 503 |
+//!
+//! ## Routes that need more
+//!
+//! [`steps`](SessionLayer::steps), [`max_age`](SessionLayer::max_age) and [`claim`](SessionLayer::claim) ask more of a
+//! session than that it is live: how many factors were proved, how old the proofs are, and what the user may do.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::{ConfigError, SessionLayer, Sessions};
+//!
+//! fn for_payments(sessions: Sessions) -> Result<SessionLayer, ConfigError> {
+//!     SessionLayer::new(sessions).login_url("/login")?.steps(2)?.max_age(Duration::from_secs(600))
+//! }
+//! ```
+//!
+//! A person is sent to `/login?max_age=600&steps=2`, with the [`return_parameter`](SessionLayer::return_parameter) if there is
+//! one. A program gets a 401 with
+//! `WWW-Authenticate: Session realm="app", error="insufficient_user_authentication", max_age="600", steps="2"`.
 //!
 //! ## When the store fails
 //!
@@ -178,6 +197,7 @@ mod lookup;
 mod opening;
 mod lifecycle;
 mod cached_claims;
+mod requirements;
 mod sign_in_required;
 mod layer;
 #[cfg(test)]
@@ -194,6 +214,7 @@ pub(crate) use self::{
     generations::{GenerationCheck, Generations, UserBatch},
     identity::{Authentication, Proof},
     opening::{Opening, Renewal},
+    requirements::{NeededProofs, ProofCheck},
 };
 pub use self::{
     identity::{IdentityError, UserId},

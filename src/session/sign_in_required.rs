@@ -1,4 +1,4 @@
-//! The answer to a request without a session, if one is required.
+//! The answer to a request without a session that is good enough, if one is required.
 
 use std::sync::Arc;
 
@@ -16,14 +16,16 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Finds the URI that the browser requested.
 pub(super) type FindUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
 
-/// The answer to a request without a session: a redirect to the login page for a person who
-/// opens a page, and a 401 for a program.
+/// The answer to a request without a session that is good enough: a redirect to the login page for a person who
+/// opens a page, and a refusal for a program.
 #[derive(Clone)]
 pub(super) struct SignInRequired {
     challenge: HeaderValue,
     page: Option<SignInPage>,
     return_parameter: Option<String>,
     original_uri: Option<FindUri>,
+    /// More parameters for the login page.
+    query: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ struct SignInPage {
 impl SignInRequired {
     pub(super) fn new() -> Self {
         let challenge = HeaderValue::from_static(r#"Session realm="app""#);
-        Self { challenge, page: None, return_parameter: None, original_uri: None }
+        Self { challenge, page: None, return_parameter: None, original_uri: None, query: Vec::new() }
     }
 
     pub(super) fn set_realm(&mut self, realm: &str) -> Result<(), ConfigError> {
@@ -73,27 +75,29 @@ impl SignInRequired {
         self.original_uri = Some(find);
     }
 
+    pub(super) fn set_query(&mut self, query: Vec<(&'static str, String)>) {
+        self.query = query;
+    }
+
     pub(super) fn challenge(&self) -> &HeaderValue {
         &self.challenge
     }
 
-    /// Returns a redirect for a person who opens a page and a 401 for a program.
-    pub(super) fn redirect_or_reject(&self, head: Head<'_>) -> Rejection {
-        let rejection = match &self.page {
-            Some(page) if !head.is_grpc() && is_navigation(head) => {
-                let uri = self.requested_uri(head);
-                match page.is_at(head, uri) {
-                    // a redirect would never end
-                    true => self.unauthenticated(),
-                    false => Rejection::redirect(self.location(page, head.method(), uri)),
-                }
-            }
-            _ => self.unauthenticated(),
-        };
-        rejection.header(header::CACHE_CONTROL, NO_STORE)
+    /// Returns where a person who opens a page is sent to sign in. `None` for a program.
+    pub(super) fn location(&self, head: Head<'_>) -> Option<HeaderValue> {
+        let page = self.page.as_ref().filter(|_| !head.is_grpc() && is_navigation(head))?;
+        let uri = self.requested_uri(head);
+        // a redirect to itself would never end
+        (!page.is_at(head, uri)).then(|| self.page_with_query(page, head.method(), uri))
     }
 
-    fn unauthenticated(&self) -> Rejection {
+    /// Returns a redirect to this location, or the refusal if there is none.
+    pub(super) fn redirect_or(location: Option<HeaderValue>, refusal: impl FnOnce() -> Rejection) -> Rejection {
+        location.map_or_else(refusal, Rejection::redirect).header(header::CACHE_CONTROL, NO_STORE)
+    }
+
+    /// Returns the refusal of a program without a session.
+    pub(super) fn unauthenticated(&self) -> Rejection {
         Rejection::new(RejectionKind::Unauthenticated, "please sign in first")
             .header(header::WWW_AUTHENTICATE, self.challenge.clone())
     }
@@ -110,13 +114,15 @@ impl SignInRequired {
         found.unwrap_or(head.uri())
     }
 
-    fn location(&self, page: &SignInPage, method: &Method, uri: &Uri) -> HeaderValue {
-        let (Some(parameter), Some(target)) = (&self.return_parameter, page_to_return_to(method, uri)) else {
+    fn page_with_query(&self, page: &SignInPage, method: &Method, uri: &Uri) -> HeaderValue {
+        let target = self.return_parameter.as_deref().zip(page_to_return_to(method, uri));
+        let query = target.into_iter().chain(self.query.iter().map(|(name, value)| (*name, &**value)));
+        let query = form::encode_pairs(query);
+        if query.is_empty() {
             return page.location.clone();
-        };
+        }
         let separator = if page.url.contains('?') { '&' } else { '?' };
-        let location = format!("{}{separator}{parameter}={}", page.url, form::encode_form_value(target));
-        HeaderValue::from_str(&location).unwrap_or_else(|_| page.location.clone())
+        HeaderValue::from_str(&format!("{}{separator}{query}", page.url)).unwrap_or_else(|_| page.location.clone())
     }
 }
 
@@ -161,7 +167,8 @@ mod tests {
     use super::*;
 
     fn status_and_location(sign_in: &SignInRequired, request: http::request::Builder) -> (u16, Option<String>) {
-        let rejection = sign_in.redirect_or_reject(Head::of_request(&request.body(()).unwrap()));
+        let location = sign_in.location(Head::of_request(&request.body(()).unwrap()));
+        let rejection = SignInRequired::redirect_or(location, || sign_in.unauthenticated());
         let response: http::Response<String> =
             rejection.into_response(Head::of_request(&Request::new(())), &crate::reject::StatusOnly);
         let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());

@@ -64,11 +64,15 @@ async fn c117_the_overview_shows_the_sessions_with_their_devices_and_what_a_chan
         shown["sessions"].take(),
         json!([session(0, first, world.time().as_secs()), session(1, second, second)])
     );
+    assert_eq!(shown["contacts"].take().as_array().unwrap().len(), 2);
     assert_eq!(
         shown,
         json!({ "user": "u-ada", "display_name": "ada", "fresh_until": null, "required_proofs": 2, "can_use_codes": true,
             "has_two_factors": true, "asks_factor": true, "passkeys": [],
-            "totp": null, "recovery_codes": null, "links": [], "sessions": null,
+            "totp": null, "recovery_codes": null, "links": [], "sessions": null, "contacts": null,
+            "fresh_login_url": "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=299&steps=2",
+            "changes": { "password": true, "name": true, "email": true, "phone": true, "delete": true },
+            "has_password": true, "least_password": 15, "name": null,
             "available": { "passkey": false, "totp": true, "providers": [] } })
     );
 }

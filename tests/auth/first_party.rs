@@ -329,7 +329,13 @@ fn by_header(head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
 }
 
 /// Sends a browser's request to the site of one tenant.
-async fn ask(app: &Router, browser: &mut Browser, name: &str, request: http::request::Builder, body: &str) -> Answer {
+pub(crate) async fn ask(
+    app: &Router,
+    browser: &mut Browser,
+    name: &str,
+    request: http::request::Builder,
+    body: &str,
+) -> Answer {
     let cookies: Vec<_> = browser.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let request = request.header("x-tenant", name).header(header::COOKIE, cookies.join("; "));
     let response = app.clone().oneshot(request.body(axum::body::Body::from(body.to_owned())).unwrap()).await.unwrap();
@@ -462,7 +468,7 @@ async fn the_layer_redirects_correctly_below_the_path_of_the_issuer() {
 }
 
 /// Adds roles to the accounts.
-struct WithRoles(StoredUsers);
+pub(crate) struct WithRoles(pub(crate) StoredUsers);
 
 impl Users for WithRoles {
     type Error = StoreError;

@@ -4,9 +4,13 @@
 
 mod access_token;
 mod account_changes;
+mod account_contacts;
+mod account_deletion;
 mod account_enrolment;
 #[cfg(feature = "external-providers")]
 mod account_linking;
+mod account_matrix;
+mod account_password;
 mod account_sessions;
 mod account_unlock;
 mod audit_bodies;
@@ -103,6 +107,7 @@ mod resources;
 mod restart;
 mod revocations;
 mod revoke;
+mod route_requirements;
 mod second_factor;
 mod reset;
 mod second_steps;

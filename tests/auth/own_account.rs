@@ -11,7 +11,9 @@ use tollgate::{
     store::Memory,
 };
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, World, query_of, with};
+use crate::world::{
+    ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, World, query_of, with,
+};
 
 /// A user with a password and nothing else.
 pub(crate) const LONE: &str = "lone";
@@ -61,6 +63,14 @@ pub(crate) async fn prove(
             let sent = browser.post(path, &with(own.clone(), &[("email", who)])).await;
             assert_eq!(sent.status, 200, "{sent:?}");
             let code = world.code(who).await;
+            browser.post("/authentication/verify-otp", &with(own, &[("otp", &code)])).await
+        }
+        "sms" => {
+            world.advance(31);
+            let number = if who == GRACE { GRACE_PHONE } else { ADA_PHONE };
+            let sent = browser.post(path, &with(own.clone(), &[("phone_number", number)])).await;
+            assert_eq!(sent.status, 200, "{sent:?}");
+            let code = world.code(number).await;
             browser.post("/authentication/verify-otp", &with(own, &[("otp", &code)])).await
         }
         _ => browser.post(path, &with(own, &[("code", code)])).await,

@@ -83,7 +83,6 @@ async fn c129_a_mailbox_is_enough_where_one_step_is_and_everything_that_was_begu
         ("client_id", "other"),
         ("code_verifier", crate::world::VERIFIER),
     ];
-    let tokens = before.send(posted("/token"), form_of(&fields)).await.json();
     let mut open = world.browser();
     let pending = open.start("other", MAILA).await;
     open.password("other", &pending, MAILA, ADA_PASSWORD).await;
@@ -98,7 +97,7 @@ async fn c129_a_mailbox_is_enough_where_one_step_is_and_everything_that_was_begu
     assert_eq!(browser.complete("other", &id).await.error(), "method_not_allowed");
     assert_eq!(browser.authorize("other").await.redirected("code"), None);
     let weak = browser.life("reset-password", "other", &id, &[("password", "short")]).await;
-    assert_eq!(weak.error(), "weak_password");
+    assert_eq!(weak.error(), "password_too_short");
     assert!(signs_in(&world, "other", MAILA, ADA_PASSWORD).await);
 
     let done = set(&mut browser, "other", &id).await;
@@ -110,9 +109,7 @@ async fn c129_a_mailbox_is_enough_where_one_step_is_and_everything_that_was_begu
     assert_eq!(browser.authorize("other").await.redirected("code"), None);
     assert_eq!(before.authorize("other").await.redirected("code"), None);
     assert_eq!(open.complete("other", &pending).await.error(), "session_expired");
-    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
-    let userinfo = http::Request::get("/userinfo").header("authorization", bearer);
-    assert_eq!(before.send(userinfo, "").await.status, 401);
+    assert_eq!(before.send(posted("/token"), form_of(&fields)).await.error(), "invalid_grant");
     world.settle().await;
     assert_eq!(notices(&world), [(MAILA.to_owned(), NoticeKind::PasswordReset)]);
     world.log.flush();
@@ -131,7 +128,7 @@ async fn c129_a_mailbox_alone_never_opens_an_account_of_two_steps() {
     let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
     assert_eq!(choices["methods"], json!(["sms", "whatsapp"]), "{choices}");
     assert!(choices.get("enrol").is_none());
-    assert_eq!(browser.call("enrol", "web", &id, &[("method", "totp")]).await.status, 400);
+    assert_eq!(browser.call("enrol", "web", &id, &[("method", "totp")]).await.error(), "method_not_allowed");
     assert_eq!(browser.ask("web", &id, "email", ADA).await.error(), "method_not_allowed");
     prove(&world, &mut browser, "web", &id, ADA_PHONE).await;
     assert_eq!(set(&mut browser, "web", &id).await.status, 200);
@@ -252,7 +249,7 @@ async fn c129_a_reset_shows_nothing_of_the_account_before_its_first_proof() {
         shown.push((answer, asked.status, asked.text.replace(&id, ""), refused, choices));
     }
     assert!(shown.iter().all(|one| *one == shown[0]), "{shown:?}");
-    let methods = json!(["sms", "whatsapp", "email"]);
+    let methods = json!(["sms", "email", "whatsapp"]);
     assert_eq!((&shown[0].0["available_methods"], &shown[0].0["required_steps"]), (&methods, &json!(1)));
 }
 

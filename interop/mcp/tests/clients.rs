@@ -59,7 +59,7 @@ impl Server {
 /// Signs a user in on the page that a client opens. The browser goes back to the client.
 async fn sign_in(browser: &mut Chromium, url: &str, user: &str) {
     browser.open(url).await;
-    for (field, text) in [("identifier", user), ("password", PASSWORD)] {
+    for (field, text) in [("identifier", user), ("secret", PASSWORD)] {
         browser.until(&format!("document.activeElement.id === '{field}' && !document.body.ariaBusy")).await;
         browser.insert(text).await;
         browser.press("Enter").await;

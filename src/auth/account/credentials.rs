@@ -3,6 +3,7 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
+use super::contacts::{self, ContactShown};
 use crate::{
     auth::{
         context::RequestContext,
@@ -13,8 +14,9 @@ use crate::{
         },
     },
     http::body::Body,
-    policy::Method,
+    policy::{FactorClass, Method},
     session::Session,
+    user::OfferedChange,
     util::clock::UnixTime,
 };
 
@@ -25,6 +27,8 @@ struct Overview<'a> {
     /// Until when the user can change how they sign in without a new login.
     fresh_until: Option<u64>,
     required_proofs: usize,
+    /// A sign-in after which they can.
+    fresh_login_url: String,
     /// Whether codes of an authenticator app would count.
     can_use_codes: bool,
     /// Whether the user has two factors, so that recovery codes can stand in for one of them.
@@ -34,7 +38,23 @@ struct Overview<'a> {
     #[serde(flatten)]
     enrolled: Enrolled<'a>,
     available: Available,
+    /// The changes of the account itself that are offered here.
+    changes: Changes,
+    has_password: bool,
+    /// The minimum number of characters of a new password.
+    least_password: usize,
+    name: Option<&'a str>,
+    contacts: Vec<ContactShown>,
     sessions: Vec<SessionShown>,
+}
+
+#[derive(Serialize)]
+struct Changes {
+    password: bool,
+    name: bool,
+    email: bool,
+    phone: bool,
+    delete: bool,
 }
 
 /// The kinds of credentials that can be enrolled here.
@@ -67,11 +87,14 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
     let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
     let keyed = cx.core.keyed().await?;
     let enabled = cx.core.enabled(call.tenant());
+    let offers = |change| cx.core.users.offers(change);
+    let proves = |class| offers(OfferedChange::SetContact) && contacts::channel_of(cx.core, class).is_some();
     let overview = Overview {
         user: call.session().user().as_str(),
         display_name: call.display_name(),
         fresh_until: call.fresh_until().map(UnixTime::as_secs),
         required_proofs: call.required_proofs(),
+        fresh_login_url: call.fresh_login_url(cx.core),
         can_use_codes: call.can_use_codes(cx.core),
         has_two_factors: call.has_two_factors(cx.core),
         asks_factor: cx.core.asks_enrolled(call.tenant()),
@@ -81,6 +104,17 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
             totp: enabled.contains(Method::Totp),
             providers: factors::unlinked_providers(cx.core, call.tenant(), call.credentials.as_ref()),
         },
+        changes: Changes {
+            password: offers(OfferedChange::SetPassword),
+            name: offers(OfferedChange::SetName),
+            email: proves(FactorClass::Mailbox),
+            phone: proves(FactorClass::Phone),
+            delete: offers(OfferedChange::Remove),
+        },
+        has_password: call.account().has_password(),
+        least_password: cx.core.least_password(call.tenant()),
+        name: call.account().display_name(),
+        contacts: contacts::list_contacts(call, keyed),
         sessions: sessions.iter().map(shown).collect(),
     };
     Ok(answer::json(StatusCode::OK, &overview))

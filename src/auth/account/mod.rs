@@ -1,7 +1,13 @@
 //! The account of a signed-in user of this site: see and end sessions, and change how to sign in.
 
+mod answers;
+mod contacts;
 mod credentials;
+mod deletion;
+mod name;
+mod password;
 mod sessions;
+pub(crate) mod well_known;
 
 use http::Response;
 
@@ -15,7 +21,12 @@ use crate::{
                 freshness,
             },
         },
-        http::{answer, bodies::RequestBody, problem::Problem, route::AccountRoute},
+        http::{
+            answer,
+            bodies::RequestBody,
+            problem::Problem,
+            route::{AccountRoute, AccountUpdate},
+        },
         pages::{built, page},
     },
     http::body::Body,
@@ -42,10 +53,17 @@ pub(crate) async fn serve_account_route(
     };
     let site = request.of_own_page().await?;
     let (cx, call) = (&site.cx, AccountCall::require_caller(&site).await?);
-    let fields = fields.transpose()?.unwrap_or_default();
+    let mut fields = fields.transpose()?.unwrap_or_default();
     match route {
         AccountRoute::Credentials => credentials::list_credentials(cx, &call).await,
         AccountRoute::Change(change) => factors::change_factor(cx, change, &call, &fields).await,
+        AccountRoute::Update(update) => match update {
+            AccountUpdate::Password => password::change_password(cx, &call, &mut fields).await,
+            AccountUpdate::Name => name::change_name(cx, &call, &fields).await,
+            AccountUpdate::BeginContact => contacts::begin_contact(cx, &call, &fields).await,
+            AccountUpdate::ConfirmContact => contacts::confirm_contact(cx, &call, &fields).await,
+            AccountUpdate::Delete => deletion::delete_account(cx, &call, &fields).await,
+        },
         AccountRoute::EndSession => sessions::end_account_session(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,

@@ -50,8 +50,13 @@ pub(super) async fn sign_out_everywhere(
     cx: &RequestContext<'_>,
     call: &AccountCall,
 ) -> Result<Response<Body>, Problem> {
+    cx.core.sessions.end_user(call.tenant(), call.session().user()).await?;
+    signed_out(cx, call).await
+}
+
+/// Returns an answer that signs out of this browser, after everything of the user was ended.
+pub(super) async fn signed_out(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     let (sessions, tenant) = (&cx.core.sessions, call.tenant());
-    sessions.end_user(tenant, call.session().user()).await?;
     let mut response = answer::no_content();
     let presented = cx.core.cookies.presented(&cx.parts.headers);
     for removal in ProvedLogins::find(cx, &presented, Some(tenant)).await?.end(cx).await? {

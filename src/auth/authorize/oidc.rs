@@ -93,6 +93,11 @@ impl OidcParameters {
         Ok(oidc)
     }
 
+    /// The parameters of a request for proofs that are not older than this.
+    pub(crate) fn of_max_age(max_age: Option<Duration>) -> Self {
+        Self { max_age, ..Self::default() }
+    }
+
     /// Returns the age that the request allows for the newest proof.
     pub(crate) fn age(&self) -> Option<Duration> {
         if self.is_fresh { Some(Duration::ZERO) } else { self.max_age }

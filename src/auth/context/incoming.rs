@@ -80,6 +80,8 @@ impl<'a> IncomingRequest<'a> {
             && (has_providers || !path.needs_providers())
             && (self.core.pages.logo.is_some() || !path.needs_logo())
             && (self.core.first_party.is_some() || !path.needs_first_party())
+            && (self.core.factors.methods.contains(crate::policy::Method::Passkey) || !path.needs_passkeys())
+            && path.needed_change().is_none_or(|change| self.core.users.offers(change))
             && (self.core.offers_sign_up() || !path.needs_sign_up())
             && (self.core.offers_reset || !path.needs_reset())
     }

@@ -187,6 +187,11 @@ pub(crate) fn contacts(account: &Account, methods: MethodSet, login: &Login, key
     otp::contacts::choices(account, methods, login, keyed)
 }
 
+/// Returns a contact in a form that only its owner recognizes.
+pub(crate) fn masked_contact(contact: &Contact) -> String {
+    otp::contacts::masked(contact)
+}
+
 impl Core {
     /// Returns whether an account can prove a step by this method, with a credential whose strength `counts`.
     pub(crate) fn can_prove(

@@ -31,7 +31,8 @@ impl Core {
         credentials: Option<&Credentials>,
     ) -> ResetDemand {
         // it will have a password, perhaps its first one
-        let factors = Factors { core: self, tenant, account, credentials, proved: Method::Password.into() };
+        let factors =
+            Factors { core: self, tenant, account, credentials, proved: Method::Password.into(), without: None };
         let listed = self.clients.listed();
         let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
         let usable = factors.usable(1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::credentials::credential::{CurrentProofs, Strength};
 use crate::{
-    auth::{context::RequestContext, state::accounts::shown_name},
+    auth::{context::RequestContext, core::Core, state::accounts::shown_name},
     login::Login,
     policy::LoginPlan,
     session::{Proof, Session},
@@ -26,12 +26,18 @@ impl SignedIn {
     /// Finds the browser's session at this tenant, even if the application created it. Proofs that stopped counting are
     /// removed from it.
     pub(crate) async fn find_at_tenant(cx: &RequestContext<'_>, tenant: &Tenant) -> Result<Option<Self>, StoreError> {
-        let sessions = &cx.core.sessions;
-        let Some(session) = sessions.presented(&cx.parts.headers, tenant).await? else { return Ok(None) };
-        let keyed = cx.core.keyed().await?;
-        let current = cx.core.current_proofs(&session.authentication(), keyed).await?;
+        match cx.core.sessions.presented(&cx.parts.headers, tenant).await? {
+            Some(session) => Self::of_session(cx.core, session).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the account of a live session. Proofs that stopped counting are removed from the session.
+    pub(crate) async fn of_session(core: &Core, session: Session) -> Result<Option<Self>, StoreError> {
+        let keyed = core.keyed().await?;
+        let current = core.current_proofs(&session.authentication(), keyed).await?;
         let Some(current) = current else { return Ok(None) };
-        let session = cx.core.keep_proofs(&session, &current).await?;
+        let session = core.keep_proofs(&session, &current).await?;
         let CurrentProofs { account, proofs, strengths } = current;
         let strengths = proofs.into_iter().zip(strengths).collect();
         Ok(session.map(|session| Self { session, account, strengths }))

@@ -4,3 +4,4 @@ pub(crate) mod site;
 pub(crate) mod sign_in;
 pub(crate) mod entry_pages;
 pub(crate) mod sign_out;
+pub(crate) mod route_proofs;

@@ -57,7 +57,11 @@ error_codes! {
     InvalidTarget: "invalid_target", BAD_REQUEST;
     InvalidClient: "invalid_client", BAD_REQUEST;
     UnsupportedMethod: "unsupported_method", BAD_REQUEST;
-    WeakPassword: "weak_password", BAD_REQUEST;
+    PasswordTooShort: "password_too_short", BAD_REQUEST;
+    PasswordTooLong: "password_too_long", BAD_REQUEST;
+    PasswordCommon: "password_common", BAD_REQUEST;
+    PasswordOwnName: "password_own_name", BAD_REQUEST;
+    PasswordBreached: "password_breached", BAD_REQUEST;
     InvalidLink: "invalid_link", BAD_REQUEST;
     InvalidSession: "invalid_session", UNAUTHORIZED;
     SessionExpired: "session_expired", UNAUTHORIZED;
@@ -81,6 +85,8 @@ error_codes! {
     StepRequired: "step_required", CONFLICT;
     SessionFailed: "session_failed", CONFLICT;
     LastSignInMethod: "last_sign_in_method", CONFLICT;
+    ContactTaken: "contact_taken", CONFLICT;
+    AccountOutdated: "account_outdated", CONFLICT;
     AccountExists: "account_exists", CONFLICT;
     TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;
     UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;

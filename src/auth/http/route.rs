@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use crate::user::OfferedChange;
+
 /// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Route {
@@ -35,6 +37,9 @@ pub(crate) enum Route {
     AccountPage,
     AccountScript,
     Account(AccountRoute),
+    /// Where password managers and browsers find the account page.
+    ChangePassword,
+    PasskeyEndpoints,
     Token(TokenRoute),
 }
 
@@ -60,9 +65,20 @@ pub(crate) enum ResetRoute {
 pub(crate) enum AccountRoute {
     Credentials,
     Change(FactorChange),
+    Update(AccountUpdate),
     EndSession,
     EndOtherSessions,
     SignOutEverywhere,
+}
+
+/// The calls that change the account itself. [`Users`](crate::Users) may offer them or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AccountUpdate {
+    Password,
+    Name,
+    BeginContact,
+    ConfirmContact,
+    Delete,
 }
 
 /// The calls that change what a user has enrolled.
@@ -153,6 +169,13 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/account/recovery-codes", changes(FactorChange::RenewRecoveryCodes)),
     Path::post("/account/links/begin", changes(FactorChange::Link(LinkChange::Begin))),
     Path::post("/account/links/delete", changes(FactorChange::Link(LinkChange::Delete))),
+    Path::post("/account/password", updates(AccountUpdate::Password)),
+    Path::post("/account/name", updates(AccountUpdate::Name)),
+    Path::post("/account/contacts/begin", updates(AccountUpdate::BeginContact)),
+    Path::post("/account/contacts", updates(AccountUpdate::ConfirmContact)),
+    Path::post("/account/delete", updates(AccountUpdate::Delete)),
+    Path::get("/.well-known/change-password", Route::ChangePassword),
+    Path::get("/.well-known/passkey-endpoints", Route::PasskeyEndpoints),
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
@@ -168,6 +191,10 @@ pub(crate) const PATHS: &[Path] = &[
 
 const fn changes(change: FactorChange) -> Route {
     Route::Account(AccountRoute::Change(change))
+}
+
+const fn updates(update: AccountUpdate) -> Route {
+    Route::Account(AccountRoute::Update(update))
 }
 
 /// Where users come back from another identity provider.
@@ -232,12 +259,43 @@ impl Path {
 
     /// Returns whether the path is served only if users sign in to the site itself.
     pub(crate) const fn needs_first_party(&self) -> bool {
-        use Route::{Account, AccountPage, AccountScript, FinishSignIn, SignIn, SignOut};
+        use Route::{
+            Account, AccountPage, AccountScript, ChangePassword, FinishSignIn, PasskeyEndpoints, SignIn, SignOut,
+        };
         matches!(
             (self.get, self.post),
-            (Some(SignIn | FinishSignIn | AccountPage | AccountScript | Account(_)), _)
-                | (_, Some(SignOut | Account(_)))
+            (
+                Some(
+                    SignIn
+                        | FinishSignIn
+                        | AccountPage
+                        | AccountScript
+                        | Account(_)
+                        | ChangePassword
+                        | PasskeyEndpoints
+                ),
+                _
+            ) | (_, Some(SignOut | Account(_)))
         )
+    }
+
+    /// Returns the change that [`Users`](crate::Users) must offer for the path to be served.
+    pub(crate) const fn needed_change(&self) -> Option<OfferedChange> {
+        match (self.get, self.post) {
+            (Some(Route::ChangePassword), _) => Some(OfferedChange::SetPassword),
+            (_, Some(Route::Account(AccountRoute::Update(update)))) => Some(match update {
+                AccountUpdate::Password => OfferedChange::SetPassword,
+                AccountUpdate::Name => OfferedChange::SetName,
+                AccountUpdate::BeginContact | AccountUpdate::ConfirmContact => OfferedChange::SetContact,
+                AccountUpdate::Delete => OfferedChange::Remove,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the path is served only if users sign in with passkeys.
+    pub(crate) const fn needs_passkeys(&self) -> bool {
+        matches!(self.get, Some(Route::PasskeyEndpoints))
     }
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
@@ -306,7 +364,7 @@ impl AccountRoute {
         match self {
             Self::Change(Passkey(change)) => !matches!(change, PasskeyChange::Begin),
             Self::Change(Totp(change)) => matches!(change, TotpChange::Confirm),
-            Self::Change(Link(_)) | Self::EndSession => true,
+            Self::Change(Link(_)) | Self::EndSession | Self::Update(_) => true,
             _ => false,
         }
     }

@@ -10,7 +10,7 @@ const word = (key, values = {}) => words[key].replace(/\{(\w+)\}/g, (_, name) =>
 // Returns what an error means. It is shown with its code if there are no words for it.
 function problem(code) {
   if (code === "second_factor_required") return word(account?.can_use_codes ? "account.not_enough" : "account.needs_first_step");
-  return words[`account.error_${code}`] ?? word("account.error_other", { code });
+  return words[`account.error_${code}`] ?? words[`shared.error_${code}`]?.replace("{count}", account?.least_password) ?? word("account.error_other", { code });
 }
 
 // How connecting an account of another provider ended. The browser then comes back to this page.
@@ -116,6 +116,14 @@ function sessionItem({ sid, current, device, created_at: created, last_used_at: 
     : change("sessions/end", { sid }, word("account.session_ended"), "sessions-title")))));
 }
 
+function contactItem({ id, kind, masked, verified }) {
+  const { [kind]: canChange } = account.changes;
+  const change = button(word("account.contact_replace"), word("account.contact_replace_of", { contact: masked }),
+    () => run(() => beginContact(kind, id), `contact-${id}`), "quiet", `contact-${id}`);
+  const name = word(kind === "email" ? "account.email_of" : "account.phone_of", { contact: masked });
+  return item(name, verified ? "" : word("account.contact_unverified"), ...(canChange ? [change] : []));
+}
+
 function linkItem({ id, label, name, created_at: created, ends_session: endsSession }) {
   const ends = endsSession ? ` ${word("account.unlink_ends")}` : "";
   const about = [...(name ? [name] : []), word("account.linked", { date: date(created) })].join(", ");
@@ -139,6 +147,7 @@ async function show() {
   at("second").hidden = account.required_proofs > 1 || !(canUseApp && (available.passkey || available.totp));
   const name = account.display_name || account.user;
   at("user").textContent = word("account.signed_in_as", { name });
+  showProfile();
   at("passkeys").replaceChildren(...passkeys.map(passkeyItem));
   at("passkeys").parentElement.hidden = !available.passkey;
   at("add-passkey").hidden = !hasPasskeys;
@@ -162,6 +171,26 @@ async function show() {
   at("sessions").replaceChildren(...sessions.map(sessionItem));
   at("end-others").hidden = sessions.length < 2;
   at("all").hidden = false;
+}
+
+// What the service does not offer is not shown.
+function showProfile() {
+  const { changes, contacts, has_password: hasPassword, has_two_factors: hasTwoFactors, least_password: count } = account;
+  at("name-form").hidden = !changes.name;
+  at("full-name").value = account.name ?? "";
+  at("contacts").replaceChildren(...contacts.map(contactItem));
+  at("contact-form").hidden = at("contact-proof").hidden = true;
+  const canAdd = (kind) => changes[kind] && !contacts.some((contact) => contact.kind === kind);
+  at("add-email").hidden = !canAdd("email");
+  at("add-phone").hidden = !canAdd("phone");
+  at("profile").hidden = !changes.name && !contacts.length && !canAdd("email") && !canAdd("phone");
+  at("password").hidden = !changes.password || !(hasPassword || hasTwoFactors);
+  at("password-state").textContent = word(hasPassword ? "account.password_state" : "account.password_none");
+  at("password-hint").textContent = word("shared.password_hint", { count });
+  at("password-begin").textContent = word(hasPassword ? "account.password_change" : "account.password_set");
+  at("password-form").hidden = true;
+  at("password-begin").hidden = false;
+  at("deletion").hidden = !changes.delete;
 }
 
 // ---- actions
@@ -219,6 +248,72 @@ async function connect(provider, label) {
   const { redirect_url: to } = await call("links/begin", { provider });
   at("done").textContent = word("shared.taking_you_to", { place: label });
   location.assign(to);
+}
+
+// Asks for fresh proofs before the user types anything.
+async function requireFresh() {
+  await show();
+  if (!account.fresh_until) throw { code: "fresh_login_required", login_url: account.fresh_login_url };
+}
+
+let newContact = null; // what the open forms are about
+
+async function beginContact(kind, id) {
+  await requireFresh();
+  newContact = { kind, id };
+  at("contact-label").textContent = word(kind === "email" ? "account.contact_new_email" : "account.contact_new_phone");
+  const input = at("contact-value");
+  Object.assign(input, { value: "", type: kind === "email" ? "email" : "tel", autocomplete: kind === "email" ? "email" : "tel" });
+  at("contact-form").hidden = false;
+  at("contact-proof").hidden = true;
+  input.focus();
+}
+
+async function sendContactCode() {
+  const { kind, id } = newContact;
+  const contact = at("contact-value").value.trim();
+  try {
+    await call("contacts/begin", { [kind === "email" ? "email" : "phone_number"]: contact, ...(id && { contact_id: id }) });
+  } catch (thrown) {
+    if (thrown.code === "invalid_request") throw { code: `bad_${kind}` };
+    if (thrown.code === "second_factor_required") throw { code: "no_other_way" };
+    throw thrown;
+  }
+  at("contact-form").hidden = true;
+  at("contact-sent").textContent = word("account.contact_sent", { contact });
+  at("contact-code").value = "";
+  at("contact-proof").hidden = false;
+  at("contact-code").focus();
+}
+
+async function confirmContact() {
+  const code = at("contact-code").value.replace(/[\s-]/g, "");
+  try {
+    await change("contacts", { code }, word("account.contact_changed"), "profile-title");
+  } catch (thrown) {
+    at("contact-code").select();
+    throw thrown.code === "invalid_otp" ? { code: "bad_code" } : thrown;
+  }
+}
+
+async function beginPassword() {
+  await requireFresh();
+  at("password-user").value = account.display_name || account.user;
+  at("new-password").value = "";
+  at("password-begin").hidden = true;
+  at("password-form").hidden = false;
+  at("new-password").focus();
+}
+
+async function setPassword() {
+  const input = at("new-password");
+  try {
+    await change("password", { new_password: input.value }, word("account.password_changed"), "password-title");
+    input.value = "";
+  } catch (thrown) {
+    input.select();
+    throw thrown;
+  }
 }
 
 async function beginTotp() {
@@ -315,13 +410,21 @@ async function run(action, id = "") {
   document.body.removeAttribute("aria-busy");
 }
 
+const cancelled = (focus) => async () => {
+  await show();
+  at(focus).focus();
+};
+
 const CLICKS = {
   "add-passkey": addPasskey,
+  "add-email": () => beginContact("email"),
+  "add-phone": () => beginContact("phone"),
+  "contact-cancel": cancelled("profile-title"),
+  "proof-cancel": cancelled("profile-title"),
+  "password-begin": beginPassword,
+  "password-cancel": cancelled("password-begin"),
   "totp-begin": beginTotp,
-  "totp-cancel": async () => {
-    await show();
-    at("totp-begin").focus();
-  },
+  "totp-cancel": cancelled("totp-begin"),
   "end-others": () => change("sessions/end-others", {}, word("account.sessions_ended"), "sessions-title"),
 };
 for (const [id, action] of Object.entries(CLICKS)) at(id).addEventListener("click", () => run(action, id));
@@ -340,10 +443,27 @@ at("recovery-create").addEventListener("click", () => {
   if (account.recovery_codes) ask(question, yes, createCodes, "recovery-create");
   else run(createCodes, "recovery-create");
 });
-at("totp-setup").addEventListener("submit", (event) => {
-  event.preventDefault();
-  // a key that was not confirmed in time is replaced
-  run(confirmTotp, "totp-begin");
+const SUBMITS = {
+  "name-form": () => change("name", { name: at("full-name").value }, word("account.name_changed"), "profile-title"),
+  "contact-form": sendContactCode,
+  "contact-proof": confirmContact,
+  "password-form": setPassword,
+  "totp-setup": confirmTotp,
+};
+// the button that begins again if the proofs are no longer fresh
+const BEGINS = { "password-form": "password-begin", "totp-setup": "totp-begin" };
+for (const [id, action] of Object.entries(SUBMITS)) {
+  at(id).addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(action, BEGINS[id]);
+  });
+}
+at("show-password").addEventListener("change", ({ target }) => {
+  at("new-password").type = target.checked ? "text" : "password";
+});
+at("delete-account").addEventListener("click", () => {
+  const question = word("account.delete_account_question", { name: account.display_name || account.user });
+  ask(question, word("account.delete_account_yes"), () => leave("delete", { confirmed: true }), "delete-account");
 });
 at("codes-copy").addEventListener("click", copyCodes);
 at("codes-print").addEventListener("click", () => print());

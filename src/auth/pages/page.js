@@ -60,7 +60,7 @@ const NEW = {
 };
 
 // Every other error means that the link was wrong.
-const problem = (code) => words[`login.error_${code}`] ?? `${word("login.link")} (${code})`;
+const problem = (code) => words[`login.error_${code}`] ?? words[`shared.error_${code}`]?.replace("{count}", leastPassword) ?? `${word("login.link")} (${code})`;
 const RETURNED = {
   denied: "login.sso_denied",
   failed: "login.error_sso_failed",
@@ -87,6 +87,7 @@ let method = null; // the current one
 let retry = null; // the action of the button in `again`
 let busy = false;
 let canSignUp = null; // the page on which users create an account, and whether they need an invitation
+let leastPassword = 0; // the minimum length of a new password
 let hasAccountPage = false;
 let isAfresh = false; // the proofs of the session are too old, so a login must not continue it
 let detours = 0; // calls that followed from the last action of the user
@@ -263,6 +264,7 @@ function invited() {
 function newPassword(message = "") {
   method = "newpassword";
   say(message);
+  at("new-hint").textContent = word("shared.password_hint", { count: leastPassword });
   at("new-name").value = login.address || login.identifier;
   at("new-secret").value = "";
   at("new-secret").type = "password";
@@ -661,6 +663,7 @@ async function begin() {
   hasAccountPage = Boolean(told.account_page);
   title(false);
   canSignUp = told.sign_up;
+  leastPassword = told.least_password;
   if (canSignUp && !canSignUp.invitation_only) at("to-sign-up").href = canSignUp.path + location.search;
   if (told.reset_password) at("to-reset").href = told.reset_password + location.search;
   at("to-sign-in").href = new URL(`start${location.search}`, here);

@@ -56,6 +56,9 @@ struct Description<'a> {
     sign_up: Option<SignUpOffer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reset_password: Option<String>,
+    /// The minimum number of characters of a new password, if users can choose one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least_password: Option<usize>,
     /// Whether users can choose to stay signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     remember_available: Option<bool>,
@@ -142,6 +145,8 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
             invitation_only: cx.core.sign_up.kind == SignUp::InvitationOnly,
         }),
         reset_password: cx.core.offers_reset.then(|| format!("{}{RESET_PAGE}", cx.core.issuer.path())),
+        least_password: (cx.core.offers_sign_up() || cx.core.offers_reset)
+            .then(|| cx.core.least_password(client.tenant())),
         remember_available: cx.core.remember.map(|_| true),
         parameters: asked.unseen(),
     };

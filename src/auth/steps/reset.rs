@@ -81,7 +81,7 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
         core.guard.unlock(tenant, name, Some(&account), step.keyed).await?;
     }
     let language = step.cx.language(&step.login);
-    core.announce_everywhere(&*step.login, (tenant, &account), NoticeKind::PasswordReset, language).await?;
+    core.announce(&*step.login, (tenant, &account), NoticeKind::PasswordReset, language).await?;
     let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
     if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
         removal.append_to(response.headers_mut());

@@ -1,4 +1,5 @@
 use std::{
+    cell::Cell,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -87,6 +88,18 @@ impl Lane {
         state.workers += usize::from(starts);
         let slot = starts.then(|| WorkerSlot { lane: Arc::clone(self), taken: true });
         Pushed { slot, refused, is_taken: true }
+    }
+
+    /// Removes the messages to this recipient.
+    pub(super) fn forget(&self, tenant: &Tenant, to: &str) {
+        let mut state = self.lock();
+        let notices = Cell::new(0);
+        state.jobs.retain(|job| {
+            let is_kept = job.is_decoy || job.message.tenant() != tenant || job.message.to() != to;
+            notices.set(notices.get() + usize::from(is_kept && job.is_notice()));
+            is_kept
+        });
+        state.notices = notices.get();
     }
 
     /// Counts a message that was not queued.

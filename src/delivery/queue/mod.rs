@@ -17,7 +17,10 @@ use self::{
     settings::Settings,
 };
 use super::{channel::Channel, message::Message, sender::AnySender};
-use crate::util::{clock::Clock, error::ConfigError};
+use crate::{
+    tenant::Tenant,
+    util::{clock::Clock, error::ConfigError},
+};
 
 /// Why a message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,6 +161,14 @@ impl Queue {
             self.give_up(&job, Undelivered::Full);
         }
         is_taken
+    }
+
+    /// Removes the messages to this recipient that wait, for example after an account was deleted. One that is being sent is not
+    /// stopped.
+    pub fn forget(&self, tenant: &Tenant, to: &str) {
+        for (_, lane) in &self.lanes {
+            lane.forget(tenant, to);
+        }
     }
 
     /// Returns the counters of this channel.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     factors::Factors,
     fresh_proofs::FreshProofs,
-    freshness::{Freshness, can_sign_in},
+    freshness::{Freshness, can_sign_in, can_sign_in_at_all},
     new_credential::{NewCredential, Vouching},
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     },
     delivery::NoticeKind,
     http::{body::Body, cookie::SetCookie},
-    policy::{Method, MethodSet},
+    policy::{FactorClass, Method, MethodSet},
     session::{NewSession, Proof, Renewal, Session, UserId},
     store::StoreError,
     tenant::Tenant,
@@ -61,12 +61,20 @@ pub(crate) struct AccountFields {
     /// The name of another identity provider.
     #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "there are no providers"))]
     pub(crate) provider: Option<String>,
-    /// The name of a passkey.
+    /// The name of a passkey, or of the user.
     pub(crate) name: Option<String>,
     /// The answer of the browser for a new passkey.
     pub(crate) response: Option<Value>,
-    /// A code of an authenticator app.
+    /// A code of an authenticator app, or of a new contact.
     pub(crate) code: Option<Typed>,
+    pub(crate) new_password: Option<Typed>,
+    /// A new contact.
+    pub(crate) email: Option<String>,
+    pub(crate) phone_number: Option<String>,
+    /// The contact that it replaces.
+    pub(crate) contact_id: Option<String>,
+    /// Whether the user has confirmed what cannot be undone.
+    pub(crate) confirmed: Option<bool>,
 }
 
 /// Reads the body of a call.
@@ -141,6 +149,11 @@ impl AccountCall {
         self.required.proofs()
     }
 
+    /// Returns the URL of a sign-in after which the user can change how they sign in.
+    pub(crate) fn fresh_login_url(&self, core: &Core) -> String {
+        self.required.login_url(core)
+    }
+
     /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user
     /// signs in.
     ///
@@ -151,6 +164,29 @@ impl AccountCall {
         match self.fresh_until() {
             Some(_) => Ok(()),
             None => Err(fresh_login_required(core, self.required)),
+        }
+    }
+
+    /// Like [`require_fresh`](Self::require_fresh), for a new contact: proofs by contacts of its class must not be needed. What is
+    /// left of the account without them must also be freshly proved.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if nothing is left.
+    pub(crate) fn require_fresh_without(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
+        self.require_fresh(core)?;
+        let rest = Factors { without: Some(class), ..factors(core, &self.who, self.credentials.as_ref()) };
+        if !can_sign_in_at_all(rest) {
+            let detail = "add another way to sign in first: codes to a contact can't vouch for its replacement";
+            return Err(Problem::new(Code::SecondFactorRequired, detail));
+        }
+        let required = Freshness::required_for(rest);
+        match required.until(&self.fresh.without_class(class)) {
+            Some(_) => Ok(()),
+            None => {
+                let url = required.login_url_besides(core, self.fresh.has_class(class), rest.has_enrolled());
+                Err(fresh_login_required(core, required).login_url(url))
+            }
         }
     }
 
@@ -318,7 +354,7 @@ impl AccountCall {
 /// Returns what the account of a signed-in user can prove with these credentials.
 fn factors<'a>(core: &'a Core, who: &'a SignedIn, credentials: Option<&'a Credentials>) -> Factors<'a> {
     let proved: MethodSet = who.session.proofs().iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
-    Factors { core, tenant: who.session.tenant(), account: &who.account, credentials, proved }
+    Factors { core, tenant: who.session.tenant(), account: &who.account, credentials, proved, without: None }
 }
 
 fn fresh_login_required(core: &Core, required: Freshness) -> Problem {

@@ -5,7 +5,7 @@ use crate::{
         core::Core,
         factors::credentials::{credential::Strength, row::Credentials},
     },
-    policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
+    policy::{EnrolledFactors, FactorClass, LoginPlan, Method, MethodSet},
     tenant::Tenant,
     user::Account,
 };
@@ -19,6 +19,8 @@ pub(crate) struct Factors<'a> {
     pub(crate) credentials: Option<&'a Credentials>,
     /// The methods that the user has proved. They include the password of an account that is not marked as having one.
     pub(crate) proved: MethodSet,
+    /// A class of factors that counts for nothing.
+    pub(crate) without: Option<FactorClass>,
 }
 
 impl<'a> Factors<'a> {
@@ -37,7 +39,8 @@ impl<'a> Factors<'a> {
             *method == Method::Password && self.proved.contains(Method::Password)
                 || self.core.can_prove(self.tenant, *method, (self.account, self.credentials), &counts)
         };
-        self.core.enabled(self.tenant).iter().filter(can_use).collect()
+        let counts = |method: &Method| self.without != Some(method.class());
+        self.core.enabled(self.tenant).iter().filter(counts).filter(can_use).collect()
     }
 
     /// Returns whether the account has two factors that count in logins of two steps.

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, time::Duration};
 
 use crate::{
     auth::factors::credentials::credential::Strength,
-    policy::{EnrolledFactors, Method},
+    policy::{EnrolledFactors, FactorClass, Method},
     session::Proof,
     util::clock::UnixTime,
 };
@@ -59,6 +59,15 @@ impl FreshProofs {
     /// Returns the proofs that count in a login of this many steps whose policy refuses what users enrol by themselves.
     pub(crate) fn without_self_enrolled(&self, steps: usize) -> Self {
         Self(self.0.iter().filter(|proof| proof.strength.is_proved_for(steps)).cloned().collect())
+    }
+
+    pub(crate) fn has_class(&self, class: FactorClass) -> bool {
+        self.0.iter().any(|proof| proof.method.class() == class)
+    }
+
+    /// Returns the proofs by factors of other classes.
+    pub(crate) fn without_class(&self, class: FactorClass) -> Self {
+        Self(self.0.iter().filter(|proof| proof.method.class() != class).cloned().collect())
     }
 
     /// Returns until when an enrolled factor and another class are proved, if they are, however weak the factor is.

@@ -45,6 +45,15 @@ impl Freshness {
         Self { classes, needs_factor: classes < 2 && factors.is_asked_for_enrolled(), refuses_self_enrolment }
     }
 
+    /// Returns the URL of a login after which they are, although one fresh proof may not count. It must not end the login early:
+    /// a new login asks for the factor that the account has enrolled, and others for one step more.
+    pub(super) fn login_url_besides(self, core: &Core, has_other: bool, has_enrolled: bool) -> String {
+        match has_enrolled {
+            true => login_url(core, Some((0, self.classes))),
+            false => Self { classes: self.classes + usize::from(has_other), ..self }.login_url(core),
+        }
+    }
+
     /// Returns the number of different factors to prove.
     pub(super) fn proofs(self) -> usize {
         if self.needs_factor { 2 } else { self.classes }
@@ -65,6 +74,11 @@ impl Freshness {
         let age = if self.needs_factor { 0 } else { FRESH.as_secs().saturating_sub(1) };
         login_url(core, Some((age, self.classes)))
     }
+}
+
+/// Returns whether anything of the account can begin a login.
+pub(super) fn can_sign_in_at_all(factors: Factors<'_>) -> bool {
+    !factors.usable(1).that_can_be_first().is_empty()
 }
 
 /// Returns whether the account can sign in to this site with these credentials.

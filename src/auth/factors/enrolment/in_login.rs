@@ -59,7 +59,7 @@ impl EnrolmentOffer {
             return None;
         }
         let proved = login.proved();
-        let factors = Factors { core, tenant: &login.tenant, account, credentials, proved };
+        let factors = Factors { core, tenant: &login.tenant, account, credentials, proved, without: None };
         if factors.has_two() {
             return None;
         }
@@ -177,7 +177,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let new = verified.await?;
         let Some(new) = new.filter(|_| below_ceiling) else { return Ok(None) };
         let (tenant, proved) = (owner.0, step.login.proved());
-        let may = Factors { core, tenant, account, credentials: None, proved }.may_add_first(false);
+        let may = Factors { core, tenant, account, credentials: None, proved, without: None }.may_add_first(false);
         match new.store(&core.credentials, owner, may).await? {
             Added::Done => {}
             Added::Taken => return Err(Problem::invalid("this passkey is already in use")),

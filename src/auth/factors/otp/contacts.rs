@@ -68,7 +68,7 @@ pub(crate) async fn chosen(step: &LoginStep<'_>, id: &str, method: Method) -> Re
 }
 
 /// Returns a contact in a form that only its owner recognizes: `a•••@example.com`, `+•••••••00`.
-fn masked(contact: &Contact) -> String {
+pub(crate) fn masked(contact: &Contact) -> String {
     let text = contact.as_str();
     match (contact, text.split_once('@')) {
         (Contact::Email(_), Some((local, domain))) => {

@@ -1,50 +1,25 @@
 //! The method `password`.
 
+pub(super) mod new_password;
+
 use std::mem::take;
 
 use http::Response;
 
 use crate::{
     auth::{
-        core::Core,
         factors::{attempt::Attempt, step::LoginStep},
-        http::{
-            fields::Typed,
-            problem::{Code, Problem},
-        },
+        http::{fields::Typed, problem::Problem},
         state::guard::submitted,
     },
     http::body::Body,
     login::{BoundUser, Keyed, LoginCall, LoginError, Proved},
-    password::{Password, PasswordErrorKind, PasswordHash, PasswordMark},
+    password::{Password, PasswordHash, PasswordMark},
     policy::Method,
-    tenant::Tenant,
     user::{Account, Identifier, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 
 const METHOD: Method = Method::Password;
-
-/// The least characters of a new password.
-const SHORTEST: usize = 8;
-
-impl Core {
-    /// Checks a new password of an account, and hashes it. All new passwords come through here.
-    pub(crate) async fn hash_new_password(
-        &self,
-        tenant: &Tenant,
-        _account: &Account,
-        password: Password,
-    ) -> Result<PasswordHash, Problem> {
-        if password.expose().chars().count() < SHORTEST {
-            return Err(Problem::new(Code::WeakPassword, "the password must have at least 8 characters"));
-        }
-        let hashed = self.passwords.of_tenant(tenant).hash(password).await;
-        hashed.map_err(|error| match error.kind() {
-            PasswordErrorKind::Unusable => Problem::new(Code::WeakPassword, "the password is too long"),
-            _ => Problem::unavailable(),
-        })
-    }
-}
 
 /// The user whose password was right, and its version.
 type RightPassword = (BoundUser, Option<PasswordMark>);

@@ -1,0 +1,158 @@
+//! `POST /account/contacts/begin` and `POST /account/contacts`: a new address or phone number, which the user proves by a code
+//! before it counts.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::answers;
+use crate::{
+    auth::{
+        context::RequestContext,
+        core::Core,
+        factors::{
+            self,
+            enrolment::call::{AccountCall, AccountFields},
+        },
+        http::{
+            answer,
+            problem::{Code, Problem},
+        },
+        state::tickets::{Ticket, TicketPlace, TicketPurpose},
+    },
+    delivery::{Channel, NoticeKind},
+    http::body::Body,
+    login::{BoundUser, Keyed},
+    policy::{FactorClass, Method},
+    user::{Contact, EmailAddress, PhoneNumber},
+    util::public_id::PublicId,
+    words::Language,
+};
+
+/// The maximum number of contacts of an account.
+const MOST: usize = 16;
+
+/// A contact as the account page shows it.
+#[derive(Serialize)]
+pub(super) struct ContactShown {
+    id: String,
+    kind: &'static str,
+    masked: String,
+    verified: bool,
+}
+
+/// Returns the contacts of the user who calls.
+pub(super) fn list_contacts(call: &AccountCall, keyed: &Keyed) -> Vec<ContactShown> {
+    let shown = |(contact, verified)| ContactShown {
+        id: contact_id(call, contact, keyed),
+        kind: kind(contact),
+        masked: factors::masked_contact(contact),
+        verified,
+    };
+    call.account().contacts().map(shown).collect()
+}
+
+/// Returns the channel through which a new contact of this kind is proved.
+pub(super) fn channel_of(core: &Core, class: FactorClass) -> Option<Channel> {
+    let channels: &[Channel] = match class {
+        FactorClass::Mailbox => &[Channel::Email],
+        _ => &[Channel::Sms, Channel::Whatsapp],
+    };
+    channels.iter().copied().find(|channel| core.queue.has(*channel))
+}
+
+/// Sends a code to the new contact. The answer is the same if another account has it.
+pub(super) async fn begin_contact(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let (core, keyed) = (cx.core, cx.core.keyed().await?);
+    call.require_fresh(core)?;
+    let contact = new_contact(fields)?;
+    let class = class_of(&contact);
+    // codes that go to a contact of this kind can't vouch for another one
+    call.require_fresh_without(core, class)?;
+    let channel = channel_of(core, class).ok_or(Problem::new(Code::UnsupportedMethod, "no sender for this contact"))?;
+    let replaces = match fields.contact_id.as_deref() {
+        None if call.account().contacts().count() >= MOST => {
+            return Err(Problem::invalid("this user has the maximum number of contacts"));
+        }
+        None => None,
+        Some(id) => {
+            let mut own = call.account().contacts().map(|(contact, _)| contact);
+            let own = own.find(|own| class_of(own) == class && contact_id(call, own, keyed) == id);
+            Some(own.cloned().ok_or(Problem::new(Code::NotFound, "this user has no contact with this contact_id"))?)
+        }
+    };
+    if call.account().has_verified(&contact) {
+        return Err(Problem::invalid("this user has the contact already"));
+    }
+    let user = BoundUser { id: call.session().user().clone(), generation: call.session().generation() };
+    let ticket = Ticket { replaces, ..Ticket::for_contact(contact.clone()).of_user(user) };
+    let sid = call.place();
+    let language = Language::accepted(&cx.parts.headers);
+    let sent = cx.send_ticket_code(place(call, &sid), (&ticket, &contact), channel, language, None).await?;
+    Ok(answer::json(StatusCode::OK, &sent))
+}
+
+/// Compares the code, and stores the contact.
+pub(super) async fn confirm_contact(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let (core, keyed, sid) = (cx.core, cx.core.keyed().await?, call.place());
+    let typed = fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
+    let place = place(call, &sid);
+    cx.prove_ticket_code(place, &typed.0).await?;
+    let used_up = || Problem::new(Code::NoPendingChallenge, "there is no pending code");
+    let proved = core.tickets.proved(place, keyed).await?.ok_or_else(used_up)?;
+    if !core.tickets.use_up(place, &proved, keyed).await? {
+        return Err(used_up());
+    }
+    let ticket = proved.value.ticket();
+    let is_own = |user: &crate::auth::state::tickets::TicketUser| user.id == *call.session().user();
+    let contact = ticket.contact.as_ref().filter(|_| ticket.user.as_ref().is_some_and(is_own)).ok_or_else(used_up)?;
+    let (tenant, user) = call.owner();
+    answers::changed(core.users.set_contact(tenant, user, ticket.replaces.as_ref(), Some(contact)).await?)?;
+    let change = match contact {
+        Contact::Email(_) => NoticeKind::EmailChanged,
+        Contact::Phone(_) => NoticeKind::PhoneChanged,
+    };
+    // the contacts that the account had before
+    call.changed(cx, change).await;
+    Ok(answer::no_content())
+}
+
+fn place<'a>(call: &'a AccountCall, sid: &'a PublicId) -> TicketPlace<'a> {
+    TicketPlace { purpose: TicketPurpose::Contact, tenant: call.tenant(), browser: sid }
+}
+
+fn new_contact(fields: &AccountFields) -> Result<Contact, Problem> {
+    match (fields.email.as_deref(), fields.phone_number.as_deref()) {
+        (Some(email), None) => EmailAddress::parse(email).map(Contact::from).map_err(|_| "email is malformed"),
+        (None, Some(number)) => PhoneNumber::parse(number).map(Contact::from).map_err(|_| "phone_number is malformed"),
+        _ => Err("either email or phone_number is needed"),
+    }
+    .map_err(Problem::invalid)
+}
+
+fn class_of(contact: &Contact) -> FactorClass {
+    match contact {
+        Contact::Email(_) => Method::Email.class(),
+        Contact::Phone(_) => Method::Sms.class(),
+    }
+}
+
+fn kind(contact: &Contact) -> &'static str {
+    match contact {
+        Contact::Email(_) => "email",
+        Contact::Phone(_) => "phone",
+    }
+}
+
+/// Returns the id of a contact in this session.
+fn contact_id(call: &AccountCall, contact: &Contact, keyed: &Keyed) -> String {
+    let digest = keyed.hash("contact id", [call.place().as_bytes(), contact.as_str().as_bytes()]);
+    PublicId::of_digest(&digest).to_string()
+}

@@ -1,0 +1,46 @@
+//! `POST /account/delete`: deletes the account.
+
+use http::Response;
+
+use super::{answers, sessions};
+use crate::{
+    auth::{
+        context::RequestContext,
+        factors::enrolment::call::{AccountCall, AccountFields},
+        http::problem::Problem,
+    },
+    delivery::NoticeKind,
+    http::body::Body,
+    words::Language,
+};
+
+/// Deletes the account with everything that it has here: credentials, sessions, tokens, codes that wait for their delivery. Needs
+/// fresh proofs, and that the user has confirmed it.
+pub(super) async fn delete_account(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let (core, (tenant, user)) = (cx.core, call.owner());
+    call.require_fresh(core)?;
+    if fields.confirmed != Some(true) {
+        return Err(Problem::invalid("confirmed must be true"));
+    }
+    let who = call.session().authentication();
+    // first, so that the user does not sign in before the rest is deleted
+    answers::changed(core.users.remove(tenant, user).await?)?;
+    let forgotten = match core.forget_user(tenant, user).await {
+        Ok(ended) => Ok(ended),
+        // the user could not ask again
+        Err(_) => core.forget_user(tenant, user).await,
+    };
+    for (contact, _) in call.account().contacts() {
+        core.queue.forget(tenant, contact.as_str());
+    }
+    let language = Language::accepted(&cx.parts.headers);
+    if let Err(error) = core.announce(&who, (tenant, call.account()), NoticeKind::AccountDeleted, language).await {
+        cx.log(&Problem::from(error));
+    }
+    forgotten?;
+    sessions::signed_out(cx, call).await
+}

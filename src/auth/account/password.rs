@@ -1,0 +1,39 @@
+//! `POST /account/password`: a new password.
+
+use std::mem::take;
+
+use http::Response;
+
+use super::answers;
+use crate::{
+    auth::{
+        context::RequestContext,
+        factors::enrolment::call::{AccountCall, AccountFields},
+        http::{answer, problem::Problem},
+    },
+    delivery::NoticeKind,
+    http::body::Body,
+    password::Password,
+};
+
+/// Sets a new password after fresh proofs, and ends all other sessions. The first password of an account is a factor more, so it
+/// needs fresh proofs of two others.
+pub(super) async fn change_password(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &mut AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let (core, account) = (cx.core, call.account());
+    call.require_fresh(core)?;
+    if !account.has_password() {
+        call.require_second_factor(core)?;
+    }
+    let mut typed = fields.new_password.take().ok_or(Problem::invalid("new_password is missing"))?;
+    let password = Password::new(take(&mut *typed.0));
+    let hash = core.hash_new_password(call.tenant(), account, password).await?;
+    // of two changes at the same time, one wins
+    answers::changed(core.users.set_password(call.tenant(), account, hash).await?)?;
+    call.changed(cx, NoticeKind::PasswordChanged).await;
+    core.sessions.revoke_others(call.session()).await?;
+    Ok(answer::no_content())
+}

@@ -1,0 +1,30 @@
+//! Where password managers and browsers find the account page.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{answer, problem::Problem, route::ACCOUNT_PAGE},
+    },
+    http::body::Body,
+};
+
+#[derive(Serialize)]
+struct PasskeyEndpoints<'a> {
+    enroll: &'a str,
+    manage: &'a str,
+}
+
+/// Serves `/.well-known/change-password` (W3C, A Well-Known URL for Changing Passwords).
+pub(crate) fn redirect_to_password(cx: &RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    let page = format!("{}{ACCOUNT_PAGE}", cx.core.issuer.path());
+    answer::see_other(&page).ok_or_else(Problem::unavailable)
+}
+
+/// Serves `/.well-known/passkey-endpoints` (W3C, A Well-Known URL for Relying Party Passkey Endpoints).
+pub(crate) fn list_passkey_endpoints(cx: &RequestContext<'_>) -> Response<Body> {
+    let page = format!("{}{ACCOUNT_PAGE}", cx.core.issuer.as_str());
+    answer::json(StatusCode::OK, &PasskeyEndpoints { enroll: &page, manage: &page })
+}

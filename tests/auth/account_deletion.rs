@@ -1,0 +1,64 @@
+//! A user deletes the account.
+
+use serde_json::json;
+use tollgate::{NewUser, Users, delivery::NoticeKind, event::EventKind};
+
+use crate::{
+    account_password::told,
+    own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, site},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, NOBODY},
+};
+
+#[tokio::test]
+async fn an_account_is_deleted_with_all_that_it_has() {
+    let world = site(|service| service).await;
+    let mut browser = ada(&world).await;
+    enrol_totp(&world, &mut browser).await;
+    world.advance(31);
+    let mut elsewhere = world.browser();
+    let id = elsewhere.start("web", ADA).await;
+    assert_eq!(elsewhere.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+    let before = told(&world).await.len();
+
+    let refused = call(&mut browser, "delete", json!({})).await;
+    assert_eq!((refused.status.as_u16(), &*refused.error()), (400, "invalid_request"));
+    let deleted = call(&mut browser, "delete", json!({ "confirmed": true })).await;
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    assert!(!browser.cookies.keys().any(|name| name.starts_with("__Host-session_")));
+    assert!(sessions(&world, "u-ada").await.is_empty());
+    assert!(Users::by_id(&world.users, &acme(), &"u-ada".parse().unwrap()).await.unwrap().is_none());
+    assert!(crate::enrolled::stored(&world, "u-ada").await.is_none_or(|row| row["totp"].is_null()));
+    let all = [(ADA.to_owned(), NoticeKind::AccountDeleted), (ADA_PHONE.to_owned(), NoticeKind::AccountDeleted)];
+    assert_eq!(told(&world).await[before..], all);
+    assert_eq!(events(&world, EventKind::AccountDeleted).len(), 1);
+    assert_eq!(events(&world, EventKind::UserForgotten).len(), 1);
+
+    // a login in progress ends, and the name is as unknown as any other
+    assert_ne!(elsewhere.complete("web", &id).await.status, 200);
+    let mut answers = Vec::new();
+    for name in [ADA, NOBODY] {
+        let mut browser = world.browser();
+        let id = browser.start("web", name).await;
+        answers.push(browser.password("web", &id, name, ADA_PASSWORD).await.own());
+    }
+    assert_eq!(answers[0], answers[1]);
+    let user = NewUser::new("u-ada-2".parse().unwrap(), ADA.parse().unwrap());
+    world.users.create(&acme(), user).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_needs_fresh_proofs_and_ends_other_sessions() {
+    let world = site(|service| service).await;
+    let mut other = sign_in(&world, ADA, &["password"]).await;
+    let refused = call(&mut other, "delete", json!({ "confirmed": true })).await;
+    assert_eq!((refused.status.as_u16(), &*refused.error()), (403, "fresh_login_required"));
+    let mut browser = ada(&world).await;
+    world.advance(300);
+    let refused = call(&mut browser, "delete", json!({ "confirmed": true })).await;
+    assert_eq!(refused.error(), "fresh_login_required");
+    assert_eq!(credentials(&mut browser).await["user"], "u-ada");
+    let mut browser = ada(&world).await;
+    assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.status, 204);
+    assert_eq!(call(&mut other, "name", json!({ "name": "x" })).await.error(), "login_required");
+    assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.error(), "login_required");
+}
