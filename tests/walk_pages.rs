@@ -160,9 +160,9 @@ async fn walk_login(language: &'static str) {
     walk.see("code").await;
 
     // the back button leaves the login, and the next button comes back to it
-    walk.site.ask("history.back()").await;
+    walk.site.ask("setTimeout(() => history.back())").await;
     walk.site.until("location.pathname === '/logout' && document.readyState === 'complete'").await;
-    walk.site.ask("history.forward()").await;
+    walk.site.ask("setTimeout(() => history.forward())").await;
     walk.site.until("location.pathname === '/authentication/start' && shown('code') && idle()").await;
     walk.see("came-back").await;
     let code = walk.site.world.code(ADA_PHONE).await;

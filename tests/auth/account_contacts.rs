@@ -72,7 +72,7 @@ async fn c130_a_new_address_counts_only_after_its_proof_and_the_old_ones_are_tol
     // what the old address has proved is gone
     let all = sessions(&world, "u-ada").await;
     let amr = |place: usize| all[place].amr().collect::<Vec<_>>();
-    assert_eq!((amr(0), amr(1)), (vec!["pwd", "otp", "sms", "mfa"], vec!["pwd"]));
+    assert_eq!((amr(0), amr(1)), (vec!["pwd"], vec!["pwd", "otp", "sms", "mfa"]));
     let again = confirm(&mut browser, &code).await;
     assert_eq!((again.status.as_u16(), &*again.error()), (409, "no_pending_challenge"));
     sign_in(&world, NEW, &["password", "email"]).await;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     auth::http::answer::{self, Counters},
+    client::ResourceError,
     http::{accept, body::Body, number::number},
     login::{LoginError, LoginView},
     policy::Method,
@@ -71,6 +72,7 @@ error_codes! {
     SsoFailed: "sso_failed", UNAUTHORIZED;
     LoginRequired: "login_required", UNAUTHORIZED;
     InteractionRequired: "interaction_required", UNAUTHORIZED;
+    ConsentRequired: "consent_required", UNAUTHORIZED;
     UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
     AccessDenied: "access_denied", FORBIDDEN;
     OriginNotAllowed: "origin_not_allowed", FORBIDDEN;
@@ -297,6 +299,12 @@ struct Document {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Self { source: Some(error), ..Self::unavailable() }
+    }
+}
+
+impl From<ResourceError> for Problem {
+    fn from(ResourceError(detail): ResourceError) -> Self {
+        Self::new(Code::InvalidTarget, detail)
     }
 }
 

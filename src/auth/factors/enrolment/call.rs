@@ -58,6 +58,8 @@ pub(crate) struct AccountFields {
     pub(crate) sid: Option<String>,
     /// A credential.
     pub(crate) id: Option<String>,
+    /// A client.
+    pub(crate) client_id: Option<String>,
     /// The name of another identity provider.
     #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "there are no providers"))]
     pub(crate) provider: Option<String>,
