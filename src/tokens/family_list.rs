@@ -3,6 +3,7 @@
 
 use super::grant::Grant;
 use crate::{
+    session::UserId,
     store::{StoreError, StoreErrorKind, table::Value},
     support::compact::{Reader, Writer},
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
@@ -29,9 +30,18 @@ pub(super) struct ListedFamily {
 impl FamilyList {
     /// Returns the key of the row. It is a digest, because names of users and clients could make a plain key too long.
     pub(super) fn id(grant: &Grant) -> Vec<u8> {
-        let (user, client) =
-            (SecretDigest::of_secret(grant.who.user.as_str()), SecretDigest::of_secret(grant.client_id()));
+        Self::id_of(&grant.who.user, grant.client_id())
+    }
+
+    /// Returns the key of the row of this user and this client.
+    pub(super) fn id_of(user: &UserId, client_id: &str) -> Vec<u8> {
+        let (user, client) = (SecretDigest::of_secret(user.as_str()), SecretDigest::of_secret(client_id));
         [&user.as_bytes()[..], client.as_bytes()].concat()
+    }
+
+    /// Returns the families.
+    pub(super) fn ids(&self) -> impl Iterator<Item = PublicId> {
+        self.0.iter().map(|listed| listed.id)
     }
 
     /// Adds a family, unless it is listed already. Also returns the family that had to make room, if any: the oldest of
@@ -99,12 +109,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::{
-        client::Scopes,
-        login::Binding,
-        pkce::CodeChallenge,
-        session::{Authentication, UserId},
-    };
+    use crate::{client::Scopes, login::Binding, pkce::CodeChallenge, session::Authentication};
 
     fn listed(number: u8, session: u8, ends: UnixTime) -> ListedFamily {
         let (id, session) = (PublicId::from_bytes([number; 16]), PublicId::from_bytes([session; 16]));

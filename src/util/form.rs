@@ -133,7 +133,7 @@ pub(crate) fn encode_pairs<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) 
 }
 
 /// Decodes percent sequences, and `+` as a space.
-fn decode_form_value(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
+pub(crate) fn decode_form_value(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
     decode_with(text, true)
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod expected_user;
 pub(crate) mod session;
 pub(crate) mod completed;
 pub(crate) mod proved_logins;
+mod consent;
 pub(crate) mod code;
 pub(crate) mod endpoint;
 pub(crate) mod par;

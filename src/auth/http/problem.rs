@@ -72,6 +72,7 @@ error_codes! {
     SsoFailed: "sso_failed", UNAUTHORIZED;
     LoginRequired: "login_required", UNAUTHORIZED;
     InteractionRequired: "interaction_required", UNAUTHORIZED;
+    ConsentRequired: "consent_required", UNAUTHORIZED;
     UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
     AccessDenied: "access_denied", FORBIDDEN;
     OriginNotAllowed: "origin_not_allowed", FORBIDDEN;

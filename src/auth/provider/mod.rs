@@ -2,7 +2,6 @@
 
 pub(crate) mod subject;
 pub(crate) mod user_claims;
-pub(crate) mod client_assertion;
 pub(crate) mod code_grant;
 pub(crate) mod form;
 pub(crate) mod introspect;

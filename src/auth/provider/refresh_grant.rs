@@ -5,7 +5,7 @@ use crate::{
     auth::{
         context::RequestContext,
         http::problem::{Code, Problem},
-        state::token_endpoints::TokenEndpoints,
+        state::{consents::Access, token_endpoints::TokenEndpoints},
     },
     client::{Client, Scopes},
     event::EventKind,
@@ -53,6 +53,11 @@ pub(crate) async fn exchange_refresh_token(
     }
     let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
+    let access = Access::of_grant(grant);
+    if !cx.core.consents.allow((client.tenant(), &subject.who.user), client, &access).await? {
+        tokens.revoke_family(&presented.family()).await?;
+        return Err(invalid_grant());
+    }
     let audience = endpoints.narrowed_audience(client, grant, posted.resources())?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
     let extra = user_claims::extra_claims(cx.core, &subject.account, grant, granted).await?;

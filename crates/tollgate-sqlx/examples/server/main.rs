@@ -21,6 +21,8 @@ mod tokens;
 mod person;
 #[path = "../../../../examples/server/html.rs"]
 mod html;
+#[path = "../../../../examples/server/sent.rs"]
+mod sent;
 #[path = "../../../../examples/server/outbox.rs"]
 mod outbox;
 #[path = "../../../../examples/server/senders.rs"]
@@ -49,6 +51,8 @@ mod demo;
 mod welcome;
 #[path = "../../../../examples/server/policies.rs"]
 mod policies;
+#[path = "../../../../examples/server/client_secrets.rs"]
+mod client_secrets;
 #[path = "../../../../examples/server/clients.rs"]
 mod clients;
 #[path = "../../../../examples/server/written.rs"]

@@ -1,19 +1,13 @@
-//! Assertions with which machine clients authenticate (`private_key_jwt`: RFC 7521, RFC 7523).
+//! Assertions with which clients authenticate (`private_key_jwt`: RFC 7521, RFC 7523).
 
 use std::time::Duration;
 
-use http::header;
+use http::{HeaderMap, header};
 use serde::Deserialize;
 
+use super::{RequestContext, client_authentication::credentials_problem};
 use crate::{
-    auth::{
-        context::RequestContext,
-        http::{
-            client_secrets::credentials_problem,
-            problem::{Code, Problem},
-        },
-        state::token_endpoints::TokenEndpoints,
-    },
+    auth::http::problem::Problem,
     bearer::Audience,
     client::Client,
     jose::{JwsAlgorithm, KeySet, date, jws::Unverified},
@@ -50,55 +44,34 @@ struct Assertion {
 }
 
 /// Returns the client that an assertion claims to come from.
-pub(crate) fn claimed_client(assertion: &str) -> Option<String> {
+pub(super) fn claimed_client(assertion: &str) -> Option<String> {
     Some(Unverified::parse_any(assertion)?.unverified_claims::<Assertion>()?.sub)
 }
 
-/// Authenticates a machine client by `client_assertion`. Wrong ones are failed attempts of the caller's address.
-pub(crate) async fn authenticate_client<'f>(
-    cx: &RequestContext<'_>,
-    client: &Client,
+/// Returns the assertion of a request, which authenticates its client in no other way.
+pub(super) fn shown_assertion<'f>(
+    headers: &HeaderMap,
     value: impl Fn(&str) -> Option<&'f str>,
-) -> Result<(), Problem> {
-    let text =
-        value("client_assertion").ok_or_else(|| credentials_problem("a machine client needs client_assertion"))?;
+) -> Result<&'f str, Problem> {
+    let text = value("client_assertion").ok_or_else(|| credentials_problem("this client needs client_assertion"))?;
     if value("client_assertion_type") != Some(KIND) {
         return Err(credentials_problem("client_assertion_type is not jwt-bearer"));
     }
-    if value("client_secret").is_some() || cx.parts.headers.contains_key(header::AUTHORIZATION) {
+    if value("client_secret").is_some() || headers.contains_key(header::AUTHORIZATION) {
         return Err(credentials_problem("client_assertion is the only way to authenticate"));
     }
-    let (Some(endpoints), Some(keys)) = (&cx.core.tokens, &client.tokens.machine_keys) else {
-        return Err(credentials_problem("this client has no keys"));
-    };
-    let failures = &cx.core.limits.failures;
-    let spend = match cx.known_address() {
-        None => None,
-        Some(address) => {
-            let decision = failures.check(&address, 1).await;
-            if !decision.is_admitted() {
-                let problem = Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-                return Err(problem.retry_in(decision.retry_after()));
-            }
-            Some(decision.into_spend())
-        }
-    };
-    let checked = check_assertion(cx, endpoints, client, keys, text).await;
-    let has_failed = checked.as_ref().is_err_and(|problem| problem.code == Code::ClientAuthentication);
-    if let Some(spend) = spend.filter(|_| !has_failed) {
-        failures.refund_later(spend);
-    }
-    checked
+    Ok(text)
 }
 
 /// Checks an assertion, and marks it as used.
-async fn check_assertion(
+pub(super) async fn check_assertion(
     cx: &RequestContext<'_>,
-    endpoints: &TokenEndpoints,
     client: &Client,
     keys: &KeySet,
     text: &str,
 ) -> Result<(), Problem> {
+    let endpoints =
+        cx.core.tokens.as_ref().ok_or_else(|| credentials_problem("only a service with tokens accepts assertions"))?;
     let malformed = || credentials_problem("client_assertion is malformed, or lacks iss, sub, aud, exp or jti");
     let assertion = Unverified::parse_any(text).ok_or_else(malformed)?;
     if assertion.has_type() && !TYPES.iter().any(|typ| assertion.is_type(typ)) {

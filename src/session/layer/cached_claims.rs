@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::{identity::UserId, session::Session};
+use super::super::{identity::UserId, session::Session};
 use crate::{
     gate::MaybeReady,
     store::BoxFuture,
@@ -109,7 +109,10 @@ mod tests {
     use tower::{ServiceBuilder, ServiceExt, service_fn};
 
     use super::{
-        super::{layer::SessionLayer, session::NewSession, sessions::Sessions},
+        super::{
+            super::{session::NewSession, sessions::Sessions},
+            SessionLayer,
+        },
         *,
     };
     use crate::{
