@@ -24,7 +24,7 @@ use crate::{
         state::{
             accounts::Accounts,
             codes::Codes,
-            consents::Consents,
+            consents::{Consent, Consents},
             devices::Devices,
             guard::Guard,
             journal::{EventSource, LoginJournal},
@@ -155,6 +155,11 @@ impl Core {
         }
     }
 
+    /// Returns the audience of a client's tokens that are requested without a resource, if there are tokens.
+    pub(crate) fn default_audience<'a>(&'a self, client: &'a Client) -> Option<&'a str> {
+        self.tokens.as_ref().map(|tokens| tokens.service.default_audience(client))
+    }
+
     /// Returns the key under the keyed hashes. Call it after a read of the store: if that shows that the store has lost
     /// something, the key is read again.
     pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {
@@ -205,6 +210,16 @@ impl Core {
         }
         let row = self.credentials.get(tenant, user).await?;
         Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
+    }
+
+    /// Returns what a user has allowed third-party clients, newest first, in the names of scopes, claims and APIs.
+    pub(crate) async fn shown_consents(&self, tenant: &Tenant, user: &UserId) -> Result<Vec<Consent>, StoreError> {
+        let mut all = self.consents.list(tenant, user).await?;
+        // tokens for the issuer give what the scopes and claims say
+        all.iter_mut().for_each(|consent| {
+            consent.access.resources.remove(self.issuer.as_str());
+        });
+        Ok(all)
     }
 
     /// Ends everything that a user has begun, and deletes what the user has enrolled. Returns how many sessions there were.

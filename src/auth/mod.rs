@@ -178,7 +178,8 @@
 //! # Consent
 //!
 //! Clients of your own get what they ask for. A [third-party client](crate::Client::third_party) gets a code only for what its
-//! user has allowed: `/authorize` then shows a page that names the client and, in words, the scopes, claims and resources.
+//! user has allowed: `/authorize` then shows a page that names the client and, in words, the scopes, claims and resources. Without
+//! `resource`, it names the [`audience`](crate::Client::audience), unless that is the issuer.
 //!
 //! - The decision is bound to the very request, the user, and the login or session of the browser. Only the page itself can
 //!   send it, within ten minutes. A user who does not allow it returns to the client with `access_denied`.

@@ -23,8 +23,8 @@ use crate::{
 
 const SCOPES: &str = "openid profile email phone invoices:read offline_access";
 
-/// The clients of the world, `partner` and `other-partner` of somebody else, `quick` of somebody else with single sign-on, and an app
-/// of somebody else.
+/// The clients of the world, `partner` and `other-partner` of somebody else, `quick` of somebody else with single sign-on,
+/// `buyer` of somebody else with APIs, and an app of somebody else.
 fn with_partners() -> ClientTable {
     let partner = |id: &str| client(id).scopes(SCOPES).unwrap().third_party();
     let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
@@ -33,6 +33,7 @@ fn with_partners() -> ClientTable {
         partner("partner").name("Partner & Co").unwrap(),
         partner("other-partner"),
         partner("quick").single_sign_on(),
+        partner("buyer").audience("https://invoices.example").unwrap().resource("https://orders.example").unwrap(),
         partner("strict").single_sign_on().policy(Policy::any(2).unwrap()),
         app.scopes("openid").unwrap().third_party(),
     ];
@@ -191,6 +192,34 @@ async fn c134_the_page_shows_what_is_asked_for_in_words_and_in_german() {
     let page = german.open(&mut browser).await;
     assert!(page.text.contains("<html lang=\"de\">"), "{page:?}");
     assert_eq!(lines(&page)[0], "Ihre E-Mail-Adresse");
+}
+
+#[tokio::test]
+async fn c135_the_audience_of_tokens_without_a_resource_is_shown_and_decided_like_one() {
+    let world = world().await;
+    let mut browser = world.browser();
+    let (default, other) =
+        ("access to <code>https://invoices.example</code>", "access to <code>https://orders.example</code>");
+    let orders = [("resource", "https://orders.example")];
+    let asked = Asked::of(&mut browser, "buyer", &orders).await;
+    let page = asked.open(&mut browser).await;
+    assert!(page.text.contains(other) && !page.text.contains(default), "{page:?}");
+    assert!(decide(&mut browser, &page, "allow").await.redirected("code").is_some());
+    // a decision about one API is none about the other
+    let asked = Asked::of(&mut browser, "buyer", &[]).await;
+    let page = asked.open(&mut browser).await;
+    assert!(page.text.contains(default) && !page.text.contains(other), "{page:?}");
+    let issued =
+        IssuedTokens::of(&browser.redeem("buyer", &asked.grant(&decide(&mut browser, &page, "allow").await)).await);
+    assert_eq!(browser.refresh("buyer", issued.refresh()).await.status, 200);
+    for more in [&orders[..], &[]] {
+        assert_eq!(Asked::of(&mut browser, "buyer", more).await.open(&mut browser).await.status, 302, "{more:?}");
+    }
+    let given = consents(&world, &browser).await;
+    assert_eq!(given[0]["resources"], json!(["https://invoices.example", "https://orders.example"]));
+    // tokens for the service itself are told by the scopes
+    let page = Asked::of(&mut browser, "partner", &[]).await.open(&mut browser).await;
+    assert!(is_question(&page) && !page.text.contains("access to <code>"), "{page:?}");
 }
 
 #[tokio::test]

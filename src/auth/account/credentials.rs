@@ -88,7 +88,7 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
         last_used_at: session.last_use().as_secs(),
     };
     let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
-    let consents = cx.core.consents.list(call.tenant(), call.session().user()).await?;
+    let consents = cx.core.shown_consents(call.tenant(), call.session().user()).await?;
     let keyed = cx.core.keyed().await?;
     let enabled = cx.core.enabled(call.tenant());
     let offers = |change| cx.core.users.offers(change);

@@ -59,7 +59,7 @@ pub(crate) async fn require_consent(
     if !client.is_third_party() {
         return Ok(None);
     }
-    let access = Access::of_request(&checked.binding.scope, wanted);
+    let access = Access::of_request(&checked.binding.scope, wanted, core.default_audience(client));
     let of_user = (client.tenant(), decider.user);
     let (now, keyed) = (core.logins.now(), core.keyed().await?);
     let is_of_this = |decision: &&Decision| {
@@ -106,7 +106,7 @@ async fn question_page(
             _ => core.pages.words.get(language, "login.on_app").to_owned(),
         },
         user: account.as_ref().map_or(decider.user.as_str(), shown_name).to_owned(),
-        wishes: wishes(access),
+        wishes: wishes(access, core.issuer.as_str()),
         has_account_page: has_account_page(cx, client),
         fields: [("request", &asked.query.raw), ("ticket", ticket)],
         target: asked.to.redirect.policy_source(),
@@ -114,8 +114,9 @@ async fn question_page(
     Ok(consent_page(&core.pages, language, &question))
 }
 
-/// Returns what a client asks for, each once: the key of a text, and the name in it.
-fn wishes(access: &Access) -> Vec<(&'static str, &str)> {
+/// Returns what a client asks for, each once: the key of a text, and the name in it. What tokens for the issuer give is said by the
+/// scopes and claims.
+fn wishes<'a>(access: &'a Access, issuer: &str) -> Vec<(&'static str, &'a str)> {
     let of_scope = |name| match name {
         "openid" => ("login.scope_openid", name),
         "profile" => ("login.scope_profile", name),
@@ -131,7 +132,8 @@ fn wishes(access: &Access) -> Vec<(&'static str, &str)> {
         None => ("consent.claim_other", name),
     };
     let claims = access.claims.iter().map(|name| of_claim(name.as_str()));
-    let resources = access.resources.iter().map(|name| ("consent.resource", name.as_str()));
+    let resources = access.resources.iter().filter(|name| *name != issuer);
+    let resources = resources.map(|name| ("consent.resource", name.as_str()));
     let mut all = Vec::new();
     for wish in access.scopes.iter().map(|name| of_scope(name.as_str())).chain(claims).chain(resources) {
         if !all.contains(&wish) {

@@ -76,7 +76,7 @@ pub(crate) async fn redeem(
         keyed: cx.core.keyed().await?,
     };
     let is_bound = grant.jkt.is_some();
-    let access = Access::of_grant(&grant);
+    let access = Access::of_grant(&grant, tokens.default_audience(client));
     cx.core.redeemed_challenges.note_redeemed(&grant.binding).await?;
     let family = tokens.new_family(&code, grant, !client.tokens.without_refresh);
     // signing comes before the code is redeemed, because it can fail

@@ -53,7 +53,7 @@ pub(crate) async fn exchange_refresh_token(
     }
     let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
-    let access = Access::of_grant(grant);
+    let access = Access::of_grant(grant, tokens.default_audience(client));
     if !cx.core.consents.allow((client.tenant(), &subject.who.user), client, &access).await? {
         tokens.revoke_family(&presented.family()).await?;
         return Err(invalid_grant());

@@ -32,26 +32,27 @@ pub(crate) struct Access {
     pub(crate) scopes: BTreeSet<String>,
     /// The claims that are requested by name.
     pub(crate) claims: BTreeSet<String>,
-    /// The APIs that the tokens are for (RFC 8707).
+    /// The APIs that the tokens are for (RFC 8707): those that are named, or the audience of tokens without any.
     pub(crate) resources: BTreeSet<String>,
 }
 
 impl Access {
-    /// Returns the access that a request asks for.
-    pub(crate) fn of_request(scope: &Scopes, wanted: &Wanted) -> Self {
-        Self::of_names(scope, [&wanted.id_token, &wanted.userinfo], &wanted.resources)
+    /// Returns the access that a request asks for. `audience` is that of tokens without a resource.
+    pub(crate) fn of_request(scope: &Scopes, wanted: &Wanted, audience: Option<&str>) -> Self {
+        Self::of_names(scope, [&wanted.id_token, &wanted.userinfo], &wanted.resources, audience)
     }
 
-    /// Returns the access that tokens give.
-    pub(crate) fn of_grant(grant: &Grant) -> Self {
-        Self::of_names(grant.scope(), [&grant.id_token, &grant.userinfo], &grant.resources)
+    /// Returns the access that tokens give. `audience` is that of tokens without a resource.
+    pub(crate) fn of_grant(grant: &Grant, audience: &str) -> Self {
+        Self::of_names(grant.scope(), [&grant.id_token, &grant.userinfo], &grant.resources, Some(audience))
     }
 
-    fn of_names(scope: &Scopes, claims: [&Vec<String>; 2], resources: &[String]) -> Self {
+    fn of_names(scope: &Scopes, claims: [&Vec<String>; 2], resources: &[String], audience: Option<&str>) -> Self {
+        let audience = audience.filter(|_| resources.is_empty()).map(str::to_owned);
         Self {
             scopes: scope.iter().map(str::to_owned).collect(),
             claims: claims.into_iter().flatten().cloned().collect(),
-            resources: resources.iter().cloned().collect(),
+            resources: resources.iter().cloned().chain(audience).collect(),
         }
     }
 
@@ -190,7 +191,7 @@ mod tests {
 
     fn access(scope: &str, claims: &[&str]) -> Access {
         let claims: Vec<_> = claims.iter().map(|name| (*name).to_owned()).collect();
-        Access::of_names(&Scopes::parse(scope).unwrap(), [&claims, &Vec::new()], &[])
+        Access::of_names(&Scopes::parse(scope).unwrap(), [&claims, &Vec::new()], &[], None)
     }
 
     #[test]
