@@ -183,11 +183,12 @@
 //!
 //! - The decision is bound to the very request, the user, and the login or session of the browser. Only the page itself can
 //!   send it, within ten minutes. A user who does not allow it returns to the client with `access_denied`.
-//! - It is stored for this user and client. More scopes, claims or resources ask again, and so does `prompt=consent`. With
-//!   `prompt=none`, the response is `consent_required`.
+//! - It is stored for this user and client, and includes requests for the same or less. Other requests ask again, and so does
+//!   `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions about a client do not add up; the last eight
+//!   count.
 //! - The account page lists the decisions. Revoking one revokes the tokens of the client for this user, and codes that are not
 //!   exchanged yet. The event log shows both.
-//! - A user can allow 32 clients. One more takes the place of the oldest, whose tokens are revoked.
+//! - A user can allow 32 clients, with names of 48 KiB in all. One more takes the place of the oldest, whose tokens are revoked.
 //!
 //! # Sessions
 //!

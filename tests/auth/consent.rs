@@ -428,11 +428,14 @@ async fn c134_a_narrower_decision_is_no_way_around_the_wider_one() {
     let world = world().await;
     let mut browser = world.browser();
     let first = allowed(&mut browser, "partner", &[("scope", "openid email")]).await;
-    // a second decision adds to the first, so the tokens of both work
+    // a second decision counts next to the first, so the tokens of both work
     let second = allowed(&mut browser, "partner", &[("scope", "openid phone")]).await;
     for tokens in [&first, &second] {
         assert_eq!(browser.refresh("partner", tokens.refresh()).await.status, 200);
     }
+    // together they are no decision about both at once
+    let both = Asked::of(&mut browser, "partner", &[("scope", "openid email phone")]).await;
+    assert!(is_question(&both.open(&mut browser).await));
     // after a revocation, a decision about less does not revive a code for more
     let asked = Asked::of(&mut browser, "partner", &[("scope", "openid email")]).await;
     let pending = asked.open(&mut browser).await;

@@ -71,8 +71,10 @@ pub(crate) async fn require_consent(
     match asked.decision.as_ref().filter(is_of_this) {
         Some(_) => {
             let evicted = core.consents.give(of_user, client, &access).await?;
-            if let (Some(evicted), Some(endpoints)) = (evicted, &core.tokens) {
-                endpoints.service.revoke_client(client.tenant(), decider.user, &evicted).await?;
+            if let Some(endpoints) = &core.tokens {
+                for evicted in evicted {
+                    endpoints.service.revoke_client(client.tenant(), decider.user, &evicted).await?;
+                }
             }
             let source = EventSource::of_user(client.tenant(), decider.user);
             core.journal.tally_login(EventKind::ConsentGiven, source, (None, None), keyed);

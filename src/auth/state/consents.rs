@@ -10,7 +10,7 @@ use crate::{
     session::UserId,
     store::{
         AnyStore, StoreError,
-        table::{Change, Table},
+        table::{Change, Table, Value},
     },
     tenant::Tenant,
     tokens::Grant,
@@ -20,8 +20,11 @@ use crate::{
 /// The maximum number of clients that a user can allow. One more takes the place of the oldest decision.
 const MOST_CLIENTS: usize = 32;
 
-/// The maximum number of names of each kind that are collected from several decisions about a client.
-const MOST_NAMES: usize = 64;
+/// The maximum number of decisions about a client that count. One more takes the place of the oldest.
+const MOST_DECISIONS: usize = 8;
+
+/// The maximum length of the row of a user. Stores take 64 KiB.
+const LONGEST: usize = 48 * 1024;
 
 /// Decisions don't expire: this is the latest time that a store supports.
 const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
@@ -61,59 +64,92 @@ impl Access {
         self.pairs(other).iter().all(|(own, other)| other.is_subset(own))
     }
 
-    /// Adds `other`. If there are too many names, the earlier ones are dropped.
-    fn add(&mut self, other: &Self) {
-        for (own, other) in [
-            (&mut self.scopes, &other.scopes),
-            (&mut self.claims, &other.claims),
-            (&mut self.resources, &other.resources),
-        ] {
-            if own.union(other).count() > MOST_NAMES {
-                own.clear();
-            }
-            own.extend(other.iter().cloned());
-        }
-    }
-
     fn pairs<'a>(&'a self, other: &'a Self) -> [(&'a BTreeSet<String>, &'a BTreeSet<String>); 3] {
         [(&self.scopes, &other.scopes), (&self.claims, &other.claims), (&self.resources, &other.resources)]
     }
 }
 
-/// The decision of a user about one client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a user has allowed one client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Consent {
     pub(crate) client_id: String,
     /// The name of the client at the time of the last decision.
     pub(crate) client_name: String,
     /// When the user decided last, in Unix seconds.
     pub(crate) given_at: u64,
+    /// What all decisions allow.
     #[serde(flatten)]
     pub(crate) access: Access,
 }
 
-/// The decisions of a user, oldest first.
+/// The decisions of a user about one client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Decisions {
+    client_id: String,
+    client_name: String,
+    given_at: u64,
+    /// What each of them allows, the newest last. They don't add up: scopes that were allowed for one API are not allowed for another.
+    allowed: Vec<Access>,
+}
+
+impl Decisions {
+    fn allow(&self, access: &Access) -> bool {
+        self.allowed.iter().any(|one| one.includes(access))
+    }
+
+    /// Adds a decision, unless an earlier one includes it. It replaces those that it includes.
+    fn add(&mut self, access: &Access) {
+        let wider = self.allowed.iter().position(|one| one.includes(access)).map(|place| self.allowed.remove(place));
+        self.allowed.retain(|one| !access.includes(one));
+        self.allowed.push(wider.unwrap_or_else(|| access.clone()));
+        if self.allowed.len() > MOST_DECISIONS {
+            self.allowed.remove(0);
+        }
+    }
+
+    fn into_shown(self) -> Consent {
+        let Self { client_id, client_name, given_at, allowed } = self;
+        let mut access = Access::default();
+        for one in allowed {
+            access.scopes.extend(one.scopes);
+            access.claims.extend(one.claims);
+            access.resources.extend(one.resources);
+        }
+        Consent { client_id, client_name, given_at, access }
+    }
+}
+
+/// The decisions of a user about all clients, the client of the newest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct ConsentList(Vec<Consent>);
+struct ConsentList(Vec<Decisions>);
 
 impl ConsentList {
-    fn find(&self, client: &str) -> Option<&Consent> {
-        self.0.iter().find(|consent| consent.client_id == client)
+    fn find(&self, client: &str) -> Option<&Decisions> {
+        self.0.iter().find(|decisions| decisions.client_id == client)
     }
 
-    /// Adds a decision. Also returns the client whose decision had to make room, if any.
-    fn with(mut self, client: &Client, access: &Access, now: UnixTime) -> (Self, Option<String>) {
-        let earlier = self.find(client.id()).map(|consent| consent.access.clone());
-        self.0.retain(|consent| consent.client_id != client.id());
-        let evicted = (self.0.len() >= MOST_CLIENTS).then(|| self.0.remove(0).client_id);
-        let mut all = earlier.unwrap_or_default();
-        all.add(access);
+    /// Adds a decision. Also returns the clients whose decisions had to make room.
+    fn with(mut self, client: &Client, access: &Access, now: UnixTime) -> Result<(Self, Vec<String>), StoreError> {
+        let place = self.0.iter().position(|decisions| decisions.client_id == client.id());
+        let allowed = place.map(|place| self.0.remove(place).allowed).unwrap_or_default();
         let (client_id, client_name) = (client.id().to_owned(), client.display_name().to_owned());
-        self.0.push(Consent { client_id, client_name, given_at: now.as_secs(), access: all });
-        (self, evicted)
+        let mut own = Decisions { client_id, client_name, given_at: now.as_secs(), allowed };
+        own.add(access);
+        self.0.push(own);
+        let mut evicted = Vec::new();
+        while self.0.len() > 1 && (self.0.len() > MOST_CLIENTS || self.encode_row()?.len() > LONGEST) {
+            evicted.push(self.0.remove(0).client_id);
+        }
+        while self.encode_row()?.len() > LONGEST
+            && let Some(own) = self.0.last_mut()
+            && own.allowed.len() > 1
+        {
+            own.allowed.remove(0);
+        }
+        Ok((self, evicted))
     }
 
-    /// Removes the decision about a client. Returns `None` if the user has made no such decision.
+    /// Removes the decisions about a client. Returns `None` if there are none.
     fn without(mut self, client: &str) -> Option<Self> {
         let place = self.0.iter().position(|consent| consent.client_id == client)?;
         self.0.remove(place);
@@ -141,32 +177,34 @@ impl Consents {
             return Ok(true);
         }
         let row = self.0.get(Some(tenant), user.as_str().as_bytes()).wait().await?;
-        let consent = row.as_ref().and_then(|row| row.value.find(client.id()));
-        Ok(consent.is_some_and(|consent| consent.access.includes(access)))
+        let decisions = row.as_ref().and_then(|row| row.value.find(client.id()));
+        Ok(decisions.is_some_and(|decisions| decisions.allow(access)))
     }
 
-    /// Stores that the user allows a client this, in addition to what they have allowed before. Returns the client whose
-    /// decision had to make room, if any.
+    /// Stores that the user allows a client this, next to what they have allowed before. Returns the clients whose decisions
+    /// had to make room.
     pub(crate) async fn give(
         &self,
         (tenant, user): (&Tenant, &UserId),
         client: &Client,
         access: &Access,
-    ) -> Result<Option<String>, StoreError> {
-        let add = |row: Option<&ConsentList>, now: UnixTime| {
-            let (list, evicted) = row.cloned().unwrap_or_default().with(client, access, now);
-            Change::Put(list, FOREVER, evicted)
-        };
-        self.0.update(Some(tenant), user.as_str().as_bytes(), add).await
+    ) -> Result<Vec<String>, StoreError> {
+        let add =
+            |row: Option<&ConsentList>, now: UnixTime| match row.cloned().unwrap_or_default().with(client, access, now)
+            {
+                Ok((list, evicted)) => Change::Put(list, FOREVER, Ok(evicted)),
+                Err(error) => Change::Keep(Err(error)),
+            };
+        self.0.update(Some(tenant), user.as_str().as_bytes(), add).await?
     }
 
-    /// Returns the decisions of a user, newest first.
+    /// Returns what a user has allowed, the client of the newest decision first.
     pub(crate) async fn list(&self, tenant: &Tenant, user: &UserId) -> Result<Vec<Consent>, StoreError> {
         let row = self.0.get(Some(tenant), user.as_str().as_bytes()).wait().await?;
-        Ok(row.map(|row| row.value.0.into_iter().rev().collect()).unwrap_or_default())
+        Ok(row.map(|row| row.value.0.into_iter().rev().map(Decisions::into_shown).collect()).unwrap_or_default())
     }
 
-    /// Removes the decision about a client. Returns whether there was one.
+    /// Removes the decisions about a client. Returns whether there was one.
     pub(crate) async fn withdraw(&self, tenant: &Tenant, user: &UserId, client: &str) -> Result<bool, StoreError> {
         let remove = |row: Option<&ConsentList>, _| match row.and_then(|row| row.clone().without(client)) {
             Some(list) => Change::Put(list, FOREVER, true),
@@ -194,42 +232,94 @@ mod tests {
         Access::of_names(&Scopes::parse(scope).unwrap(), [&claims, &Vec::new()], &[], None)
     }
 
+    fn with(list: ConsentList, id: &str, access: &Access) -> (ConsentList, Vec<String>) {
+        list.with(&client(id), access, UnixTime::from_secs(9)).unwrap()
+    }
+
+    fn for_api(scope: &str, api: &str) -> Access {
+        Access { resources: [api.to_owned()].into(), ..access(scope, &[]) }
+    }
+
     #[test]
-    fn c134_decisions_add_up_for_a_client_and_concern_no_other() {
-        let now = UnixTime::from_secs(9);
-        let (list, _) = ConsentList::default().with(&client("a"), &access("openid", &["x"]), now);
-        let (list, evicted) = list.with(&client("a"), &access("email openid", &["y"]), now);
-        assert_eq!((list.0.len(), evicted), (1, None));
-        let given = &list.find("a").unwrap().access;
-        assert!(given.includes(&access("email", &["x", "y"])) && given.includes(&access("openid", &[])));
+    fn c134_each_decision_counts_for_its_client_and_they_do_not_add_up() {
+        let list = with(ConsentList::default(), "a", &access("openid", &["x"])).0;
+        let (list, evicted) = with(list, "a", &access("email openid", &["y"]));
+        assert_eq!((list.0.len(), evicted), (1, Vec::new()));
+        let list = with(list, "a", &for_api("read", "r")).0;
+        let list = with(list, "a", &for_api("write", "s")).0;
+        let given = list.find("a").unwrap();
+        for some in [access("openid", &["x"]), access("email", &["y"]), for_api("read", "r"), for_api("write", "s")] {
+            assert!(given.allow(&some), "{some:?}");
+        }
         for more in [
             access("phone", &[]),
-            access("openid", &["z"]),
-            Access { resources: ["r".to_owned()].into(), ..access("openid", &[]) },
+            access("openid", &["x", "y"]),
+            access("email", &["x"]),
+            for_api("write", "r"),
+            for_api("read", "s"),
+            for_api("openid", "r"),
         ] {
-            assert!(!given.includes(&more), "{more:?}");
+            assert!(!given.allow(&more), "{more:?}");
         }
+        // people see them together
+        let shown = given.clone().into_shown().access;
+        assert!(shown.includes(&access("openid email read write", &["x", "y"])));
         assert!(list.find("b").is_none() && list.clone().without("b").is_none());
         assert_eq!(list.without("a"), Some(ConsentList::default()));
     }
 
     #[test]
-    fn c134_a_user_has_a_bounded_number_of_decisions_with_a_bounded_number_of_names() {
-        let now = UnixTime::from_secs(9);
+    fn c134_a_decision_replaces_those_that_it_includes() {
+        let allowed = |list: &ConsentList| list.find("a").unwrap().allowed.clone();
+        let (openid, both) = (access("openid", &[]), access("openid email", &[]));
+        let mut list = ConsentList::default();
+        for (next, expected) in [
+            (&openid, vec![openid.clone()]),
+            (&both, vec![both.clone()]),
+            (&for_api("read", "r"), vec![both.clone(), for_api("read", "r")]),
+            // what is included already is the newest now
+            (&openid, vec![for_api("read", "r"), both.clone()]),
+        ] {
+            list = with(list, "a", next).0;
+            assert_eq!(allowed(&list), expected);
+        }
+        for n in 0..20 {
+            list = with(list, "a", &for_api("read", &format!("r{n}"))).0;
+        }
+        assert_eq!(allowed(&list), (12..20).map(|n| for_api("read", &format!("r{n}"))).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn c134_a_user_has_a_bounded_number_of_decisions() {
         let mut list = ConsentList::default();
         for n in 0..MOST_CLIENTS {
-            list = list.with(&client(&format!("c{n}")), &access("openid", &[]), now).0;
+            list = with(list, &format!("c{n}"), &access("openid", &[])).0;
         }
         // a newer decision about a known client takes no place of another
-        let (list, evicted) = list.with(&client("c0"), &access("email", &[]), now);
-        assert_eq!((list.0.len(), evicted), (MOST_CLIENTS, None));
-        let (list, evicted) = list.with(&client("new"), &access("openid", &[]), now);
-        assert_eq!((list.0.len(), evicted.as_deref()), (MOST_CLIENTS, Some("c1")));
-        let mut all = Access::default();
-        for n in 0..200 {
-            let newest = access("openid", &[&format!("claim{n}")]);
-            all.add(&newest);
-            assert!(all.includes(&newest) && all.claims.len() <= MOST_NAMES);
+        let (list, evicted) = with(list, "c0", &access("email", &[]));
+        assert_eq!((list.0.len(), evicted), (MOST_CLIENTS, Vec::new()));
+        let (list, evicted) = with(list, "new", &access("openid", &[]));
+        assert_eq!((list.0.len(), evicted), (MOST_CLIENTS, vec!["c1".to_owned()]));
+    }
+
+    #[test]
+    fn c134_the_row_of_a_user_has_a_bounded_length() {
+        let long = |n: usize| for_api("openid", &format!("{n}{}", "r".repeat(12 * 1024)));
+        let mut list = ConsentList::default();
+        let mut evicted = Vec::new();
+        for n in 0..6 {
+            let (next, more) = with(list, &format!("c{n}"), &long(n));
+            assert!(
+                next.encode_row().unwrap().len() <= LONGEST && next.find(&format!("c{n}")).unwrap().allow(&long(n))
+            );
+            evicted.extend(more);
+            list = next;
         }
+        assert_eq!(evicted, ["c0", "c1", "c2"]);
+        for n in 6..20 {
+            list = with(list, "c5", &long(n)).0;
+            assert!(list.encode_row().unwrap().len() <= LONGEST && list.find("c5").unwrap().allow(&long(n)));
+        }
+        assert_eq!((list.0.len(), list.find("c5").unwrap().allowed.len()), (1, 3));
     }
 }
