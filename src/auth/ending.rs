@@ -26,6 +26,9 @@ impl AuthService {
     /// Ends everything that a user has begun: sessions, logins in progress, authorization codes, refresh tokens and
     /// access tokens, at every client. Returns how many sessions there were.
     ///
+    /// What the user has [allowed](crate::auth#consent) third-party clients stays: these get new tokens after a new login.
+    /// [`forget_user`](Self::forget_user) deletes it.
+    ///
     /// Call this when an account is closed or may be compromised. It takes effect at once on every node that
     /// shares the store, even if their clocks differ. The user can log in again at once; disable the account first if that
     /// must not happen. [Remote verifiers](crate::bearer) accept access tokens until they expire.

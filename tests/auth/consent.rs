@@ -445,6 +445,32 @@ async fn c134_a_narrower_decision_is_no_way_around_the_wider_one() {
 }
 
 #[tokio::test]
+async fn c134_a_user_who_was_ended_or_forgotten_decides_nothing() {
+    let ada = UserId::parse("u-ada").unwrap();
+    for (is_session, forgets) in [(false, false), (false, true), (true, true)] {
+        let world = world().await;
+        let mut browser = world.browser();
+        let asked = if is_session {
+            browser.log_in("web", ADA).await;
+            browser.authorize("web").await;
+            Asked { query: query_of(&crate::world::parameters("quick")), verifier: String::new() }
+        } else {
+            Asked::of(&mut browser, "quick", &[]).await
+        };
+        let page = asked.open(&mut browser).await;
+        match forgets {
+            true => world.service.forget_user(&acme(), &ada).await.unwrap(),
+            false => world.service.end_user(&acme(), &ada).await.unwrap(),
+        };
+        let answer = decide(&mut browser, &page, "allow").await;
+        assert_eq!(answer.redirected("code"), None, "{answer:?}");
+        assert_eq!(counted(&world, EventKind::ConsentGiven), 0, "{answer:?}");
+        let mut browser = world.browser();
+        assert!(is_question(&Asked::of(&mut browser, "quick", &[]).await.open(&mut browser).await));
+    }
+}
+
+#[tokio::test]
 async fn c134_a_target_that_no_policy_can_name_gets_a_link() {
     let world = world().await;
     let mut browser = world.browser();

@@ -16,13 +16,18 @@ use crate::{
             built,
             consent::{Question, consent_page},
         },
-        state::{accounts::shown_name, consents::Access, journal::EventSource},
+        state::{
+            accounts::{GenerationOf, shown_name},
+            consents::Access,
+            journal::EventSource,
+        },
     },
     client::Client,
     event::EventKind,
     http::body::Body,
     login::{Keyed, Wanted},
-    session::UserId,
+    session::{Authentication, UserId},
+    store::StoreError,
     util::{
         clock::UnixTime,
         encoding::{base64url_of_32, base64url_to_32},
@@ -35,9 +40,20 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
 
 /// The user whose decision counts, as a browser has proved it.
 pub(crate) struct Decider<'a> {
-    pub(crate) user: &'a UserId,
+    pub(crate) who: &'a Authentication,
     /// The login or the session of the browser.
     pub(crate) proof: &'a [u8],
+}
+
+impl<'a> Decider<'a> {
+    fn user(&self) -> &'a UserId {
+        &self.who.user
+    }
+
+    /// Returns whether the account may still log in and nothing has ended its login or session.
+    async fn is_active(&self, cx: &RequestContext<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
+        Ok(cx.core.counting(self.who, GenerationOf::Account, keyed).await?.is_some())
+    }
 }
 
 /// Checks that the user has allowed a third-party client what it asks for, and stores a decision that came with the request.
@@ -48,7 +64,7 @@ pub(crate) struct Decider<'a> {
 ///
 /// # Errors
 ///
-/// Returns `access_denied` if the user does not allow it, and `consent_required` if the user must not see a page.
+/// Returns `access_denied` if the user does not allow it or may not log in any more, and `consent_required` if the user must not see a page.
 pub(crate) async fn require_consent(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
@@ -60,7 +76,7 @@ pub(crate) async fn require_consent(
         return Ok(None);
     }
     let access = Access::of_request(&checked.binding.scope, wanted, core.default_audience(client));
-    let of_user = (client.tenant(), decider.user);
+    let of_user = (client.tenant(), decider.user());
     let (now, keyed) = (core.logins.now(), core.keyed().await?);
     let is_of_this = |decision: &&Decision| {
         Ticket::parse(&decision.ticket).is_some_and(|ticket| ticket.fits(asked, &decider, keyed, now))
@@ -70,13 +86,22 @@ pub(crate) async fn require_consent(
     }
     match asked.decision.as_ref().filter(is_of_this) {
         Some(_) => {
+            let denied = || Problem::new(Code::AccessDenied, "the account is not allowed to log in");
+            if !decider.is_active(cx, keyed).await? {
+                return Err(denied());
+            }
             let evicted = core.consents.give(of_user, client, &access).await?;
             if let Some(endpoints) = &core.tokens {
                 for evicted in evicted {
-                    endpoints.service.revoke_client(client.tenant(), decider.user, &evicted).await?;
+                    endpoints.service.revoke_client(client.tenant(), decider.user(), &evicted).await?;
                 }
             }
-            let source = EventSource::of_user(client.tenant(), decider.user);
+            // nothing may be left of a user who was forgotten in between
+            if !decider.is_active(cx, keyed).await? {
+                core.consents.forget(client.tenant(), decider.user()).await?;
+                return Err(denied());
+            }
+            let source = EventSource::of_user(client.tenant(), decider.user());
             core.journal.tally_login(EventKind::ConsentGiven, source, (None, None), keyed);
             return Ok(None);
         }
@@ -99,7 +124,7 @@ async fn question_page(
 ) -> Result<Response<Body>, Problem> {
     let (core, client) = (cx.core, &*asked.to.client);
     let language = built::language(asked.query.value("ui_locales"), cx.parts);
-    let account = core.users.by_id(client.tenant(), decider.user).await?;
+    let account = core.users.by_id(client.tenant(), decider.user()).await?;
     let question = Question {
         client: client.display_name(),
         place: match asked.to.place() {
@@ -107,7 +132,7 @@ async fn question_page(
             ("loopback", _) => core.pages.words.get(language, "login.on_program").to_owned(),
             _ => core.pages.words.get(language, "login.on_app").to_owned(),
         },
-        user: account.as_ref().map_or(decider.user.as_str(), shown_name).to_owned(),
+        user: account.as_ref().map_or(decider.user().as_str(), shown_name).to_owned(),
         wishes: wishes(access, core.issuer.as_str()),
         has_account_page: has_account_page(cx, client),
         fields: [("request", &asked.query.raw), ("ticket", ticket)],
@@ -161,7 +186,7 @@ impl Ticket {
         let ends = ends.as_secs();
         let request = asked.query.raw.as_bytes();
         let tenant = asked.to.client.tenant().as_bytes();
-        let parts = [request, tenant, decider.user.as_str().as_bytes(), decider.proof, &ends.to_be_bytes()];
+        let parts = [request, tenant, decider.user().as_str().as_bytes(), decider.proof, &ends.to_be_bytes()];
         Self { ends, seal: keyed.hash("consent page", parts) }
     }
 
