@@ -220,8 +220,8 @@
 //! | `private_key_jwt` | an assertion in the body, as a [machine client](#machine-clients) does |
 //!
 //! [`ClientSecretDigest::generate`](crate::client::ClientSecretDigest::generate) makes secrets of 256 bits, and only their digests are kept. A client
-//! has two during a rotation. Wrong credentials count as failures of this client from this address: after 60 in a minute, the address
-//! waits, and the client is not delayed elsewhere. `/introspect` describes only its own tokens to such a client.
+//! has two during a rotation. Wrong credentials count as failures of this client from this address: after 60 in a minute, further wrong
+//! ones get 429. Right ones are always accepted, without a lockout. `/introspect` describes only its own tokens to such a client.
 //!
 //! ```
 //! use tollgate::{Client, Tenant, client::ClientSecretDigest};

@@ -254,7 +254,7 @@ async fn c136_pkce_stays_required() {
 }
 
 #[tokio::test]
-async fn c136_failures_count_for_a_client_and_an_address_and_stop_nobody_else() {
+async fn c136_failures_count_for_a_client_and_an_address_and_lock_nobody_out() {
     let world = world().await;
     let mut stranger = Browser { address: [198, 51, 100, 7].into(), ..world.browser() };
     let issued = world.tokens_by(Way::Basic).await;
@@ -263,18 +263,33 @@ async fn c136_failures_count_for_a_client_and_an_address_and_stop_nobody_else() 
         let answer = world.call(&mut stranger, Way::WrongBasic, "/introspect", &fields).await;
         assert_eq!(answer.status.as_u16(), if n < 60 { 401 } else { 429 }, "{n}");
     }
-    // from this address, right credentials of this client have to wait, too
-    let answer = world.call(&mut stranger, Way::Basic, "/introspect", &fields).await;
+    let answer = world.call(&mut stranger, Way::WrongPost, "/introspect", &set(&fields, "client_id", SHOP)).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (429, "too_many_attempts"));
     assert!(!answer.header("retry-after").is_empty());
-    // another client at this address, a user there, and the client at its own address do not
+    // even from this address, right credentials do not wait, and neither do other clients and users
+    for way in [Way::Basic, Way::OldSecret, Way::Key] {
+        assert_eq!(world.call(&mut stranger, way, "/introspect", &fields).await.status, 200, "{way:?}");
+    }
+    // assertions are counted alike
+    let (_, form) = Way::Key.request(&world, KEYED, "/introspect", &fields);
+    for n in 0..62 {
+        let status = stranger.send(posted("/introspect"), form.clone()).await.status.as_u16();
+        let expected = if n == 0 {
+            200
+        } else if n <= 60 {
+            401
+        } else {
+            429
+        };
+        assert_eq!(status, expected, "{n}");
+    }
     assert_eq!(world.call(&mut stranger, Way::Key, "/introspect", &fields).await.status, 200);
     stranger.log_in("web", "ada@example.com").await;
     for _ in 0..100 {
         assert_eq!(world.call(&mut world.browser(), Way::Basic, "/introspect", &fields).await.status, 200);
     }
     world.advance(60);
-    assert_eq!(world.call(&mut stranger, Way::Basic, "/introspect", &fields).await.status, 200);
+    assert_eq!(world.call(&mut stranger, Way::WrongBasic, "/introspect", &fields).await.status, 401);
 }
 
 /// Returns the row of a pushed request.

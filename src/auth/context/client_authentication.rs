@@ -23,8 +23,8 @@ pub(crate) fn claimed_client<'f>(headers: &HeaderMap, value: impl Fn(&str) -> Op
     }
 }
 
-/// Authenticates the client of a call. Wrong credentials are failed attempts for this client from the caller's address. Neither
-/// callers at other addresses nor other clients wait for them.
+/// Authenticates the client of a call. Wrong credentials are failed attempts for this client from the caller's address. Nobody with
+/// right credentials waits for them.
 ///
 /// Public clients must show no credentials (RFC 6749 §5.2, RFC 9126 §2).
 pub(crate) async fn authenticate_client<'f>(
@@ -39,11 +39,12 @@ pub(crate) async fn authenticate_client<'f>(
             let secret = shown_secret(headers, client, value)?;
             let right = secrets.iter().fold(false, |found, own| found | own.is_secret(&secret));
             let checked = if right { Ok(()) } else { Err(Problem::unauthenticated_client("client_secret is wrong")) };
-            count_failure(cx, client, async { checked }).await
+            count_failure(cx, client, checked).await
         }
         Credentials::Keys(keys) => {
             let assertion = client_assertion::shown_assertion(headers, value)?;
-            count_failure(cx, client, client_assertion::check_assertion(cx, client, keys, assertion)).await
+            let checked = client_assertion::check_assertion(cx, client, keys, assertion).await;
+            count_failure(cx, client, checked).await
         }
     }
 }
@@ -80,28 +81,18 @@ fn shown_secret<'f>(
     }
 }
 
-/// Counts an attempt up front, and uncounts it unless the credentials were wrong.
-async fn count_failure(
-    cx: &RequestContext<'_>,
-    client: &Client,
-    checked: impl Future<Output = Result<(), Problem>>,
-) -> Result<(), Problem> {
-    let Some(address) = cx.known_address() else { return checked.await };
-    let failures = &cx.core.limits.failures;
+/// Counts wrong credentials. Right ones are never refused, so that others behind the same address can't lock a client out. Secrets and keys
+/// can't be guessed, and the limit of the tenant bounds what checks cost.
+async fn count_failure(cx: &RequestContext<'_>, client: &Client, checked: Result<(), Problem>) -> Result<(), Problem> {
+    let has_failed = checked.as_ref().is_err_and(|problem| problem.code == Code::ClientAuthentication);
+    let Some(address) = cx.known_address().filter(|_| has_failed) else { return checked };
     let client = base64url_of_32(SecretDigest::of_secret(client.id()).as_bytes());
     let name = [address.as_str().as_bytes(), b"/", &client].concat();
-    let decision = failures.check(&LimitKey::parse_reserved(name).unwrap_or(address), 1).await;
-    if !decision.is_admitted() {
-        let problem = Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-        return Err(problem.retry_in(decision.retry_after()));
+    let decision = cx.core.limits.failures.check(&LimitKey::parse_reserved(name).unwrap_or(address), 1).await;
+    if decision.is_admitted() {
+        return checked;
     }
-    let spend = decision.into_spend();
-    let checked = checked.await;
-    let has_failed = checked.as_ref().is_err_and(|problem| problem.code == Code::ClientAuthentication);
-    if !has_failed {
-        failures.refund_later(spend);
-    }
-    checked
+    Err(Problem::new(Code::TooManyAttempts, "too many attempts; wait").retry_in(decision.retry_after()))
 }
 
 /// The id and the secret of a client in the header `authorization`, each encoded like a value of a form (RFC 6749 §2.3.1).
