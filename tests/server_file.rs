@@ -128,6 +128,8 @@ fn c136_secrets_of_clients_are_read() {
     std::fs::remove_file(file).unwrap();
     let third = ClientSecretDigest::generate().1;
     for bad in [
+        // that would be a public client
+        "secrets = []".to_owned(),
         "secrets = [\"hunter2\"]".to_owned(),
         "secrets = [{ file = \"there-is-none\" }]".to_owned(),
         format!("secrets = [\"{first}\", \"{first}\"]"),

@@ -30,8 +30,7 @@ pub(crate) struct WrittenClient {
     #[serde(default)]
     require_pushed_requests: bool,
     /// One, or the old and the new one.
-    #[serde(default)]
-    secrets: Vec<SecretText>,
+    secrets: Option<Vec<SecretText>>,
     /// The public keys of a machine client, or of one with redirect URIs.
     jwks: Option<serde_json::Value>,
     audience: Option<String>,
@@ -67,7 +66,10 @@ impl WrittenClient {
             Some(keys) => Client::machine(&self.id, tenant, &keys.to_string())?,
             None => Client::new(&self.id, tenant)?,
         };
-        let secrets = self.secrets.iter().map(|text| client_secrets::read(text, directory));
+        if self.secrets.as_ref().is_some_and(Vec::is_empty) {
+            return Err("secrets: must not be empty; a public client has no such setting".into());
+        }
+        let secrets = self.secrets.iter().flatten().map(|text| client_secrets::read(text, directory));
         let client =
             secrets.into_iter().try_fold(client, |client, secret| Ok::<_, Box<dyn Error>>(client.secret(secret?)?))?;
         // the form that `Client::scopes` expects

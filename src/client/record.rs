@@ -296,6 +296,9 @@ impl Client {
     /// Can be called twice, so that a secret can be replaced: register the new one next to the old one, change it at the
     /// client, and remove the old one.
     ///
+    /// A client without a call is public. If you call this in a loop over a stored list, refuse an empty list, or the client
+    /// could be impersonated: [`is_confidential`](Self::is_confidential) shows the result.
+    ///
     /// # Errors
     ///
     /// Returns an error for a third secret, and if the client has keys.
