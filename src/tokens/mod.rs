@@ -240,7 +240,7 @@
 //!
 //! A service that calls another service for itself, without a user, is a [machine client](crate::Client::machine). It
 //! has a private key, and the login service has the public one. For each token it signs an assertion
-//! (`private_key_jwt`, RFC 7523): `iss` and `sub` are its id, `aud` is the issuer or the token endpoint, `exp` is at
+//! (`private_key_jwt`, RFC 7523): `iss` and `sub` are its id, `aud` is the issuer or the URL of `/token` or `/par`, `exp` is at
 //! most five minutes ahead, and each `jti` works once. It gets an access token with its own id as `sub`, its tenant and
 //! its scopes, and neither a refresh token nor an id_token.
 //!

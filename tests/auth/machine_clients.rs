@@ -197,6 +197,7 @@ async fn a15_forms_of_good_requests() {
     for assertion in [
         changed("aud", json!(endpoint)),
         changed("aud", json!([ISSUER, endpoint])),
+        changed("aud", json!(format!("{ISSUER}/par"))),
         changed("exp", json!(now + 1)),
         changed("exp", json!(now + 310)),
         changed("iat", json!(now + 10)),
@@ -247,6 +248,7 @@ async fn a15_an_assertion_with_a_wrong_field_is_refused() {
         changed("aud", json!("https://other.example")),
         changed("aud", json!(format!("{ISSUER}/"))),
         changed("aud", json!(format!("{ISSUER}/revoke"))),
+        changed("aud", json!(format!("{ISSUER}/par/"))),
         changed("aud", json!([ISSUER, "https://other.example"])),
         changed("aud", json!([])),
         changed("aud", Value::Null),

@@ -102,11 +102,11 @@ impl Assertion {
         if self.iss != client.id() || self.sub != client.id() {
             return Err(Problem::unauthenticated_client("iss and sub of client_assertion must be the client_id"));
         }
-        // an assertion that is also for others could be replayed by them
-        let is_own = |name: &str| name == issuer || name.strip_prefix(issuer) == Some("/token");
+        // each server has to take these three (RFC 9126 §2); an assertion that is also for others could be replayed by them
+        let is_own = |name: &str| matches!(name.strip_prefix(issuer), Some("" | "/token" | "/par"));
         if self.aud.iter().next().is_none() || !self.aud.iter().all(is_own) {
             return Err(Problem::unauthenticated_client(
-                "aud of client_assertion must be the issuer or the token endpoint",
+                "aud of client_assertion must be the issuer, the token endpoint or /par",
             ));
         }
         let expires = UnixTime::from_secs(self.exp);
