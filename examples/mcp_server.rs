@@ -27,8 +27,8 @@ use tollgate::{
 
 const PASSWORD: &str = "correct horse battery staple";
 
-/// Each tenant has one MCP client and one user.
-const TENANTS: [(&str, &str, &str); 2] = [("acme", "notes-acme", "ada"), ("globex", "notes-globex", "grace")];
+/// Each tenant has one MCP client and one user. These are two people.
+const TENANTS: [(&str, &str, &str); 2] = [("acme", "notes-acme", "ada"), ("globex", "notes-globex", "ada")];
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let user = NewUser::new(UserId::parse(format!("u-{user}"))?, Identifier::parse(user)?);
         users.create(&tenant, user.password(Passwords::new().hash(Password::new(PASSWORD)).await?)).await?;
         let client = Client::new(client, tenant)?.name("Notes in your assistant")?.resource(&resource)?;
-        let client = client.redirect_uri("http://127.0.0.1/callback")?; // on any port
+        let client = client.redirect_uri("http://127.0.0.1/callback")?.third_party(); // on any port, and asks the user
         clients.push(client.scopes("notes:read notes:write offline_access")?);
     }
     let auth = AuthService::builder(&origin, store)
@@ -78,9 +78,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The id of a user is unique within a tenant only.
+type Owner = (Tenant, String);
+
 /// All notes, each with its user.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<(String, String)>>>);
+struct Notes(Arc<Mutex<Vec<(Owner, String)>>>);
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct NewNote {
@@ -93,7 +96,7 @@ impl Notes {
     #[tool(description = "Lists your notes.")]
     async fn list_notes(&self, Extension(request): Extension<Parts>) -> Result<String, ErrorData> {
         let (user, all) = (caller(&request, "notes:read")?, self.0.lock().await);
-        let own = all.iter().filter(|(owner, _)| owner == user);
+        let own = all.iter().filter(|(owner, _)| *owner == user);
         Ok(own.map(|(_, text)| format!("{text}\n")).collect())
     }
 
@@ -103,7 +106,7 @@ impl Notes {
         Extension(request): Extension<Parts>,
         Parameters(NewNote { text }): Parameters<NewNote>,
     ) -> Result<String, ErrorData> {
-        let user = caller(&request, "notes:write")?.to_owned();
+        let user = caller(&request, "notes:write")?;
         self.0.lock().await.push((user, text));
         Ok("added".to_owned())
     }
@@ -113,8 +116,10 @@ impl Notes {
 impl ServerHandler for Notes {}
 
 /// Returns the user of a request, if the token has the scope that a tool needs.
-fn caller<'a>(request: &'a Parts, scope: &str) -> Result<&'a str, ErrorData> {
+fn caller(request: &Parts, scope: &str) -> Result<Owner, ErrorData> {
     let token = AccessToken::from_extensions(&request.extensions).filter(|token| token.has_scope(scope));
     let lacks = || ErrorData::invalid_request(format!("the access token lacks the scope {scope}"), None);
-    token.map(AccessToken::subject).ok_or_else(lacks)
+    let token = token.ok_or_else(lacks)?;
+    let tenant = token.tenant().ok_or_else(|| ErrorData::invalid_request("the access token has no tenant", None))?;
+    Ok((tenant.clone(), token.subject().to_owned()))
 }
