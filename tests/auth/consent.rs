@@ -209,8 +209,8 @@ async fn c135_the_audience_of_tokens_without_a_resource_is_shown_and_decided_lik
     let asked = Asked::of(&mut browser, "buyer", &[]).await;
     let page = asked.open(&mut browser).await;
     assert!(page.text.contains(default) && !page.text.contains(other), "{page:?}");
-    let issued =
-        IssuedTokens::of(&browser.redeem("buyer", &asked.grant(&decide(&mut browser, &page, "allow").await)).await);
+    let answer = decide(&mut browser, &page, "allow").await;
+    let issued = IssuedTokens::of(&browser.redeem("buyer", &asked.grant(&answer)).await);
     assert_eq!(browser.refresh("buyer", issued.refresh()).await.status, 200);
     for more in [&orders[..], &[]] {
         assert_eq!(Asked::of(&mut browser, "buyer", more).await.open(&mut browser).await.status, 302, "{more:?}");
