@@ -35,8 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".into());
     let listener = TcpListener::bind(address).await?;
     let origin = format!("http://localhost:{}", listener.local_addr()?.port());
-    // the name of this API: clients request tokens for it
-    let resource = format!("{origin}/mcp");
+    let resource = format!("{origin}/mcp"); // the name of this API: clients request tokens for it
 
     let (store, mut clients) = (AnyStore::from(Memory::new()), Vec::new());
     let users = StoredUsers::new(store.clone());
@@ -78,8 +77,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The id of a user is unique within a tenant only.
-type Owner = (Tenant, String);
+/// The tenant and the id of a user. The id alone is not unique.
+type Owner = (Option<Tenant>, String);
 
 /// All notes, each with its user.
 #[derive(Clone, Default)]
@@ -96,8 +95,7 @@ impl Notes {
     #[tool(description = "Lists your notes.")]
     async fn list_notes(&self, Extension(request): Extension<Parts>) -> Result<String, ErrorData> {
         let (user, all) = (caller(&request, "notes:read")?, self.0.lock().await);
-        let own = all.iter().filter(|(owner, _)| *owner == user);
-        Ok(own.map(|(_, text)| format!("{text}\n")).collect())
+        Ok(all.iter().filter(|(owner, _)| *owner == user).map(|(_, text)| format!("{text}\n")).collect())
     }
 
     #[tool(description = "Adds a note.")]
@@ -106,8 +104,7 @@ impl Notes {
         Extension(request): Extension<Parts>,
         Parameters(NewNote { text }): Parameters<NewNote>,
     ) -> Result<String, ErrorData> {
-        let user = caller(&request, "notes:write")?;
-        self.0.lock().await.push((user, text));
+        self.0.lock().await.push((caller(&request, "notes:write")?, text));
         Ok("added".to_owned())
     }
 }
@@ -119,7 +116,5 @@ impl ServerHandler for Notes {}
 fn caller(request: &Parts, scope: &str) -> Result<Owner, ErrorData> {
     let token = AccessToken::from_extensions(&request.extensions).filter(|token| token.has_scope(scope));
     let lacks = || ErrorData::invalid_request(format!("the access token lacks the scope {scope}"), None);
-    let token = token.ok_or_else(lacks)?;
-    let tenant = token.tenant().ok_or_else(|| ErrorData::invalid_request("the access token has no tenant", None))?;
-    Ok((tenant.clone(), token.subject().to_owned()))
+    token.map(|token| (token.tenant().cloned(), token.subject().to_owned())).ok_or_else(lacks)
 }
