@@ -222,6 +222,31 @@ impl Core {
         Ok(all)
     }
 
+    /// Removes the decisions of a user about a client, and revokes the tokens that the client has got for this user. Returns
+    /// whether there was a decision.
+    pub(crate) async fn withdraw_consent(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        client_id: &str,
+    ) -> Result<bool, StoreError> {
+        if !self.consents.list(tenant, user).await?.iter().any(|consent| consent.client_id == client_id) {
+            return Ok(false);
+        }
+        let revoke = async || match &self.tokens {
+            Some(endpoints) => endpoints.service.revoke_client(tenant, user, client_id).await,
+            None => Ok(()),
+        };
+        // if this fails, the client is still listed, and the user can try again
+        revoke().await?;
+        self.consents.withdraw(tenant, user, client_id).await?;
+        // a code that was exchanged meanwhile either has found no decision, or its tokens are listed now
+        revoke().await?;
+        let source = EventSource::of_user(tenant, user);
+        self.journal.tally_login(EventKind::ConsentRevoked, source, (None, None), self.keyed().await?);
+        Ok(true)
+    }
+
     /// Ends everything that a user has begun, and deletes what the user has enrolled. Returns how many sessions there were.
     pub(crate) async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         let ended = self.sessions.end_user(tenant, user).await?;

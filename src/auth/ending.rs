@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::service::AuthService,
+    auth::{service::AuthService, state::consents::Consent},
     event::EventKind,
     policy::Method,
     session::{Session, UserId},
@@ -34,6 +34,20 @@ impl AuthService {
     /// must not happen. [Remote verifiers](crate::bearer) accept access tokens until they expire.
     pub async fn end_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         self.0.sessions.end_user(tenant, user).await
+    }
+
+    /// Returns what a user has [allowed](crate::auth#consent) third-party clients, the client of the newest decision first, as
+    /// the account page lists it.
+    pub async fn consents(&self, tenant: &Tenant, user: &UserId) -> Result<Vec<Consent>, StoreError> {
+        self.0.shown_consents(tenant, user).await
+    }
+
+    /// Takes the access of a third-party client away: deletes what the user has allowed it, and revokes its tokens for this
+    /// user. Returns whether the user had allowed it anything.
+    ///
+    /// [Remote verifiers](crate::bearer) accept access tokens until they expire. If the call fails, repeat it.
+    pub async fn withdraw_consent(&self, tenant: &Tenant, user: &UserId, client_id: &str) -> Result<bool, StoreError> {
+        self.0.withdraw_consent(tenant, user, client_id).await
     }
 
     /// Ends everything that anybody has begun: all sessions, logins in progress, authorization codes, refresh tokens and access

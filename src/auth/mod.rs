@@ -187,7 +187,8 @@
 //!   `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions about a client do not add up; the last eight
 //!   count.
 //! - The account page lists the decisions. Revoking one revokes the tokens of the client for this user, and codes that are not
-//!   exchanged yet. The event log shows both.
+//!   exchanged yet. The event log shows both. [`AuthService::consents`](crate::AuthService::consents) and
+//!   [`withdraw_consent`](crate::AuthService::withdraw_consent) do the same for the application.
 //! - A user can allow 32 clients, with names of 48 KiB in all. One more takes the place of the oldest, whose tokens are revoked.
 //!
 //! # Sessions
@@ -472,6 +473,7 @@ pub use self::{
     service::{AuthFuture, AuthService},
     sign_up::SignUp,
     signing::SigningKeys,
+    state::consents::Consent,
     vouching::EnrolledCredential,
 };
 pub use crate::login::LoginLimits;

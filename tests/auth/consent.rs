@@ -409,11 +409,18 @@ async fn c134_decisions_are_listed_and_revoking_one_ends_the_tokens_of_its_clien
     assert_eq!(browser.introspect("web", &own.access).await["active"], true);
     assert_eq!(consents(&world, &browser).await, json!([of_other]));
     assert_eq!(revoke(&mut browser, "partner").await.status, 404);
+    // the application sees and does the same
+    let ada = UserId::parse("u-ada").unwrap();
+    let listed = world.service.consents(&acme(), &ada).await.unwrap();
+    assert_eq!(listed.iter().map(|consent| consent.client_id()).collect::<Vec<_>>(), ["other-partner"]);
+    assert_eq!((listed[0].scopes().collect::<Vec<_>>(), listed[0].resources().count()), (vec!["openid"], 0));
+    allowed(&mut world.browser(), "quick", &[]).await;
+    let withdraw = async || world.service.withdraw_consent(&acme(), &ada, "quick").await.unwrap();
+    assert!(withdraw().await && !withdraw().await);
     // it asks again
     let asked = Asked::of(&mut browser, "partner", &[]).await;
     assert!(is_question(&asked.open(&mut browser).await));
     // the end of everything that a user has begun is no decision about clients, the end of the user is
-    let ada = UserId::parse("u-ada").unwrap();
     world.service.end_user(&acme(), &ada).await.unwrap();
     let mut browser = world.browser();
     let asked = Asked::of(&mut browser, "other-partner", &[]).await;

@@ -69,9 +69,9 @@ impl Access {
     }
 }
 
-/// What a user has allowed one client.
+/// What a user has allowed one third-party client: [`AuthService::consents`](crate::AuthService::consents) returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Consent {
+pub struct Consent {
     pub(crate) client_id: String,
     /// The name of the client at the time of the last decision.
     pub(crate) client_name: String,
@@ -80,6 +80,38 @@ pub(crate) struct Consent {
     /// What all decisions allow.
     #[serde(flatten)]
     pub(crate) access: Access,
+}
+
+impl Consent {
+    /// The client.
+    pub fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
+    /// The name of the client at the time of the last decision.
+    pub fn client_name(&self) -> &str {
+        &self.client_name
+    }
+
+    /// When the user decided last, in Unix seconds.
+    pub fn given_at(&self) -> u64 {
+        self.given_at
+    }
+
+    /// The scopes of all decisions.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.access.scopes.iter().map(String::as_str)
+    }
+
+    /// The claims that the client may request by name.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.access.claims.iter().map(String::as_str)
+    }
+
+    /// The APIs for which the client may request tokens.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.access.resources.iter().map(String::as_str)
+    }
 }
 
 /// The decisions of a user about one client.
