@@ -65,7 +65,7 @@ pub(crate) enum LoginCall<'a> {
 pub(crate) struct Proved<'a> {
     pub(crate) user: &'a BoundUser,
     pub(crate) mark: Option<[u8; 32]>,
-    /// When the user authenticated at another provider. Zero if the provider did not tell.
+    /// When the user authenticated at another provider. Zero if the provider did not say.
     pub(crate) elsewhere: Option<u64>,
     /// The second factors that the user has enrolled.
     pub(crate) factors: EnrolledFactors,

@@ -126,7 +126,9 @@ async fn self_service(users: AnyUsers) -> Vec<String> {
     };
     assert!(users.offers(OfferedChange::Create) && users.offers(OfferedChange::Remove));
     let new = |user: &str, address: &str| new(user, address).contact(mailbox(address));
-    for (user, address) in [("u-1", "ada@example.com"), ("u-2", "ada@example.com"), ("u-1", "eve@example.com"), ("u-2", "eve@example.com")] {
+    for (user, address) in
+        [("u-1", "ada@example.com"), ("u-2", "ada@example.com"), ("u-1", "eve@example.com"), ("u-2", "eve@example.com")]
+    {
         let created = users.create(&acme, new(user, address)).await.unwrap();
         assert_eq!(created == NewAccount::Taken, (user == "u-2") == (address == "ada@example.com"), "{user} {address}");
         seen.push(format!("{created:?}"));
