@@ -2,14 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
+#[path = "../examples/server/client_secrets.rs"]
+mod client_secrets;
 #[path = "../examples/server/clients.rs"]
 mod clients;
 #[path = "../examples/server/policies.rs"]
 mod policies;
+#[path = "../examples/server/secret_text.rs"]
+#[allow(dead_code, reason = "other settings need the rest")]
+mod secret_text;
+
+use std::path::Path;
 
 use tollgate::{
     Client, Policies, Tenant,
     bearer::Algorithm,
+    client::ClientSecretDigest,
     policy::{Method, Policy},
 };
 
@@ -19,7 +27,7 @@ fn acme() -> Tenant {
 
 fn read_client(text: &str) -> Result<Client, String> {
     let written: clients::WrittenClient = toml::from_str(text).map_err(|error| error.to_string())?;
-    written.read().map_err(|error| error.to_string())
+    written.read(Path::new("tests")).map_err(|error| error.to_string())
 }
 
 fn read_policies(text: &str) -> Result<Policies, String> {
@@ -98,14 +106,40 @@ fn a15_machine_clients_are_read() {
     let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
     let expected = Client::machine("billing", acme(), jwks).unwrap();
     assert_eq!(read_client(&good), Ok(expected.scopes("invoices:write").unwrap()));
-    for bad in [
-        text("{ keys = [] }"),
-        text("1"),
-        text("\"keys\""),
-        format!("{good}\nredirect_uris = [\"https://a.example/\"]"),
-    ] {
+    for bad in [text("{ keys = [] }"), text("1"), text("\"keys\"")] {
         assert!(read_client(&bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn c136_secrets_of_clients_are_read() {
+    let with = |more: &str| read_client(&format!("{GOOD}{more}"));
+    let ((secret, first), (_, second)) = (ClientSecretDigest::generate(), ClientSecretDigest::generate());
+    let file = std::env::temp_dir().join(format!("tollgate-client-secret-{}", std::process::id()));
+    std::fs::write(&file, format!("{}\n", secret.expose())).unwrap();
+    let both = expected().secret(first).unwrap().secret(second).unwrap();
+    for written in [
+        format!("\"{first}\""),
+        format!("\"{}\"", secret.expose()),
+        format!("{{ file = {:?} }}", file.display().to_string()),
+    ] {
+        assert_eq!(with(&format!("secrets = [{written}, \"{second}\"]")), Ok(both.clone()), "{written}");
+    }
+    std::fs::remove_file(file).unwrap();
+    let third = ClientSecretDigest::generate().1;
+    for bad in [
+        "secrets = [\"hunter2\"]".to_owned(),
+        "secrets = [{ file = \"there-is-none\" }]".to_owned(),
+        format!("secrets = [\"{first}\", \"{first}\"]"),
+        format!("secrets = [\"{first}\", \"{second}\", \"{third}\"]"),
+    ] {
+        let error = with(&bad).unwrap_err();
+        assert!(error.starts_with("secrets") && !error.contains("hunter2"), "{error}");
+    }
+    let key = r#"{ kty = "OKP", crv = "Ed25519", x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }"#;
+    let with_key = with(&format!("jwks = {{ keys = [{key}] }}")).unwrap();
+    assert!(with_key.is_confidential() && !with_key.is_machine());
+    assert!(with(&format!("jwks = {{ keys = [{key}] }}\nsecrets = [\"{first}\"]")).is_err());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Keys that are made at run time: the source, the text in it that makes them, and their prefix.
-const FAMILIES: [(&str, &str, &str); 8] = [
+const FAMILIES: [(&str, &str, &str); 9] = [
     ("src/auth/pages/page.js", "`shared.error_${code}`", "shared.error_"),
     ("src/auth/pages/account.js", "`shared.error_${code}`", "shared.error_"),
     ("src/auth/pages/page.js", "`login.error_${code}`", "login.error_"),
@@ -17,11 +17,15 @@ const FAMILIES: [(&str, &str, &str); 8] = [
     ("src/auth/pages/page.js", "`login.scope_${name}`", "login.scope_"),
     ("src/auth/pages/account.js", "`account.error_${code}`", "account.error_"),
     ("src/auth/pages/account.js", "`account.link_${linked}`", "account.link_"),
+    ("src/auth/pages/account.js", "`login.scope_${scope}`", "login.scope_"),
     ("src/delivery/wording.rs", "\"message.{}\", notice.kind()", "message."),
 ];
-const PAGES: [&str; 5] = ["page.html", "account.html", "error.html", "logout.html", "logged_out.html"];
+const PAGES: [&str; 7] =
+    ["page.html", "account.html", "error.html", "logout.html", "logged_out.html", "consent.html", "consent_done.html"];
 const SCRIPTS: [&str; 2] = ["page.js", "account.js"];
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
+    "src/auth/authorize/consent.rs",
+    "src/auth/pages/consent.rs",
     "src/auth/pages/page.rs",
     "src/auth/pages/logout.rs",
     "src/auth/pages/built.rs",
@@ -48,10 +52,10 @@ fn words(language: &str) -> BTreeMap<String, String> {
 }
 
 fn is_key(text: &str) -> bool {
-    let pages = ["shared", "login", "account", "error", "logout", "message"];
+    let pages = ["shared", "login", "account", "error", "logout", "consent", "message"];
     let is_name = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let is_file = |name| ["", "html", "js", "css"].contains(&name);
-    text.split_once('.').is_some_and(|(page, name)| pages.contains(&page) && is_name(name) && !is_file(name))
+    text.split_once('.').is_some_and(|(page, name)| pages.contains(&page) && is_name(name) && !name.ends_with('_') && !is_file(name))
 }
 
 /// Returns the texts between these marks that have the form of a key.

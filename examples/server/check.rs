@@ -1,6 +1,6 @@
 //! `--check-config`: reads a file and assembles the server with it, without connecting to anything.
 
-use std::{error::Error, path::Path};
+use std::{error::Error, path::Path, process::ExitCode};
 
 use tollgate::EventLog;
 
@@ -13,8 +13,22 @@ use crate::{
     storage,
 };
 
+/// Prints a summary, or what is wrong.
+pub(crate) async fn print_result(path: &Path) -> ExitCode {
+    match check(path).await {
+        Ok(summary) => {
+            println!("{}: no problems\n{summary}", path.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{}:\n{error}", path.display());
+            ExitCode::from(2)
+        }
+    }
+}
+
 /// Returns a summary.
-pub(crate) async fn check(path: &Path) -> Result<String, Box<dyn Error>> {
+async fn check(path: &Path) -> Result<String, Box<dyn Error>> {
     let File { facts, login, server } = file::read(path)?;
     let listen = server.listen.unwrap_or(Listen::Localhost(8080));
     facts.check_reach(listen)?;

@@ -1,11 +1,11 @@
 //! The clients in the file of `--config`.
 
-use std::error::Error;
+use std::{error::Error, path::Path};
 
 use serde::Deserialize;
 use tollgate::{Client, Tenant};
 
-use crate::policies::WrittenPolicy;
+use crate::{client_secrets, policies::WrittenPolicy, secret_text::SecretText};
 
 /// An entry of `[[clients]]`.
 #[derive(Deserialize)]
@@ -26,8 +26,13 @@ pub(crate) struct WrittenClient {
     #[serde(default)]
     single_sign_on: bool,
     #[serde(default)]
+    third_party: bool,
+    #[serde(default)]
     require_pushed_requests: bool,
-    /// The public keys of a machine client.
+    /// One, or the old and the new one.
+    #[serde(default)]
+    secrets: Vec<SecretText>,
+    /// The public keys of a machine client, or of one with redirect URIs.
     jwks: Option<serde_json::Value>,
     audience: Option<String>,
     #[serde(default)]
@@ -53,12 +58,18 @@ fn yes() -> bool {
 }
 
 impl WrittenClient {
-    pub(crate) fn read(&self) -> Result<Client, Box<dyn Error>> {
+    /// Reads the client. Paths are relative to `directory`.
+    pub(crate) fn read(&self, directory: &Path) -> Result<Client, Box<dyn Error>> {
         let tenant = Tenant::parse(&self.tenant).map_err(|error| format!("tenant: {:?}: {error}", self.tenant))?;
+        let has_users = !self.redirect_uris.is_empty() || !self.insecure_localhost.is_empty();
         let client = match &self.jwks {
+            Some(keys) if has_users => Client::new(&self.id, tenant)?.assertion_keys(&keys.to_string())?,
             Some(keys) => Client::machine(&self.id, tenant, &keys.to_string())?,
             None => Client::new(&self.id, tenant)?,
         };
+        let secrets = self.secrets.iter().map(|text| client_secrets::read(text, directory));
+        let client =
+            secrets.into_iter().try_fold(client, |client, secret| Ok::<_, Box<dyn Error>>(client.secret(secret?)?))?;
         // the form that `Client::scopes` expects
         if let Some(bad) = self.scopes.iter().find(|name| name.contains(' ')) {
             return Err(format!("scopes: {bad:?} is not a valid scope name").into());
@@ -77,26 +88,16 @@ impl WrittenClient {
         if self.single_sign_on {
             client = client.single_sign_on();
         }
-        self.with_tokens(client)
+        self.with_tokens(if self.third_party { client.third_party() } else { client })
     }
 
     fn with_uris(&self, mut client: Client) -> Result<Client, Box<dyn Error>> {
-        for uri in &self.redirect_uris {
-            client = client.redirect_uri(uri)?;
-        }
-        for uri in &self.insecure_localhost {
-            client = client.insecure_localhost(uri)?;
-        }
-        for origin in &self.origins {
-            client = client.origin(origin)?;
-        }
-        for uri in &self.after_logout {
-            client = client.after_logout(uri)?;
-        }
-        for uri in &self.insecure_localhost_after_logout {
-            client = client.insecure_localhost_after_logout(uri)?;
-        }
-        Ok(client)
+        client = self.redirect_uris.iter().try_fold(client, |client, uri| client.redirect_uri(uri))?;
+        client = self.insecure_localhost.iter().try_fold(client, |client, uri| client.insecure_localhost(uri))?;
+        client = self.origins.iter().try_fold(client, |client, origin| client.origin(origin))?;
+        client = self.after_logout.iter().try_fold(client, |client, uri| client.after_logout(uri))?;
+        let mut local = self.insecure_localhost_after_logout.iter();
+        Ok(local.try_fold(client, |client, uri| client.insecure_localhost_after_logout(uri))?)
     }
 
     fn with_tokens(&self, mut client: Client) -> Result<Client, Box<dyn Error>> {

@@ -10,6 +10,7 @@ pub(crate) enum Command {
     ExampleConfig,
     CheckConfig(PathBuf),
     HashPassword,
+    ClientSecret,
 }
 
 pub(crate) struct Config {
@@ -62,6 +63,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             "--help" | "-h" => return Ok(Command::Help),
             "--example-config" => return Ok(Command::ExampleConfig),
             "--hash-password" => return Ok(Command::HashPassword),
+            "--client-secret" => return Ok(Command::ClientSecret),
             "--sso-demo" if !cfg!(feature = "external-providers") => return Err(help::without_sso()),
             "--sso-demo" if value.is_none() => {
                 sso_demo = true;

@@ -20,7 +20,7 @@ pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 pub(crate) const SEAL: &str = "ZGVtbyBzZWFsIHRoYXQgaXMga25vd24gdG8gYWxsLi4";
 /// An authentication level that any client can request in `acr_values`.
 pub(crate) const TWO_STEPS: &str = "two-steps";
-pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
+pub(crate) const CLIENTS: [&str; 4] = ["demo-web", "demo-mfa", "demo-native", "demo-partner"];
 /// The scopes of the clients.
 pub(crate) const SCOPES: &str = "openid profile email";
 pub(crate) const CALLBACK: &str = "/demo/callback";
@@ -67,8 +67,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)?,
         operator_key: Some(OPERATOR_KEY.to_owned()),
         plans,
-        // by the letter of the interface, any request spends the tenant's budget
-        per_address: None,
+        per_address: None, // by the letter of the interface, any request spends the tenant's budget
         leases: false,
         redis_plans: false,
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
@@ -84,8 +83,8 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
 }
 
 /// `demo-web` needs one step, `demo-mfa` two. A user who is signed in to one only needs the missing steps for the other.
-/// `demo-native` is an app that listens on any port of 127.0.0.1, and each of its requests needs a new login. The
-/// pages of the demo play this app at `/callback`.
+/// `demo-native` is an app that listens on any port of 127.0.0.1, and each of its requests needs a new login. The demo plays it at
+/// `/callback`. `demo-partner` belongs to somebody else, so the user decides about it.
 fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
     let client = |id: &str, callback: &str| {
         Client::new(id, acme.clone())?
@@ -93,9 +92,10 @@ fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
             .insecure_localhost_after_logout(&format!("{origin}{AFTER_LOGOUT}"))?
             .scopes(SCOPES)
     };
-    let [web, mfa, native] = CLIENTS;
+    let [web, mfa, native, partner] = CLIENTS;
     ClientTable::new([
         client(web, CALLBACK)?.name("Demo")?.single_sign_on(),
+        client(partner, CALLBACK)?.name("Demo, a partner")?.single_sign_on().third_party(),
         client(mfa, CALLBACK)?.name("Demo, two steps")?.policy(Policy::any(2)?).single_sign_on(),
         client(native, NATIVE_CALLBACK)?
             .redirect_uri("http://127.0.0.1/callback")?

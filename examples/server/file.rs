@@ -45,7 +45,7 @@ impl Written {
         let operator_key = key.and_then(|key| problems.read("operator_key: ", key, |key| key.read(directory)));
         let clients = self.clients.iter().filter_map(|client| {
             let place = format!("clients: {:?}: ", client.get_ref().id);
-            problems.read(&place, client, WrittenClient::read)
+            problems.read(&place, client, |client: &WrittenClient| client.read(directory))
         });
         let clients = clients.collect::<Vec<_>>();
         let people = self.users.iter().filter_map(|user| {

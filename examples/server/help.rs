@@ -21,6 +21,7 @@ Usage: {COMMAND} -- [FLAGS]
                      prints what is wrong with the file and in which line, and
                      exits with 2; otherwise a summary. Connects to nothing
   --hash-password    reads a password, and prints its hash for the file
+  --client-secret    prints a new secret for a client, and its digest for the file
 {HELP}  --sso-demo         starts an identity provider on the next port, so that single
                      sign-on can be tried; needs the feature `external-providers`:
                      {WITH_SSO} -- --sso-demo

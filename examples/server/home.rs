@@ -32,6 +32,8 @@ Logins spend the limit of acme, too: after a flood, wait a minute.
 <li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: if you are signed in, only the second is missing
 <li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client, but its request asks for two steps
 <li><a href="{origin}/demo/login/demo-native">Log in like a native app</a>
+<li><a href="{origin}/demo/login/demo-partner">Log in at a partner</a>: it asks you what it may see, and you can
+<a href="{origin}/account/security">take that away</a> again
 </ul>
 <pre tabindex="0">curl -i '{origin}/demo/login/demo-web'</pre>
 </section>
@@ -58,6 +60,7 @@ step: choose the code by e-mail.
 <li>Add a passkey, or set up an authenticator app and recovery codes.
 <li>Log in again. With a passkey you need neither name nor password.
 </ol>
+<p>Or <a href="{origin}/sign-up?return_to=/account/security">create an account</a> of your own. Its code arrives among the messages.
 </section>
 </div>
 <script src="/demo/limit.js" type="module"></script>"#,

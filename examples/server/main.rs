@@ -8,7 +8,7 @@
 //!   `users.rs` and `storage.rs` are all that `crates/tollgate-sqlx/examples/server` has otherwise, for databases.
 //! - `demo.rs` has the tenants, keys and users, `written.rs` and `file.rs` read your own from a file, with `budgets.rs`,
 //!   `clients.rs`, `policies.rs`, `senders.rs`, `providers.rs`, `login_*.rs`, `server_settings.rs` and `secret_text.rs`. `problems.rs`
-//!   collects what is wrong, `check.rs` prints it, and `hash_password.rs` hashes a password. `people.rs` and
+//!   collects what is wrong, `check.rs` prints it, `hash_password.rs` hashes a password, and `client_secrets.rs` makes secrets. `people.rs` and
 //!   `accounts.rs` keep the accounts as the file says, `applied.rs` what it said.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` and `sent.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
@@ -43,6 +43,7 @@ mod budgets;
 mod demo;
 mod welcome;
 mod policies;
+mod client_secrets;
 mod clients;
 mod written;
 mod server_settings;

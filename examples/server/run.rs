@@ -7,7 +7,7 @@ use tollgate::{EventLog, event::JsonLines};
 #[cfg(feature = "external-providers")]
 use crate::sso_demo;
 use crate::{
-    api, check,
+    api, check, client_secrets,
     config::{self, Command, Config},
     demo,
     file::{self, File},
@@ -25,16 +25,8 @@ pub(crate) async fn run() -> ExitCode {
         Ok(Command::Help) => show(&help::text()),
         Ok(Command::ExampleConfig) => show(include_str!("config.toml")),
         Ok(Command::HashPassword) => hash_password::print().await,
-        Ok(Command::CheckConfig(path)) => match check::check(&path).await {
-            Ok(summary) => {
-                println!("{}: no problems\n{summary}", path.display());
-                Ok(())
-            }
-            Err(error) => {
-                eprintln!("{}:\n{error}", path.display());
-                return ExitCode::from(2);
-            }
-        },
+        Ok(Command::ClientSecret) => show(&client_secrets::new_secret()),
+        Ok(Command::CheckConfig(path)) => return check::print_result(&path).await,
         Err(error) => {
             eprintln!("{error}\nTry --help.");
             return ExitCode::from(2);

@@ -10,13 +10,13 @@ const HASHES = { RS256: 'sha256', ES256: 'sha256', EdDSA: 'sha512', Ed25519: 'sh
 const SCOPE = 'openid profile email';
 const MAX_AGE = 600;
 
-// Reads the metadata of the server.
-export async function discover(issuer, clientId) {
+// Reads the metadata of the server. `auth` is how the client authenticates.
+export async function discover(issuer, clientId, auth = client.None()) {
   const options = { execute: [client.enableNonRepudiationChecks] };
   // the bundled server has no TLS
   if (issuer.startsWith('http:')) options.execute.push(client.allowInsecureRequests);
   const metadata = { [client.clockTolerance]: 0 };
-  const config = await client.discovery(new URL(issuer), clientId, metadata, client.None(), options);
+  const config = await client.discovery(new URL(issuer), clientId, metadata, auth, options);
 
   const server = config.serverMetadata();
   assert.equal(server.issuer, issuer);
@@ -35,8 +35,9 @@ export async function discover(issuer, clientId) {
 
 // From the first visit to the logout. `login` follows the URL of an authorization request to the URL of its
 // response, like a browser with its user. `visit` does so without a login. `api` is a resource that accepts our access tokens.
-export async function runFlow({ issuer, clientId, redirectUri, afterLogout, user, isSignedIn, api, par, dpop, nonces }) {
-  const config = await discover(issuer, clientId);
+export async function runFlow(settings) {
+  const { issuer, clientId, auth, redirectUri, afterLogout, user, isSignedIn, api, par, dpop, nonces } = settings;
+  const config = await discover(issuer, clientId, auth);
   const { login, visit } = user;
   // the library retries with the nonce on its own
   let demanded = false;
@@ -85,8 +86,11 @@ export async function runFlow({ issuer, clientId, redirectUri, afterLogout, user
     const stolen = client.fetchUserInfo(config, tokens.access_token, claims.sub);
     await assert.rejects(stolen, challenge('invalid_token', 'invalid_request', 'invalid_dpop_proof'));
   }
-  // a client that does not authenticate may not introspect (RFC 7662, section 2.1)
-  if (config.serverMetadata().introspection_endpoint) {
+  // a client that does not authenticate may not introspect (RFC 7662, section 2.1), and another learns about its own tokens
+  if (auth) {
+    const known = await client.tokenIntrospection(config, tokens.access_token);
+    assert.deepEqual([known.active, known.client_id, known.sub], [true, clientId, claims.sub]);
+  } else if (config.serverMetadata().introspection_endpoint) {
     await assert.rejects(client.tokenIntrospection(config, tokens.access_token), (error) => error.status === 401);
   }
 

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import * as client from 'openid-client';
 
 import { User } from './browser.mjs';
+import { runWithSecretAndKey } from './confidential.mjs';
 import { runFlow, who } from './flow.mjs';
 
 const [issuer, shared] = process.argv.slice(2);
@@ -37,6 +38,9 @@ for (const [name, par] of [['nonces of the server', false], ['and pushed request
   await runFlow({ issuer: shared, clientId: 'web', ...site, user, isSignedIn, api, par, dpop: true, nonces: true });
   console.log(`ok: ${name}`);
 }
+
+const isKnown = async (user) => (await silently('shop', user)) !== null;
+await runWithSecretAndKey({ issuer: shared, ...site, isKnown, api: new URL('/api/me', shared) });
 
 const user = new User(site.redirectUri);
 assert.equal(await silently('shop', user), null);

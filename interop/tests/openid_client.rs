@@ -25,5 +25,5 @@ async fn openid_client_works_in_strict_mode() {
     let output = script.output().await.unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches("ok: ").count(), 10, "{said}");
+    assert_eq!(said.matches("ok: ").count(), 19, "{said}");
 }

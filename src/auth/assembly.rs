@@ -16,6 +16,7 @@ use crate::{
         state::{
             accounts::Accounts,
             codes::Codes,
+            consents::Consents,
             devices::Devices,
             guard::Guard,
             journal::LoginJournal,
@@ -119,6 +120,7 @@ impl AuthServiceBuilder {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
+            consents: Consents::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone()),
             credentials,
             factors,

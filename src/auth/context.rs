@@ -1,6 +1,8 @@
 //! One request on its way through the service, in stages. An [`IncomingRequest`](incoming::IncomingRequest) is charged to
 //! its tenant first, and only that makes the [`RequestContext`] with which endpoints work.
 
+mod client_assertion;
+pub(crate) mod client_authentication;
 pub(crate) mod incoming;
 pub(crate) mod stages;
 

@@ -24,6 +24,7 @@ use crate::{
         state::{
             accounts::Accounts,
             codes::Codes,
+            consents::Consents,
             devices::Devices,
             guard::Guard,
             journal::{EventSource, LoginJournal},
@@ -79,6 +80,7 @@ pub(crate) struct Core {
 
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,
+    pub(crate) consents: Consents,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
     pub(crate) factors: EnabledFactors,
@@ -145,6 +147,14 @@ impl Core {
         }
     }
 
+    /// Returns the resources that a client may request: those that the operator lists, and the audience of its other tokens.
+    pub(crate) fn allowed_resources<'a>(&'a self, client: &'a Client) -> Vec<&'a str> {
+        match &self.tokens {
+            Some(tokens) => tokens.allowed_resources(client),
+            None => client.resources().collect(),
+        }
+    }
+
     /// Returns the key under the keyed hashes. Call it after a read of the store: if that shows that the store has lost
     /// something, the key is read again.
     pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {
@@ -201,6 +211,7 @@ impl Core {
     pub(crate) async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         let ended = self.sessions.end_user(tenant, user).await?;
         self.credentials.forget(tenant, user).await?;
+        self.consents.forget(tenant, user).await?;
         let keyed = self.keyed().await?;
         self.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
         Ok(ended)

@@ -49,8 +49,8 @@ impl AuthService {
     }
 
     /// Deletes the credentials of a user, and ends everything that [`end_user`](Self::end_user) ends. Credentials are passkeys,
-    /// authenticator apps, recovery codes, and linked accounts at other identity providers. Returns how many sessions there
-    /// were.
+    /// authenticator apps, recovery codes, and linked accounts at other identity providers. Also deletes what the user has allowed
+    /// third-party clients. Returns how many sessions there were.
     ///
     /// Ended logins and counts expire by themselves within a day. A generation number stays, without which old sessions
     /// could count again. The account itself is yours to delete.

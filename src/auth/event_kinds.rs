@@ -77,6 +77,10 @@ event_kinds! {
     /// an authorization code or a refresh token was used a second time, so two parties have it. Everything issued from
     /// it was revoked.
     TokenReused = "authn_token_reuse",
+    /// a user allowed a third-party client what it asked for.
+    ConsentGiven = "authz_consent_given" (of_users: true),
+    /// a user took the access of a third-party client away, and its tokens were revoked.
+    ConsentRevoked = "authz_consent_revoked" (of_users: true),
     /// tokens were revoked by their client or by a logout.
     TokenRevoked = "authn_token_revoked",
 }

@@ -1,7 +1,7 @@
 //! The login service: [`AuthService`] signs users in, to the site that mounts it and to client applications.
 //!
 //! It serves the endpoints of a login by password, one-time codes, passkeys, authenticator apps and other identity providers,
-//! begins sessions, and issues authorization codes (OAuth 2.0 with PKCE, for public clients). With `AuthServiceBuilder::tokens` it is an OpenID
+//! begins sessions, and issues authorization codes (OAuth 2.0 with PKCE, for public and confidential clients). With `AuthServiceBuilder::tokens` it is an OpenID
 //! Connect provider.
 //!
 //! ```
@@ -140,6 +140,7 @@
 //! |---|---|
 //! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; a request of a script, or with an `Accept` header that prefers another type than HTML, gets a 401 |
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
+//! | `POST /consent` | the decision of the user about a [third-party client](#consent), from the page that `/authorize` shows; goes on like `/authorize` |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` (a user with a [second factor](#steps) may need one more), `next_step` |
 //! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey and the `challenge` of its options, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
@@ -160,7 +161,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `prompt` | `none`: no page is shown; if one is needed, the response is `login_required` or `interaction_required`; `login`: earlier proofs do not count; `consent`, `select_account`: the user must confirm |
+//! | `prompt` | `none`: no page is shown; if one is needed, the response is `login_required` `interaction_required` or `consent_required`; `login`: earlier proofs do not count; `consent`, `select_account`: the user must confirm |
 //! | `max_age` | the maximum age of proofs from a session; 0 means `prompt=login` |
 //! | `acr_values` | levels, best first; the first one that can be reached is required |
 //! | `claims` | claims by name; an essential `acr` must be reached, or the response is `unmet_authentication_requirements`; `sub` with values names the accepted users |
@@ -172,7 +173,20 @@
 //! number of steps. Pass them on from your own login page: with `prompt=login` and `max_age`, [other identity providers](crate::sso#fresh-sign-ins) are asked to sign their users in anew.
 //! `continue_session: false` begins a login that takes nothing from the browser's session, and asks for no more than that. With `prompt=consent`, the page names the client
 //! and the scopes and claims that it asks for. It also does so for clients on a loopback address or with a private
-//! scheme. Consent is not stored.
+//! scheme.
+//!
+//! # Consent
+//!
+//! Clients of your own get what they ask for. A [third-party client](crate::Client::third_party) gets a code only for what its
+//! user has allowed: `/authorize` then shows a page that names the client and, in words, the scopes, claims and resources.
+//!
+//! - The decision is bound to the very request, the user, and the login or session of the browser. Only the page itself can
+//!   send it, within ten minutes. A user who does not allow it returns to the client with `access_denied`.
+//! - It is stored for this user and client. More scopes, claims or resources ask again, and so does `prompt=consent`. With
+//!   `prompt=none`, the response is `consent_required`.
+//! - The account page lists the decisions. Revoking one revokes the tokens of the client for this user, and codes that are not
+//!   exchanged yet. The event log shows both.
+//! - A user can allow 32 clients. One more takes the place of the oldest, whose tokens are revoked.
 //!
 //! # Sessions
 //!
@@ -204,12 +218,13 @@
 //! | `GET`, `POST /userinfo` | returns the claims of the user: scopes `profile`, `email`, `phone`, and your own |
 //! | `GET /jwks` | returns the public keys; cacheable for five minutes |
 //! | `POST /revoke` | revokes every token issued from one code (RFC 7009) |
-//! | `POST /introspect` | describes a token (RFC 7662) to a machine client or the bearer of a token with the scope `introspect`, both of the same tenant, or to an `introspector` |
+//! | `POST /introspect` | describes a token (RFC 7662) to a machine client or the bearer of a token with the scope `introspect`, both of the same tenant, to the confidential client that has it, or to an `introspector` |
 //! | `GET`, `POST /logout` | ends the session and its tokens (OpenID Connect RP-Initiated Logout) |
 //! | `GET /.well-known/openid-configuration` | the metadata for clients |
 //! | `GET /.well-known/oauth-authorization-server` | the same, in front of the issuer's path (RFC 8414) |
 //!
-//! Bodies are forms. Clients are public: a request with a client secret gets `invalid_client`. Reusing a code with the right
+//! Bodies are forms. [Confidential clients](crate::tokens#confidential-clients) authenticate here and at `/par`. A public
+//! client that sends a secret gets `invalid_client`. Reusing a code with the right
 //! verifier, more than two seconds after its exchange, revokes its tokens. With an `id_token_hint` of the session,
 //! `/logout` ends it at once. Without one, it asks the user. Grants with the scope `offline_access` outlive the
 //! session. See `tokens` for lifetimes and `bearer` for APIs.
@@ -391,7 +406,7 @@
 //! | status | `error` |
 //! |---|---|
 //! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; for tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
-//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `invalid_assertion`, `sso_failed`, `login_required`, `interaction_required`; `invalid_client` for a client secret; for tokens `invalid_token` |
+//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `invalid_assertion`, `sso_failed`, `login_required`, `interaction_required`, `consent_required`; `invalid_client` for missing or wrong credentials of a client; for tokens `invalid_token` |
 //! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `fresh_login_required`, `second_factor_required`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
 //! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `step_required`, `session_failed`, `last_sign_in_method` |

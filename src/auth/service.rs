@@ -184,6 +184,7 @@ async fn serve_path(
     match route {
         Route::Authorize => in_box(|| endpoint::authorize(request)).await,
         Route::AuthorizeForm => in_box(|| endpoint::by_form(request, body)).await,
+        Route::Consent => in_box(|| endpoint::decide_about_client(request, body)).await,
         Route::StartPage => in_box(|| login_page::login_page(request)).await,
         Route::Script | Route::Style | Route::Logo | Route::OpenApi | Route::AccountScript => {
             let cx = request.charge_asset().await?;

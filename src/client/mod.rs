@@ -1,8 +1,9 @@
 //! The applications (OAuth clients) that send users to sign in.
 //!
-//! Clients with users are public: they have no secret, so the security of the login depends on where
-//! responses are sent. Machine clients, which act for themselves, authenticate with a key
-//! (`Client::machine`). A [`RedirectUri`] is registered in full and compared character by character.
+//! Apps are public clients: they can't keep a secret, so the security of the login depends on where responses are sent.
+//! Servers can be confidential clients, which authenticate with a secret ([`Client::secret`]) or a key
+//! ([`Client::assertion_keys`]). Machine clients, which act for themselves, have a key ([`Client::machine`]). A
+//! [`RedirectUri`] is registered in full and compared character by character.
 //! Only the port of a loopback address may differ (RFC 8252 §7.3). [`Clients`] finds clients, for
 //! example in a [`ClientTable`] or in your database.
 //!
@@ -52,15 +53,17 @@
 //!   a name such as `ada` can exist in all of them.
 
 mod clients;
+pub(crate) mod credentials;
 mod record;
 mod redirect;
 mod resources;
 mod scopes;
 mod table;
 
-pub(crate) use self::resources::normal_resource;
+pub(crate) use self::resources::{RESOURCE, ResourceError, select_resources};
 pub use self::{
     clients::{AnyClients, Clients},
+    credentials::ClientSecretDigest,
     record::Client,
     redirect::{RedirectUri, RequestedRedirect},
     scopes::{ScopeError, Scopes},

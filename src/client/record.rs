@@ -1,16 +1,15 @@
 //! A client and its settings.
 
 use super::{
+    credentials::{ClientSecretDigest, Credentials},
     redirect::{RedirectUri, RequestedRedirect},
     resources::normal_resource,
     scopes::Scopes,
 };
 use crate::{
     bearer::check_name,
-    jose::{Algorithm, JwsAlgorithm, KeySet},
-};
-use crate::{
     http::origin,
+    jose::Algorithm,
     policy::Policy,
     tenant::Tenant,
     util::{error::ConfigError, scan::is_unseen},
@@ -154,6 +153,16 @@ impl Client {
         Self { single_sign_on: true, ..self }
     }
 
+    /// Declares that the client belongs to somebody else: it gets a code only for what its user has allowed it.
+    ///
+    /// A page names the client and what it asks for: scopes, claims that it requests by name, and resources. The decision is
+    /// stored, and the page is shown again only if the client asks for more, or with `prompt=consent`. Users see their
+    /// decisions on the account page and can revoke them there, which ends the tokens of the client.
+    pub fn third_party(mut self) -> Self {
+        self.tokens.is_third_party = true;
+        self
+    }
+
     /// Rejects authorization requests of this client that were not pushed (RFC 9126), so that they
     /// can't be modified on the way.
     pub fn require_pushed_requests(self) -> Self {
@@ -183,7 +192,17 @@ impl Client {
 
     /// Returns whether this is a machine client, which has no users.
     pub fn is_machine(&self) -> bool {
-        self.tokens.machine_keys.is_some()
+        self.tokens.is_machine
+    }
+
+    /// Returns whether the client belongs to somebody else.
+    pub fn is_third_party(&self) -> bool {
+        self.tokens.is_third_party
+    }
+
+    /// Returns whether the client authenticates, with a secret or with a key.
+    pub fn is_confidential(&self) -> bool {
+        self.tokens.credentials != Credentials::None
     }
 
     /// Returns the name that pages show.
@@ -249,8 +268,10 @@ pub(crate) struct TokenSettings {
     pub(crate) require_dpop: bool,
     pub(crate) recheck_policy: bool,
     pub(crate) after_logout: Vec<RedirectUri>,
-    /// The public keys of a machine client.
-    pub(crate) machine_keys: Option<KeySet>,
+    pub(crate) is_machine: bool,
+    /// Belongs to somebody else, so users decide about it.
+    pub(crate) is_third_party: bool,
+    pub(crate) credentials: Credentials,
 }
 
 impl Client {
@@ -264,12 +285,37 @@ impl Client {
     ///
     /// Returns an error unless `id` is valid as for [`new`](Self::new) and the key set has a usable public key.
     pub fn machine(id: &str, tenant: Tenant, jwks_json: &str) -> Result<Self, ConfigError> {
-        let is_usable = |keys: &KeySet| keys.iter().any(|(_, key)| key.algorithm() != JwsAlgorithm::Es384);
-        let keys = KeySet::parse(jwks_json.as_bytes()).filter(is_usable);
-        let wrong = || ConfigError::new("machine keys", id, "must be a JSON Web Key Set with a usable public key");
         let mut client = Self::new(id, tenant)?;
-        client.tokens.machine_keys = Some(keys.ok_or_else(wrong)?);
+        (client.tokens.is_machine, client.tokens.credentials) = (true, Credentials::of_keys(id, jwks_json)?);
         Ok(client)
+    }
+
+    /// Makes this a confidential client, which shows a secret at `/token`, `/par`, `/revoke` and `/introspect`
+    /// (`client_secret_basic` or `client_secret_post`). It still needs PKCE.
+    ///
+    /// Can be called twice, so that a secret can be replaced: register the new one next to the old one, change it at the
+    /// client, and remove the old one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a third secret, and if the client has keys.
+    pub fn secret(mut self, secret: ClientSecretDigest) -> Result<Self, ConfigError> {
+        self.tokens.credentials = self.tokens.credentials.with_secret(&self.id, secret)?;
+        Ok(self)
+    }
+
+    /// Makes this a confidential client, which signs an assertion for each call of `/token`, `/par`, `/revoke` and
+    /// `/introspect` (`private_key_jwt`). It still needs PKCE. The key set is as for [`machine`](Self::machine).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless the key set has a usable public key, and if the client has secrets or other keys.
+    pub fn assertion_keys(mut self, jwks_json: &str) -> Result<Self, ConfigError> {
+        if self.is_confidential() {
+            return Err(ConfigError::new("client keys", self.id, "can't be combined with secrets or other keys"));
+        }
+        self.tokens.credentials = Credentials::of_keys(&self.id, jwks_json)?;
+        Ok(self)
     }
 
     /// Sets the audience of this client's access tokens. Defaults to the setting of
@@ -443,6 +489,26 @@ mod tests {
         for bad in ["", " ", "a\nb", "a\u{202e}b", "\u{200b}", &"x".repeat(65)] {
             assert!(client().name(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn c136_a_client_has_at_most_two_secrets_or_keys() {
+        let (keys, secret) =
+            (r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#, || {
+                ClientSecretDigest::generate().1
+            });
+        let (first, second) = (secret(), secret());
+        assert!(!client().is_confidential());
+        let one = client().secret(first).unwrap();
+        assert!(one.is_confidential() && one.clone().secret(first).is_err());
+        let both = one.secret(second).unwrap();
+        assert!(both.clone().secret(secret()).is_err() && both.assertion_keys(keys).is_err());
+        let with_keys = client().assertion_keys(keys).unwrap();
+        assert!(with_keys.is_confidential() && !with_keys.is_machine());
+        assert!(with_keys.clone().secret(first).is_err() && with_keys.assertion_keys(keys).is_err());
+        assert!(client().assertion_keys("{}").is_err());
+        let machine = Client::machine("m", Tenant::parse("acme").unwrap(), keys).unwrap();
+        assert!(machine.is_confidential() && machine.secret(first).is_err());
     }
 
     #[test]

@@ -207,14 +207,42 @@
 //! have the choice, prefer this. `/account` of the bundled server shows it.
 
 //!
+//! # Confidential clients
+//!
+//! An app that runs on a server can authenticate at `/token`, `/par`, `/revoke` and `/introspect`, so that a stolen code or refresh
+//! token alone is useless. PKCE stays required. [`Client::secret`](crate::Client::secret) and
+//! [`Client::assertion_keys`](crate::Client::assertion_keys) choose the method:
+//!
+//! | method | the client sends |
+//! |---|---|
+//! | `client_secret_basic` | `authorization: Basic …`, with id and secret encoded like values of a form (RFC 6749 §2.3.1) |
+//! | `client_secret_post` | `client_id` and `client_secret` in the body |
+//! | `private_key_jwt` | an assertion in the body, as a [machine client](#machine-clients) does |
+//!
+//! [`ClientSecretDigest::generate`](crate::client::ClientSecretDigest::generate) makes secrets of 256 bits, and only their digests are kept. A client
+//! has two during a rotation. Wrong credentials count as failures of this client from this address: after 60 in a minute, the address
+//! waits, and the client is not delayed elsewhere. `/introspect` describes only its own tokens to such a client.
+//!
+//! ```
+//! use tollgate::{Client, Tenant, client::ClientSecretDigest};
+//!
+//! let (secret, stored) = ClientSecretDigest::generate();
+//! println!("give this to the shop: {}", secret.expose());
+//! let shop = Client::new("shop", Tenant::parse("acme")?)?
+//!     .redirect_uri("https://shop.example/callback")?
+//!     .scopes("openid email")?
+//!     .secret(stored)?;
+//! # assert!(shop.is_confidential());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Machine clients
 //!
 //! A service that calls another service for itself, without a user, is a [machine client](crate::Client::machine). It
 //! has a private key, and the login service has the public one. For each token it signs an assertion
 //! (`private_key_jwt`, RFC 7523): `iss` and `sub` are its id, `aud` is the issuer or the token endpoint, `exp` is at
 //! most five minutes ahead, and each `jti` works once. It gets an access token with its own id as `sub`, its tenant and
-//! its scopes, and neither a refresh token nor an id_token. Wrong assertions count as failed attempts of the caller's
-//! address.
+//! its scopes, and neither a refresh token nor an id_token.
 //!
 //! ```
 //! use http::Request;
@@ -278,11 +306,11 @@
 //! [`is_machine`](crate::AccessToken::is_machine) where an API decides by `sub`.
 
 mod issued_claims;
+mod ending;
 mod family;
 mod family_list;
 mod family_row;
 mod grant;
-mod hint;
 mod keys;
 #[cfg(test)]
 mod keys_on_many_nodes;

@@ -1,6 +1,6 @@
 //! [`TokenService`]: issues, renews, reads and revokes tokens.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
@@ -8,15 +8,14 @@ use super::{
     family::{Family, Refreshed, family_of_code},
     family_list::{FamilyList, ListedFamily},
     grant::Grant,
-    issued_claims::{self, AccessTokenParts, ID_TOKEN, IdTokenParts, Span},
+    issued_claims::{self, AccessTokenParts, ID_TOKEN, IdClaims, IdTokenParts, Span},
     keys::Keys,
-    local_keys::LocalKeys,
     refresh_token::{RefreshToken, random_digest},
     revocation::Revocations,
     ring::Schedule,
 };
 use crate::{
-    bearer::{AccessTokenClaims, Audience, Verifier},
+    bearer::{AccessTokenClaims, Audience},
     client::{Client, Scopes},
     jose::{
         Algorithm,
@@ -28,7 +27,7 @@ use crate::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Stored, Table},
     },
-    support::{run_to_completion::RunToCompletion, seal::Seal},
+    support::seal::Seal,
     user::{self, ClaimTarget},
     util::{
         clock::{Clock, UnixTime},
@@ -41,7 +40,7 @@ use crate::{
 const SKEW: Duration = Duration::from_secs(60);
 /// The longest time that any access token can be accepted. Revocations are kept this long, because an older token may
 /// have been issued with a longer lifetime than the current setting allows.
-const LAST_ACCESS: Duration = Lifetimes::LONGEST_ACCESS.saturating_add(SKEW).saturating_add(SKEW);
+pub(super) const LAST_ACCESS: Duration = Lifetimes::LONGEST_ACCESS.saturating_add(SKEW).saturating_add(SKEW);
 
 /// How long tokens live.
 #[derive(Clone, Copy, Debug)]
@@ -82,10 +81,10 @@ pub(super) struct Inner {
     pub(super) audience: String,
     pub(super) algorithm: Algorithm,
     pub(super) lifetimes: Lifetimes,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) keys: Keys,
-    families: Table<Family>,
-    lists: Table<FamilyList>,
+    pub(super) families: Table<Family>,
+    pub(super) lists: Table<FamilyList>,
     pub(super) revocations: Revocations,
 }
 
@@ -140,6 +139,12 @@ pub(crate) struct NewFamily {
     id: PublicId,
     first: Option<RefreshToken>,
     family: Family,
+}
+
+impl NewFamily {
+    pub(crate) fn id(&self) -> PublicId {
+        self.id
+    }
 }
 
 /// A parsed refresh token and its family.
@@ -226,13 +231,6 @@ impl TokenService {
     /// Returns the public keys as a JSON Web Key Set.
     pub(crate) async fn key_set(&self) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.keys.current().await?.set.to_json())
-    }
-
-    #[expect(clippy::expect_used, reason = "both names were checked when the service was built")]
-    pub(crate) fn verifier(&self) -> Verifier {
-        let keys = LocalKeys { keys: self.0.keys.clone(), revocations: self.0.revocations.clone() };
-        let clock = Arc::clone(&self.0.clock);
-        Verifier::new(keys, &self.0.issuer, &self.0.audience, clock).expect("the names were checked")
     }
 
     // ---- codes
@@ -378,40 +376,6 @@ impl TokenService {
         Box::pin(self.0.families.update(None, id, again)).await
     }
 
-    // ---- revocation
-
-    /// Revokes all tokens issued from one code. Runs to completion, so that a caller who disconnects can't leave some of
-    /// them valid.
-    pub(crate) async fn revoke_family(&self, id: &PublicId) -> Result<(), StoreError> {
-        let (service, id) = (self.clone(), *id);
-        RunToCompletion::new(async move { service.end_family(&id).await }).await
-    }
-
-    /// Access tokens end first: if a later step fails, the client can ask again.
-    async fn end_family(&self, id: &PublicId) -> Result<(), StoreError> {
-        self.0.revocations.revoke_family(id, LAST_ACCESS).await?;
-        let Some(ended) = self.0.families.take_value(None, id.as_bytes()).await? else { return Ok(()) };
-        let grant = ended.value.grant;
-        let forget = |list: Option<&FamilyList>, _| match list.and_then(|list| list.clone().without(id)) {
-            Some(list) => {
-                let ends = list.ends();
-                Change::Put(list, ends, ())
-            }
-            None => Change::Keep(()),
-        };
-        self.0.lists.update(Some(&grant.who.tenant), &FamilyList::id(&grant), forget).await
-    }
-
-    /// Returns whether the session or the user of a grant has lost all tokens.
-    pub(crate) async fn has_ended(&self, grant: &Grant) -> Result<bool, StoreError> {
-        self.0.revocations.has_ended(grant).await
-    }
-
-    /// Returns whether a grant ended with its session. Its user may have lost all tokens too.
-    pub(crate) async fn has_lost_session(&self, grant: &Grant) -> Result<bool, StoreError> {
-        self.0.revocations.has_lost_session(grant).await
-    }
-
     // ---- reading tokens
 
     /// Reads an access token for any API. Returns `None` if it was not issued here or is not valid.
@@ -430,6 +394,18 @@ impl TokenService {
         let Some(Stored { value: Family { grant, .. }, .. }) = self.family(&family).await? else { return Ok(None) };
         let has_ended = self.has_ended(&grant).await? || self.0.revocations.may_have_lost(claims.iat);
         Ok((!has_ended).then_some(ValidAccess { claims, grant: Some(grant), family }))
+    }
+
+    /// Reads an id_token that was issued here (`id_token_hint`). It is a hint and proves nothing, so it may have expired. Its key
+    /// counts after a rotation as long as a session from before it can live, and never after it was withdrawn.
+    pub(crate) async fn hint(&self, token: &str) -> Result<Option<IdClaims>, StoreError> {
+        let Some(parsed) = Unverified::parse(token, ID_TOKEN) else { return Ok(None) };
+        let (keys, lives, now) = (self.0.keys.current().await?, self.0.lifetimes.session, self.now());
+        let claims = match parsed.kid().and_then(|kid| keys.for_hint(kid, lives, now)) {
+            Some(key) => parsed.claims(&key),
+            None => self.claims(token, ID_TOKEN).await?,
+        };
+        Ok(claims.filter(|claims: &IdClaims| claims.iss == self.issuer()))
     }
 
     pub(super) async fn claims<T: serde::de::DeserializeOwned>(
@@ -497,8 +473,4 @@ impl TokenService {
     }
 }
 
-impl fmt::Debug for TokenService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenService").field("issuer", &self.0.issuer).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TokenService, |own| issuer: own.0.issuer);

@@ -69,7 +69,7 @@ async fn c117_the_overview_shows_the_sessions_with_their_devices_and_what_a_chan
         shown,
         json!({ "user": "u-ada", "display_name": "ada", "fresh_until": null, "required_proofs": 2, "can_use_codes": true,
             "has_two_factors": true, "asks_factor": true, "passkeys": [],
-            "totp": null, "recovery_codes": null, "links": [], "sessions": null, "contacts": null,
+            "totp": null, "recovery_codes": null, "links": [], "sessions": null, "contacts": null, "consents": [],
             "fresh_login_url": "/sign-in?return_to=%2Faccount%2Fsecurity&max_age=299&steps=2",
             "changes": { "password": true, "name": true, "email": true, "phone": true, "delete": true },
             "has_password": true, "least_password": 15, "name": null,
@@ -128,7 +128,8 @@ async fn users_end_all_other_sessions_or_everything_that_they_have_begun() {
 }
 
 /// All calls that change something.
-const CHANGES: [&str; 9] = [
+const CHANGES: [&str; 10] = [
+    "consents/revoke",
     "totp/begin",
     "totp",
     "totp/delete",

@@ -27,12 +27,12 @@ use crate::{
     world::{ADA_PASSWORD, Answer, Browser, ISSUER, World, clients, form_of, parameters, posted, query_of, with},
 };
 
-const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+pub(crate) const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// A key of another implementation.
-struct MachineKey(Algorithm, EncodingKey);
+pub(crate) struct MachineKey(Algorithm, EncodingKey);
 
-static ES256: LazyLock<MachineKey> = LazyLock::new(|| {
+pub(crate) static ES256: LazyLock<MachineKey> = LazyLock::new(|| {
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
     MachineKey(Algorithm::ES256, EncodingKey::from_ec_der(pkcs8.as_ref()))
 });
@@ -58,7 +58,7 @@ fn rsa(algorithm: Algorithm) -> MachineKey {
 }
 
 impl MachineKey {
-    fn jwks(&self) -> String {
+    pub(crate) fn jwks(&self) -> String {
         let key = match self.0 {
             Algorithm::EdDSA => json!({ "kty": "OKP", "crv": "Ed25519", "x": BASE64URL.encode(&*ED25519.1) }),
             algorithm => serde_json::to_value(Jwk::from_encoding_key(&self.1, algorithm).unwrap()).unwrap(),
@@ -66,7 +66,7 @@ impl MachineKey {
         json!({ "keys": [key] }).to_string()
     }
 
-    fn sign(&self, claims: &Value) -> String {
+    pub(crate) fn sign(&self, claims: &Value) -> String {
         self.sign_as(&Header::new(self.0), claims)
     }
 
@@ -378,7 +378,10 @@ async fn a15_a_machine_client_signs_nobody_in() {
     assert_eq!(browser.post("/authentication/start", &own).await.error(), "invalid_request");
     let pushed: Vec<_> =
         own.as_object().unwrap().iter().map(|(name, value)| (&**name, value.as_str().unwrap())).collect();
-    assert_eq!(browser.form("/par", &pushed).await.error(), "invalid_request");
+    assert!(is_unauthenticated(&browser.form("/par", &pushed).await));
+    let assertion = ES256.sign(&good(&world));
+    let proved = [&pushed[..], &[("client_assertion_type", KIND), ("client_assertion", &assertion)]].concat();
+    assert_eq!(browser.form("/par", &proved).await.error(), "invalid_request");
     let machine = || Client::machine("billing", acme(), &ES256.jwks()).unwrap();
     assert!(machine().redirect_uri("https://app.example/callback").is_err());
     assert!(machine().insecure_localhost("http://localhost/callback").is_err());

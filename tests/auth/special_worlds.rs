@@ -70,9 +70,13 @@ pub(crate) async fn controlled_store_with_keys() -> (ControlledStore, World) {
 
 /// Creates two services with one store and one clock.
 pub(crate) async fn two_nodes(store: impl Into<AnyStore>) -> [World; 2] {
-    let store = store.into();
+    two_nodes_with(store, clients()).await
+}
+
+/// Creates two services with one store, one clock and these clients.
+pub(crate) async fn two_nodes_with(store: impl Into<AnyStore>, clients: ClientTable) -> [World; 2] {
+    let (store, clock) = (store.into(), ManualClock::new());
     put_keys(&store).await;
-    let one = World::with(store.clone(), |service| service).await;
-    let other = World::on(store, one.clock.clone(), |service| service).await;
-    [one, other]
+    let node = || World::made(store.clone(), clock.clone(), clients.clone(), Tokens::new(), |service| service);
+    [node().await, node().await]
 }

@@ -8,12 +8,13 @@ use serde_json::json;
 use tollgate::UserId;
 
 use crate::{
+    confidential_clients::{KEYED, SHOP, Way, confidential_world},
     issued_tokens::IssuedTokens,
     matrix::{Case, compare, table},
     special_worlds::world_with_keys,
-    token_requests::{Grant, redemption, set},
+    token_requests::{Grant, redemption, set, without},
     wire_text::after,
-    world::{Answer, Browser, ISSUER, NOTES, World, encode, form_of, posted},
+    world::{Answer, Browser, ISSUER, NOTES, World, encode, form_of, parameters, posted},
 };
 
 const STATES: &[&str] = &[
@@ -277,9 +278,90 @@ fn own(answer: &Answer) -> String {
     // cacheable documents belong to no tenant and show no budget, and the logout page needs to send its origin
     let is_usual = answer.header("cache-control") == "no-store" && answer.header("referrer-policy") == "no-referrer";
     let text = if is_usual { answer.own() } else { answer.whole() + "\n" };
-    ["access_token", "refresh_token", "id_token", "jti"]
+    ["access_token", "refresh_token", "id_token", "jti", "request_uri"]
         .iter()
         .fold(text, |text, name| after(&text, &format!("\"{name}\":\""), |_| format!("<{name}>")))
+}
+
+/// How a confidential client authenticates, and as which client.
+const CREDENTIALS: [&str; 10] = [
+    "nothing",
+    "client_id",
+    "basic",
+    "basic, the old secret",
+    "basic, wrong",
+    "basic, with another client_id",
+    "post",
+    "post, wrong",
+    "both",
+    "assertion of another client",
+];
+
+const CONFIDENTIAL_CALLS: [&str; 5] =
+    ["POST /token code", "POST /token refresh token", "POST /par", "POST /revoke", "POST /introspect"];
+
+/// A family of a confidential client, and how a request authenticates.
+struct Confidential {
+    world: World,
+    browser: Browser,
+    code: Grant,
+    issued: IssuedTokens,
+    credentials: String,
+}
+
+async fn confidential(credentials: &str) -> Confidential {
+    let world = confidential_world(|client| client).await;
+    let mut browser = world.browser();
+    let issued = world.tokens_by(Way::Basic).await;
+    let code = browser.sign_in(SHOP).await;
+    Confidential { world, browser, code, issued, credentials: credentials.to_owned() }
+}
+
+impl Case for Confidential {
+    async fn call(&mut self, call: &str) -> Answer {
+        let own = parameters(SHOP);
+        let fields = match call {
+            "POST /token code" => without(&redemption(SHOP, &self.code), "client_id"),
+            "POST /token refresh token" => {
+                vec![("grant_type", "refresh_token"), ("refresh_token", self.issued.refresh())]
+            }
+            "POST /par" => {
+                own.as_object().unwrap().iter().map(|(name, value)| (&**name, value.as_str().unwrap())).collect()
+            }
+            _ => vec![("token", &*self.issued.access)],
+        };
+        let (way, client) = match &*self.credentials {
+            "nothing" => (Way::Nothing, None),
+            "client_id" => (Way::Nothing, Some(SHOP)),
+            "basic" => (Way::Basic, None),
+            "basic, the old secret" => (Way::OldSecret, Some(SHOP)),
+            "basic, wrong" => (Way::WrongBasic, None),
+            "basic, with another client_id" => (Way::Basic, Some("web")),
+            "post" => (Way::Post, Some(SHOP)),
+            "post, wrong" => (Way::WrongPost, Some(SHOP)),
+            "both" => (Way::Twice, Some(SHOP)),
+            "assertion of another client" => (Way::Key, None),
+            other => panic!("{other}"),
+        };
+        let fields = client.into_iter().fold(fields, |fields, client| set(&fields, "client_id", client));
+        let path = call.split(' ').nth(1).unwrap();
+        let signer = if way == Way::Key { KEYED } else { SHOP };
+        let (request, form) = way.request(&self.world, signer, path, &fields);
+        self.browser.send(request, form).await
+    }
+
+    /// Returns what still works.
+    async fn state(&self) -> String {
+        let mut browser = self.browser.clone();
+        let tokens = [("access", &*self.issued.access), ("refresh", self.issued.refresh())];
+        let mut good = Vec::new();
+        for (name, token) in tokens {
+            if browser.introspect(SHOP, token).await["active"] == true {
+                good.push(name);
+            }
+        }
+        if good.is_empty() { "nothing".to_owned() } else { good.join("+") }
+    }
 }
 
 #[tokio::test]
@@ -287,6 +369,10 @@ async fn every_call_in_every_state_of_a_family_responds_as_the_table_says() {
     let of_a_family = table(STATES, CALLS, family, own).await;
     let bare = async |way: &str| WithoutTokens { family: family("refreshed").await, way: way.to_owned() };
     let of_paths = table(&WAYS, &PATHS, bare, own).await;
-    let text = format!("{of_a_family}\n\nEach endpoint, called in each way with no token:\n\n{of_paths}");
+    let authenticated = table(&CREDENTIALS, &CONFIDENTIAL_CALLS, confidential, own).await;
+    let text = format!(
+        "{of_a_family}\n\nEach endpoint, called in each way with no token:\n\n{of_paths}\n\n\
+         A confidential client that authenticates in each way:\n\n{authenticated}"
+    );
     compare(&text, "token_matrix.txt");
 }

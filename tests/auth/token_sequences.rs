@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
-use tollgate::{UserId, Verifier, store::Memory};
+use tollgate::{Client, UserId, Verifier, store::Memory};
 
 use crate::{
+    confidential_clients::{SHOP, Way, with_confidential},
     issued_tokens::{EVERYWHERE, IssuedTokens, at_layer, claims, good_at},
     random_runs,
-    special_worlds::two_nodes,
-    token_requests::{Grant, is_no_grant, redemption},
-    world::{Answer, Browser, ISSUER, NOTES, World, encode, form_of, posted, query_of},
+    special_worlds::two_nodes_with,
+    token_requests::{Grant, is_no_grant, redemption, set},
+    world::{Answer, Browser, ISSUER, NOTES, World, encode, query_of},
 };
 
 /// The number of families that the test keeps. All of them are checked after each call.
@@ -29,6 +30,8 @@ enum Action {
     /// For these of [`RESOURCES`], as bits. Without any, the tokens are for the issuer.
     SignIn {
         offline: bool,
+        /// At a client with a secret.
+        confidential: bool,
         resources: usize,
     },
     /// Redeems the code of a family, counted from the newest, with right parameters or with a wrong client, verifier or
@@ -36,12 +39,15 @@ enum Action {
     Redeem {
         family: usize,
         wrong: Option<usize>,
+        /// Without the secret of a confidential client.
+        unauthenticated: bool,
     },
     /// Uses a refresh token of this age; 0 is the newest.
     Refresh {
         family: usize,
         age: usize,
         other_client: bool,
+        unauthenticated: bool,
         resources: usize,
     },
     Revoke {
@@ -49,6 +55,7 @@ enum Action {
         age: usize,
         access: bool,
         other_client: bool,
+        unauthenticated: bool,
     },
     LogOut {
         family: usize,
@@ -88,13 +95,21 @@ fn action() -> impl Strategy<Value = Action> {
         30 * DAY - 600,
     ]);
     prop_oneof![
-        3 => (prop::bool::weighted(0.4), resources()).prop_map(|(offline, resources)| Action::SignIn { offline, resources }),
-        5 => (family(), prop::option::weighted(0.2, 0..3_usize)).prop_map(|(family, wrong)| Action::Redeem { family, wrong }),
-        10 => (family(), age(), rarely(), resources()).prop_map(|(family, age, other_client, resources)| {
-            Action::Refresh { family, age, other_client, resources }
+        3 => (prop::bool::weighted(0.4), any::<bool>(), resources()).prop_map(|(offline, confidential, resources)| {
+            Action::SignIn { offline, confidential, resources }
         }),
-        1 => (family(), age(), any::<bool>(), prop::bool::weighted(0.4))
-            .prop_map(|(family, age, access, other_client)| Action::Revoke { family, age, access, other_client }),
+        5 => (family(), prop::option::weighted(0.2, 0..3_usize), rarely())
+            .prop_map(|(family, wrong, unauthenticated)| Action::Redeem { family, wrong, unauthenticated }),
+        10 => (family(), age(), rarely(), rarely(), resources()).prop_map(
+            |(family, age, other_client, unauthenticated, resources)| {
+                Action::Refresh { family, age, other_client, unauthenticated, resources }
+            }
+        ),
+        1 => (family(), age(), any::<bool>(), prop::bool::weighted(0.4), rarely()).prop_map(
+            |(family, age, access, other_client, unauthenticated)| {
+                Action::Revoke { family, age, access, other_client, unauthenticated }
+            }
+        ),
         1 => family().prop_map(|family| Action::LogOut { family }),
         // ending everything is rare
         1 => prop::bool::weighted(0.2).prop_map(|ends| if ends { Action::EndUser } else { Action::Wait(1) }),
@@ -112,6 +127,8 @@ struct Access {
 /// All tokens of one login.
 struct Family {
     browser: Browser,
+    /// The client: a public one, or one with a secret.
+    client: &'static str,
     code: Grant,
     offline: bool,
     resources: usize,
@@ -170,6 +187,11 @@ impl Family {
     }
 }
 
+/// Lets a client request tokens that outlive the session, and for another resource.
+fn offline(client: Client) -> Client {
+    client.scopes("openid profile email offline_access").unwrap().resource(NOTES).unwrap()
+}
+
 struct Simulation {
     nodes: [World; 2],
     /// Verifiers that cache earlier results.
@@ -182,7 +204,7 @@ struct Simulation {
 
 impl Simulation {
     async fn new() -> Self {
-        let nodes = two_nodes(Memory::new()).await;
+        let nodes = two_nodes_with(Memory::new(), with_confidential(offline)).await;
         let verifiers = [nodes[0].service.verifier(), nodes[1].service.verifier()];
         Self { nodes, verifiers, families: Vec::new(), now: 0, calls: 0 }
     }
@@ -202,7 +224,9 @@ impl Simulation {
                 self.nodes[0].advance(seconds);
                 self.now += seconds;
             }
-            Action::SignIn { offline, resources } => self.sign_in(offline, resources).await,
+            Action::SignIn { offline, confidential, resources } => {
+                self.sign_in(offline, confidential, resources).await;
+            }
             Action::EndUser => {
                 let user = UserId::parse("u-ada").unwrap();
                 self.nodes[0].service.end_user(&"acme".parse().unwrap(), &user).await.unwrap();
@@ -210,19 +234,19 @@ impl Simulation {
                     family.user_ended = true;
                 }
             }
-            Action::Redeem { family, wrong } => {
+            Action::Redeem { family, wrong, unauthenticated } => {
                 if let Some(at) = self.at(family) {
-                    self.redeem(at, wrong).await?;
+                    self.redeem(at, wrong, unauthenticated).await?;
                 }
             }
-            Action::Refresh { family, age, other_client, resources } => {
+            Action::Refresh { family, age, other_client, unauthenticated, resources } => {
                 if let Some(at) = self.at(family) {
-                    self.refresh(at, age, other_client, resources).await?;
+                    self.refresh((at, age), other_client, unauthenticated, resources).await?;
                 }
             }
-            Action::Revoke { family, age, access, other_client } => {
+            Action::Revoke { family, age, access, other_client, unauthenticated } => {
                 if let Some(at) = self.at(family) {
-                    self.revoke(at, age, access, other_client).await?;
+                    self.revoke(at, age, access, other_client, unauthenticated).await?;
                 }
             }
             Action::LogOut { family } => {
@@ -234,16 +258,32 @@ impl Simulation {
         self.look().await
     }
 
-    async fn sign_in(&mut self, offline: bool, resources: usize) {
+    /// Posts a form as a client, which shows its secret if it has one. `more` is the end of the form.
+    async fn post(
+        &mut self,
+        client: &str,
+        unauthenticated: bool,
+        path: &str,
+        (fields, more): (&[(&str, &str)], &str),
+    ) -> Answer {
+        let mut browser = self.browser();
+        let way = if client == SHOP && !unauthenticated { Way::Basic } else { Way::Nothing };
+        let (request, form) = way.request(&self.nodes[0], client, path, &set(fields, "client_id", client));
+        browser.send(request, form + more).await
+    }
+
+    async fn sign_in(&mut self, offline: bool, confidential: bool, resources: usize) {
         if self.families.len() == MOST_FAMILIES {
             self.families.remove(0);
         }
         let mut browser = self.browser();
-        let (own, verifier) = browser.log_in_with("web", &[("scope", if offline { OFFLINE } else { "openid" })]).await;
+        let client = if confidential { SHOP } else { CLIENTS[0] };
+        let (own, verifier) = browser.log_in_with(client, &[("scope", if offline { OFFLINE } else { "openid" })]).await;
         let answer = browser.get(&format!("/authorize?{}{}", query_of(&own), parameter(resources))).await;
         let code = Grant { code: answer.redirected("code").unwrap(), verifier };
         self.families.push(Family {
             browser,
+            client,
             code,
             offline,
             resources,
@@ -267,15 +307,20 @@ impl Simulation {
         Ok(())
     }
 
-    async fn redeem(&mut self, at: usize, wrong: Option<usize>) -> Result<(), TestCaseError> {
-        let mut browser = self.browser();
-        let (now, family) = (self.now, &self.families[at]);
-        let mut fields = redemption(CLIENTS[0], &family.code);
+    async fn redeem(&mut self, at: usize, wrong: Option<usize>, unauthenticated: bool) -> Result<(), TestCaseError> {
+        let (code, mut client) = (self.families[at].code.clone(), self.families[at].client);
+        let mut fields = redemption(client, &code);
         let other = "x".repeat(43);
         if let Some(wrong) = wrong {
             fields[2 + wrong].1 = [&*other, CLIENTS[1], "https://app.example/other"][wrong];
+            client = if wrong == 1 { CLIENTS[1] } else { client };
         }
-        let answer = browser.form("/token", &fields).await;
+        let answer = self.post(client, unauthenticated, "/token", (&fields, "")).await;
+        if unauthenticated && client == SHOP {
+            prop_assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_client"));
+            return Ok(());
+        }
+        let (now, family) = (self.now, &self.families[at]);
         let is_there = match &family.spent {
             None => now < family.began + 60,
             Some(spent) => now < spent.ends,
@@ -295,21 +340,26 @@ impl Simulation {
 
     async fn refresh(
         &mut self,
-        at: usize,
-        age: usize,
+        (at, age): (usize, usize),
         other_client: bool,
+        unauthenticated: bool,
         resources: usize,
     ) -> Result<(), TestCaseError> {
-        let mut browser = self.browser();
-        let (now, family) = (self.now, &mut self.families[at]);
+        let family = &self.families[at];
         let Some(place) = family.refresh.len().checked_sub(1 + age) else { return Ok(()) };
         let (token, used) = family.refresh[place].clone();
-        let client = CLIENTS[usize::from(other_client)];
-        let fields = [("grant_type", "refresh_token"), ("refresh_token", &*token), ("client_id", client)];
-        let answer = browser.send(posted("/token"), form_of(&fields) + &parameter(resources)).await;
+        let client = if other_client { CLIENTS[1] } else { family.client };
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", &*token)];
+        let answer = self.post(client, unauthenticated, "/token", (&fields, &parameter(resources))).await;
+        let (now, family) = (self.now, &mut self.families[at]);
         let is_too_much = resources & !family.granted() != 0;
         // a used token revokes its family, regardless of the client that presents it
         let is_leak = age > 1 || age == 1 && used.is_some_and(|used| now >= used + 10);
+        if unauthenticated && client == SHOP {
+            prop_assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_client"));
+            family.revoked |= family.is_live(now) && is_leak;
+            return Ok(());
+        }
         if !family.is_live(now) || other_client {
             let is_refused = is_no_grant(&answer) || is_too_much && answer.error() == "invalid_target";
             prop_assert!(is_refused, "{:?}", answer);
@@ -345,13 +395,25 @@ impl Simulation {
         Ok(())
     }
 
-    async fn revoke(&mut self, at: usize, age: usize, access: bool, other: bool) -> Result<(), TestCaseError> {
-        let mut browser = self.browser();
-        let (now, family) = (self.now, &mut self.families[at]);
+    async fn revoke(
+        &mut self,
+        at: usize,
+        age: usize,
+        access: bool,
+        other: bool,
+        unauthenticated: bool,
+    ) -> Result<(), TestCaseError> {
+        let family = &self.families[at];
         let counts = if access { family.access.len() } else { family.refresh.len() };
         let Some(place) = counts.checked_sub(1 + age) else { return Ok(()) };
-        let token = if access { &family.access[place].issued.access } else { &family.refresh[place].0 };
-        let answer = browser.revoke(CLIENTS[usize::from(other)], token).await;
+        let token = if access { &family.access[place].issued.access } else { &family.refresh[place].0 }.clone();
+        let client = if other { CLIENTS[1] } else { family.client };
+        let answer = self.post(client, unauthenticated, "/revoke", (&[("token", &token)], "")).await;
+        if unauthenticated && client == SHOP {
+            prop_assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_client"));
+            return Ok(());
+        }
+        let (now, family) = (self.now, &mut self.families[at]);
         prop_assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, "{}"));
         // revoking an expired access token does nothing
         let is_known = if access { now < family.access[place].ends && family.is_live(now) } else { true };
@@ -362,7 +424,7 @@ impl Simulation {
     async fn log_out(&mut self, at: usize) -> Result<(), TestCaseError> {
         let family = &mut self.families[at];
         let Some(hint) = family.access.last().map(|access| access.issued.id().to_owned()) else { return Ok(()) };
-        let answer = family.browser.log_out("web", &hint).await;
+        let answer = family.browser.log_out(family.client, &hint).await;
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
         // the hint ends the session even if it expired after an hour without use
         family.logged_out = true;
@@ -386,7 +448,7 @@ impl Simulation {
                 let is_leak = family.refresh[at].1.is_some_and(|used| at + 1 < last || now >= used + 10);
                 let refresh = &family.refresh[if is_leak { last } else { at }];
                 let issued = IssuedTokens { refresh: Some(refresh.0.clone()), ..access.issued.clone() };
-                let good = good_at(&mut browser, verifier, "web", &issued).await;
+                let good = good_at(&mut browser, verifier, family.client, &issued).await;
                 let mut expected = BTreeSet::new();
                 if family.is_live(now) {
                     if now < access.ends {
@@ -400,7 +462,8 @@ impl Simulation {
                 }
                 prop_assert_eq!(good, expected, "token {} at {}", place, now);
                 // a client that does not authenticate learns nothing about it
-                let told = browser.form("/introspect", &[("client_id", "web"), ("token", &issued.access)]).await;
+                let told =
+                    browser.form("/introspect", &[("client_id", family.client), ("token", &issued.access)]).await;
                 prop_assert_eq!((told.status.as_u16(), &*told.error()), (401, "invalid_client"));
             }
         }
@@ -420,8 +483,8 @@ fn simulate(actions: Vec<Action>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut simulation = Simulation::new().await;
-        simulation.act(Action::SignIn { offline: false, resources: 0 }).await?;
-        simulation.act(Action::Redeem { family: 0, wrong: None }).await?;
+        simulation.act(Action::SignIn { offline: false, confidential: false, resources: 0 }).await?;
+        simulation.act(Action::Redeem { family: 0, wrong: None, unauthenticated: false }).await?;
         for action in actions {
             simulation.act(action).await?;
         }

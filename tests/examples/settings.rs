@@ -37,7 +37,7 @@ async fn the_printed_example_is_accepted_as_it_is_and_with_all_settings() {
     let state = std::env::temp_dir().join("state");
     for line in [
         "issuer: https://login.example.com/auth".to_owned(),
-        "clients: 3".to_owned(),
+        "clients: 4".to_owned(),
         "users: 1".to_owned(),
         "account pages for: acme".to_owned(),
         format!("keeps its state in: {}", state.display()),

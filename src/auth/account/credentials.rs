@@ -12,6 +12,7 @@ use crate::{
             answer::{self, OfferedProvider},
             problem::Problem,
         },
+        state::consents::Consent,
     },
     http::body::Body,
     policy::{FactorClass, Method},
@@ -46,6 +47,8 @@ struct Overview<'a> {
     name: Option<&'a str>,
     contacts: Vec<ContactShown>,
     sessions: Vec<SessionShown>,
+    /// The third-party clients that the user has allowed something, newest first.
+    consents: Vec<Consent>,
 }
 
 #[derive(Serialize)]
@@ -85,6 +88,7 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
         last_used_at: session.last_use().as_secs(),
     };
     let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
+    let consents = cx.core.consents.list(call.tenant(), call.session().user()).await?;
     let keyed = cx.core.keyed().await?;
     let enabled = cx.core.enabled(call.tenant());
     let offers = |change| cx.core.users.offers(change);
@@ -116,6 +120,7 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
         name: call.account().display_name(),
         contacts: contacts::list_contacts(call, keyed),
         sessions: sessions.iter().map(shown).collect(),
+        consents,
     };
     Ok(answer::json(StatusCode::OK, &overview))
 }

@@ -1,6 +1,7 @@
 //! The account of a signed-in user of this site: see and end sessions, and change how to sign in.
 
 mod answers;
+mod consents;
 mod contacts;
 mod credentials;
 mod deletion;
@@ -66,6 +67,7 @@ pub(crate) async fn serve_account_route(
         },
         AccountRoute::EndSession => sessions::end_account_session(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
+        AccountRoute::WithdrawConsent => consents::withdraw_consent(cx, &call, &fields).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,
     }
 }

@@ -4,6 +4,7 @@ use http::Response;
 
 use super::{
     completed::CompletedLogin,
+    consent::{self, Decider},
     query::{Asked, Checked},
     session::{self, NewCode},
 };
@@ -36,6 +37,11 @@ pub(crate) async fn for_login(
     let core = cx.core;
     let acr = plan.acr().or(completed.login().plan.acr()).map(str::to_owned);
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
+    let wanted = checked.oidc.wanted.clone().or(&completed.login().wanted);
+    let decider = Decider { user: &who.user, proof: completed.login().id.as_bytes() };
+    if let Some(question) = consent::require_consent(cx, asked, (checked, &wanted), decider).await? {
+        return Ok(Some(question));
+    }
     // what can fail without the store fails before the login is spent
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
@@ -43,7 +49,7 @@ pub(crate) async fn for_login(
         who: who.clone(),
         session: completed.new_session(),
         binding: completed.login().binding.clone(),
-        wanted: checked.oidc.wanted.clone().or(&completed.login().wanted),
+        wanted,
     };
     let new = NewCode { digest: code.digest(), row: &mut row, pushed: asked.pushed() };
     let cookies = session::begin_session(cx, &mut completed, &who, signed_in, Some(new)).await?;
@@ -75,9 +81,13 @@ pub(crate) async fn for_session(
         let error = Problem::new(Code::InteractionRequired, "the user must confirm");
         return if oidc.is_silent { Err(error) } else { Ok(None) };
     }
+    let session = signed_in.session.sid();
+    let decider = Decider { user: &who.user, proof: session.as_bytes() };
+    if let Some(question) = consent::require_consent(cx, asked, (checked, &oidc.wanted), decider).await? {
+        return Ok(Some(question));
+    }
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
-    let session = signed_in.session.sid();
     let (binding, wanted) = (checked.binding.clone(), oidc.wanted.clone());
     let row = AuthorizationCode { who, session, binding, wanted };
     let mut batch = core.accounts.batch(&row.who.tenant, Some(&row.who.user))?;

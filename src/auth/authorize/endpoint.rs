@@ -1,12 +1,14 @@
 //! `/authorize`: the start of a login, and the return for its code.
 
-use http::{HeaderName, Method, Response};
+use std::borrow::Cow;
+
+use http::{HeaderName, Method, Response, header};
 
 use super::{
     code,
     completed::CompletedLogin,
     expected_user::ExpectedUser,
-    query::{self, Asked, Checked},
+    query::{self, Asked, Checked, Decision},
 };
 use crate::{
     auth::{
@@ -20,7 +22,7 @@ use crate::{
             problem::{Code, Problem},
             route::SIGN_UP_PAGE,
         },
-        pages::page,
+        pages::{built, consent::consent_done_page, page},
         query::Query,
     },
     http::{accept, body::Body},
@@ -36,7 +38,11 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     let (cx, asked) =
         query::read_authorize_request(request, ClientReach::Registered).await.map_err(Problem::into_error_page)?;
-    let cx = &cx;
+    answer_request(&cx, &asked).await
+}
+
+/// Answers a request, or one that comes again with the decision of the user.
+async fn answer_request(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<Response<Body>, Problem> {
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
         Err(error) => return asked.error(cx, &error),
@@ -44,16 +50,60 @@ pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Respo
     cx.refuse_prefetch()?;
     let presented = cx.core.cookies.presented(&cx.parts.headers);
     let outcome = match cx.parts.method {
-        Method::GET => issue_code(cx, &asked, &checked, &presented).await,
-        _ => Ok(None),
+        Method::HEAD => Ok(None),
+        _ => issue_code(cx, asked, &checked, &presented).await,
     };
     match outcome {
         Ok(Some(response)) => Ok(response),
         Ok(None) if checked.oidc.is_silent => asked.error(cx, &login_required()),
-        Ok(None) if !presented.is_empty() || is_navigation(cx) => to_login(cx, &asked, checked.oidc.creates_account),
+        Ok(None) if !presented.is_empty() || is_navigation(cx) => to_login(cx, asked, checked.oidc.creates_account),
         Ok(None) => Err(login_required()),
         Err(error) => asked.error(cx, &error),
     }
+}
+
+/// `POST /consent`: the decision of the user about a third-party client. Goes on with the request that the page was about.
+pub(crate) async fn decide_about_client(
+    request: &mut IncomingRequest<'_>,
+    body: &mut RequestBody,
+) -> Result<Response<Body>, Problem> {
+    let (cx, asked) = decided_request(request, body).await.map_err(Problem::into_error_page)?;
+    let response = answer_request(&cx, &asked).await?;
+    let location = response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
+    match location.filter(|location| !location.starts_with('/') && asked.to.redirect.policy_source().is_none()) {
+        // the policy of the page that asked can't permit this target, so the user follows a link
+        Some(location) => {
+            let language = built::language(asked.query.value("ui_locales"), cx.parts);
+            let mut page = consent_done_page(&cx.core.pages, language, location);
+            for cookie in response.headers().get_all(header::SET_COOKIE) {
+                page.headers_mut().append(header::SET_COOKIE, cookie.clone());
+            }
+            Ok(page)
+        }
+        None => Ok(response),
+    }
+}
+
+/// Reads the form of the page, which no other page may send.
+async fn decided_request<'a>(
+    request: &mut IncomingRequest<'a>,
+    body: &mut RequestBody,
+) -> Result<(RequestContext<'a>, Asked<'static>), Problem> {
+    let body = fields::form(request.parts(), body).await;
+    let body = request.or_charge(body).await?;
+    let form = request.or_charge(Query::parse(&body)).await?;
+    let raw = form.value("request").unwrap_or_default();
+    let query = Query::parse(raw.as_bytes())
+        .map(|query| Query { raw: Cow::Owned(raw.to_owned()), form: query.form.into_owned() });
+    let (cx, mut asked) = query::read_request_of_query(request, query, ClientReach::Registered).await?;
+    request.require_own_page(asked.to.client.tenant())?;
+    let allows = match form.value("decision") {
+        Some("allow") => true,
+        Some("deny") => false,
+        _ => return Err(Problem::invalid("decision must be allow or deny")),
+    };
+    asked.decision = Some(Decision { ticket: form.value("ticket").unwrap_or_default().to_owned(), allows });
+    Ok((cx, asked))
 }
 
 fn login_required() -> Problem {

@@ -35,8 +35,10 @@ pub(crate) struct OidcParameters {
     pub(crate) is_fresh: bool,
     /// `prompt=create`: the user wants a new account.
     pub(crate) creates_account: bool,
-    /// `prompt=consent` or `prompt=select_account`: the user must confirm on a page.
+    /// `prompt=select_account`, or `prompt=consent` of a client of the operator: the user must confirm on the login page.
     pub(crate) asks_user: bool,
+    /// `prompt=consent` of a third-party client: the user must decide again.
+    pub(crate) asks_consent: bool,
     /// The maximum age of proofs that come from a session.
     pub(crate) max_age: Option<Duration>,
     /// The minimum number of steps of a sign-in to the site itself. Zero if the text is no number.
@@ -54,10 +56,13 @@ pub(crate) struct OidcParameters {
 
 impl OidcParameters {
     /// Reads the parameters by name.
-    pub(crate) fn read_oidc_parameters<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, Problem> {
+    pub(crate) fn read_oidc_parameters<'v>(
+        client: &Client,
+        value: impl Fn(&str) -> Option<&'v str>,
+    ) -> Result<Self, Problem> {
         let levels = |text: &str| text.split(' ').filter(|level| !level.is_empty()).map(str::to_owned).collect();
         let mut oidc = Self { acr_values: value("acr_values").map(levels).unwrap_or_default(), ..Self::default() };
-        oidc.read_prompt(value("prompt").unwrap_or_default())?;
+        oidc.read_prompt(client.is_third_party(), value("prompt").unwrap_or_default())?;
         if let Some(seconds) = value("max_age") {
             if !seconds.bytes().all(|byte| byte.is_ascii_digit()) {
                 return Err(Problem::invalid("max_age is not a number of seconds"));
@@ -113,7 +118,7 @@ impl OidcParameters {
         self.is_fresh || self.max_age.is_some() || self.least_steps.is_some()
     }
 
-    fn read_prompt(&mut self, prompt: &str) -> Result<(), Problem> {
+    fn read_prompt(&mut self, is_third_party: bool, prompt: &str) -> Result<(), Problem> {
         let prompts: Vec<&str> = prompt.split(' ').filter(|one| !one.is_empty()).collect();
         for one in &prompts {
             match *one {
@@ -121,6 +126,7 @@ impl OidcParameters {
                 "login" => self.is_fresh = true,
                 // earlier proofs do not count
                 "create" => (self.creates_account, self.is_fresh) = (true, true),
+                "consent" if is_third_party => self.asks_consent = true,
                 "consent" | "select_account" => self.asks_user = true,
                 _ => return Err(Problem::invalid("prompt has an unsupported value")),
             }
@@ -182,9 +188,11 @@ fn thumbprint(text: &str) -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenant::Tenant;
 
     fn parse_one_parameter(name: &str, value: &str) -> Result<OidcParameters, Problem> {
-        OidcParameters::read_oidc_parameters(|asked| (asked == name).then_some(value))
+        let client = Client::new("web", Tenant::parse("acme").unwrap()).unwrap();
+        OidcParameters::read_oidc_parameters(&client, |asked| (asked == name).then_some(value))
     }
 
     #[test]

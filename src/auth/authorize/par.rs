@@ -3,10 +3,10 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::query;
+use super::query::{self, Asked};
 use crate::{
     auth::{
-        context::{RequestContext, incoming::IncomingRequest},
+        context::{RequestContext, client_authentication, incoming::IncomingRequest},
         http::{
             answer,
             bodies::RequestBody,
@@ -45,36 +45,43 @@ pub(crate) async fn push_request(
         return Err(Problem::invalid(query::REDEEMED));
     }
     // it was read as one
-    let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is not a valid form"))?;
-    let parameters = bound(&cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
+    let text = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is not a valid form"))?;
+    let parameters = stored_parameters(&cx, &asked, text, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
     let secret = cx.core.pushed.store_pushed_request(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: pushed::request_uri(&secret), expires_in: ceil_seconds(pushed::UNUSED) };
     Ok(answer::json(StatusCode::CREATED, &answer))
 }
 
-/// The parameters with the key that the request proves to have, to which the code is bound then (RFC 9449 §10.1).
-async fn bound(
+/// Returns the parameters to store: without the credentials of the client, and with the key that the request proves to have,
+/// to which the code is bound then (RFC 9449 §10.1).
+async fn stored_parameters(
     cx: &RequestContext<'_>,
-    query: &Query<'_>,
-    parameters: String,
+    asked: &Asked<'_>,
+    text: String,
     named: Option<&str>,
 ) -> Result<String, Problem> {
-    if cx.core.tokens.is_none() {
-        return Ok(parameters);
-    }
-    match (cx.proved_key("/par").await?, named) {
-        (None, _) => Ok(parameters),
-        (Some(proved), Some(named)) if proved == named => Ok(parameters),
-        (Some(_), Some(_)) => Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt does not match the key of the proof")),
-        // in the place of one that is empty
-        (Some(proved), None) => {
-            let others = query.pairs().filter(|(name, _)| *name != "dpop_jkt");
-            let written = form::encode_pairs(others.chain([("dpop_jkt", &*proved)]));
-            // it has to be read again, and is longer now
-            if written.len() > LONGEST || form::Form::parse(written.as_bytes()).is_err() {
-                return Err(Problem::new(Code::TooLarge, "the request and its key are longer than 8 KiB"));
-            }
-            Ok(written)
+    let proved = match cx.core.tokens {
+        Some(_) => cx.proved_key("/par").await?,
+        None => None,
+    };
+    let added = match (&proved, named) {
+        (Some(proved), Some(named)) if proved != named => {
+            return Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt does not match the key of the proof"));
         }
+        (Some(proved), None) => Some(("dpop_jkt", &**proved)),
+        _ => None,
+    };
+    if added.is_none() && !asked.to.client.is_confidential() {
+        return Ok(text);
     }
+    // the key takes the place of one that is empty
+    let is_kept =
+        |name: &str| !client_authentication::PARAMETERS.contains(&name) && added.is_none_or(|(own, _)| own != name);
+    let kept = asked.query.pairs().filter(|(name, _)| is_kept(name));
+    let written = form::encode_pairs(kept.chain(added));
+    // it has to be read again, and can be longer now
+    if written.len() > LONGEST || form::Form::parse(written.as_bytes()).is_err() {
+        return Err(Problem::new(Code::TooLarge, "the request and its key are longer than 8 KiB"));
+    }
+    Ok(written)
 }

@@ -9,21 +9,20 @@ use crate::{
         authorize::{
             oidc::OidcParameters,
             request::{self, Recipient},
-            resources::{self, RESOURCE},
         },
         context::{
-            RequestContext,
+            RequestContext, client_authentication,
             incoming::IncomingRequest,
             stages::{ClientCall, ClientReach},
         },
         http::{
-            answer, client_secrets,
+            answer,
             problem::{Code, Problem},
         },
         query::Query,
         state::pushed,
     },
-    client::Client,
+    client::{Client, RESOURCE, select_resources},
     http::body::Body,
     login::{Binding, ClientParameters},
     policy::LoginPlan,
@@ -67,6 +66,14 @@ pub(crate) struct Asked<'a> {
     pub(crate) source: Source,
     pub(crate) to: Recipient,
     pub(crate) parameters: ClientParameters,
+    /// The answer of the user to the question about a third-party client.
+    pub(crate) decision: Option<Decision>,
+}
+
+/// A decision about a third-party client, with the ticket of the page that asked.
+pub(crate) struct Decision {
+    pub(crate) ticket: String,
+    pub(crate) allows: bool,
 }
 
 /// Reads the query and charges the request. Errors are shown to the user, because no redirect URI is known to be valid.
@@ -74,7 +81,17 @@ pub(crate) async fn read_authorize_request<'a>(
     request: &mut IncomingRequest<'a>,
     reach: ClientReach,
 ) -> Result<(RequestContext<'a>, Asked<'a>), Problem> {
-    let query = request.or_charge(Query::from_request_uri(request.parts())).await?;
+    let query = Query::from_request_uri(request.parts());
+    read_request_of_query(request, query, reach).await
+}
+
+/// Reads a request from this query in the same way.
+pub(crate) async fn read_request_of_query<'a, 'q>(
+    request: &mut IncomingRequest<'a>,
+    query: Result<Query<'q>, Problem>,
+    reach: ClientReach,
+) -> Result<(RequestContext<'a>, Asked<'q>), Problem> {
+    let query = request.or_charge(query).await?;
     let (cx, client) = request.charged_client(query.client_id(), reach).await?;
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return Ok((cx, addressed(query, Source::Url, client)?));
@@ -101,8 +118,16 @@ pub(crate) async fn pushing<'a, 'b>(
     query: Result<Query<'b>, Problem>,
 ) -> Result<(RequestContext<'a>, Asked<'b>), Problem> {
     let query = request.or_charge(query).await?;
-    let ClientCall { cx, client } = request.calling_client(query.client_id(), ClientReach::Registered).await?;
-    client_secrets::refuse_credentials(&cx.parts.headers, |name| query.value(name))?;
+    let claimed = client_authentication::claimed_client(&request.parts().headers, |name| query.value(name));
+    let id = query.value("client_id").or(claimed.as_deref());
+    let ClientCall { cx, client } = request.calling_client(id, ClientReach::Registered).await?;
+    match &client {
+        Some(client) => client_authentication::authenticate_client(&cx, client, |name| query.value(name)).await?,
+        None => {
+            let headers = &cx.parts.headers;
+            client_authentication::refuse_credentials(headers, |name| query.value(name), "the client is unknown")?;
+        }
+    }
     Ok((cx, addressed(query, Source::Body, client)?))
 }
 
@@ -116,7 +141,7 @@ fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> R
     }
     let parameters = query.parameters();
     let to = request::recipient(&parameters, client)?;
-    Ok(Asked { query, source, to, parameters })
+    Ok(Asked { query, source, to, parameters, decision: None })
 }
 
 /// A valid request.
@@ -158,9 +183,9 @@ impl Asked<'_> {
             return wrong(Code::InvalidRequest, "response_mode must be query");
         }
         let binding = request::bind(&self.parameters, &self.to, &cx.core.journal)?;
-        let mut oidc = OidcParameters::read_oidc_parameters(|name| self.query.value(name))?;
-        let allowed = resources::allowed_resources(cx.core, &self.to.client);
-        oidc.wanted.resources = resources::select_resources(self.query.form.values(RESOURCE), &allowed)?;
+        let mut oidc = OidcParameters::read_oidc_parameters(&self.to.client, |name| self.query.value(name))?;
+        let allowed = cx.core.allowed_resources(&self.to.client);
+        oidc.wanted.resources = select_resources(self.query.form.values(RESOURCE), &allowed)?;
         let plan = oidc.plan(cx, &self.to.client)?;
         Ok(Checked { binding, oidc, plan })
     }
@@ -190,7 +215,12 @@ impl Asked<'_> {
         let issuer = ("iss", cx.core.issuer.as_str());
         let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
         let location = self.to.redirect.with_parameters(&all);
-        answer::redirect(&location).ok_or_else(|| Problem::invalid("the response is too long to send"))
+        let response = match self.decision {
+            // after a form
+            Some(_) => answer::see_other(&location),
+            None => answer::redirect(&location),
+        };
+        response.ok_or_else(|| Problem::invalid("the response is too long to send"))
     }
 
     pub(crate) fn error(&self, cx: &RequestContext<'_>, error: &Problem) -> Result<Response<Body>, Problem> {

@@ -24,6 +24,19 @@ impl Recipient {
     pub(crate) fn is_of_a_site(&self) -> bool {
         self.client.is_first_party() || self.redirect.is_of_a_site()
     }
+
+    /// Returns where the response goes, as a user can judge it: the kind of the place, and its host or scheme.
+    pub(crate) fn place(&self) -> (&'static str, &str) {
+        let (scheme, rest) = self.redirect.as_str().split_once(':').unwrap_or_default();
+        let host = rest.strip_prefix("//").unwrap_or_default();
+        let host = host.split(['/', '?']).next().unwrap_or_default();
+        match scheme {
+            _ if self.client.is_first_party() => ("site", host),
+            "https" => ("site", host),
+            "http" => ("loopback", host),
+            _ => ("app", scheme),
+        }
+    }
 }
 
 /// Determines who gets the answer. Errors here are shown and never sent anywhere.

@@ -36,7 +36,7 @@ pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Res
     let return_to = site.return_to(query.value("return_to"))?;
     let wanted = [("max_age", query.value("max_age")), ("steps", query.value("steps"))];
     let wanted = || wanted.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let oidc = OidcParameters::read_oidc_parameters(|asked| {
+    let oidc = OidcParameters::read_oidc_parameters(client, |asked| {
         wanted().find(|(name, _)| *name == asked).map(|(_, value)| value)
     })?;
     let plan = oidc.plan(cx, client)?;

@@ -4,7 +4,6 @@ pub(crate) mod answer;
 pub(crate) mod bodies;
 pub(crate) mod cookies;
 pub(crate) mod cors;
-pub(crate) mod client_secrets;
 pub(crate) mod fields;
 pub(crate) mod problem;
 pub(crate) mod route;

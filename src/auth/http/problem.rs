@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     auth::http::answer::{self, Counters},
+    client::ResourceError,
     http::{accept, body::Body, number::number},
     login::{LoginError, LoginView},
     policy::Method,
@@ -71,6 +72,7 @@ error_codes! {
     SsoFailed: "sso_failed", UNAUTHORIZED;
     LoginRequired: "login_required", UNAUTHORIZED;
     InteractionRequired: "interaction_required", UNAUTHORIZED;
+    ConsentRequired: "consent_required", UNAUTHORIZED;
     UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
     AccessDenied: "access_denied", FORBIDDEN;
     OriginNotAllowed: "origin_not_allowed", FORBIDDEN;
@@ -146,6 +148,12 @@ impl Problem {
     /// Refuses a login that no enabled method could complete.
     pub(crate) fn unmet() -> Self {
         Self::new(Code::AccessDenied, "no enabled sign-in method meets the policy")
+    }
+
+    /// The answer to credentials of a client that are wrong or missing.
+    pub(crate) fn unauthenticated_client(detail: &'static str) -> Self {
+        const BASIC: HeaderValue = HeaderValue::from_static(r#"Basic realm="token""#);
+        Self::new(Code::ClientAuthentication, detail).header(header::WWW_AUTHENTICATE, BASIC)
     }
 
     pub(crate) fn unavailable() -> Self {
@@ -297,6 +305,12 @@ struct Document {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Self { source: Some(error), ..Self::unavailable() }
+    }
+}
+
+impl From<ResourceError> for Problem {
+    fn from(ResourceError(detail): ResourceError) -> Self {
+        Self::new(Code::InvalidTarget, detail)
     }
 }
 

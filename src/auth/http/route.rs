@@ -9,6 +9,8 @@ use crate::user::OfferedChange;
 pub(crate) enum Route {
     Authorize,
     AuthorizeForm,
+    /// The decision of a user about a third-party client.
+    Consent,
     StartPage,
     Start,
     Status,
@@ -68,6 +70,8 @@ pub(crate) enum AccountRoute {
     Update(AccountUpdate),
     EndSession,
     EndOtherSessions,
+    /// Takes the access of a third-party client away.
+    WithdrawConsent,
     SignOutEverywhere,
 }
 
@@ -133,6 +137,7 @@ pub(crate) struct Path {
 
 pub(crate) const PATHS: &[Path] = &[
     Path { path: "/authorize", get: Some(Route::Authorize), post: Some(Route::AuthorizeForm) },
+    Path::post("/consent", Route::Consent),
     Path { path: "/authentication/start", get: Some(Route::StartPage), post: Some(Route::Start) },
     Path::get("/authentication/status", Route::Status),
     Path::get("/authentication/choices", Route::Choices),
@@ -179,6 +184,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
+    Path::post("/account/consents/revoke", Route::Account(AccountRoute::WithdrawConsent)),
     Path::post("/token", Route::Token(TokenRoute::Exchange)),
     Path::post("/revoke", Route::Token(TokenRoute::Revoke)),
     Path::post("/introspect", Route::Token(TokenRoute::Introspect)),
@@ -364,7 +370,7 @@ impl AccountRoute {
         match self {
             Self::Change(Passkey(change)) => !matches!(change, PasskeyChange::Begin),
             Self::Change(Totp(change)) => matches!(change, TotpChange::Confirm),
-            Self::Change(Link(_)) | Self::EndSession | Self::Update(_) => true,
+            Self::Change(Link(_)) | Self::EndSession | Self::WithdrawConsent | Self::Update(_) => true,
             _ => false,
         }
     }

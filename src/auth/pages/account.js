@@ -132,6 +132,15 @@ function linkItem({ id, label, name, created_at: created, ends_session: endsSess
       change("links/delete", { id }, word("account.unlinked", { provider: label }), "links-title"), `link ${id}`), "danger", `link ${id}`));
 }
 
+function consentItem({ client_id: client, client_name: name, given_at: given, scopes, claims, resources }) {
+  const access = [...scopes.map((scope) => words[`login.scope_${scope}`] ?? scope), ...claims, ...resources].join(", ");
+  const about = `${word("account.consent_may", { access })}. ${word("account.consent_given", { date: date(given) })}`;
+  return item(name, about, button(word("account.consent_revoke"), word("account.consent_revoke_of", { client: name }), () =>
+    ask(word("account.consent_question", { client: name }), word("account.consent_revoke"), () =>
+      change("consents/revoke", { client_id: client }, word("account.consent_revoked", { client: name }), "sessions-title"),
+    `consent ${client}`), "danger", `consent ${client}`));
+}
+
 function connectButton({ name, label }) {
   const id = `connect-${name}`;
   const text = word("account.connect", { provider: label });
@@ -140,7 +149,7 @@ function connectButton({ name, label }) {
 
 async function show() {
   account = await call("credentials");
-  const { passkeys, totp, recovery_codes: codes, links, sessions, available } = account;
+  const { passkeys, totp, recovery_codes: codes, links, sessions, consents, available } = account;
   const hasTwoFactors = account.has_two_factors;
   const canUseApp = account.can_use_codes;
   at("second").textContent = word(account.asks_factor ? "account.one_factor_asked" : "account.one_factor");
@@ -168,6 +177,8 @@ async function show() {
   at("links-add").replaceChildren(...available.providers.map(connectButton));
   at("links-state").textContent = word(links.length > 0 ? "account.links_some" : "account.links_none");
   at("links").hidden = links.length + available.providers.length === 0;
+  at("consents-list").replaceChildren(...consents.map(consentItem));
+  at("consents").hidden = consents.length === 0;
   at("sessions").replaceChildren(...sessions.map(sessionItem));
   at("end-others").hidden = sessions.length < 2;
   at("all").hidden = false;

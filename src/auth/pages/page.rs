@@ -94,7 +94,7 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
 pub(crate) fn account(pages: &BuiltPages, language: Language) -> Response<Body> {
     let template = Template { built_in: include_str!("account.html"), own: None, root: "../authentication/" };
     pages.page(StatusCode::OK, template, language, |name| {
-        (name == "words").then(|| pages.script_words(language, &["account.", "shared."]))
+        (name == "words").then(|| pages.script_words(language, &["account.", "login.scope_", "shared."]))
     })
 }
 

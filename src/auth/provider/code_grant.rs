@@ -1,11 +1,11 @@
 //! `grant_type=authorization_code`: exchanges a code for the first tokens of a family.
 
-use super::{audience::narrowed_audience, dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
         http::problem::{Code, Problem},
-        state::{codes::AuthorizationCode, token_endpoints::TokenEndpoints},
+        state::{codes::AuthorizationCode, consents::Access, token_endpoints::TokenEndpoints},
     },
     client::Client,
     event::EventKind,
@@ -60,7 +60,7 @@ pub(crate) async fn redeem(
     if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
     }
-    let audience = narrowed_audience(cx.core, tokens, (client, &grant), posted)?;
+    let audience = endpoints.narrowed_audience(client, &grant, posted.resources())?;
     let extra = user_claims::extra_claims(cx.core, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 
@@ -76,14 +76,26 @@ pub(crate) async fn redeem(
         keyed: cx.core.keyed().await?,
     };
     let is_bound = grant.jkt.is_some();
+    let access = Access::of_grant(&grant);
     cx.core.redeemed_challenges.note_redeemed(&grant.binding).await?;
     let family = tokens.new_family(&code, grant, !client.tokens.without_refresh);
     // signing comes before the code is redeemed, because it can fail
     let issued = tokens.first_tokens(&family, &request).await?;
     let (codes, service, journal) = (codes.clone(), tokens.clone(), cx.core.journal.clone());
+    let deciding =
+        client.is_third_party().then(|| (cx.core.consents.clone(), client.clone(), subject.who.user.clone()));
+    let id = family.id();
     // a caller that disconnects must not leave a family that is not listed
     let stored = RunToCompletion::new(async move {
         let stored = service.store_family(family).await?;
+        // last, so that the user either finds this family when they revoke their consent, or has revoked it by now
+        if let Some((consents, client, user)) = deciding
+            && stored
+            && !consents.allow((client.tenant(), &user), &client, &access).await?
+        {
+            service.revoke_family(&id).await?;
+            return Ok(false);
+        }
         // the family decides who redeemed the code, so this only cleans up
         if let Err(error) = codes.remove(&code).await {
             crate::util::trace::warning!(

@@ -4,17 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::client_assertion;
 use crate::{
     auth::{
-        authorize::resources::RESOURCE,
-        context::{RequestContext, incoming::IncomingRequest},
-        http::{
-            client_secrets,
-            problem::{Code, Problem},
-        },
+        context::{RequestContext, client_authentication, incoming::IncomingRequest},
+        http::problem::{Code, Problem},
     },
-    client::Client,
+    client::{Client, RESOURCE},
     util::form::Form,
 };
 
@@ -54,33 +49,33 @@ impl<'b> Posted<'b> {
         Ok((cx, client))
     }
 
-    /// Checks the client that posts. A machine client must authenticate; it may leave out `client_id`, which its assertion
-    /// names.
+    /// Authenticates the client that posts, unless it is public. The credentials of the others name the client, too, so they
+    /// may leave out `client_id`.
     async fn authenticated(
         &self,
         cx: &RequestContext<'_>,
         client: Option<Arc<Client>>,
     ) -> Result<Arc<Client>, Problem> {
-        if let Some(client) = client.as_ref().filter(|client| client.is_machine()) {
-            client_assertion::authenticate_client(cx, client, |name| self.value(name)).await?;
-            return Ok(Arc::clone(client));
+        if let Some(client) = &client {
+            client_authentication::authenticate_client(cx, client, |name| self.value(name)).await?;
+        } else {
+            let headers = &cx.parts.headers;
+            client_authentication::refuse_credentials(headers, |name| self.value(name), "the client is unknown")?;
+            self.required("client_id", "client_id is missing")?;
         }
-        client_secrets::refuse_credentials(&cx.parts.headers, |name| self.value(name))?;
-        self.required("client_id", "client_id is missing")?;
         client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))
     }
 
     /// Finds the client that posts and authenticates it, and charges the request to its tenant. Public clients are refused
     /// like unknown ones.
-    pub(crate) async fn machine_client<'a>(
+    pub(crate) async fn confidential_client<'a>(
         &self,
         request: &mut IncomingRequest<'a>,
     ) -> Result<(RequestContext<'a>, Arc<Client>), Problem> {
         let (cx, named) = self.named_client(request, None).await?;
-        let client = named?.filter(|client| client.is_machine());
-        let client =
-            client.ok_or(client_secrets::credentials_problem("only clients that authenticate can call this"))?;
-        client_assertion::authenticate_client(&cx, &client, |name| self.value(name)).await?;
+        let wrong = || Problem::unauthenticated_client("only clients that authenticate can call this");
+        let client = named?.filter(|client| client.is_confidential()).ok_or_else(wrong)?;
+        client_authentication::authenticate_client(&cx, &client, |name| self.value(name)).await?;
         Ok((cx, client))
     }
 
@@ -91,7 +86,7 @@ impl<'b> Posted<'b> {
         refresh_token: Option<&str>,
     ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
         let claimed = match self.value("client_id") {
-            None => self.value("client_assertion").and_then(client_assertion::claimed_client),
+            None => client_authentication::claimed_client(&request.parts().headers, |name| self.value(name)),
             Some(_) => None,
         };
         let id = self.value("client_id").or(claimed.as_deref());

@@ -73,6 +73,8 @@ enum Reach {
     /// Those of all tenants: the caller has a secret of the operator.
     Everything,
     Tenant(Tenant),
+    /// Those of the caller itself: a client with users.
+    Client(Arc<Client>),
 }
 
 /// Changes no token. Callers authenticate before the token is read.
@@ -94,11 +96,12 @@ pub(crate) async fn introspect(
             }
         }
         Reach::Tenant(tenant) => known = known.filter(|known| known.tenant == tenant.as_str()),
+        Reach::Client(client) => known = known.filter(|known| known.client_id == client.id()),
     }
     Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &Answer { active: known.is_some(), known })))
 }
 
-/// Authenticates the caller: by a secret of the operator, by an access token, or as a machine client.
+/// Authenticates the caller: by a secret of the operator, by an access token, or as a client.
 async fn reach<'a>(
     request: &mut IncomingRequest<'a>,
     endpoints: &TokenEndpoints,
@@ -107,8 +110,13 @@ async fn reach<'a>(
     let parts = request.parts();
     let (scheme, shown) = match Authorization::from_auth_headers(&parts.headers) {
         Authorization::Nothing => {
-            let (cx, client) = posted.machine_client(request).await?;
-            return Ok((cx.core, Reach::Tenant(client.tenant().clone())));
+            let (cx, client) = posted.confidential_client(request).await?;
+            let reach = match client.is_machine() {
+                true => Reach::Tenant(client.tenant().clone()),
+                // another app of the tenant is none of its business
+                false => Reach::Client(client),
+            };
+            return Ok((cx.core, reach));
         }
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Malformed => {

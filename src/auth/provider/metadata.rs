@@ -8,10 +8,11 @@ use crate::{
     tokens::OFFLINE_ACCESS,
 };
 
-/// Public clients do not authenticate, and machine clients sign assertions.
-const AUTH_METHODS: [&str; 2] = ["none", "private_key_jwt"];
-/// Callers of `/introspect` sign assertions too, or show an access token (RFC 8414 §2 allows for both).
-const INTROSPECTION_AUTH_METHODS: [&str; 3] = ["private_key_jwt", "Bearer", "DPoP"];
+/// Public clients do not authenticate.
+const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
+/// Callers of `/introspect` authenticate as clients, or show an access token (RFC 8414 §2 allows for both).
+const INTROSPECTION_AUTH_METHODS: [&str; 5] =
+    ["client_secret_basic", "client_secret_post", "private_key_jwt", "Bearer", "DPoP"];
 const ASSERTION_ALGORITHMS: [&str; 5] = ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"];
 
 /// The document of both specifications.
@@ -32,11 +33,11 @@ pub(crate) struct Document<'a> {
     grant_types_supported: [&'static str; 3],
     subject_types_supported: [&'static str; 1],
     id_token_signing_alg_values_supported: Vec<&'static str>,
-    token_endpoint_auth_methods_supported: [&'static str; 2],
+    token_endpoint_auth_methods_supported: [&'static str; 4],
     token_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
-    revocation_endpoint_auth_methods_supported: [&'static str; 2],
+    revocation_endpoint_auth_methods_supported: [&'static str; 4],
     revocation_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
-    introspection_endpoint_auth_methods_supported: [&'static str; 3],
+    introspection_endpoint_auth_methods_supported: [&'static str; 5],
     introspection_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
     code_challenge_methods_supported: [&'static str; 1],
     authorization_response_iss_parameter_supported: bool,

@@ -1,9 +1,7 @@
 //! The token endpoints: `/token`, the endpoints that take tokens, and the metadata.
 
-pub(crate) mod audience;
 pub(crate) mod subject;
 pub(crate) mod user_claims;
-pub(crate) mod client_assertion;
 pub(crate) mod code_grant;
 pub(crate) mod form;
 pub(crate) mod introspect;

@@ -1,11 +1,11 @@
 //! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
 
-use super::{audience::narrowed_audience, dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
         http::problem::{Code, Problem},
-        state::token_endpoints::TokenEndpoints,
+        state::{consents::Access, token_endpoints::TokenEndpoints},
     },
     client::{Client, Scopes},
     event::EventKind,
@@ -53,7 +53,12 @@ pub(crate) async fn exchange_refresh_token(
     }
     let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
-    let audience = narrowed_audience(cx.core, tokens, (client, grant), posted)?;
+    let access = Access::of_grant(grant);
+    if !cx.core.consents.allow((client.tenant(), &subject.who.user), client, &access).await? {
+        tokens.revoke_family(&presented.family()).await?;
+        return Err(invalid_grant());
+    }
+    let audience = endpoints.narrowed_audience(client, grant, posted.resources())?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
     let extra = user_claims::extra_claims(cx.core, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;

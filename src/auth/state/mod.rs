@@ -4,6 +4,7 @@ pub(crate) mod guard;
 pub(crate) mod accounts;
 pub(crate) mod redeemed_challenges;
 pub(crate) mod codes;
+pub(crate) mod consents;
 pub(crate) mod devices;
 pub(crate) mod journal;
 pub(crate) mod key;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     auth::{
-        authorize::{expected_user::ExpectedUser, query, request::Recipient},
+        authorize::{expected_user::ExpectedUser, query},
         context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
         factors::{self, signed_in::SignedIn},
         http::{
@@ -82,20 +82,6 @@ struct Redirect<'a> {
     host: &'a str,
 }
 
-impl<'a> Redirect<'a> {
-    fn from_recipient(to: &'a Recipient) -> Self {
-        let (scheme, rest) = to.redirect.as_str().split_once(':').unwrap_or_default();
-        let host = rest.strip_prefix("//").unwrap_or_default();
-        let host = host.split(['/', '?']).next().unwrap_or_default();
-        match scheme {
-            _ if to.client.is_first_party() => Self { kind: "site", host },
-            "https" => Self { kind: "site", host },
-            "http" => Self { kind: "loopback", host },
-            _ => Self { kind: "app", host: scheme },
-        }
-    }
-}
-
 pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
     let (cx, asked) =
         query::read_authorize_request(request, ClientReach::Login).await.map_err(Problem::into_error_page)?;
@@ -126,7 +112,7 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
             Some(it).filter(|it| expected.is_ok_and(|expected| expected.is(it.session.user())))
         }
     };
-    let is_first_party = client.is_first_party();
+    let (is_first_party, (kind, host)) = (client.is_first_party(), asked.to.place());
     let description = Description {
         client_id: client.id(),
         client_name: client.display_name(),
@@ -135,7 +121,7 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Resp
         required_steps: plan.steps(),
         scopes: checked.binding.scope.iter().collect(),
         claims: requested_claims(&checked.oidc.wanted),
-        redirect: Redirect::from_recipient(&asked.to),
+        redirect: Redirect { kind, host },
         signed_in: signed_in.as_ref().map(SignedIn::display_name),
         confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.is_of_a_site()),
         continue_to: is_first_party.then(|| format!("{}{FINISH_SIGN_IN}", cx.core.issuer.path())),

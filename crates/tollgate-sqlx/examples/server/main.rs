@@ -51,6 +51,8 @@ mod demo;
 mod welcome;
 #[path = "../../../../examples/server/policies.rs"]
 mod policies;
+#[path = "../../../../examples/server/client_secrets.rs"]
+mod client_secrets;
 #[path = "../../../../examples/server/clients.rs"]
 mod clients;
 #[path = "../../../../examples/server/written.rs"]

@@ -1,19 +1,13 @@
-//! Assertions with which machine clients authenticate (`private_key_jwt`: RFC 7521, RFC 7523).
+//! Assertions with which clients authenticate (`private_key_jwt`: RFC 7521, RFC 7523).
 
 use std::time::Duration;
 
-use http::header;
+use http::{HeaderMap, header};
 use serde::Deserialize;
 
+use super::RequestContext;
 use crate::{
-    auth::{
-        context::RequestContext,
-        http::{
-            client_secrets::credentials_problem,
-            problem::{Code, Problem},
-        },
-        state::token_endpoints::TokenEndpoints,
-    },
+    auth::http::problem::Problem,
     bearer::Audience,
     client::Client,
     jose::{JwsAlgorithm, KeySet, date, jws::Unverified},
@@ -50,71 +44,55 @@ struct Assertion {
 }
 
 /// Returns the client that an assertion claims to come from.
-pub(crate) fn claimed_client(assertion: &str) -> Option<String> {
+pub(super) fn claimed_client(assertion: &str) -> Option<String> {
     Some(Unverified::parse_any(assertion)?.unverified_claims::<Assertion>()?.sub)
 }
 
-/// Authenticates a machine client by `client_assertion`. Wrong ones are failed attempts of the caller's address.
-pub(crate) async fn authenticate_client<'f>(
-    cx: &RequestContext<'_>,
-    client: &Client,
+/// Returns the assertion of a request, which authenticates its client in no other way.
+pub(super) fn shown_assertion<'f>(
+    headers: &HeaderMap,
     value: impl Fn(&str) -> Option<&'f str>,
-) -> Result<(), Problem> {
-    let text =
-        value("client_assertion").ok_or_else(|| credentials_problem("a machine client needs client_assertion"))?;
+) -> Result<&'f str, Problem> {
+    let text = value("client_assertion")
+        .ok_or_else(|| Problem::unauthenticated_client("this client needs client_assertion"))?;
     if value("client_assertion_type") != Some(KIND) {
-        return Err(credentials_problem("client_assertion_type is not jwt-bearer"));
+        return Err(Problem::unauthenticated_client("client_assertion_type is not jwt-bearer"));
     }
-    if value("client_secret").is_some() || cx.parts.headers.contains_key(header::AUTHORIZATION) {
-        return Err(credentials_problem("client_assertion is the only way to authenticate"));
+    if value("client_secret").is_some() || headers.contains_key(header::AUTHORIZATION) {
+        return Err(Problem::unauthenticated_client("client_assertion is the only way to authenticate"));
     }
-    let (Some(endpoints), Some(keys)) = (&cx.core.tokens, &client.tokens.machine_keys) else {
-        return Err(credentials_problem("this client has no keys"));
-    };
-    let failures = &cx.core.limits.failures;
-    let spend = match cx.known_address() {
-        None => None,
-        Some(address) => {
-            let decision = failures.check(&address, 1).await;
-            if !decision.is_admitted() {
-                let problem = Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-                return Err(problem.retry_in(decision.retry_after()));
-            }
-            Some(decision.into_spend())
-        }
-    };
-    let checked = check_assertion(cx, endpoints, client, keys, text).await;
-    let has_failed = checked.as_ref().is_err_and(|problem| problem.code == Code::ClientAuthentication);
-    if let Some(spend) = spend.filter(|_| !has_failed) {
-        failures.refund_later(spend);
-    }
-    checked
+    Ok(text)
 }
 
 /// Checks an assertion, and marks it as used.
-async fn check_assertion(
+pub(super) async fn check_assertion(
     cx: &RequestContext<'_>,
-    endpoints: &TokenEndpoints,
     client: &Client,
     keys: &KeySet,
     text: &str,
 ) -> Result<(), Problem> {
-    let malformed = || credentials_problem("client_assertion is malformed, or lacks iss, sub, aud, exp or jti");
+    let endpoints = cx
+        .core
+        .tokens
+        .as_ref()
+        .ok_or_else(|| Problem::unauthenticated_client("only a service with tokens accepts assertions"))?;
+    let malformed =
+        || Problem::unauthenticated_client("client_assertion is malformed, or lacks iss, sub, aud, exp or jti");
     let assertion = Unverified::parse_any(text).ok_or_else(malformed)?;
     if assertion.has_type() && !TYPES.iter().any(|typ| assertion.is_type(typ)) {
-        return Err(credentials_problem("client_assertion has another type"));
+        return Err(Problem::unauthenticated_client("client_assertion has another type"));
     }
     // what is cheap comes before the signature
     let claims: Assertion = assertion.unverified_claims().ok_or_else(malformed)?;
     let expires = claims.fit(client, endpoints.service.issuer(), cx.core.clock.unix(cx.core.clock.now()))?;
     if assertion.claims_with::<Assertion>(keys, &[JwsAlgorithm::Ps256]).is_err() {
-        return Err(credentials_problem("client_assertion is not signed by a key of this client"));
+        return Err(Problem::unauthenticated_client("client_assertion is not signed by a key of this client"));
     }
     let id = SecretDigest::of_secret([SecretDigest::of_secret(client.id()).as_bytes(), claims.jti.as_bytes()].concat());
     let used = &endpoints.used_assertions;
     match used.insert(Some(client.tenant()), id.as_bytes(), &(), expires + SKEW).await? {
         WriteOutcome::Done(_) => Ok(()),
-        WriteOutcome::Lost(_) => Err(credentials_problem("client_assertion was used before")),
+        WriteOutcome::Lost(_) => Err(Problem::unauthenticated_client("client_assertion was used before")),
     }
 }
 
@@ -122,26 +100,28 @@ impl Assertion {
     /// Checks the claims, and returns when the assertion expires.
     fn fit(&self, client: &Client, issuer: &str, now: UnixTime) -> Result<UnixTime, Problem> {
         if self.iss != client.id() || self.sub != client.id() {
-            return Err(credentials_problem("iss and sub of client_assertion must be the client_id"));
+            return Err(Problem::unauthenticated_client("iss and sub of client_assertion must be the client_id"));
         }
         // an assertion that is also for others could be replayed by them
         let is_own = |name: &str| name == issuer || name.strip_prefix(issuer) == Some("/token");
         if self.aud.iter().next().is_none() || !self.aud.iter().all(is_own) {
-            return Err(credentials_problem("aud of client_assertion must be the issuer or the token endpoint"));
+            return Err(Problem::unauthenticated_client(
+                "aud of client_assertion must be the issuer or the token endpoint",
+            ));
         }
         let expires = UnixTime::from_secs(self.exp);
         if now >= expires {
-            return Err(credentials_problem("client_assertion has expired"));
+            return Err(Problem::unauthenticated_client("client_assertion has expired"));
         }
         if expires > now + LONGEST + SKEW {
-            return Err(credentials_problem("client_assertion expires in more than five minutes"));
+            return Err(Problem::unauthenticated_client("client_assertion expires in more than five minutes"));
         }
         let is_ahead = |time: Option<u64>| time.is_some_and(|time| UnixTime::from_secs(time) > now + SKEW);
         if is_ahead(self.iat) || is_ahead(self.nbf) {
-            return Err(credentials_problem("client_assertion was issued in the future"));
+            return Err(Problem::unauthenticated_client("client_assertion was issued in the future"));
         }
         if !(1..=MOST_OF_JTI).contains(&self.jti.len()) {
-            return Err(credentials_problem("jti of client_assertion must be 1 to 256 bytes long"));
+            return Err(Problem::unauthenticated_client("jti of client_assertion must be 1 to 256 bytes long"));
         }
         Ok(expires)
     }

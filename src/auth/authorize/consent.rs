@@ -1,0 +1,181 @@
+//! The decision of a user about a third-party client, before it gets a code.
+
+use std::{fmt, time::Duration};
+
+use http::Response;
+
+use super::{
+    claims_parameter::OF_SCOPES,
+    query::{Asked, Checked, Decision},
+};
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::problem::{Code, Problem},
+        pages::{
+            built,
+            consent::{Question, consent_page},
+        },
+        state::{accounts::shown_name, consents::Access, journal::EventSource},
+    },
+    client::Client,
+    event::EventKind,
+    http::body::Body,
+    login::{Keyed, Wanted},
+    session::UserId,
+    util::{
+        clock::UnixTime,
+        encoding::{base64url_of_32, base64url_to_32},
+        secret::SecretDigest,
+    },
+};
+
+/// How long a page can be answered.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
+
+/// The user whose decision counts, as a browser has proved it.
+pub(crate) struct Decider<'a> {
+    pub(crate) user: &'a UserId,
+    /// The login or the session of the browser.
+    pub(crate) proof: &'a [u8],
+}
+
+/// Checks that the user has allowed a third-party client what it asks for, and stores a decision that came with the request.
+/// Returns the page that asks if they have not decided yet.
+///
+/// A ticket binds the decision to the very request, to the user, and to the login or session of the browser. So a page that
+/// was shown for another request or for another user decides nothing.
+///
+/// # Errors
+///
+/// Returns `access_denied` if the user does not allow it, and `consent_required` if the user must not see a page.
+pub(crate) async fn require_consent(
+    cx: &RequestContext<'_>,
+    asked: &Asked<'_>,
+    (checked, wanted): (&Checked, &Wanted),
+    decider: Decider<'_>,
+) -> Result<Option<Response<Body>>, Problem> {
+    let (core, client) = (cx.core, &*asked.to.client);
+    if !client.is_third_party() {
+        return Ok(None);
+    }
+    let access = Access::of_request(&checked.binding.scope, wanted);
+    let of_user = (client.tenant(), decider.user);
+    let (now, keyed) = (core.logins.now(), core.keyed().await?);
+    let is_of_this = |decision: &&Decision| {
+        Ticket::parse(&decision.ticket).is_some_and(|ticket| ticket.fits(asked, &decider, keyed, now))
+    };
+    if asked.decision.as_ref().is_some_and(|decision| !decision.allows) {
+        return Err(Problem::new(Code::AccessDenied, "the user does not allow it"));
+    }
+    match asked.decision.as_ref().filter(is_of_this) {
+        Some(_) => {
+            let evicted = core.consents.give(of_user, client, &access).await?;
+            if let (Some(evicted), Some(endpoints)) = (evicted, &core.tokens) {
+                endpoints.service.revoke_client(client.tenant(), decider.user, &evicted).await?;
+            }
+            let source = EventSource::of_user(client.tenant(), decider.user);
+            core.journal.tally_login(EventKind::ConsentGiven, source, (None, None), keyed);
+            return Ok(None);
+        }
+        None if !checked.oidc.asks_consent && core.consents.allow(of_user, client, &access).await? => return Ok(None),
+        None if checked.oidc.is_silent => {
+            return Err(Problem::new(Code::ConsentRequired, "the user must allow it first"));
+        }
+        None => {}
+    }
+    let ticket = Ticket::issue(asked, &decider, keyed, now + ANSWERED_WITHIN).to_string();
+    question_page(cx, asked, &access, &decider, &ticket).await.map(Some)
+}
+
+async fn question_page(
+    cx: &RequestContext<'_>,
+    asked: &Asked<'_>,
+    access: &Access,
+    decider: &Decider<'_>,
+    ticket: &str,
+) -> Result<Response<Body>, Problem> {
+    let (core, client) = (cx.core, &*asked.to.client);
+    let language = built::language(asked.query.value("ui_locales"), cx.parts);
+    let account = core.users.by_id(client.tenant(), decider.user).await?;
+    let question = Question {
+        client: client.display_name(),
+        place: match asked.to.place() {
+            ("site", host) => host.to_owned(),
+            ("loopback", _) => core.pages.words.get(language, "login.on_program").to_owned(),
+            _ => core.pages.words.get(language, "login.on_app").to_owned(),
+        },
+        user: account.as_ref().map_or(decider.user.as_str(), shown_name).to_owned(),
+        wishes: wishes(access),
+        has_account_page: has_account_page(cx, client),
+        fields: [("request", &asked.query.raw), ("ticket", ticket)],
+        target: asked.to.redirect.policy_source(),
+    };
+    Ok(consent_page(&core.pages, language, &question))
+}
+
+/// Returns what a client asks for, each once: the key of a text, and the name in it.
+fn wishes(access: &Access) -> Vec<(&'static str, &str)> {
+    let of_scope = |name| match name {
+        "openid" => ("login.scope_openid", name),
+        "profile" => ("login.scope_profile", name),
+        "email" => ("login.scope_email", name),
+        "phone" => ("login.scope_phone", name),
+        "address" => ("login.scope_address", name),
+        "offline_access" => ("login.scope_offline_access", name),
+        _ => ("consent.scope_other", name),
+    };
+    // a claim that is requested by name reads like the scope that includes it
+    let of_claim = |name| match OF_SCOPES.iter().find(|(_, claims)| claims.contains(&name)) {
+        Some((scope, _)) => of_scope(scope),
+        None => ("consent.claim_other", name),
+    };
+    let claims = access.claims.iter().map(|name| of_claim(name.as_str()));
+    let resources = access.resources.iter().map(|name| ("consent.resource", name.as_str()));
+    let mut all = Vec::new();
+    for wish in access.scopes.iter().map(|name| of_scope(name.as_str())).chain(claims).chain(resources) {
+        if !all.contains(&wish) {
+            all.push(wish);
+        }
+    }
+    all
+}
+
+fn has_account_page(cx: &RequestContext<'_>, client: &Client) -> bool {
+    let site = cx.core.first_party.as_ref().and_then(|site| site.client(cx.head()));
+    site.is_some_and(|site| site.tenant() == client.tenant())
+}
+
+/// Shows that this service has asked this user, in this browser, about this request.
+struct Ticket {
+    ends: u64,
+    seal: SecretDigest,
+}
+
+impl Ticket {
+    fn issue(asked: &Asked<'_>, decider: &Decider<'_>, keyed: &Keyed, ends: UnixTime) -> Self {
+        let ends = ends.as_secs();
+        let request = asked.query.raw.as_bytes();
+        let tenant = asked.to.client.tenant().as_bytes();
+        let parts = [request, tenant, decider.user.as_str().as_bytes(), decider.proof, &ends.to_be_bytes()];
+        Self { ends, seal: keyed.hash("consent page", parts) }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (ends, seal) = text.split_once('.')?;
+        let seal = SecretDigest::from_bytes(*base64url_to_32(seal.as_bytes())?);
+        Some(Self { ends: ends.parse().ok()?, seal })
+    }
+
+    fn fits(&self, asked: &Asked<'_>, decider: &Decider<'_>, keyed: &Keyed, now: UnixTime) -> bool {
+        let ends = UnixTime::from_secs(self.ends);
+        now < ends && Self::issue(asked, decider, keyed, ends).seal.matches(&self.seal)
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seal = base64url_of_32(self.seal.as_bytes());
+        write!(f, "{}.{}", self.ends, std::str::from_utf8(&seal).unwrap_or_default())
+    }
+}
