@@ -137,6 +137,6 @@ async fn c135_the_client_of_rmcp_finds_the_issuer_signs_in_and_calls_tools() {
     let note = json!({ "text": "from Rust" }).as_object().unwrap().clone();
     service.call_tool(CallToolRequestParams::new("add_note").with_arguments(note)).await.unwrap();
     let listed = service.call_tool(CallToolRequestParams::new("list_notes")).await.unwrap();
-    assert_eq!(serde_json::to_value(&listed).unwrap()["content"][0]["text"], "from Rust");
+    assert_eq!(serde_json::to_value(&listed).unwrap()["content"][0]["text"], "from Rust\n");
     service.cancel().await.unwrap();
 }
