@@ -16,7 +16,10 @@ use tollgate::{
     tenant::TenantError,
 };
 
-use support::chromium::Chromium;
+use support::{
+    chromium::Chromium,
+    inspector::{DESKTOP, Inspector, PHONE},
+};
 
 const OPERATOR: &str = "an-operator-s-secret";
 
@@ -120,6 +123,17 @@ async fn each_event_is_shown_and_opens_with_all_its_fields() {
         tab.until(&says("fields", &text)).await;
     }
     assert_eq!(tab.complaints(), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_form_for_a_key_is_accessible_and_fits_a_phone() {
+    let looks = [("light", PHONE), ("dark", PHONE), ("light", DESKTOP), ("dark", DESKTOP)];
+    let Some(inspector) = Inspector::find("en", &looks) else { return };
+    let Some(mut tab) = open("events-form", serve_with_key(&EventLog::new()).await).await else { return };
+    inspector.inspect(&mut tab, "events-key").await;
+    tab.watch("x-operator-key", "guessed").await;
+    tab.until(&says("state", "The server responded with status 401.")).await;
+    inspector.inspect(&mut tab, "events-wrong-key").await;
 }
 
 #[tokio::test]

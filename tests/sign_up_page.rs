@@ -186,6 +186,8 @@ async fn c129_a_forgotten_password_with_a_second_factor() {
     site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
     site.enrol(&authenticator).await;
     letter(&mut mail, ADA).await;
+    // until the next code can be sent
+    site.world.advance(31);
 
     site.browser.call("Network.clearBrowserCookies", json!({})).await;
     site.browser.open(&format!("{origin}/reset-password")).await;

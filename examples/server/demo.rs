@@ -2,10 +2,7 @@
 
 use std::error::Error;
 
-use tollgate::{
-    ApiKeys, Client, ClientIp, ClientTable, ConfigError, Language, Plans, Policies, Quota, Tenant, auth::Pages,
-    policy::Policy,
-};
+use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Plans, Policies, Quota, Tenant, policy::Policy};
 
 use crate::{
     facts::Facts,
@@ -75,7 +72,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         redis_plans: false,
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
-        pages: pages(origin),
+        pages: crate::theme::demo_pages(origin),
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
         tokens: std::sync::Arc::default(),
         prints_codes: true,
@@ -83,24 +80,6 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         provider: None,
         is_demo: true,
     })
-}
-
-/// The login page says where the codes of the demo arrive.
-fn pages(origin: &str) -> Pages {
-    let at = format!("{origin}/demo/outbox");
-    let sent = format!("We have sent a code of {{digits}} digits to {{address}}. In this demo you find it at {at}");
-    let perhaps = format!(
-        "If {{address}} is yours, we have sent a code of {{digits}} digits to it. In this demo you find it at {at}"
-    );
-    let german = format!(
-        "Wir haben einen Code mit {{digits}} Ziffern an {{address}} gesendet. In dieser Demo finden Sie ihn unter {at}"
-    );
-    let german_perhaps = format!(
-        "Falls {{address}} Ihnen gehört, haben wir einen Code mit {{digits}} Ziffern gesendet. In dieser Demo finden Sie ihn unter {at}"
-    );
-    Pages::new()
-        .texts(Language::English, [("login.code_sent", &*sent), ("login.code_maybe_sent", &*perhaps)])
-        .texts(Language::German, [("login.code_sent", &*german), ("login.code_maybe_sent", &*german_perhaps)])
 }
 
 /// `demo-web` needs one step, `demo-mfa` two. A user who is signed in to one only needs the missing steps for the other.

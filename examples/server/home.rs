@@ -60,6 +60,7 @@ step: choose the code by e-mail.
 <li>Add a passkey, or set up an authenticator app and recovery codes.
 <li>Log in again. With a passkey you need neither name nor password.
 </ol>
+<p>Or <a href="{origin}/sign-up?return_to=/account/security">create an account</a> of your own. Its code arrives among the messages.
 </section>
 </div>
 <script src="/demo/limit.js" type="module"></script>"#,

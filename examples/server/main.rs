@@ -10,7 +10,7 @@
 //!   `clients.rs`, `policies.rs`, `senders.rs`, `providers.rs`, `login_*.rs`, `server_settings.rs` and `secret_text.rs`. `problems.rs`
 //!   collects what is wrong, `check.rs` prints it, `hash_password.rs` hashes a password, and `client_secrets.rs` makes secrets. `people.rs` and
 //!   `accounts.rs` keep the accounts as the file says, `applied.rs` what it said.
-//! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
+//! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` and `sent.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users, `sso_demo.rs` another identity provider for `--sso-demo`.
 //! - `notices.rs` prints what an operator must know, and `prometheus.rs` serves counters.
@@ -27,6 +27,7 @@ mod theme;
 mod tokens;
 mod person;
 mod html;
+mod sent;
 mod outbox;
 mod senders;
 #[cfg(feature = "external-providers")]

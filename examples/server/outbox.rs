@@ -12,13 +12,16 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tollgate::{
     clock::{Clock, SystemClock},
     delivery::{Message, OtpSender, SendError, Wording},
 };
 
-use crate::html::{escape, page};
+use crate::{
+    html::page,
+    sent::{Sent, list_messages},
+};
 
 const MOST: usize = 100;
 
@@ -27,18 +30,6 @@ const MOST: usize = 100;
 pub(crate) struct Outbox {
     messages: Arc<Mutex<VecDeque<Sent>>>,
     clock: Arc<SystemClock>,
-}
-
-#[derive(Clone)]
-struct Sent {
-    id: String,
-    channel: &'static str,
-    to: String,
-    /// Empty if this is a notice.
-    code: String,
-    text: String,
-    /// When it was sent, in Unix milliseconds.
-    at: u64,
 }
 
 impl Outbox {
@@ -51,7 +42,7 @@ impl Outbox {
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut response = if accept.contains("text/html") {
-            page(&body(messages.iter().rev()))
+            page(&list_messages(messages.iter().rev()))
         } else {
             let codes = messages.iter().filter(|sent| !sent.code.is_empty());
             Json(codes.map(Sent::to_json).collect::<Value>()).into_response()
@@ -60,7 +51,7 @@ impl Outbox {
         response
     }
 
-    /// Keeps a message and prints it. Returns its place among the others.
+    /// Keeps a message for the page.
     fn keep(&self, message: &Message) -> Sent {
         let now = self.clock.unix(self.clock.now());
         let sent = Sent {
@@ -97,46 +88,4 @@ impl OtpSender for Outbox {
     async fn send_link(&self, message: &Message) -> Result<(), SendError> {
         self.send_notice(message).await
     }
-}
-
-impl Sent {
-    fn to_json(&self) -> Value {
-        json!({ "channel": self.channel, "to": self.to, "code": self.code, "at": self.at })
-    }
-
-    /// Returns the entry of the page. `outbox.js` copies the code and shows the time.
-    fn to_html(&self) -> String {
-        let Self { id, channel, at, .. } = self;
-        let kind = match *channel {
-            "sms" => "Text message",
-            "whatsapp" => "WhatsApp",
-            _ => "E-mail",
-        };
-        let (to, text, code) = (escape(&self.to), escape(&self.text), escape(&self.code));
-        let button = match code.split_at_checked(3) {
-            Some((first, rest)) if !code.is_empty() => format!(
-                "<button class=\"code\" data-code=\"{code}\"><b>{first} {rest}</b> <span>Copy</span></button>\n"
-            ),
-            _ => String::new(),
-        };
-        format!(
-            "<li id=\"{id}\">\n<p class=\"note\">{kind} to <strong>{to}</strong> <time data-at=\"{at}\"></time></p>\n{button}<p>{text}</p>\n</li>\n"
-        )
-    }
-}
-
-fn body<'a>(newest_first: impl Iterator<Item = &'a Sent>) -> String {
-    let list: String = newest_first.map(Sent::to_html).collect();
-    format!(
-        r#"<h1>Messages</h1>
-<p class="lead">What the demo would send to phones and mailboxes, newest first. Keep this page open next to your login: it shows a new
-message at once, and copies its code with one click.
-<p id="copied" class="note" role="status"></p>
-<ol id="messages" class="messages">
-{list}</ol>
-<p id="none" class="card">No messages yet. <a href="/demo/login/demo-web" target="_blank" rel="opener">Log in</a> as ada@example.com and choose a
-code, and it arrives here.</p>
-<p class="note">Programs get the codes as JSON: <code>curl -s <span id="here">/demo/outbox</span></code>
-<script src="/demo/outbox.js" type="module"></script>"#
-    )
 }

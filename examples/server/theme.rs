@@ -1,4 +1,4 @@
-//! The table `[pages]` of the configuration file: the logo, the colors and the words of the pages.
+//! The table `[pages]` of the configuration file: the logo, the colors and the words of the pages. The demo has words of its own.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde::Deserialize;
-use tollgate::auth::{Colors, Pages};
+use tollgate::{
+    Language,
+    auth::{Colors, Pages},
+};
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -60,4 +63,22 @@ impl WrittenColors {
         let colors = self.card.into_iter().fold(colors, Colors::card);
         self.text.into_iter().fold(colors, Colors::text)
     }
+}
+
+/// Creates the pages of the demo, which say where its codes arrive.
+pub(crate) fn demo_pages(origin: &str) -> Pages {
+    let at = format!("{origin}/demo/outbox");
+    let sent = format!("We have sent a code of {{digits}} digits to {{address}}. In this demo you find it at {at}");
+    let perhaps = format!(
+        "If {{address}} is yours, we have sent a code of {{digits}} digits to it. In this demo you find it at {at}"
+    );
+    let german = format!(
+        "Wir haben einen Code mit {{digits}} Ziffern an {{address}} gesendet. In dieser Demo finden Sie ihn unter {at}"
+    );
+    let german_perhaps = format!(
+        "Falls {{address}} Ihnen gehört, haben wir einen Code mit {{digits}} Ziffern gesendet. In dieser Demo finden Sie ihn unter {at}"
+    );
+    Pages::new()
+        .texts(Language::English, [("login.code_sent", &*sent), ("login.code_maybe_sent", &*perhaps)])
+        .texts(Language::German, [("login.code_sent", &*german), ("login.code_maybe_sent", &*german_perhaps)])
 }

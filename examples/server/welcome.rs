@@ -13,7 +13,7 @@ Click:  {origin}/demo/         try the limits; log in as {ada} (password: {adas}
         {origin}/demo/outbox   the messages with codes, which are also printed here
         {origin}/account       shows the signed-in user; /account/security has passkeys and sessions
         {origin}/events/       who is limited, and every event; opens without a key on this machine
-        {space}                programs send the header x-operator-key and the key {OPERATOR_KEY}
+        {space}               programs send the header x-operator-key and the key {OPERATOR_KEY}
 
 Try:
   curl -i -H '{KEY_HEADER}: {ACME_KEY}' {origin}/api/hello

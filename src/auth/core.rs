@@ -147,6 +147,14 @@ impl Core {
         }
     }
 
+    /// Returns the resources that a client may request: those that the operator lists, and the audience of its other tokens.
+    pub(crate) fn allowed_resources<'a>(&'a self, client: &'a Client) -> Vec<&'a str> {
+        match &self.tokens {
+            Some(tokens) => tokens.allowed_resources(client),
+            None => client.resources().collect(),
+        }
+    }
+
     /// Returns the key under the keyed hashes. Call it after a read of the store: if that shows that the store has lost
     /// something, the key is read again.
     pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {

@@ -90,8 +90,6 @@
 #[cfg(test)]
 mod attacks;
 mod authorization;
-#[cfg(feature = "axum")]
-mod extractor;
 mod gate;
 mod keys;
 mod layer;
@@ -110,10 +108,10 @@ mod token_claims;
 mod verified_tokens;
 mod verifier;
 
-#[cfg(feature = "axum")]
-pub use self::extractor::AccessTokenRejection;
 #[cfg(feature = "external-providers")]
 pub use self::remote::RemoteKeys;
+#[cfg(feature = "axum")]
+pub use self::token::extractor::AccessTokenRejection;
 #[cfg(feature = "login")]
 pub(crate) use self::token_claims::Audience;
 #[cfg(feature = "login")]

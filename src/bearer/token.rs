@@ -1,3 +1,6 @@
+#[cfg(feature = "axum")]
+pub(super) mod extractor;
+
 use std::{fmt, sync::Arc};
 
 use http::{Extensions, HeaderValue};

@@ -60,7 +60,7 @@ mod resources;
 mod scopes;
 mod table;
 
-pub(crate) use self::resources::normal_resource;
+pub(crate) use self::resources::{RESOURCE, ResourceError, select_resources};
 pub use self::{
     clients::{AnyClients, Clients},
     credentials::ClientSecretDigest,

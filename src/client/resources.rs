@@ -1,7 +1,16 @@
 //! Resources: the APIs for which a client may request tokens (RFC 8707).
 
+/// The only parameter that a request may repeat.
+pub(crate) const RESOURCE: &str = "resource";
+
 /// The maximum length of the URI of a resource, as of every audience.
 const LONGEST: usize = 255;
+/// The maximum number of resources of a request. All of them are audiences of one token.
+const MOST: usize = 8;
+
+/// Why the resources of a request are refused: a text for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResourceError(pub(crate) &'static str);
 
 /// Returns the URI of a resource in the form in which it is compared, if it is absolute and has no fragment.
 ///
@@ -18,6 +27,28 @@ pub(crate) fn normal_resource(uri: &str) -> Option<&str> {
     let authority = rest.strip_prefix("//").and_then(|rest| rest.strip_suffix('/'));
     let is_root = authority.is_some_and(|authority| !authority.is_empty() && !authority.contains(['/', '?']));
     Some(if is_root { uri.strip_suffix('/').unwrap_or(uri) } else { uri })
+}
+
+/// Returns the resources that a request names, sorted and each once. All of them must be allowed. Empty values count as
+/// missing.
+pub(crate) fn select_resources<'v>(
+    named: impl Iterator<Item = &'v str>,
+    allowed: &[&str],
+) -> Result<Vec<String>, ResourceError> {
+    let mut selected: Vec<String> = Vec::new();
+    for uri in named.filter(|uri| !uri.is_empty()) {
+        let normal =
+            normal_resource(uri).ok_or(ResourceError("resource must be an absolute URI without a fragment"))?;
+        let own = allowed.iter().find(|own| normal_resource(own) == Some(normal));
+        let own = own.ok_or(ResourceError("resource is not allowed for this request"))?;
+        if let Err(place) = selected.binary_search_by(|other| other.as_str().cmp(own)) {
+            if selected.len() == MOST {
+                return Err(ResourceError("at most 8 resources can be requested"));
+            }
+            selected.insert(place, (*own).to_owned());
+        }
+    }
+    Ok(selected)
 }
 
 #[cfg(test)]

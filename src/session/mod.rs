@@ -196,9 +196,6 @@ mod sessions;
 mod lookup;
 mod opening;
 mod lifecycle;
-mod cached_claims;
-mod requirements;
-mod sign_in_required;
 mod layer;
 #[cfg(test)]
 mod model;
@@ -209,12 +206,14 @@ mod races;
 pub use self::extractor::SessionRejection;
 pub(crate) use self::sessions::EVENT_KINDS;
 pub(crate) use self::{
-    cached_claims::{ClaimsResult, ClaimsSource},
     ended::{EndedSessions, SessionEndCheck},
     generations::{GenerationCheck, Generations, UserBatch},
     identity::{Authentication, Proof},
+    layer::{
+        cached_claims::{ClaimsResult, ClaimsSource},
+        requirements::{NeededProofs, ProofCheck},
+    },
     opening::{Opening, Renewal},
-    requirements::{NeededProofs, ProofCheck},
 };
 pub use self::{
     identity::{IdentityError, UserId},

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::{
     keys::Keys,
     revocation::{RevocationCheck, Revocations},
+    service::TokenService,
 };
 use crate::{
-    bearer::{AccessTokenClaims, KeySource, Revocation, Unavailable},
+    bearer::{AccessTokenClaims, KeySource, Revocation, Unavailable, Verifier},
     gate::MaybeReady,
     jose::KeySet,
     store::{BoxFuture, StoreError, StoreErrorKind},
@@ -16,6 +17,15 @@ use crate::{
 pub(super) struct LocalKeys {
     pub(super) keys: Keys,
     pub(super) revocations: Revocations,
+}
+
+impl TokenService {
+    #[expect(clippy::expect_used, reason = "both names were checked when the service was built")]
+    pub(crate) fn verifier(&self) -> Verifier {
+        let keys = LocalKeys { keys: self.0.keys.clone(), revocations: self.0.revocations.clone() };
+        let clock = Arc::clone(&self.0.clock);
+        Verifier::new(keys, &self.0.issuer, &self.0.audience, clock).expect("the names were checked")
+    }
 }
 
 impl KeySource for LocalKeys {

@@ -1,6 +1,6 @@
 //! [`TokenService`]: issues, renews, reads and revokes tokens.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
@@ -10,13 +10,12 @@ use super::{
     grant::Grant,
     issued_claims::{self, AccessTokenParts, ID_TOKEN, IdClaims, IdTokenParts, Span},
     keys::Keys,
-    local_keys::LocalKeys,
     refresh_token::{RefreshToken, random_digest},
     revocation::Revocations,
     ring::Schedule,
 };
 use crate::{
-    bearer::{AccessTokenClaims, Audience, Verifier},
+    bearer::{AccessTokenClaims, Audience},
     client::{Client, Scopes},
     jose::{
         Algorithm,
@@ -82,7 +81,7 @@ pub(super) struct Inner {
     pub(super) audience: String,
     pub(super) algorithm: Algorithm,
     pub(super) lifetimes: Lifetimes,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) keys: Keys,
     pub(super) families: Table<Family>,
     pub(super) lists: Table<FamilyList>,
@@ -232,13 +231,6 @@ impl TokenService {
     /// Returns the public keys as a JSON Web Key Set.
     pub(crate) async fn key_set(&self) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.keys.current().await?.set.to_json())
-    }
-
-    #[expect(clippy::expect_used, reason = "both names were checked when the service was built")]
-    pub(crate) fn verifier(&self) -> Verifier {
-        let keys = LocalKeys { keys: self.0.keys.clone(), revocations: self.0.revocations.clone() };
-        let clock = Arc::clone(&self.0.clock);
-        Verifier::new(keys, &self.0.issuer, &self.0.audience, clock).expect("the names were checked")
     }
 
     // ---- codes
@@ -481,8 +473,4 @@ impl TokenService {
     }
 }
 
-impl fmt::Debug for TokenService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenService").field("issuer", &self.0.issuer).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TokenService, |own| issuer: own.0.issuer);

@@ -11,6 +11,7 @@ mod account_enrolment;
 mod account_linking;
 mod account_matrix;
 mod account_password;
+mod account_sequences;
 mod account_sessions;
 mod account_unlock;
 mod audit_bodies;

@@ -117,7 +117,7 @@ async fn a_custom_page_gets_the_same_information_as_json() {
         assert_eq!(
             told.text,
             format!(
-                r#"{{"client_id":"{client}","client_name":"{client}","available_methods":["password","sms","email","whatsapp"],"required_steps":{steps},"scopes":["openid"],"redirect":{{"kind":"site","host":"app.example"}},"reset_password":"/reset-password"}}"#
+                r#"{{"client_id":"{client}","client_name":"{client}","available_methods":["password","sms","email","whatsapp"],"required_steps":{steps},"scopes":["openid"],"redirect":{{"kind":"site","host":"app.example"}},"reset_password":"/reset-password","least_password":15}}"#
             )
         );
     }

@@ -123,7 +123,7 @@ const TEXTS: &str = "(() => {
     return texts.join(' ');
 })()";
 
-/// What is wider than the screen.
+/// The elements that are wider than the screen.
 const WIDE: &str = "async (width) => {
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
     if (document.documentElement.scrollWidth <= width) return [];

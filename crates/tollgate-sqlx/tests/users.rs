@@ -23,7 +23,8 @@ use tollgate::{
     store::Memory,
     testing::ManualClock,
     user::{
-        Account, AnyUsers, ClaimTarget, ClaimsRequest, Contact, EmailAddress, PasswordUpgrade, PhoneNumber, UserError,
+        Account, AccountChange, AnyUsers, ClaimTarget, ClaimsRequest, Contact, EmailAddress, NewAccount, OfferedChange,
+        PasswordUpgrade, PhoneNumber, UserError,
     },
 };
 use tollgate_sqlx::{Database, Dialect, SqlStore, SqlUsers};
@@ -112,6 +113,76 @@ fn seen(account: &Account) -> impl PartialEq + std::fmt::Debug + use<> {
         account.is_disabled(),
         contacts,
     )
+}
+
+/// Makes the changes that users make themselves, and returns what they see after each.
+async fn self_service(users: AnyUsers) -> Vec<String> {
+    let (acme, mut seen) = (tenant("acme"), Vec::new());
+    let account = async |user: &str| users.by_id(&acme, &id(user)).await.unwrap();
+    let shown = |account: Option<Account>| {
+        let Some(account) = account else { return "gone".to_owned() };
+        let contacts: Vec<_> = account.contacts().map(|(contact, is_proved)| (contact.as_str(), is_proved)).collect();
+        format!("{:?} {:?} {contacts:?}", account.display_name(), account.password_hash().is_some())
+    };
+    assert!(users.offers(OfferedChange::Create) && users.offers(OfferedChange::Remove));
+    let new = |user: &str, address: &str| new(user, address).contact(mailbox(address));
+    for (user, address) in
+        [("u-1", "ada@example.com"), ("u-2", "ada@example.com"), ("u-1", "eve@example.com"), ("u-2", "eve@example.com")]
+    {
+        let created = users.create(&acme, new(user, address)).await.unwrap();
+        assert_eq!(created == NewAccount::Taken, (user == "u-2") == (address == "ada@example.com"), "{user} {address}");
+        seen.push(format!("{created:?}"));
+    }
+    let before = account("u-1").await.unwrap();
+    for _ in 0..2 {
+        // the second one has an outdated account
+        seen.push(format!("{:?}", users.set_password(&acme, &before, hash(HASH)).await.unwrap()));
+    }
+    let marked = account("u-1").await.unwrap();
+    // another mark, even for the same hash
+    assert_eq!(users.set_password(&acme, &marked, hash(HASH)).await.unwrap(), AccountChange::Done);
+    assert_ne!(account("u-1").await.unwrap().current_password_mark(), marked.current_password_mark());
+    for name in [Some("Ada"), None] {
+        seen.push(format!("{:?}", users.set_name(&acme, &id("u-1"), name).await.unwrap()));
+        seen.push(shown(account("u-1").await));
+    }
+    for (old, new) in [
+        (Some("ada@example.com"), Some("eve@example.com")),
+        (Some("gone@example.com"), Some("new@example.com")),
+        (Some("ada@example.com"), Some("new@example.com")),
+        (None, Some("next@example.com")),
+        (Some("new@example.com"), None),
+        (Some("next@example.com"), Some("next@example.com")),
+    ] {
+        let (old, new) = (old.map(mailbox), new.map(mailbox));
+        seen.push(format!("{:?}", users.set_contact(&acme, &id("u-1"), old.as_ref(), new.as_ref()).await.unwrap()));
+        seen.push(shown(account("u-1").await));
+        for address in ["ada", "eve", "gone", "new", "next"] {
+            let found = users.find(&acme, &name(&format!("{address}@example.com"))).await.unwrap();
+            seen.push(format!("{address}: {:?}", found.map(|account| account.id().to_string())));
+        }
+    }
+    for _ in 0..2 {
+        seen.push(format!("{:?}", users.remove(&acme, &id("u-1")).await.unwrap()));
+        seen.push(shown(account("u-1").await));
+    }
+    for changed in [
+        users.set_password(&acme, &before, hash(HASH)).await,
+        users.set_name(&acme, &id("u-1"), None).await,
+        users.set_contact(&acme, &id("u-1"), None, Some(&mailbox("a@example.com"))).await,
+    ] {
+        assert_eq!(changed.unwrap(), AccountChange::Outdated);
+    }
+    seen
+}
+
+#[test]
+fn users_change_their_accounts_like_those_in_a_store() {
+    on_each(async |database| {
+        let in_store = self_service(StoredUsers::new(Memory::new()).into()).await;
+        assert_eq!(self_service(SqlUsers::new(&database).into()).await, in_store);
+        assert!(in_store.contains(&"Done".to_owned()) && in_store.contains(&"Outdated".to_owned()));
+    });
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(super) async fn delete_account(
         // the user could not ask again
         Err(_) => core.forget_user(tenant, user).await,
     };
-    for (contact, _) in call.account().contacts() {
+    for contact in call.account().verified_contacts() {
         core.queue.forget(tenant, contact.as_str());
     }
     let language = Language::accepted(&cx.parts.headers);

@@ -3,7 +3,6 @@
 pub(crate) mod claims_parameter;
 pub(crate) mod oidc;
 pub(crate) mod request;
-pub(crate) mod resources;
 pub(crate) mod query;
 mod sharing;
 pub(crate) mod expected_user;

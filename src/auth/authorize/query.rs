@@ -9,7 +9,6 @@ use crate::{
         authorize::{
             oidc::OidcParameters,
             request::{self, Recipient},
-            resources::{self, RESOURCE},
         },
         context::{
             RequestContext, client_authentication,
@@ -23,7 +22,7 @@ use crate::{
         query::Query,
         state::pushed,
     },
-    client::Client,
+    client::{Client, RESOURCE, select_resources},
     http::body::Body,
     login::{Binding, ClientParameters},
     policy::LoginPlan,
@@ -185,8 +184,8 @@ impl Asked<'_> {
         }
         let binding = request::bind(&self.parameters, &self.to, &cx.core.journal)?;
         let mut oidc = OidcParameters::read_oidc_parameters(&self.to.client, |name| self.query.value(name))?;
-        let allowed = resources::allowed_resources(cx.core, &self.to.client);
-        oidc.wanted.resources = resources::select_resources(self.query.form.values(RESOURCE), &allowed)?;
+        let allowed = cx.core.allowed_resources(&self.to.client);
+        oidc.wanted.resources = select_resources(self.query.form.values(RESOURCE), &allowed)?;
         let plan = oidc.plan(cx, &self.to.client)?;
         Ok(Checked { binding, oidc, plan })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     auth::http::{
         problem::Problem,
-        route::{FINISH_SIGN_IN, RESET_PAGE, SIGN_IN, SIGN_OUT, SIGN_UP_PAGE},
+        route::{FINISH_SIGN_IN, SIGN_IN, SIGN_OUT},
     },
     client::Client,
     http::{head::Head, return_to},
@@ -24,7 +24,7 @@ pub(crate) struct FirstParty {
 
 impl FirstParty {
     pub(crate) fn new(source: Arc<dyn TenantSource>, issuer: &Issuer) -> Self {
-        let paths = [SIGN_IN, FINISH_SIGN_IN, SIGN_OUT, SIGN_UP_PAGE, RESET_PAGE];
+        let paths = [SIGN_IN, FINISH_SIGN_IN, SIGN_OUT];
         let own_paths = ["", issuer.path()].iter().flat_map(|base| paths.map(|path| format!("{base}{path}"))).collect();
         Self { source, finish: format!("{}{FINISH_SIGN_IN}", issuer.as_str()), own_paths }
     }

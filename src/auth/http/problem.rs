@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     auth::http::answer::{self, Counters},
+    client::ResourceError,
     http::{accept, body::Body, number::number},
     login::{LoginError, LoginView},
     policy::Method,
@@ -304,6 +305,12 @@ struct Document {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Self { source: Some(error), ..Self::unavailable() }
+    }
+}
+
+impl From<ResourceError> for Problem {
+    fn from(ResourceError(detail): ResourceError) -> Self {
+        Self::new(Code::InvalidTarget, detail)
     }
 }
 

@@ -167,12 +167,12 @@ function show(name, focus) {
   at("restart").textContent = word(login.isKnown ? "login.another_account" : "login.start_again");
   at("cancel").hidden = !(isStep && login.isKnown && isChange());
   title(login.isKnown && name !== "who");
-  const more = ways().length > 1;
+  const more = ways().length > 1 && !(mode === "sign-up" && login.completed === 0);
   const isTyped = name === "code" && method === login.code?.method && !login.code.contact;
   at("other").hidden = ["choose", "newpassword"].includes(name) || !(isStep && more || isTyped);
   at("to-reset").hidden = !(at("to-reset").href && mode === "sign-in" && ["who", "password"].includes(name) && !login.isKnown);
   at("to-sign-up").hidden = !(at("to-sign-up").href && mode === "sign-in" && name === "who");
-  at("to-sign-in").hidden = mode === "sign-in" || login.completed > 0 || login.isProved;
+  at("to-sign-in").hidden = mode === "sign-in" || name === "again" || login.completed > 0 || login.isProved;
   at("other").textContent = word(more ? "login.try_another" : "login.another_address");
   at("step").textContent = isStep && login.required > 1
     ? word("login.step_of", { step: login.completed + 1, steps: login.required }) : "";
@@ -770,6 +770,8 @@ function failed({ code: name, wait: seconds }, place, again) {
   }
   ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), app: at("app-code"), key: submitOf("key"),
     join: at("join-to"), newpassword: at("new-secret") })[place]?.focus();
+  // the next one replaces it
+  if (place === "newpassword") at("new-secret").select();
 }
 
 // Runs one action at a time and ignores others meanwhile. An action can return the next one.
@@ -831,7 +833,8 @@ const SUBMIT = {
     try {
       sessionStorage.setItem(SIGN_IN_KEY, JSON.stringify({ ...fresh(), identifier }));
     } catch { /* the name is typed again */ }
-    stuck(word("login.password_set"), word("login.title"), toSignIn);
+    stuck("", word("login.title"), toSignIn);
+    at("step").textContent = word("login.password_set");
   },
   async going() {
     began(await call("start", { ...bound, ...optionalParameters() }), signedIn);

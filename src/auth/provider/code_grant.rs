@@ -1,6 +1,6 @@
 //! `grant_type=authorization_code`: exchanges a code for the first tokens of a family.
 
-use super::{audience::narrowed_audience, dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
@@ -60,7 +60,7 @@ pub(crate) async fn redeem(
     if tokens.has_lost_session(&grant).await? {
         return Err(invalid_grant());
     }
-    let audience = narrowed_audience(cx.core, tokens, (client, &grant), posted)?;
+    let audience = endpoints.narrowed_audience(client, &grant, posted.resources())?;
     let extra = user_claims::extra_claims(cx.core, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 

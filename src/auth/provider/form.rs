@@ -6,11 +6,10 @@ use bytes::Bytes;
 
 use crate::{
     auth::{
-        authorize::resources::RESOURCE,
         context::{RequestContext, client_authentication, incoming::IncomingRequest},
         http::problem::{Code, Problem},
     },
-    client::Client,
+    client::{Client, RESOURCE},
     util::form::Form,
 };
 

@@ -1,6 +1,6 @@
 //! `grant_type=client_credentials`: an access token for a machine client itself (RFC 6749 §4.4).
 
-use super::{audience::machine_audience, dpop_proof::check_bound, form::Posted};
+use super::{dpop_proof::check_bound, form::Posted};
 use crate::{
     auth::{
         context::RequestContext,
@@ -25,7 +25,7 @@ pub(crate) async fn grant_to_machine(
     if !client.allows_scopes(scope) {
         return Err(invalid_scope("scope has a name that this client may not request"));
     }
-    let audience = machine_audience(cx.core, &endpoints.service, client, posted)?;
+    let audience = endpoints.machine_audience(client, posted.resources())?;
     let jkt = cx.proved_key("/token").await?;
     check_bound(client, jkt.as_deref())?;
     let is_bound = jkt.is_some();

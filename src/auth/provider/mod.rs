@@ -1,6 +1,5 @@
 //! The token endpoints: `/token`, the endpoints that take tokens, and the metadata.
 
-pub(crate) mod audience;
 pub(crate) mod subject;
 pub(crate) mod user_claims;
 pub(crate) mod code_grant;

@@ -1,6 +1,6 @@
 //! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
 
-use super::{audience::narrowed_audience, dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
@@ -58,7 +58,7 @@ pub(crate) async fn exchange_refresh_token(
         tokens.revoke_family(&presented.family()).await?;
         return Err(invalid_grant());
     }
-    let audience = narrowed_audience(cx.core, tokens, (client, grant), posted)?;
+    let audience = endpoints.narrowed_audience(client, grant, posted.resources())?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
     let extra = user_claims::extra_claims(cx.core, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;

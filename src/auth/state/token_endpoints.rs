@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::http::problem::Problem,
-    client::Client,
+    auth::http::problem::{Code, Problem},
+    bearer::Audience,
+    client::{Client, select_resources},
     dpop::{DpopVerifier, Nonces},
     jose::Algorithm,
     store::{AnyStore, table::Table},
     support::issuer::Issuer,
-    tokens::{TokenService, Tokens},
+    tokens::{Grant, TokenService, Tokens},
     util::{clock::Clock, error::ConfigError, secret::SecretDigest},
 };
 
@@ -70,6 +71,46 @@ impl TokenEndpoints {
             return Err(Problem::unavailable());
         }
         Ok(self.service.prepare().await?)
+    }
+
+    /// Returns the resources that a client may request.
+    pub(crate) fn allowed_resources<'a>(&'a self, client: &'a Client) -> Vec<&'a str> {
+        client.resources().chain([self.service.default_audience(client)]).collect()
+    }
+
+    /// Returns the audience of a token for a grant. A request can name some of the resources that were granted, and no
+    /// others.
+    pub(crate) fn narrowed_audience<'v>(
+        &self,
+        client: &Client,
+        grant: &Grant,
+        named: impl Iterator<Item = &'v str>,
+    ) -> Result<Audience, Problem> {
+        let granted: Vec<&str> = match grant.resources.as_slice() {
+            [] => vec![self.service.default_audience(client)],
+            granted => granted.iter().map(String::as_str).collect(),
+        };
+        // a resource may have been taken from the client since
+        let allowed = self.allowed_resources(client);
+        if !granted.iter().all(|own| allowed.contains(own)) {
+            return Err(Problem::new(Code::InvalidGrant, "the client may no longer use a resource that was granted"));
+        }
+        Ok(match select_resources(named, &granted)? {
+            none if none.is_empty() => Audience::of_names(granted),
+            named => Audience::of_names(named),
+        })
+    }
+
+    /// Returns the audience of a token that a client gets for itself.
+    pub(crate) fn machine_audience<'v>(
+        &self,
+        client: &Client,
+        named: impl Iterator<Item = &'v str>,
+    ) -> Result<Audience, Problem> {
+        Ok(match select_resources(named, &self.allowed_resources(client))? {
+            none if none.is_empty() => Audience::of_names([self.service.default_audience(client)]),
+            named => Audience::of_names(named),
+        })
     }
 
     /// Returns whether this is the digest of an introspector's secret. Takes the same time for each.

@@ -113,12 +113,13 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Re
     let contact = proved.value.ticket().contact.clone().ok_or_else(Problem::unavailable)?;
     let password = password.map(|mut typed| Password::new(take(&mut *typed.0)));
     let password = password.ok_or(Problem::invalid("password is missing"))?;
-    if name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME || name.trim().is_empty()) {
-        return Err(Problem::invalid("name must have 1 to 320 bytes"));
+    let name = name.as_deref().map(str::trim);
+    if name.is_some_and(|name| !(1..=LONGEST_NAME).contains(&name.len()) || name.chars().any(char::is_control)) {
+        return Err(Problem::invalid("name must have 1 to 320 bytes and no control characters"));
     }
     let id = UserId::parse(PublicId::random().to_string()).map_err(|_| Problem::unavailable())?;
     let new = NewUser::new(id, identifier_of(&contact)?).contact(contact.clone());
-    let new = name.into_iter().fold(new, |new, name| new.name(name.trim()));
+    let new = name.into_iter().fold(new, |new, name| new.name(name));
     let hash = core.hash_new_password(tenant, new.account(), password).await;
     let new = new.password(hash.map_err(|problem| step.problem(problem))?);
     let new = new.claims_of_invitation(proved.value.ticket().claims.clone());

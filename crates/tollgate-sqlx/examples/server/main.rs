@@ -21,6 +21,8 @@ mod tokens;
 mod person;
 #[path = "../../../../examples/server/html.rs"]
 mod html;
+#[path = "../../../../examples/server/sent.rs"]
+mod sent;
 #[path = "../../../../examples/server/outbox.rs"]
 mod outbox;
 #[path = "../../../../examples/server/senders.rs"]

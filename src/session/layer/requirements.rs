@@ -5,7 +5,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use http::{HeaderValue, header};
 use serde_json::Value;
 
-use super::session::Session;
+use super::super::session::Session;
 use crate::{
     reject::{Rejection, RejectionKind},
     store::BoxFuture,

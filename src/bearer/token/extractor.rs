@@ -6,7 +6,7 @@ use axum_core::{
 };
 use http::{HeaderValue, StatusCode, header, request::Parts};
 
-use super::token::{AccessToken, TokenSlot};
+use super::{AccessToken, TokenSlot};
 use crate::http::missing_layer::MissingLayer;
 
 /// The rejection of the [`AccessToken`] extractor.

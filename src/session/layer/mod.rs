@@ -1,19 +1,25 @@
 //! The layer that finds the session of each request, and the gate behind it.
 
+pub(crate) mod cached_claims;
+pub(crate) mod requirements;
+mod sign_in_required;
+
 use std::{any::type_name, error::Error, fmt, sync::Arc, time::Duration};
 
 use http::{Extensions, HeaderValue, Uri};
 use serde::Serialize;
 use tower_layer::Layer;
 
+use self::{
+    cached_claims::{CACHED_FOR, CachedClaims, ClaimsSource},
+    requirements::{ProofCheck, Requirements, Shortfall},
+    sign_in_required::SignInRequired,
+};
 use super::{
-    cached_claims::CachedClaims,
     cookies::PresentedCookies,
     lookup::LookupResult,
-    requirements::{ProofCheck, Requirements, Shortfall},
     session::{Session, SessionExtension},
     sessions::Sessions,
-    sign_in_required::SignInRequired,
 };
 use crate::{
     event::EventKind,
@@ -71,8 +77,8 @@ impl<R> SessionLayer<R> {
     /// Requires a session whose user has proved at least this many different factors, for example a password and a
     /// passkey. Includes [`required`](Self::required).
     ///
-    /// A person who opens a page is sent to the [`login_url`](Self::login_url), with `steps` and `max_age` in its query. The
-    /// page of a login service asks only for what is missing, and sends the user back. Programs get a
+    /// A person who opens a page is sent to the [`login_url`](Self::login_url), with `steps` and `max_age` in its query. A
+    /// login page that reads them can ask only for what is missing. Programs get a
     /// 401 with `error="insufficient_user_authentication"` and what is needed.
     ///
     /// If your application creates sessions itself, the names in their [`amr`](Session::amr) are counted, without `mfa` and `mca`.
@@ -216,9 +222,9 @@ impl<R> SessionLayer<R> {
 
 impl<R> SessionLayer<R> {
     /// Adds the claims of this source to each session, for [`Session::claim`].
-    pub(crate) fn claims(mut self, source: Arc<dyn super::cached_claims::ClaimsSource>) -> Self {
+    pub(crate) fn claims(mut self, source: Arc<dyn ClaimsSource>) -> Self {
         let clock = Arc::clone(self.gate.sessions.clock());
-        self.gate.claims = Some(Arc::new(CachedClaims::new(source, clock, super::cached_claims::CACHED_FOR)));
+        self.gate.claims = Some(Arc::new(CachedClaims::new(source, clock, CACHED_FOR)));
         self
     }
 

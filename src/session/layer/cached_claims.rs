@@ -3,14 +3,13 @@
 use std::{
     collections::HashMap,
     error::Error,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use serde_json::{Map, Value};
 
-use super::{identity::UserId, session::Session};
+use super::super::{identity::UserId, session::Session};
 use crate::{
     gate::MaybeReady,
     store::BoxFuture,
@@ -95,11 +94,7 @@ impl CachedClaims {
     }
 }
 
-impl fmt::Debug for CachedClaims {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedClaims").field("cached_for", &self.cached_for).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(CachedClaims { cached_for });
 
 #[cfg(test)]
 mod tests {
@@ -109,7 +104,10 @@ mod tests {
     use tower::{ServiceBuilder, ServiceExt, service_fn};
 
     use super::{
-        super::{layer::SessionLayer, session::NewSession, sessions::Sessions},
+        super::{
+            super::{session::NewSession, sessions::Sessions},
+            SessionLayer,
+        },
         *,
     };
     use crate::{
