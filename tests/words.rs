@@ -55,7 +55,8 @@ fn is_key(text: &str) -> bool {
     let pages = ["shared", "login", "account", "error", "logout", "consent", "message"];
     let is_name = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let is_file = |name| ["", "html", "js", "css"].contains(&name);
-    text.split_once('.').is_some_and(|(page, name)| pages.contains(&page) && is_name(name) && !name.ends_with('_') && !is_file(name))
+    text.split_once('.')
+        .is_some_and(|(page, name)| pages.contains(&page) && is_name(name) && !name.ends_with('_') && !is_file(name))
 }
 
 /// Returns the texts between these marks that have the form of a key.
