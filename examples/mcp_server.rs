@@ -43,8 +43,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let tenant = Tenant::parse(tenant)?;
         let user = NewUser::new(UserId::parse(format!("u-{user}"))?, Identifier::parse(user)?);
         users.create(&tenant, user.password(Passwords::new().hash(Password::new(PASSWORD)).await?)).await?;
-        let client = Client::new(client, tenant)?.name("Notes in your assistant")?.resource(&resource)?;
-        let client = client.redirect_uri("http://127.0.0.1/callback")?.third_party(); // on any port, and asks the user
+        let client = Client::new(client, tenant)?.name("Notes in your assistant")?.resource(&resource)?.third_party();
+        let client = client.redirect_uri("http://127.0.0.1/callback")?; // on any port
         clients.push(client.scopes("notes:read notes:write offline_access")?);
     }
     let auth = AuthService::builder(&origin, store)
@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = api.fallback_service(auth);
 
     println!("connect an MCP client to {resource}");
-    TENANTS.map(|(_, client, user)| println!("client id {client}: sign in as {user} with the password: {PASSWORD}"));
+    TENANTS.iter().for_each(|(_, client, user)| println!("client id {client}: sign in as {user} with {PASSWORD:?}"));
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

@@ -439,7 +439,6 @@
 mod event_kinds;
 mod http;
 mod state;
-mod sign_up;
 mod pages;
 mod core;
 mod notices;
@@ -471,9 +470,8 @@ pub use self::{
     invitations::Invitation,
     pages::{colors::Colors, custom::Pages},
     service::{AuthFuture, AuthService},
-    sign_up::SignUp,
     signing::SigningKeys,
     state::consents::Consent,
     vouching::EnrolledCredential,
 };
-pub use crate::login::LoginLimits;
+pub use crate::{login::LoginLimits, user::sign_up::SignUp};

@@ -20,6 +20,7 @@ pub(crate) trait RowPart: Sized {
 }
 
 /// Makes a struct a part of rows: its fields in this order. A field can name another encoding: `acr => or_empty`.
+#[allow(unused_macros, reason = "rows of features that are off")]
 macro_rules! row_struct {
     (@write $writer:ident $field:ident) => {
         $crate::store::compact::RowPart::write_part($field, $writer)
@@ -63,6 +64,7 @@ macro_rules! row_struct {
 pub(crate) use row_struct;
 
 /// Makes an enum a part of rows: a number for the variant, and its value. Numbers are never reused with another meaning.
+#[allow(unused_macros, reason = "rows of features that are off")]
 macro_rules! row_enum {
     ($name:ident { $($number:literal => $variant:ident $(($value:ty))?),+ $(,)? }) => {
         impl $crate::store::compact::RowPart for $name {
@@ -106,6 +108,7 @@ macro_rules! row_text {
 pub(crate) use row_text;
 
 /// Makes a [`RowPart`] a row of this kind. A number is never used again with another meaning.
+#[allow(unused_macros, reason = "rows of features that are off")]
 macro_rules! stored_row {
     ($name:ty, $kind:literal, $error:literal) => {
         impl $crate::store::table::Value for $name {

@@ -20,7 +20,6 @@ use crate::{
             problem::{Code, Problem},
             route::SIGN_IN,
         },
-        sign_up::SignUp,
         state::tickets::{Ticket, TicketPlace, TicketPurpose},
     },
     delivery::{Channel, Link, LinkKind},
@@ -30,7 +29,7 @@ use crate::{
     password::Password,
     policy::{Method, MethodSet},
     session::{Proof, UserId},
-    user::{Account, Contact, EmailAddress, Identifier, NewAccount, NewUser},
+    user::{Account, Contact, EmailAddress, Identifier, NewAccount, NewUser, sign_up::SignUp},
     util::{public_id::PublicId, secret::Secret},
 };
 
