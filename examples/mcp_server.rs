@@ -27,8 +27,8 @@ use tollgate::{
 
 const PASSWORD: &str = "correct horse battery staple";
 
-/// Each tenant has one MCP client and one user. These are two people.
-const TENANTS: [(&str, &str, &str); 2] = [("acme", "notes-acme", "ada"), ("globex", "notes-globex", "ada")];
+/// Each tenant has one MCP client and one user.
+const TENANTS: [(&str, &str, &str); 2] = [("acme", "notes-acme", "ada"), ("globex", "notes-globex", "grace")];
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -77,7 +77,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The tenant and the id of a user. The id alone is not unique.
+/// The tenant and the id of a user: other user databases can repeat an id in another tenant.
 type Owner = (Option<Tenant>, String);
 
 /// All notes, each with its user.

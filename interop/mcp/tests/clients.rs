@@ -122,29 +122,27 @@ async fn c135_the_client_of_rmcp_finds_the_issuer_signs_in_and_calls_tools() {
     let Some(mut browser) = Chromium::start("mcp-rmcp").await else { return };
     let (server, (redirect_uri, mut back)) = (Server::start().await, callback().await);
     let url = format!("{}/mcp", server.origin);
-    // the users of both tenants have the same id
-    for tenant in ["globex", "acme"] {
-        let mut state = OAuthState::new(&url, None).await.unwrap();
-        let request = AuthorizationRequest::new(&redirect_uri).with_preregistered_client(format!("notes-{tenant}"));
-        state.start_authorization(request.with_scopes(["notes:read", "notes:write"])).await.unwrap();
-        sign_in(&mut browser, &state.get_authorization_url().await.unwrap(), "ada").await;
-        let came = back.recv().await.unwrap();
-        state.handle_callback_url(&format!("{redirect_uri}?{came}")).await.unwrap();
 
-        let manager = state.into_authorization_manager().unwrap();
-        let token = manager.get_access_token().await.unwrap();
-        let (read, expected) = (claims(&token), ["u-ada", tenant, &url]);
-        assert_eq!(["sub", "tenant", "aud"].map(|name| read[name].as_str().unwrap()), expected);
-        let client = AuthClient::new(reqwest::Client::new(), manager);
-        let config = StreamableHttpClientTransportConfig::with_uri(url.clone());
-        let service = ().serve(StreamableHttpClientTransport::with_client(client, config)).await.unwrap();
-        let mut names: Vec<_> = service.list_all_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
-        names.sort();
-        assert_eq!(names, ["add_note", "list_notes"]);
-        let note = json!({ "text": tenant }).as_object().unwrap().clone();
-        service.call_tool(CallToolRequestParams::new("add_note").with_arguments(note)).await.unwrap();
-        let listed = service.call_tool(CallToolRequestParams::new("list_notes")).await.unwrap();
-        assert_eq!(serde_json::to_value(&listed).unwrap()["content"][0]["text"], format!("{tenant}\n"));
-        service.cancel().await.unwrap();
-    }
+    let mut state = OAuthState::new(&url, None).await.unwrap();
+    let request = AuthorizationRequest::new(&redirect_uri).with_preregistered_client("notes-globex");
+    state.start_authorization(request.with_scopes(["notes:read", "notes:write"])).await.unwrap();
+    sign_in(&mut browser, &state.get_authorization_url().await.unwrap(), "grace").await;
+    let came = back.recv().await.unwrap();
+    state.handle_callback_url(&format!("{redirect_uri}?{came}")).await.unwrap();
+
+    let manager = state.into_authorization_manager().unwrap();
+    let token = manager.get_access_token().await.unwrap();
+    let (read, expected) = (claims(&token), ["u-grace", "globex", &url]);
+    assert_eq!(["sub", "tenant", "aud"].map(|name| read[name].as_str().unwrap()), expected);
+    let client = AuthClient::new(reqwest::Client::new(), manager);
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    let service = ().serve(StreamableHttpClientTransport::with_client(client, config)).await.unwrap();
+    let mut names: Vec<_> = service.list_all_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
+    names.sort();
+    assert_eq!(names, ["add_note", "list_notes"]);
+    let note = json!({ "text": "from Rust" }).as_object().unwrap().clone();
+    service.call_tool(CallToolRequestParams::new("add_note").with_arguments(note)).await.unwrap();
+    let listed = service.call_tool(CallToolRequestParams::new("list_notes")).await.unwrap();
+    assert_eq!(serde_json::to_value(&listed).unwrap()["content"][0]["text"], "from Rust\n");
+    service.cancel().await.unwrap();
 }
