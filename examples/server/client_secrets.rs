@@ -1,13 +1,21 @@
 //! The secrets of clients: in the file of `--config`, and new ones (`--client-secret`).
 
-use std::path::Path;
+use std::{error::Error, path::Path};
 
-use tollgate::{Secret, client::ClientSecretDigest};
+use tollgate::{Client, Secret, client::ClientSecretDigest};
 
 use crate::secret_text::SecretText;
 
+/// Adds the secrets of a client, if it has any.
+pub(crate) fn add(client: Client, secrets: Option<&[SecretText]>, directory: &Path) -> Result<Client, Box<dyn Error>> {
+    if secrets.is_some_and(<[_]>::is_empty) {
+        return Err("secrets: must not be empty; a public client has no such setting".into());
+    }
+    secrets.into_iter().flatten().try_fold(client, |client, text| Ok(client.secret(read(text, directory)?)?))
+}
+
 /// Reads a secret, or the digest that `--client-secret` has printed.
-pub(crate) fn read(text: &SecretText, directory: &Path) -> Result<ClientSecretDigest, String> {
+fn read(text: &SecretText, directory: &Path) -> Result<ClientSecretDigest, String> {
     let text = text.read(directory).map_err(|error| format!("secrets: {error}"))?;
     let wrong = "secrets: must be what --client-secret prints: a secret of 43 characters, or its digest";
     match Secret::parse(&text) {

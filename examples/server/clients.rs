@@ -66,12 +66,7 @@ impl WrittenClient {
             Some(keys) => Client::machine(&self.id, tenant, &keys.to_string())?,
             None => Client::new(&self.id, tenant)?,
         };
-        if self.secrets.as_ref().is_some_and(Vec::is_empty) {
-            return Err("secrets: must not be empty; a public client has no such setting".into());
-        }
-        let secrets = self.secrets.iter().flatten().map(|text| client_secrets::read(text, directory));
-        let client =
-            secrets.into_iter().try_fold(client, |client, secret| Ok::<_, Box<dyn Error>>(client.secret(secret?)?))?;
+        let client = client_secrets::add(client, self.secrets.as_deref(), directory)?;
         // the form that `Client::scopes` expects
         if let Some(bad) = self.scopes.iter().find(|name| name.contains(' ')) {
             return Err(format!("scopes: {bad:?} is not a valid scope name").into());
@@ -87,9 +82,7 @@ impl WrittenClient {
         if self.require_pushed_requests {
             client = client.require_pushed_requests();
         }
-        if self.single_sign_on {
-            client = client.single_sign_on();
-        }
+        let client = if self.single_sign_on { client.single_sign_on() } else { client };
         self.with_tokens(if self.third_party { client.third_party() } else { client })
     }
 
