@@ -1,20 +1,23 @@
 //! A new password for a forgotten one: it needs as many classes of factors as the strictest login of the account, without the
 //! password.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tollgate::{
-    Identifier, NewUser, Tenant, UserId, Users,
+    Client, ClientTable, Identifier, NewUser, Tenant, UserId, Users,
     auth::SignUp,
+    client::Clients,
     delivery::NoticeKind,
     event::{EventKind, Query},
-    store::Memory,
+    store::{Memory, StoreError},
     user::{Contact, EmailAddress},
 };
 
 use crate::{
     enrolled,
     world::{
-        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, form_of, join, parameters, posted, query, with,
+        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, clients, form_of, join, parameters, posted, query, with,
     },
 };
 
@@ -136,6 +139,37 @@ async fn c129_a_mailbox_alone_never_opens_an_account_of_two_steps() {
     world.settle().await;
     let told: Vec<_> = notices(&world).into_iter().map(|(to, kind)| (to, kind == NoticeKind::PasswordReset)).collect();
     assert_eq!(told, [(ADA.to_owned(), true), (ADA_PHONE.to_owned(), true)]);
+}
+
+/// Clients of an application, which lists none of them.
+struct Unlisted(ClientTable);
+
+impl Clients for Unlisted {
+    async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
+        self.0.find(client_id).await
+    }
+
+    async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
+        self.0.allows_origin(origin).await
+    }
+}
+
+/// Begins a reset and proves a mailbox. Returns what the login then needs.
+async fn remaining_after_mailbox(world: &World, client: &str, address: &str) -> Value {
+    let mut browser = world.browser();
+    let id = begin(&mut browser, client, address).await;
+    let remaining = prove(world, &mut browser, client, &id, address).await["remaining_steps"].clone();
+    let refused = set(&mut browser, client, &id).await;
+    assert_eq!(refused.status == 200, remaining == 0, "{refused:?}");
+    remaining
+}
+
+#[tokio::test]
+async fn c129_clients_that_are_not_listed_may_need_two_steps() {
+    let world = World::with(Memory::new(), |service| service.clients(Unlisted(clients()))).await;
+    add_maila(&world).await;
+    assert_eq!(remaining_after_mailbox(&world, "web", ADA).await, 1);
+    assert_eq!(remaining_after_mailbox(&world, "other", MAILA).await, 1);
 }
 
 #[tokio::test]

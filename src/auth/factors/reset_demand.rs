@@ -23,7 +23,8 @@ impl Core {
     }
 
     /// As many classes as the strictest login that the account could complete with a password, and its second factor if it has
-    /// enrolled one. So a mailbox alone never opens an account whose logins need two steps.
+    /// enrolled one. So a mailbox alone never opens an account whose logins need two steps, and neither if a client that is not
+    /// listed may need them.
     pub(crate) fn reset_demand_of(
         &self,
         tenant: &Tenant,
@@ -37,6 +38,9 @@ impl Core {
         let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
         let usable = factors.usable(1);
         let most = self.policies.most_steps(tenant, clients, usable, |plan| factors.usable_in(plan));
+        // clients that are not listed may ask for more
+        let least = if self.clients.lists_all() { 1 } else { 2 };
+        let most = factors.longer_plan(least).map_or(most, |plan| most.max(plan.steps()));
         let needs_factor = factors.has_enrolled();
         let with_factor = || {
             let mut plan = self.policies.plan(tenant, None, None, self.enabled(tenant)).ok()?.asking_enrolled();
