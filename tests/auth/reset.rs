@@ -173,6 +173,19 @@ async fn c129_clients_that_are_not_listed_may_need_two_steps() {
 }
 
 #[tokio::test]
+async fn c129_a_route_of_two_steps_is_as_strict_as_a_login_of_two_steps() {
+    let world = World::with(Memory::new(), |service| service.first_party(tenant("globex"))).await;
+    add_maila(&world).await;
+    let layer = || world.service.session_layer();
+    let _one = layer().required().steps(1).unwrap();
+    assert!(layer().steps(99).is_err());
+    assert_eq!(remaining_after_mailbox(&world, "other", MAILA).await, 0);
+    world.advance(31);
+    let _two = layer().steps(2).unwrap();
+    assert_eq!(remaining_after_mailbox(&world, "other", MAILA).await, 1);
+}
+
+#[tokio::test]
 async fn c129_an_enrolled_factor_is_needed_and_stays() {
     let world = enrolled::world(|service| service).await;
     enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(2), "recovery": enrolled::recovery(2) })).await;

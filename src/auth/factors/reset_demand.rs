@@ -1,5 +1,7 @@
 //! What an account needs for a new password.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{credentials::row::Credentials, enrolment::factors::Factors};
 use crate::{
     auth::core::Core,
@@ -38,9 +40,10 @@ impl Core {
         let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
         let usable = factors.usable(1);
         let most = self.policies.most_steps(tenant, clients, usable, |plan| factors.usable_in(plan));
-        // clients that are not listed may ask for more
-        let least = if self.clients.lists_all() { 1 } else { 2 };
-        let most = factors.longer_plan(least).map_or(most, |plan| most.max(plan.steps()));
+        // routes of the site and clients that are not listed may ask for more
+        let least = self.route_steps.load(Relaxed).max(if self.clients.lists_all() { 1 } else { 2 });
+        let longest = (1..=least).rev().find_map(|least| factors.longer_plan(least));
+        let most = longest.map_or(most, |plan| most.max(plan.steps()));
         let needs_factor = factors.has_enrolled();
         let with_factor = || {
             let mut plan = self.policies.plan(tenant, None, None, self.enabled(tenant)).ok()?.asking_enrolled();

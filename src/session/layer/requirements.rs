@@ -27,6 +27,9 @@ pub(crate) struct NeededProofs {
 
 /// Decides whether the proofs of a session suffice.
 pub(crate) trait ProofCheck: Send + Sync + 'static {
+    /// Notes that a route needs this many steps.
+    fn note_steps(&self, steps: usize);
+
     fn suffices(
         &self,
         session: &Session,
@@ -65,6 +68,9 @@ impl Requirements {
             return Err(ConfigError::new("session steps", steps, "must be 1 or more, and not more than a sign-in has"));
         }
         self.proofs.steps = steps;
+        if let Some(check) = &self.check {
+            check.note_steps(steps);
+        }
         Ok(())
     }
 
