@@ -212,6 +212,22 @@ async fn c129_an_enrolled_factor_is_needed_and_stays() {
 }
 
 #[tokio::test]
+async fn c129_an_app_that_is_too_weak_for_the_logins_of_the_account_counts_for_nothing() {
+    let world = enrolled::world(|service| service).await;
+    enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(1) })).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    assert_eq!(prove(&world, &mut browser, "web", &id, ADA).await["remaining_steps"], 1);
+    let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    assert_eq!(choices["methods"], json!(["sms", "whatsapp"]), "{choices}");
+    let code = [("method", "totp"), ("code", enrolled::CODES[1])];
+    assert_ne!(browser.call("authenticate", "web", &id, &code).await.status, 200);
+    assert_eq!(set(&mut browser, "web", &id).await.error(), "steps_remaining");
+    prove(&world, &mut browser, "web", &id, ADA_PHONE).await;
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
+}
+
+#[tokio::test]
 async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only() {
     let world = enrolled::world(|service| service.first_party(tenant("globex"))).await;
     let maila = add_maila(&world).await;

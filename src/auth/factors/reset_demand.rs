@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{credentials::row::Credentials, enrolment::factors::Factors};
 use crate::{
     auth::core::Core,
-    policy::{Method, ResetDemand},
+    policy::{Method, MethodSet, ResetDemand},
     session::UserId,
     store::StoreError,
     tenant::Tenant,
@@ -20,7 +20,12 @@ impl Core {
         Ok(match &account {
             Some(account) => self.reset_demand_of(tenant, account, credentials.as_ref()),
             // gone meanwhile
-            None => ResetDemand { usable: crate::policy::MethodSet::EMPTY, steps: usize::MAX, needs_factor: true },
+            None => ResetDemand {
+                usable: MethodSet::EMPTY,
+                steps: usize::MAX,
+                policy_steps: usize::MAX,
+                needs_factor: true,
+            },
         })
     }
 
@@ -38,13 +43,13 @@ impl Core {
             Factors { core: self, tenant, account, credentials, proved: Method::Password.into(), without: None };
         let listed = self.clients.listed();
         let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
-        let usable = factors.usable(1);
-        let most = self.policies.most_steps(tenant, clients, usable, |plan| factors.usable_in(plan));
+        let most = self.policies.most_steps(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
         // routes of the site and clients that are not listed may ask for more
         let least = self.route_steps.load(Relaxed).max(if self.clients.lists_all() { 1 } else { 2 });
         let longest = (1..=least).rev().find_map(|least| factors.longer_plan(least));
-        let most = longest.map_or(most, |plan| most.max(plan.steps()));
-        let needs_factor = factors.has_enrolled();
+        let most = longest.map_or(most, |plan| most.max(plan.steps())).max(1);
+        let usable = factors.usable(most);
+        let needs_factor = !usable.intersection(Method::Passkey | Method::Totp).is_empty();
         let with_factor = || {
             let mut plan = self.policies.plan(tenant, None, None, self.enabled(tenant)).ok()?.asking_enrolled();
             let enrolled = credentials?.factors(self.enabled(tenant), &plan);
@@ -52,6 +57,6 @@ impl Core {
             Some(plan.steps().max(2))
         };
         let steps = if needs_factor { most.max(with_factor().unwrap_or(2)) } else { most };
-        ResetDemand { usable, steps: steps.max(1), needs_factor }
+        ResetDemand { usable, steps, policy_steps: most, needs_factor }
     }
 }

@@ -22,10 +22,7 @@ use crate::{
             fields::Fields,
             problem::Problem,
         },
-        state::{
-            accounts::GenerationOf,
-            tickets::{TicketPlace, TicketPurpose},
-        },
+        state::tickets::{TicketPlace, TicketPurpose},
     },
     delivery::NoticeKind,
     http::body::Body,
@@ -105,14 +102,16 @@ async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
     if login.remaining() > 0 {
         return Err(refused());
     }
-    let account = core.counting(&who, GenerationOf::Account, step.keyed).await?;
-    let account = account.ok_or_else(|| step.problem(Problem::denied(LoginError::Expired)))?;
+    let current = core.current_proofs(&who, step.keyed).await?;
+    let current = current.filter(|current| current.proofs.len() == who.proofs.len());
+    let current = current.ok_or_else(|| step.problem(Problem::denied(LoginError::Expired)))?;
     // the account may need more by now than when the first step was proved
-    let credentials = core.credentials.get(tenant, account.id()).await?;
-    if !core.reset_demand_of(tenant, &account, credentials.as_ref()).is_met_by(login.proved()) {
-        return Err(refused());
+    let credentials = core.credentials.get(tenant, current.account.id()).await?;
+    let demand = core.reset_demand_of(tenant, &current.account, credentials.as_ref());
+    match demand.is_met_by(current.methods_for(demand.policy_steps)) {
+        true => Ok(current.account),
+        false => Err(refused()),
     }
-    Ok(account)
 }
 
 /// Checks that the login sets a new password.
