@@ -10,6 +10,7 @@ use tollgate::{
     client::Clients,
     delivery::NoticeKind,
     event::{EventKind, Query},
+    policy::{Method, Policy},
     store::{Memory, StoreError},
     user::{Contact, EmailAddress},
 };
@@ -224,6 +225,24 @@ async fn c129_an_app_that_is_too_weak_for_the_logins_of_the_account_counts_for_n
     assert_ne!(browser.call("authenticate", "web", &id, &code).await.status, 200);
     assert_eq!(set(&mut browser, "web", &id).await.error(), "steps_remaining");
     prove(&world, &mut browser, "web", &id, ADA_PHONE).await;
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
+}
+
+#[tokio::test]
+async fn c129_the_step_that_a_client_adds_for_an_enrolled_factor_counts() {
+    let named = Policy::slots([Method::Password, Method::Email]).unwrap();
+    let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
+    let all = all.into_iter().map(|client| if client.id() == "mfa" { client.policy(named.clone()) } else { client });
+    let all = ClientTable::new(all).unwrap();
+    let world = enrolled::world(|service| service.clients(all)).await;
+    enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(2) })).await;
+    // a login of that client needs the password, the mailbox and the app
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    assert_eq!(prove(&world, &mut browser, "web", &id, ADA).await["remaining_steps"], 2);
+    prove(&world, &mut browser, "web", &id, ADA_PHONE).await;
+    let code = [("method", "totp"), ("code", enrolled::CODES[1])];
+    assert_eq!(browser.call("authenticate", "web", &id, &code).await.json()["remaining_steps"], 0);
     assert_eq!(set(&mut browser, "web", &id).await.status, 200);
 }
 
