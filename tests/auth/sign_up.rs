@@ -349,3 +349,18 @@ async fn c128_links_are_built_from_the_issuer_and_live_for_a_week() {
     let late = browser.life("sign-up/invitation", "web", &id, &[("link", &secret)]).await;
     assert_eq!(late.error(), "invalid_link");
 }
+
+#[tokio::test]
+async fn c127_a_login_asks_for_ten_codes_to_whatever_addresses() {
+    let world = world(SignUp::Open).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web").await;
+    for number in 0..10 {
+        let sent = send(&mut browser, "web", &id, &format!("new{number}@example.com")).await;
+        assert_eq!(sent.status, 200, "{sent:?}");
+    }
+    let refused = send(&mut browser, "web", &id, NEW).await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (429, "too_many_attempts"));
+    let id = begin(&mut browser, "web").await;
+    assert_eq!(send(&mut browser, "web", &id, NEW).await.status, 200);
+}

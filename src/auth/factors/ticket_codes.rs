@@ -33,7 +33,7 @@ impl RequestContext<'_> {
     ///
     /// # Errors
     ///
-    /// Returns a problem with the time to wait if this browser or this address of a client asks too often.
+    /// Returns a problem with the time to wait if this browser, this user or this address of a client asks too often.
     pub(crate) async fn send_ticket_code(
         &self,
         place: TicketPlace<'_>,
@@ -44,6 +44,9 @@ impl RequestContext<'_> {
     ) -> Result<TicketCodeSent, Problem> {
         let (core, keyed, code) = (self.core, self.core.keyed().await?, OneTimeCode::generate());
         let spend = self.charge_ticket_message().await?;
+        let user = ticket.user.as_ref().map(|user| &user.id);
+        let counted = core.guard.count_ticket_request((place, user), method_of(channel), keyed).await?;
+        counted.map_err(|wait| too_many_messages().retry_in(wait))?;
         let interval = core.login_limits.resend_interval;
         if let Err(wait) = core.tickets.open_code(place, ticket, (&code, interval), keyed).await? {
             if let Some(spend) = spend {
@@ -117,9 +120,12 @@ impl RequestContext<'_> {
         if decision.is_admitted() {
             return Ok(Some(decision.into_spend()));
         }
-        let problem = Problem::new(Code::TooManyAttempts, "too many codes were requested; try again later");
-        Err(problem.retry_in(decision.retry_after()))
+        Err(too_many_messages().retry_in(decision.retry_after()))
     }
+}
+
+fn too_many_messages() -> Problem {
+    Problem::new(Code::TooManyAttempts, "too many codes were requested; try again later")
 }
 
 fn no_code() -> Problem {

@@ -7,6 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::tickets::TicketPlace;
 use crate::{
     login::{Keyed, LoginLimits, SendLimit, SendRefused, SentCodes, Throttle},
     policy::Method,
@@ -394,6 +395,28 @@ impl Guard {
             }
         };
         Ok(Ok(CodePlan { below_limit, counts }))
+    }
+
+    /// Counts a request for a message to an address that need not belong to an account, under who asks: a user, or a login without
+    /// one. Returns how long to wait if there were too many, to whatever addresses.
+    pub(crate) async fn count_ticket_request(
+        &self,
+        (place, user): (TicketPlace<'_>, Option<&UserId>),
+        method: Method,
+        keyed: &Keyed,
+    ) -> Result<Result<(), Duration>, StoreError> {
+        let limit = SendLimit::OF_TICKET_REQUESTS;
+        let row = match user {
+            Some(user) => keyed.hash("ticket requests of user", [user.as_str().as_bytes()]),
+            None => keyed.hash("ticket requests", [place.browser.as_bytes()]),
+        };
+        let count = |row: Option<&SentCodes>, now| {
+            match row.cloned().unwrap_or_default().one_more(method, limit, now) {
+                Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
+                Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
+            }
+        };
+        self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await
     }
 
     /// Counts a message to an address that need not belong to an account. Returns whether it may be sent, which the caller does
