@@ -54,7 +54,8 @@ impl RequestContext<'_> {
             }
             return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
         }
-        let may_send = core.guard.count_ticket_message(place.tenant, (method_of(channel), contact), keyed).await?;
+        let (method, client) = (method_of(channel), self.known_address());
+        let may_send = core.guard.count_ticket_message(place, (method, contact), client.as_ref(), keyed).await?;
         let expires = core.logins.now() + CODE_LIVES;
         let (tenant, to) = (place.tenant.clone(), contact.as_str());
         let message = match instead {
@@ -76,8 +77,8 @@ impl RequestContext<'_> {
         })
     }
 
-    /// Counts and compares a typed code. The guesses are counted for the address of the client, for the code, and for the contact
-    /// in all browsers.
+    /// Counts and compares a typed code. The guesses are counted for the address of the client, for the code, and for the contact:
+    /// in this browser, and in all, which the caller does not see.
     ///
     /// # Errors
     ///
@@ -96,10 +97,10 @@ impl RequestContext<'_> {
             }
         };
         let contact = &core.tickets.expected(place, keyed).await?.ok_or_else(no_code)?;
-        core.guard.count_ticket_guess(place.tenant, contact, keyed).await?.map_err(locked)?;
-        match core.tickets.guess_code(place, typed, keyed).await? {
+        let may_count = core.guard.count_ticket_guess(place, contact, keyed).await?.map_err(locked)?;
+        match core.tickets.guess_code(place, (typed, may_count), keyed).await? {
             Guess::Right(ticket) => {
-                core.guard.clear_ticket_guesses(place.tenant, contact, keyed).await?;
+                core.guard.clear_ticket_guesses(place, contact, keyed).await?;
                 if let Some(spend) = spend {
                     core.limits.failures.refund_later(spend);
                 }
