@@ -98,7 +98,7 @@ impl RequestContext<'_> {
         };
         let contact = &core.tickets.expected(place, keyed).await?.ok_or_else(no_code)?;
         let may_count = core.guard.count_ticket_guess(place, contact, keyed).await?.map_err(locked)?;
-        match core.tickets.guess_code(place, (typed, may_count), keyed).await? {
+        match core.tickets.guess_code(place, (contact, typed, may_count), keyed).await? {
             Guess::Right(ticket) => {
                 core.guard.clear_ticket_guesses(place, contact, keyed).await?;
                 if let Some(spend) = spend {
