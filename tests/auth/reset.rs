@@ -35,6 +35,12 @@ pub(crate) async fn begin(browser: &mut Browser, client: &str, name: &str) -> St
     answer.json()["session_id"].as_str().unwrap().to_owned()
 }
 
+/// Begins a reset without a name, as the page does for a link.
+async fn begin_unnamed(browser: &mut Browser, client: &str) -> String {
+    let answer = browser.post("/reset-password/start", &parameters(client)).await;
+    answer.json()["session_id"].as_str().unwrap().to_owned()
+}
+
 async fn set(browser: &mut Browser, client: &str, id: &str) -> Answer {
     browser.life("reset-password", client, id, &[("password", FRESH)]).await
 }
@@ -273,7 +279,16 @@ async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only()
     assert_eq!(use_link(&mut browser, "web", &id).await.error(), "invalid_link");
     let id = browser.start("other", MAILA).await;
     assert_eq!(use_link(&mut browser, "other", &id).await.error(), "method_not_allowed");
-    let id = begin(&mut browser, "other", NOBODY).await;
+    // not in a login that has the name of anybody
+    for name in [NOBODY, MAILA] {
+        let id = begin(&mut browser, "other", name).await;
+        assert_eq!(use_link(&mut browser, "other", &id).await.error(), "invalid_link");
+    }
+    for _ in 0..6 {
+        assert!(!signs_in(&world, "other", MAILA, "wrong").await);
+    }
+    assert!(!signs_in(&world, "other", MAILA, ADA_PASSWORD).await, "locked");
+    let id = begin_unnamed(&mut browser, "other").await;
     assert_eq!(use_link(&mut browser, "other", &id).await.status, 200);
     assert_eq!(use_link(&mut browser, "other", &id).await.error(), "invalid_link");
     assert_eq!(set(&mut browser, "other", &id).await.status, 200);
@@ -284,13 +299,13 @@ async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only()
     let link = world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap().unwrap();
     let secret = link.split_once("#reset=").unwrap().1;
     world.service.end_user(&tenant("globex"), &maila).await.unwrap();
-    let id = begin(&mut browser, "other", MAILA).await;
+    let id = begin_unnamed(&mut browser, "other").await;
     assert_eq!(browser.life("reset-password/link", "other", &id, &[("link", secret)]).await.status, 200);
     assert_eq!(set(&mut browser, "other", &id).await.error(), "invalid_link");
     // and after a quarter of an hour
     let link = world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap().unwrap();
     world.advance(15 * 60);
-    let id = begin(&mut browser, "other", MAILA).await;
+    let id = begin_unnamed(&mut browser, "other").await;
     let secret = link.split_once("#reset=").unwrap().1;
     let late = browser.life("reset-password/link", "other", &id, &[("link", secret)]).await;
     assert_eq!(late.error(), "invalid_link");
@@ -301,7 +316,10 @@ async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only()
     world.settle().await;
     assert!(notices(&world).contains(&(MAILA.to_owned(), NoticeKind::FactorsReset)));
     world.log.flush();
-    assert_eq!(world.log.read_events(&Query::default().kind(EventKind::FactorsReset)).events.len(), 1);
+    let events = |kind| world.log.read_events(&Query::default().kind(kind)).events;
+    let (factors, passwords) = (events(EventKind::FactorsReset), events(EventKind::PasswordReset));
+    assert_eq!((factors.len(), passwords.len()), (1, 1));
+    assert!(factors[0].subject.is_some() && factors[0].subject == passwords[0].subject);
 }
 
 /// Enrols an app for the account of globex.

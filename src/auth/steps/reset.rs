@@ -22,11 +22,14 @@ use crate::{
             fields::Fields,
             problem::Problem,
         },
-        state::tickets::{TicketPlace, TicketPurpose},
+        state::{
+            journal::EventSource,
+            tickets::{TicketPlace, TicketPurpose},
+        },
     },
     delivery::NoticeKind,
     http::body::Body,
-    login::{LoginCall, LoginError},
+    login::{LoginCall, LoginError, Subject},
     password::Password,
     user::{Account, AccountChange},
     util::secret::Secret,
@@ -42,6 +45,8 @@ pub(crate) async fn accept_reset_link(own: &OwnLogin<'_>, mut fields: Fields) ->
     let secret = fields.link.take();
     let step = prepare_reset(own, fields).await?;
     let (core, tenant) = (step.cx.core, &step.login.tenant);
+    // the name of a login may be that of another user
+    let secret = secret.filter(|_| step.login.subject == Subject::Unbound);
     let secret = secret.and_then(|typed| Secret::parse(typed.0.as_str()));
     let ticket = match secret {
         Some(secret) => core.tickets.take_link((TicketPurpose::Reset, tenant), &secret).await?,
@@ -74,11 +79,9 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
         AccountChange::Outdated | AccountChange::Taken => return Err(Problem::denied(LoginError::Expired)),
     }
     core.sessions.end_user(tenant, account.id()).await?;
-    if let Some(name) = &step.login.identifier {
-        core.guard.unlock(tenant, name, Some(&account), step.keyed).await?;
-    }
-    let language = step.cx.language(&step.login);
-    core.announce(&*step.login, (tenant, &account), NoticeKind::PasswordReset, language).await?;
+    core.guard.unlock(tenant, step.login.identifier.as_ref(), Some(&account), step.keyed).await?;
+    let (language, source) = (step.cx.language(&step.login), EventSource::of_user(tenant, account.id()));
+    core.announce(source, (tenant, &account), NoticeKind::PasswordReset, language).await?;
     let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
     if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
         removal.append_to(response.headers_mut());
