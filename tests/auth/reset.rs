@@ -16,6 +16,7 @@ use tollgate::{
 };
 
 use crate::{
+    controlled_store::{ControlledStore, Fault},
     enrolled,
     world::{
         ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, clients, form_of, join, parameters, posted, query, with,
@@ -393,4 +394,29 @@ async fn c129_without_accounts_that_offer_it_there_is_no_reset() {
     let request = http::Request::get(format!("/authentication/start?{}", query("web")));
     let told = browser.send(request.header("accept", "application/json"), "").await.json();
     assert_eq!(told["reset_password"], "/reset-password");
+}
+
+#[tokio::test]
+async fn c129_a_reset_is_told_although_what_it_ends_can_not_be_ended() {
+    let mut failing = None;
+    for _ in 0..2 {
+        let store = ControlledStore::default();
+        let world = World::with(store.clone(), |service| service).await;
+        add_maila(&world).await;
+        let mut browser = world.browser();
+        let id = begin(&mut browser, "other", MAILA).await;
+        prove(&world, &mut browser, "other", &id, MAILA).await;
+        store.done();
+        if let Some(at) = failing {
+            store.fail(at, Fault::Before);
+        }
+        assert_eq!(set(&mut browser, "other", &id).await.status, 200);
+        let done = store.done();
+        assert_eq!(store.heal(), failing.is_some());
+        // the last change of the generation comes after the password is set
+        failing = done.iter().rposition(|call| call.ends_with(" generations"));
+        assert!(signs_in(&world, "other", MAILA, FRESH).await);
+        world.settle().await;
+        assert_eq!(notices(&world), [(MAILA.to_owned(), NoticeKind::PasswordReset)]);
+    }
 }

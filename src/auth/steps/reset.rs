@@ -78,10 +78,14 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
         // the password was changed in the meantime
         AccountChange::Outdated | AccountChange::Taken => return Err(Problem::denied(LoginError::Expired)),
     }
-    core.sessions.end_user(tenant, account.id()).await?;
-    core.guard.unlock(tenant, step.login.identifier.as_ref(), Some(&account), step.keyed).await?;
+    // the password is set: each of these happens even if another one fails
+    let ended = core.sessions.end_user(tenant, account.id()).await;
+    let unlocked = core.guard.unlock(tenant, step.login.identifier.as_ref(), Some(&account), step.keyed).await;
     let (language, source) = (step.cx.language(&step.login), EventSource::of_user(tenant, account.id()));
-    core.announce(source, (tenant, &account), NoticeKind::PasswordReset, language).await?;
+    let announced = core.announce(source, (tenant, &account), NoticeKind::PasswordReset, language).await;
+    for error in [ended.err(), unlocked.err(), announced.err()].into_iter().flatten() {
+        step.cx.log(&Problem::from(error));
+    }
     let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
     if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
         removal.append_to(response.headers_mut());
