@@ -1,15 +1,16 @@
 //! A new password for a forgotten one: it needs as many classes of factors as the strictest login of the account, without the
 //! password.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use tollgate::{
-    Client, ClientTable, Identifier, NewUser, Tenant, UserId, Users,
+    Client, ClientTable, Identifier, NewUser, Password, StoredUsers, Tenant, UserId, Users,
     auth::SignUp,
     client::Clients,
     delivery::NoticeKind,
     event::{EventKind, Query},
+    password::{BreachedPasswords, PasswordRules},
     policy::{Method, Policy},
     store::{Memory, StoreError},
     user::{Contact, EmailAddress},
@@ -419,4 +420,38 @@ async fn c129_a_reset_is_told_although_what_it_ends_can_not_be_ended() {
         world.settle().await;
         assert_eq!(notices(&world), [(MAILA.to_owned(), NoticeKind::PasswordReset)]);
     }
+}
+
+/// Looks passwords up, and meanwhile the address of maila changes.
+#[derive(Clone, Default)]
+struct Meanwhile(Arc<OnceLock<StoredUsers>>);
+
+impl BreachedPasswords for Meanwhile {
+    type Error = std::convert::Infallible;
+
+    async fn is_breached(&self, _: &Password) -> Result<bool, Self::Error> {
+        if let Some(users) = self.0.get() {
+            let contact = |email: &str| Contact::Email(EmailAddress::parse(email).unwrap());
+            let (old, new) = (contact(MAILA), contact("new@example.com"));
+            let id = UserId::parse("u-maila").unwrap();
+            Users::set_contact(users, &tenant("globex"), &id, Some(&old), Some(&new)).await.unwrap();
+        }
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn c129_proofs_that_stop_counting_while_the_password_is_checked_set_none() {
+    let meanwhile = Meanwhile::default();
+    let rules = PasswordRules::new().breached(meanwhile.clone());
+    let world = World::with(Memory::new(), |service| service.password_rules(rules)).await;
+    add_maila(&world).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "other", MAILA).await;
+    prove(&world, &mut browser, "other", &id, MAILA).await;
+    assert!(meanwhile.0.set(world.users.clone()).is_ok());
+    assert_eq!(set(&mut browser, "other", &id).await.error(), "session_expired");
+    let mut browser = world.browser();
+    let id = browser.start("other", "new@example.com").await;
+    assert_eq!(browser.password("other", &id, "new@example.com", ADA_PASSWORD).await.status, 200);
 }

@@ -66,6 +66,8 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     let password = password.ok_or(Problem::invalid("password is missing"))?;
     let hash = core.hash_new_password(tenant, &account, password).await.map_err(|problem| step.problem(problem))?;
+    // the check of the password takes long: a proof may have stopped counting
+    let _ = identified_user(&step).await?;
     // one password for each login
     if !step.apply(&LoginCall::End).await?.changed {
         return Err(step.problem(Problem::denied(LoginError::Expired)));
