@@ -85,7 +85,7 @@ impl<R> SessionLayer<R> {
     ///
     /// # Errors
     ///
-    /// Returns an error for zero steps, or for more than any sign-in has.
+    /// Returns an error for zero steps, or for more than six.
     pub fn steps(mut self, steps: usize) -> Result<Self, ConfigError> {
         self.gate.requirements.set_steps(steps)?;
         Ok(self.requiring())

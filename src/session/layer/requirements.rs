@@ -14,8 +14,8 @@ use crate::{
 
 /// A shorter age could be over before the user has finished a sign-in of several steps.
 const SHORTEST_AGE: Duration = Duration::from_secs(60);
-/// The most steps that a route can ask for. Sign-ins have fewer.
-const MOST_STEPS: usize = 16;
+/// The most steps that a route can ask for. No sign-in has more.
+pub(crate) const MOST_STEPS: usize = 6;
 
 /// How many steps must have been proved, and how old their proofs may be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +65,7 @@ impl Requirements {
 
     pub(super) fn set_steps(&mut self, steps: usize) -> Result<(), ConfigError> {
         if !(1..=MOST_STEPS).contains(&steps) {
-            return Err(ConfigError::new("session steps", steps, "must be 1 or more, and not more than a sign-in has"));
+            return Err(ConfigError::new("session steps", steps, "must be 1 to 6, because no sign-in has more"));
         }
         self.proofs.steps = steps;
         if let Some(check) = &self.check {
