@@ -82,6 +82,7 @@ impl<R> SessionLayer<R> {
     /// 401 with `error="insufficient_user_authentication"` and what is needed.
     ///
     /// If your application creates sessions itself, the names in their [`amr`](Session::amr) are counted, without `mfa` and `mca`.
+    /// Names of the same factor count once, such as `otp` and `sms`.
     ///
     /// # Errors
     ///

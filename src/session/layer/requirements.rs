@@ -159,13 +159,25 @@ fn has_claim(session: &Session, name: &str, value: &Value) -> bool {
         .is_some_and(|own| own == *value || own.as_array().is_some_and(|all| all.contains(value)))
 }
 
-/// Returns whether a session suffices by what its sign-in has declared: the number of different names in its `amr`, and its
+/// Returns the name under which a method is counted: one for all that prove the same factor. A code is usually declared as
+/// `otp` besides its channel.
+fn factor_of(name: &str) -> &str {
+    match name {
+        "otp" | "whatsapp" => "sms",
+        "recovery_code" => "totp",
+        "hwk" | "swk" => "pop",
+        name => name,
+    }
+}
+
+/// Returns whether a session suffices by what its sign-in has declared: the number of different factors in its `amr`, and its
 /// `auth_time`.
 fn declares(session: &Session, needed: NeededProofs, now: UnixTime) -> bool {
     let mut names: Vec<&str> = match session.proofs() {
         [] => session.amr().filter(|name| !matches!(*name, "mfa" | "mca")).collect(),
         proofs => proofs.iter().map(|proof| &*proof.method).collect(),
     };
+    names.iter_mut().for_each(|name| *name = factor_of(name));
     names.sort_unstable();
     names.dedup();
     names.len().max(1) >= needed.steps && needed.max_age.is_none_or(|age| session.auth_time() + age >= now)
