@@ -74,12 +74,8 @@ mod tests {
 
     #[test]
     fn c129_a_reset_needs_as_many_classes_as_the_strictest_login_without_the_password() {
-        let demand = |usable: MethodSet, steps, needs_factor| ResetDemand {
-            usable,
-            steps,
-            policy_steps: steps,
-            needs_factor,
-        };
+        let demand =
+            |usable: MethodSet, steps, needs_factor| ResetDemand { usable, steps, policy_steps: steps, needs_factor };
         let first = LoginPlan::of_reset(MethodSet::ALL).unwrap().next(MethodSet::EMPTY);
         assert!(!first.contains(Password) && !first.contains(Totp) && first.contains(Email));
         assert!(LoginPlan::of_reset(Password.into()).is_none());

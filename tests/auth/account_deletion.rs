@@ -1,9 +1,7 @@
 //! A user deletes the account.
 
 use serde_json::json;
-use tollgate::{
-    NewUser, Password, Passwords, Users, delivery::NoticeKind, event::EventKind, user::EmailAddress,
-};
+use tollgate::{NewUser, Password, Passwords, Users, delivery::NoticeKind, event::EventKind, user::EmailAddress};
 
 use crate::{
     account_password::told,

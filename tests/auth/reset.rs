@@ -20,7 +20,8 @@ use crate::{
     controlled_store::{ControlledStore, Fault},
     enrolled,
     world::{
-        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, clients, form_of, join, parameters, posted, query, with,
+        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, clients, form_of, join, parameters, posted,
+        query, with,
     },
 };
 

@@ -410,11 +410,9 @@ impl Guard {
             Some(user) => keyed.hash("ticket requests of user", [user.as_str().as_bytes()]),
             None => keyed.hash("ticket requests", [place.browser.as_bytes()]),
         };
-        let count = |row: Option<&SentCodes>, now| {
-            match row.cloned().unwrap_or_default().one_more(method, limit, now) {
-                Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
-                Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
-            }
+        let count = |row: Option<&SentCodes>, now| match row.cloned().unwrap_or_default().one_more(method, limit, now) {
+            Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
+            Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
         };
         self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await
     }
