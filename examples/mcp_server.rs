@@ -6,27 +6,19 @@
 
 #![expect(clippy::print_stdout, reason = "prints how to connect")]
 
-use std::{
-    collections::HashMap,
-    error::Error,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::{error::Error, net::SocketAddr, sync::Arc};
 
 use axum::Router;
 use http::request::Parts;
 use rmcp::{
     ErrorData, ServerHandler,
     handler::server::{tool::Extension, wrapper::Parameters},
-    model::{ServerCapabilities, ServerConfig},
     tool, tool_handler, tool_router,
     transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+        self as streamable, StreamableHttpService, session::never::NeverSessionManager,
     },
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Mutex};
 use tollgate::{
     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password,
     Passwords, Plans, Quota, StoredUsers, Tenant, Tokens, UserId,
@@ -35,7 +27,7 @@ use tollgate::{
 
 const PASSWORD: &str = "correct horse battery staple";
 
-/// The tenants, each with its MCP client and its user.
+/// Each tenant has one MCP client and one user.
 const TENANTS: [(&str, &str, &str); 2] = [("acme", "notes-acme", "ada"), ("globex", "notes-globex", "grace")];
 
 #[tokio::main]
@@ -46,21 +38,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // the name of this API: clients request tokens for it
     let resource = format!("{origin}/mcp");
 
-    let store = AnyStore::from(Memory::new());
+    let (store, mut clients) = (AnyStore::from(Memory::new()), Vec::new());
     let users = StoredUsers::new(store.clone());
-    let mut clients = Vec::new();
     for (tenant, client, user) in TENANTS {
         let tenant = Tenant::parse(tenant)?;
-        let hash = Passwords::new().hash(Password::new(PASSWORD)).await?;
-        let id = UserId::parse(format!("u-{user}"))?;
-        users.create(&tenant, NewUser::new(id, Identifier::parse(user)?).password(hash)).await?;
-        clients.push(
-            Client::new(client, tenant)?
-                .name("Notes in your assistant")?
-                .redirect_uri("http://127.0.0.1/callback")? // any port
-                .scopes("notes:read notes:write offline_access")?
-                .resource(&resource)?,
-        );
+        let user = NewUser::new(UserId::parse(format!("u-{user}"))?, Identifier::parse(user)?);
+        users.create(&tenant, user.password(Passwords::new().hash(Password::new(PASSWORD)).await?)).await?;
+        let client = Client::new(client, tenant)?.name("Notes in your assistant")?.resource(&resource)?.third_party();
+        let client = client.redirect_uri("http://127.0.0.1/callback")?; // on any port
+        clients.push(client.scopes("notes:read notes:write offline_access")?);
     }
     let auth = AuthService::builder(&origin, store)
         .clients(ClientTable::new(clients)?)
@@ -78,31 +64,25 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .resource_name("Notes")?
         .resource_scope("notes:read")?
         .resource_scope("notes:write")?;
-    let document = layer.document_path();
-
-    let notes = Notes::default();
     // without sessions of MCP, each request counts for the user of its own token
-    let config = StreamableHttpServerConfig::default().with_legacy_session_mode(false).with_json_response(true);
-    let mcp = StreamableHttpService::new(move || Ok(notes.clone()), Arc::new(NeverSessionManager::default()), config);
-    let app = Router::new()
-        .route_service("/mcp", mcp.clone())
-        .route_service(&document, mcp)
-        .layer(layer)
-        .fallback_service(auth);
+    let (notes, sessions) = (Notes::default(), Arc::new(NeverSessionManager::default()));
+    let config = streamable::StreamableHttpServerConfig::default().with_legacy_session_mode(false);
+    let mcp = StreamableHttpService::new(move || Ok(notes.clone()), sessions, config.with_json_response(true));
+    let document = layer.document_path();
+    let api = Router::new().route_service("/mcp", mcp.clone()).route_service(&document, mcp).layer(layer);
+    let app = api.fallback_service(auth);
 
     println!("connect an MCP client to {resource}");
-    for (tenant, client, user) in TENANTS {
-        println!("client id {client}: sign in at {tenant} as {user} with the password: {PASSWORD}");
-    }
+    TENANTS.iter().for_each(|(_, client, user)| println!("client id {client}: sign in as {user} with {PASSWORD:?}"));
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }
 
-/// The notes of each user.
+/// All notes, each with its user.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<HashMap<String, Vec<String>>>>);
+struct Notes(Arc<Mutex<Vec<(String, String)>>>);
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(serde::Deserialize, schemars::JsonSchema)]
 struct NewNote {
     /// The text of the note.
     text: String,
@@ -112,8 +92,9 @@ struct NewNote {
 impl Notes {
     #[tool(description = "Lists your notes.")]
     async fn list_notes(&self, Extension(request): Extension<Parts>) -> Result<String, ErrorData> {
-        let user = caller(&request, "notes:read")?;
-        self.change(user, |own| if own.is_empty() { "no notes".to_owned() } else { own.join("\n") })
+        let (user, all) = (caller(&request, "notes:read")?, self.0.lock().await);
+        let own = all.iter().filter(|(owner, _)| owner == user);
+        Ok(own.map(|(_, text)| format!("{text}\n")).collect())
     }
 
     #[tool(description = "Adds a note.")]
@@ -122,32 +103,18 @@ impl Notes {
         Extension(request): Extension<Parts>,
         Parameters(NewNote { text }): Parameters<NewNote>,
     ) -> Result<String, ErrorData> {
-        let user = caller(&request, "notes:write")?;
-        self.change(user, |own| {
-            own.push(text);
-            format!("{} notes", own.len())
-        })
-    }
-}
-
-impl Notes {
-    fn change(&self, user: &str, change: impl FnOnce(&mut Vec<String>) -> String) -> Result<String, ErrorData> {
-        let mut all = self.0.lock().map_err(|_| ErrorData::internal_error("the notes are gone", None))?;
-        Ok(change(all.entry(user.to_owned()).or_default()))
+        let user = caller(&request, "notes:write")?.to_owned();
+        self.0.lock().await.push((user, text));
+        Ok("added".to_owned())
     }
 }
 
 #[tool_handler]
-impl ServerHandler for Notes {
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-    }
-}
+impl ServerHandler for Notes {}
 
 /// Returns the user of a request, if the token has the scope that a tool needs.
 fn caller<'a>(request: &'a Parts, scope: &str) -> Result<&'a str, ErrorData> {
-    let token = AccessToken::from_extensions(&request.extensions);
-    let token = token.filter(|token| token.has_scope(scope));
+    let token = AccessToken::from_extensions(&request.extensions).filter(|token| token.has_scope(scope));
     let lacks = || ErrorData::invalid_request(format!("the access token lacks the scope {scope}"), None);
     token.map(AccessToken::subject).ok_or_else(lacks)
 }

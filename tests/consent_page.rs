@@ -13,9 +13,8 @@ mod site;
 mod world;
 
 use axum::{Router, response::Html, routing::get};
-use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_json::json;
 use site::Site;
+use support::inspector::{DESKTOP, Inspector, PHONE};
 use tollgate::{Client, ClientTable, Tenant, Tokens};
 use world::challenge;
 
@@ -42,21 +41,6 @@ async fn decide(site: &mut Site, decision: &str) -> String {
     site.ask("location.search").await.as_str().unwrap().to_owned()
 }
 
-/// Stores pictures of the page in the folder that `TOLLGATE_SCREENSHOTS` names.
-async fn look(site: &mut Site, name: &str) {
-    for (scheme, width) in [("light", 1280), ("dark", 375), ("light", 375)] {
-        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        site.browser.call("Emulation.setEmulatedMedia", media).await;
-        let screen = json!({ "width": width, "height": 812, "deviceScaleFactor": 1, "mobile": width < 600 });
-        site.browser.call("Emulation.setDeviceMetricsOverride", screen).await;
-        assert_eq!(site.ask("document.documentElement.scrollWidth <= innerWidth").await, true, "{name} is too wide");
-        let Some(folder) = std::env::var_os("TOLLGATE_SCREENSHOTS") else { continue };
-        let picture = site.browser.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true })).await;
-        let picture = STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
-        std::fs::write(std::path::Path::new(&folder).join(format!("{name}-{scheme}-{width}.png")), picture).unwrap();
-    }
-}
-
 #[tokio::test]
 async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_again() {
     let back = Router::new().route("/back", get(async || Html("<!doctype html><title>Partner</title>")));
@@ -67,6 +51,11 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     };
     let with = |service: tollgate::auth::AuthServiceBuilder, foreign: &str| {
         service.clients(clients(foreign)).tokens(Tokens::new())
+    };
+    let looks = [("light", DESKTOP), ("dark", PHONE), ("light", PHONE)];
+    let Some([english, german]) = Inspector::find("en", &looks).zip(Inspector::find("de", &looks)).map(<[_; 2]>::from)
+    else {
+        return;
     };
     let Some(mut site) = Site::with("consent", with, back).await else { return };
     open(&mut site, "en").await;
@@ -80,13 +69,13 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
         site.texts("li").await,
         [
             "your e-mail address",
-            "the permission “invoices:read”",
+            "the permission invoices:read",
             "your data while you are away",
             "your identity",
             "your name",
         ]
     );
-    look(&mut site, "consent-en").await;
+    english.inspect(&mut site.browser, "consent").await;
     // the policy of the page permits the way to the partner, and back again
     let query = decide(&mut site, "deny").await;
     assert!(query.starts_with("?error=access_denied") && query.contains("state=xyz"), "{query}");
@@ -96,7 +85,7 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     assert_eq!(site.ask("document.documentElement.lang").await, "de");
     assert_eq!(site.texts("h1").await, ["Partner Books Zugriff auf Ihr Konto erlauben?"]);
     assert_eq!(site.texts("button").await, ["Erlauben", "Nicht erlauben"]);
-    look(&mut site, "consent-de").await;
+    german.inspect(&mut site.browser, "consent").await;
     let query = decide(&mut site, "allow").await;
     assert!(query.starts_with("?code=") && query.contains("state=xyz"), "{query}");
 
@@ -105,7 +94,7 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     site.until("shown('all') && idle()").await;
     let listed = site.texts("#consents-list li").await;
     assert!(listed.len() == 1 && listed[0].contains("Partner Books") && listed[0].contains("your name"), "{listed:?}");
-    look(&mut site, "consent-account").await;
+    english.inspect(&mut site.browser, "account-with-consent").await;
     site.ask("document.querySelector('#consents-list .danger').focus()").await;
     site.browser.press("Enter").await;
     site.press_button("yes").await;

@@ -17,7 +17,7 @@ use std::path::Path;
 use tollgate::{
     Client, Policies, Tenant,
     bearer::Algorithm,
-    client::ClientSecret,
+    client::ClientSecretDigest,
     policy::{Method, Policy},
 };
 
@@ -114,7 +114,7 @@ fn a15_machine_clients_are_read() {
 #[test]
 fn c136_secrets_of_clients_are_read() {
     let with = |more: &str| read_client(&format!("{GOOD}{more}"));
-    let ((secret, first), (_, second)) = (ClientSecret::generate(), ClientSecret::generate());
+    let ((secret, first), (_, second)) = (ClientSecretDigest::generate(), ClientSecretDigest::generate());
     let file = std::env::temp_dir().join(format!("tollgate-client-secret-{}", std::process::id()));
     std::fs::write(&file, format!("{}\n", secret.expose())).unwrap();
     let both = expected().secret(first).unwrap().secret(second).unwrap();
@@ -126,7 +126,7 @@ fn c136_secrets_of_clients_are_read() {
         assert_eq!(with(&format!("secrets = [{written}, \"{second}\"]")), Ok(both.clone()), "{written}");
     }
     std::fs::remove_file(file).unwrap();
-    let third = ClientSecret::generate().1;
+    let third = ClientSecretDigest::generate().1;
     for bad in [
         "secrets = [\"hunter2\"]".to_owned(),
         "secrets = [{ file = \"there-is-none\" }]".to_owned(),

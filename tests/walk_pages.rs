@@ -21,8 +21,8 @@ use serde_json::json;
 use site::{IGNORES_SUGGESTIONS, Site};
 use support::inspector::{DESKTOP, Inspector, PHONE};
 use tollgate::{
-    Language, Tokens,
-    auth::{AuthServiceBuilder, Colors, Pages},
+    ClientTable, Language, Tokens,
+    auth::{AuthServiceBuilder, Colors, Pages, SignUp},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoProvider, SsoRequest},
 };
 use world::{ADA, ADA_PASSWORD, ADA_PHONE, challenge};
@@ -50,8 +50,16 @@ struct Walk {
 }
 
 impl Walk {
-    /// Each page is seen in all four looks, two in each language.
     async fn begin(name: &str, language: &'static str) -> Option<Self> {
+        Self::with(name, language, |service| service).await
+    }
+
+    /// Each page is seen in all four looks, two in each language.
+    async fn with(
+        name: &str,
+        language: &'static str,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
+    ) -> Option<Self> {
         let looks = if language == "de" {
             [("dark", PHONE), ("light", DESKTOP)]
         } else {
@@ -64,7 +72,8 @@ impl Walk {
             .dark_colors(Colors::new().accent("#7ddcae"))
             .texts(Language::German, [("login.title", "Willkommen")]);
         let service = |service: AuthServiceBuilder, _: &str| {
-            service.pages(pages).tokens(Tokens::new()).sso("corp", SsoConnection::new(Cancelled).label("Corp"))
+            let corp = SsoConnection::new(Cancelled).label("Corp");
+            more(service.pages(pages).tokens(Tokens::new()).sso("corp", corp))
         };
         let mut site = Site::with(&format!("walk-{name}-{language}"), service, Router::new()).await?;
         speak(&mut site, language).await;
@@ -100,6 +109,20 @@ impl Walk {
         self.site.focus("identifier").await;
         self.site.enter(ADA).await;
         self.site.until("shown('choose') && idle()").await;
+    }
+
+    /// Clicks as soon as the page takes it.
+    async fn click(&mut self, selector: &str) {
+        self.site.until(&format!("document.querySelector('{selector}') && idle()")).await;
+        self.site.browser.click(selector).await;
+    }
+
+    /// Returns the next code to this address after so many messages.
+    async fn next_code(&mut self, to: &str, messages: usize) -> String {
+        while self.site.world.outbox.messages().len() <= messages {
+            tokio::task::yield_now().await;
+        }
+        self.site.world.code(to).await
     }
 
     async fn open(&mut self, path: &str) {
@@ -228,7 +251,7 @@ async fn walk_ways(language: &'static str) {
     walk.site.browser.press("Enter").await;
     walk.site.focus("identifier").await;
     walk.site.until("shown('providers')").await;
-    walk.site.browser.click("#providers button").await;
+    walk.click("#providers button").await;
     walk.says("login.sso_denied").await;
     walk.see("cancelled-elsewhere").await;
 
@@ -248,7 +271,7 @@ async fn walk_ways(language: &'static str) {
 
     walk.open("/logout").await;
     walk.see("log-out").await;
-    walk.site.browser.click("button").await;
+    walk.click("button").await;
     let heading = json!(walk.words["logout.done"]);
     walk.site.until(&format!("document.querySelector('h1')?.textContent === {heading}")).await;
     walk.see("logged-out").await;
@@ -268,25 +291,37 @@ async fn ways_to_sign_in_and_out_are_right_in_german() {
     walk_ways("de").await;
 }
 
-/// The account page with each enrolment, and logins with what was enrolled.
+/// The account page with each change and enrolment, and logins with what was enrolled.
 async fn walk_account(language: &'static str) {
     let Some(mut walk) = Walk::begin("account", language).await else { return };
     let device = walk.site.browser.add_authenticator("internal").await;
     walk.site.open_account().await;
     walk.see("account").await;
+    walk.site.press_button("password-begin").await;
+    walk.site.focus("new-password").await;
+    walk.see("account-password").await;
+    walk.site.press_button("password-cancel").await;
+    walk.click("#contacts button").await;
+    walk.site.focus("contact-value").await;
+    walk.see("account-contact").await;
+    walk.site.press_button("contact-cancel").await;
+    walk.site.press_button("delete-account").await;
+    walk.site.until("document.getElementById('ask').open").await;
+    walk.see("account-delete").await;
+    walk.click("#no").await;
     walk.site.browser.set_present(&device, true).await;
     walk.site.press_button("add-passkey").await;
     walk.shows("done", "account.passkey_added").await;
     walk.site.browser.set_present(&device, false).await;
     walk.see("account-passkey").await;
-    walk.site.browser.click("#passkeys button").await;
+    walk.click("#passkeys button").await;
     walk.site.until("document.querySelector('#passkeys input') && idle()").await;
     walk.see("account-rename").await;
-    walk.site.browser.click("#passkeys form button[type=button]").await;
-    walk.site.browser.click("#passkeys button.danger").await;
+    walk.click("#passkeys form button[type=button]").await;
+    walk.click("#passkeys button.danger").await;
     walk.site.until("document.getElementById('ask').open").await;
     walk.see("account-question").await;
-    walk.site.browser.click("#no").await;
+    walk.click("#no").await;
 
     walk.site.press_button("totp-begin").await;
     walk.site.focus("totp-code").await;
@@ -308,7 +343,7 @@ async fn walk_account(language: &'static str) {
     walk.site.press_button("sign-out-everywhere").await;
     walk.site.until("document.getElementById('ask').open").await;
     walk.see("account-sign-out-everywhere").await;
-    walk.site.browser.click("#no").await;
+    walk.click("#no").await;
 
     // a change needs fresh proofs
     walk.site.world.advance(301);
@@ -388,6 +423,63 @@ async fn pages_that_set_up_a_second_factor_are_right_in_english() {
 #[tokio::test]
 async fn pages_that_set_up_a_second_factor_are_right_in_german() {
     walk_set_up("de").await;
+}
+
+/// Sign-up and a forgotten password.
+async fn walk_life(language: &'static str) {
+    const NORA: &str = "nora@example.com";
+    // the other clients need two steps, and a new account has one
+    let open = |service: AuthServiceBuilder| service.clients(ClientTable::default()).sign_up(SignUp::Open);
+    let Some(mut walk) = Walk::with("life", language, open).await else { return };
+    walk.open("/sign-up").await;
+    walk.site.focus("join-to").await;
+    walk.see("sign-up").await;
+    walk.site.enter(NORA).await;
+    walk.site.focus("otp").await;
+    walk.see("sign-up-code").await;
+    let code = walk.next_code(NORA, 0).await;
+    walk.site.enter(&code).await;
+    walk.site.focus("new-secret").await;
+    walk.see("sign-up-password").await;
+    walk.site.enter("short").await;
+    walk.site.until("text('message') !== '' && idle()").await;
+    walk.see("sign-up-password-refused").await;
+    walk.site.focus("new-secret").await;
+    walk.site.enter("a long enough password").await;
+    walk.site.until("document.title === 'Empty'").await;
+    walk.open("/account/security").await;
+    walk.site.until("shown('all') && idle()").await;
+    walk.see("account-new").await;
+    walk.site.browser.call("Network.clearBrowserCookies", json!({})).await;
+    walk.site.world.advance(60);
+    let sent = walk.site.world.outbox.messages().len();
+    walk.open("/reset-password").await;
+    walk.site.focus("identifier").await;
+    walk.see("reset").await;
+    walk.site.enter(NORA).await;
+    walk.site.press_button("email").await;
+    walk.site.focus("to").await;
+    walk.see("reset-address").await;
+    walk.site.browser.press("Enter").await;
+    walk.site.focus("otp").await;
+    walk.see("reset-code").await;
+    let code = walk.next_code(NORA, sent).await;
+    walk.site.enter(&code).await;
+    walk.site.focus("new-secret").await;
+    walk.see("reset-password").await;
+    walk.site.enter("an even longer password").await;
+    walk.site.until("shown('again') && idle()").await;
+    walk.see("reset-done").await;
+}
+
+#[tokio::test]
+async fn sign_up_and_reset_are_right_in_english() {
+    walk_life("en").await;
+}
+
+#[tokio::test]
+async fn sign_up_and_reset_are_right_in_german() {
+    walk_life("de").await;
 }
 
 /// Each check finds something on a page with these faults.

@@ -55,7 +55,8 @@ fn is_key(text: &str) -> bool {
     let pages = ["shared", "login", "account", "error", "logout", "consent", "message"];
     let is_name = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let is_file = |name| ["", "html", "js", "css"].contains(&name);
-    text.split_once('.').is_some_and(|(page, name)| pages.contains(&page) && is_name(name) && !is_file(name))
+    text.split_once('.')
+        .is_some_and(|(page, name)| pages.contains(&page) && is_name(name) && !name.ends_with('_') && !is_file(name))
 }
 
 /// Returns the texts between these marks that have the form of a key.
@@ -99,10 +100,11 @@ fn each_key_is_used() {
     for key in words("en").into_keys().filter(|key| !used.contains(key)) {
         assert!(FAMILIES.iter().any(|(_, _, prefix)| key.starts_with(prefix)), "nothing uses {key}");
     }
-    // the keys of messages that are no kind of a notice are named
-    let kinds = read("src/delivery/notice.rs");
+    // the keys of messages that are no kind of a notice or of a link are named
+    let kinds = read("src/delivery/notice.rs") + &read("src/delivery/link.rs");
     for key in words("en").into_keys().filter(|key| key.starts_with("message.") && !used.contains(key)) {
-        assert!(kinds.contains(&format!("\"{}\"", key.trim_start_matches("message."))), "nothing uses {key}");
+        let kind = key.trim_start_matches("message.").trim_end_matches("_subject").trim_end_matches("_text");
+        assert!(kinds.contains(&format!("\"{kind}\"")), "nothing uses {key}");
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct Sent {
     pub(crate) id: String,
     pub(crate) channel: &'static str,
     pub(crate) to: String,
-    /// Empty if this is a notice.
+    /// Empty if there is none.
     pub(crate) code: String,
     pub(crate) text: String,
     /// When it was sent, in Unix milliseconds.
@@ -30,7 +30,12 @@ impl Sent {
             "whatsapp" => "WhatsApp",
             _ => "E-mail",
         };
-        let (to, text, code) = (escape(&self.to), escape(&self.text), escape(&self.code));
+        let (to, code) = (escape(&self.to), escape(&self.code));
+        let words = self.text.split(' ').map(|word| match escape(word) {
+            link if word.starts_with("http") => format!("<a href=\"{link}\">{link}</a>"),
+            word => word,
+        });
+        let text = words.collect::<Vec<_>>().join(" ");
         let button = match code.split_at_checked(3) {
             Some((first, rest)) if !code.is_empty() => format!(
                 "<button class=\"code\" data-code=\"{code}\"><b>{first} {rest}</b> <span>Copy</span></button>\n"

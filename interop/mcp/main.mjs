@@ -70,7 +70,7 @@ await first.transport.finishAuth(await provider.code());
 let { client, done } = await connect();
 await done;
 assert.deepEqual((await client.listTools()).tools.map(({ name }) => name).sort(), ['add_note', 'list_notes']);
-assert.equal(await call(client, 'list_notes', {}), 'no notes');
+assert.equal(await call(client, 'list_notes', {}), '');
 const { aud, scope, tenant, sub } = provider.claims();
 assert.deepEqual({ aud, scope, tenant, sub }, { aud: serverUrl.href, scope: 'notes:read', tenant: 'acme', sub: 'u-ada' });
 console.log('ok: a token for this server, and a tool call');
@@ -89,8 +89,8 @@ assert.equal(await auth(provider, { serverUrl, scope: 'notes:read notes:write' }
 await auth(provider, { serverUrl, authorizationCode: await provider.code() });
 ({ client, done } = await connect());
 await done;
-assert.equal(await call(client, 'add_note', { text: 'milk' }), '1 notes');
-assert.equal(await call(client, 'list_notes', {}), 'milk');
+assert.equal(await call(client, 'add_note', { text: 'milk' }), 'added');
+assert.equal(await call(client, 'list_notes', {}), 'milk\n');
 console.log('ok: a sign-in for more scopes');
 
 // no parameter `resource`, so the token is for the issuer

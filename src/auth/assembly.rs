@@ -17,7 +17,7 @@ use crate::{
         pages::built::BuiltPages,
         service::AuthService,
         state::{
-            accounts::Accounts,
+            accounts::{Accounts, SessionClaims},
             codes::Codes,
             consents::Consents,
             devices::Devices,
@@ -27,7 +27,6 @@ use crate::{
             logins::Logins,
             pushed::PushedRequests,
             redeemed_challenges::RedeemedChallenges,
-            session_claims::SessionClaims,
             tickets::Tickets,
             token_endpoints::{TokenEndpoints, TokenSettings},
             unverified::UnverifiedWork,

@@ -3,13 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    auth::{
-        abuse_limits::AbuseLimits,
-        factors::settings::FactorSettings,
-        pages::custom::Pages,
-        service::AuthService,
-        sign_up::{SignUp, SignUpRules},
-    },
+    auth::{abuse_limits::AbuseLimits, factors::settings::FactorSettings, pages::custom::Pages, service::AuthService},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -20,7 +14,10 @@ use crate::{
     store::AnyStore,
     tenant::{ClientIp, TenantSource},
     tokens::Tokens,
-    user::AnyUsers,
+    user::{
+        AnyUsers,
+        sign_up::{SignUp, SignUpRules},
+    },
     util::{
         clock::{Clock, SystemClock},
         secret::Secret,

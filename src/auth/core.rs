@@ -20,7 +20,6 @@ use crate::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::built::BuiltPages,
-        sign_up::{SignUp, SignUpRules},
         state::{
             accounts::Accounts,
             codes::Codes,
@@ -48,7 +47,10 @@ use crate::{
     store::{AnyStore, StoreError},
     support::issuer::Issuer,
     tenant::{ClientIp, Tenant},
-    user::AnyUsers,
+    user::{
+        AnyUsers,
+        sign_up::{SignUp, SignUpRules},
+    },
     util::clock::Clock,
 };
 

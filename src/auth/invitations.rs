@@ -20,7 +20,7 @@ use crate::{
     session::UserId,
     store::{StoreError, StoreErrorKind},
     tenant::Tenant,
-    user::{Claims, Contact, EmailAddress},
+    user::{Claims, Contact, EmailAddress, sign_up::SignUp},
     words::Language,
 };
 
@@ -80,7 +80,7 @@ impl AuthService {
     /// Besides errors of the store, returns [`StoreErrorKind::NotOffered`] if sign-up is closed.
     pub async fn invite(&self, tenant: &Tenant, invitation: Invitation) -> Result<bool, StoreError> {
         let core = &self.0;
-        if core.sign_up.kind == super::sign_up::SignUp::Closed {
+        if core.sign_up.kind == SignUp::Closed {
             return Err(StoreErrorKind::NotOffered.into());
         }
         let Invitation { address, claims, language } = invitation;

@@ -436,7 +436,6 @@
 mod event_kinds;
 mod http;
 mod state;
-mod sign_up;
 mod pages;
 mod core;
 mod notices;
@@ -468,8 +467,7 @@ pub use self::{
     invitations::Invitation,
     pages::{colors::Colors, custom::Pages},
     service::{AuthFuture, AuthService},
-    sign_up::SignUp,
     signing::SigningKeys,
     vouching::EnrolledCredential,
 };
-pub use crate::login::LoginLimits;
+pub use crate::{login::LoginLimits, user::sign_up::SignUp};

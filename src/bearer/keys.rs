@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::token_claims::AccessTokenClaims;
+use super::token::claims::AccessTokenClaims;
 use crate::{gate::MaybeReady, jose::KeySet, store::BoxFuture};
 
 /// The keys or the revocations can't be loaded right now.

@@ -104,22 +104,21 @@ mod rules;
 #[cfg(test)]
 mod times;
 mod token;
-mod token_claims;
 mod verified_tokens;
 mod verifier;
 
 #[cfg(feature = "external-providers")]
 pub use self::remote::RemoteKeys;
+#[cfg(feature = "login")]
+pub(crate) use self::token::claims::Audience;
 #[cfg(feature = "axum")]
 pub use self::token::extractor::AccessTokenRejection;
-#[cfg(feature = "login")]
-pub(crate) use self::token_claims::Audience;
 #[cfg(feature = "login")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
     rejections::challenge_header,
     rules::check_name,
-    token_claims::{Confirmation, MACHINE, TYPE},
+    token::claims::{Confirmation, MACHINE, TYPE},
 };
 pub use self::{
     gate::{BearerGate, BearerPass},
@@ -132,6 +131,6 @@ pub use self::{
 #[cfg(any(feature = "login", test))]
 pub(crate) use self::{
     keys::{KeySource, Revocation, Unavailable},
-    token_claims::AccessTokenClaims,
+    token::claims::AccessTokenClaims,
 };
 pub use crate::jose::{Algorithm, AlgorithmError};

@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde_json::{Map, Value};
 
-use super::token_claims::{AccessTokenClaims, TYPE};
+use super::token::claims::{AccessTokenClaims, TYPE};
 use crate::{
     jose::{JwsAlgorithm, jws::Unverified},
     util::secret::SecretDigest,

@@ -4,7 +4,7 @@ use std::{fmt, future::ready, sync::Arc, time::Duration};
 
 use super::{
     keys::{KeySource, Revocation, Unavailable},
-    token_claims::AccessTokenClaims,
+    token::claims::AccessTokenClaims,
     verifier::Verifier,
 };
 use crate::{

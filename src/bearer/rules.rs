@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{keys::KeySource, profile::TokenProfile, token::AccessToken, token_claims::AccessTokenClaims};
+use super::{keys::KeySource, profile::TokenProfile, token::AccessToken, token::claims::AccessTokenClaims};
 use crate::{
     tenant::Tenant,
     util::{clock::UnixTime, error::ConfigError},

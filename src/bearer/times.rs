@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::{
     keys::{KeySource, Revocation, Unavailable},
     token::AccessToken,
-    token_claims::AccessTokenClaims,
+    token::claims::AccessTokenClaims,
     verifier::{TokenError, Verifier},
 };
 use crate::{

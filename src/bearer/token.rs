@@ -1,3 +1,4 @@
+pub(super) mod claims;
 #[cfg(feature = "axum")]
 pub(super) mod extractor;
 
@@ -6,7 +7,8 @@ use std::{fmt, sync::Arc};
 use http::{Extensions, HeaderValue};
 use serde::de::DeserializeOwned;
 
-use super::{authorization::Scheme, keys::Revocation, token_claims::AccessTokenClaims};
+use self::claims::AccessTokenClaims;
+use super::{authorization::Scheme, keys::Revocation};
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantError, TenantName, TenantSource},

@@ -14,12 +14,12 @@ use crate::{
 /// A secret of a confidential client, stored as its digest, for [`Client::secret`](crate::Client::secret).
 ///
 /// [`generate`](Self::generate) makes a secret of 256 bits. Give it to the client once, and keep the text of the
-/// `ClientSecret`, from which it can be parsed again. Secrets that people make up could be guessed from the digest.
+/// `ClientSecretDigest`, from which it can be parsed again. Secrets that people make up could be guessed from the digest.
 ///
 /// ```
-/// use tollgate::{Client, Tenant, client::ClientSecret};
+/// use tollgate::{Client, Tenant, client::ClientSecretDigest};
 ///
-/// let (secret, stored) = ClientSecret::generate();
+/// let (secret, stored) = ClientSecretDigest::generate();
 /// let kept = stored.to_string();
 /// let shop = Client::new("shop", Tenant::parse("acme")?)?.secret(kept.parse()?)?;
 /// assert_eq!(secret.expose().len(), 43);
@@ -27,12 +27,12 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct ClientSecret(SecretDigest);
+pub struct ClientSecretDigest(SecretDigest);
 
 /// The beginning of the text of a digest.
 const SHA_256: &str = "sha256:";
 
-impl ClientSecret {
+impl ClientSecretDigest {
     /// Makes a secret, and what is stored in its place.
     pub fn generate() -> (Secret, Self) {
         let secret = Secret::generate();
@@ -46,29 +46,29 @@ impl ClientSecret {
     }
 }
 
-impl From<&Secret> for ClientSecret {
+impl From<&Secret> for ClientSecretDigest {
     fn from(secret: &Secret) -> Self {
         Self(secret.digest())
     }
 }
 
-impl PartialEq for ClientSecret {
+impl PartialEq for ClientSecretDigest {
     fn eq(&self, other: &Self) -> bool {
         self.0.matches(&other.0)
     }
 }
 
-impl Eq for ClientSecret {}
+impl Eq for ClientSecretDigest {}
 
 /// Writes `sha256:` and the digest in base64url.
-impl fmt::Display for ClientSecret {
+impl fmt::Display for ClientSecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // the default is never used: base64url is ASCII
         write!(f, "{SHA_256}{}", std::str::from_utf8(&base64url_of_32(self.0.as_bytes())).unwrap_or_default())
     }
 }
 
-impl FromStr for ClientSecret {
+impl FromStr for ClientSecretDigest {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
@@ -79,9 +79,9 @@ impl FromStr for ClientSecret {
     }
 }
 
-impl fmt::Debug for ClientSecret {
+impl fmt::Debug for ClientSecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientSecret(..)")
+        f.write_str("ClientSecretDigest(..)")
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Credentials {
     #[default]
     None,
     /// It shows one of these secrets (`client_secret_basic`, `client_secret_post`).
-    Secrets(Vec<ClientSecret>),
+    Secrets(Vec<ClientSecretDigest>),
     /// It signs assertions with one of these keys (`private_key_jwt`).
     Keys(KeySet),
 }
@@ -110,7 +110,7 @@ impl Credentials {
     }
 
     /// Adds a secret to those of a client.
-    pub(super) fn with_secret(self, client: &str, secret: ClientSecret) -> Result<Self, ConfigError> {
+    pub(super) fn with_secret(self, client: &str, secret: ClientSecretDigest) -> Result<Self, ConfigError> {
         let wrong = |reason| Err(ConfigError::new("secrets of the client", client, reason));
         match self {
             Self::None => Ok(Self::Secrets(vec![secret])),
@@ -131,15 +131,15 @@ mod tests {
 
     #[test]
     fn c136_a_secret_has_256_bits_and_is_stored_as_a_digest() {
-        let (secret, stored) = ClientSecret::generate();
+        let (secret, stored) = ClientSecretDigest::generate();
         assert!(Secret::parse(secret.expose()).is_some() && stored.is_secret(secret.expose()));
-        assert!(!stored.is_secret("") && !stored.is_secret(ClientSecret::generate().0.expose()));
+        assert!(!stored.is_secret("") && !stored.is_secret(ClientSecretDigest::generate().0.expose()));
         let text = stored.to_string();
-        assert!(!text.contains(secret.expose()) && text.parse::<ClientSecret>().unwrap() == stored);
-        assert_eq!(format!("{stored:?}"), "ClientSecret(..)");
+        assert!(!text.contains(secret.expose()) && text.parse::<ClientSecretDigest>().unwrap() == stored);
+        assert_eq!(format!("{stored:?}"), "ClientSecretDigest(..)");
         // an error does not show what could be a secret
         for bad in [secret.expose(), "sha256:", &text[7..], &format!("{text}A"), &text.replace("sha256", "SHA256")] {
-            let error = bad.parse::<ClientSecret>().unwrap_err().to_string();
+            let error = bad.parse::<ClientSecretDigest>().unwrap_err().to_string();
             assert!(!error.contains(secret.expose()), "{error}");
         }
     }

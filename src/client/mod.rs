@@ -63,7 +63,7 @@ mod table;
 pub(crate) use self::resources::{RESOURCE, ResourceError, select_resources};
 pub use self::{
     clients::{AnyClients, Clients},
-    credentials::ClientSecret,
+    credentials::ClientSecretDigest,
     record::Client,
     redirect::{RedirectUri, RequestedRedirect},
     scopes::{ScopeError, Scopes},

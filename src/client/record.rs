@@ -1,7 +1,7 @@
 //! A client and its settings.
 
 use super::{
-    credentials::{ClientSecret, Credentials},
+    credentials::{ClientSecretDigest, Credentials},
     redirect::{RedirectUri, RequestedRedirect},
     resources::normal_resource,
     scopes::Scopes,
@@ -299,7 +299,7 @@ impl Client {
     /// # Errors
     ///
     /// Returns an error for a third secret, and if the client has keys.
-    pub fn secret(mut self, secret: ClientSecret) -> Result<Self, ConfigError> {
+    pub fn secret(mut self, secret: ClientSecretDigest) -> Result<Self, ConfigError> {
         self.tokens.credentials = self.tokens.credentials.with_secret(&self.id, secret)?;
         Ok(self)
     }
@@ -495,7 +495,7 @@ mod tests {
     fn c136_a_client_has_at_most_two_secrets_or_keys() {
         let (keys, secret) =
             (r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#, || {
-                ClientSecret::generate().1
+                ClientSecretDigest::generate().1
             });
         let (first, second) = (secret(), secret());
         assert!(!client().is_confidential());

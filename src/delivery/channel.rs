@@ -1,5 +1,3 @@
-use std::fmt;
-
 /// The channel of a one-time code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -26,8 +24,4 @@ impl Channel {
     }
 }
 
-impl fmt::Display for Channel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(Channel, |own| own.as_str());

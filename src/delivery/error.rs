@@ -66,11 +66,7 @@ impl From<SendErrorKind> for SendError {
     }
 }
 
-impl fmt::Debug for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendError").field("kind", &self.kind).field("source", &self.source).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(SendError { kind, source });
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
@@ -148,17 +148,13 @@ impl Message {
     }
 }
 
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Message")
-            .field("id", &self.id())
-            .field("channel", &self.channel())
-            .field("tenant", &self.tenant())
-            .field("language", &self.language())
-            .field("expires_at", &self.expires_at())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Message, |own|
+    id: own.id(),
+    channel: own.channel(),
+    tenant: own.tenant(),
+    language: own.language(),
+    expires_at: own.expires_at()
+);
 
 #[cfg(test)]
 mod tests {

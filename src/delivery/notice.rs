@@ -1,5 +1,3 @@
-use std::fmt;
-
 use crate::util::clock::UnixTime;
 
 /// The kind of a change of how a user signs in.
@@ -93,11 +91,7 @@ impl NoticeKind {
     }
 }
 
-impl fmt::Display for NoticeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(NoticeKind, |own| own.as_str());
 
 /// A notice to a user: what changed in how they sign in, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,9 +69,7 @@ impl Wording {
     /// Returns an error if the template lacks `{code}` or has unknown placeholders.
     pub fn text(self, template: &str) -> Result<Self, ConfigError> {
         check(template, OF_CODES)?;
-        if !template.contains("{code}") {
-            return Err(ConfigError::new("text", template, "must contain {code}"));
-        }
+        ConfigError::refuse_if(!template.contains("{code}"), "text", template, "must contain {code}")?;
         Ok(Self { text: Some(template.into()), ..self })
     }
 
@@ -92,9 +90,7 @@ impl Wording {
     /// Returns an error if the template lacks `{change}` or has unknown placeholders.
     pub fn notice_text(self, template: &str) -> Result<Self, ConfigError> {
         check(template, OF_NOTICES)?;
-        if !template.contains("{change}") {
-            return Err(ConfigError::new("text", template, "must contain {change}"));
-        }
+        ConfigError::refuse_if(!template.contains("{change}"), "text", template, "must contain {change}")?;
         Ok(Self { notice_text: Some(template.into()), ..self })
     }
 

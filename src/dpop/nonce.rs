@@ -1,7 +1,5 @@
 //! Nonces that proofs must contain, so that they can't be made in advance (RFC 9449 §8, §9).
 
-use std::fmt;
-
 use aws_lc_rs::hmac;
 
 use crate::util::{
@@ -49,11 +47,7 @@ fn message(period: u64) -> Vec<u8> {
     [&b"dpop nonce"[..], &period.to_be_bytes()].concat()
 }
 
-impl fmt::Debug for Nonces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Nonces(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(Nonces);
 
 #[cfg(test)]
 mod tests {

@@ -47,9 +47,9 @@ where
 ///
 /// # Security
 ///
-/// Only a tenant that the source has proved may read, for example by an API key. One that it only
-/// [claims](crate::tenant::TenantName::is_claimed), as headers and closures do, is nobody. Wrap a closure that checks a
-/// credential in [`ProvedTenant`](crate::tenant::ProvedTenant).
+/// Only a tenant that the source has proved may read, for example by an API key. A tenant that is only
+/// [claimed](crate::tenant::TenantName::is_claimed), as with headers and closures, reads nothing. Wrap a closure that
+/// checks a credential in [`ProvedTenant`](crate::tenant::ProvedTenant).
 pub struct TenantsAndOperator<S> {
     source: S,
     header: HeaderName,
@@ -67,12 +67,10 @@ impl<S: TenantSource> TenantsAndOperator<S> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the key has less than 16 bytes.
+    /// Returns an error if the key has fewer than 16 bytes.
     pub fn operator_key(mut self, key: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         let key = key.as_ref();
-        if key.len() < 16 {
-            return Err(ConfigError::new("operator key", "(not shown)", "must have at least 16 bytes"));
-        }
+        ConfigError::refuse_if(key.len() < 16, "operator key", "(not shown)", "must have at least 16 bytes")?;
         self.operator = Some(SecretDigest::of_secret(key));
         Ok(self)
     }

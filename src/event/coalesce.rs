@@ -255,23 +255,21 @@ fn oldest(ways: &[Option<Counter>]) -> usize {
 /// Adds `event` to `sum`, which then shows the newer of the two.
 fn add(sum: &mut Event, event: &Event) {
     sum.count = sum.count.saturating_add(event.count);
-    if sum.session != event.session {
-        sum.session = None;
-    }
-    if sum.subject != event.subject {
-        sum.subject = None;
-    }
-    if sum.method != event.method {
-        sum.method = None;
-    }
-    if sum.reason != event.reason {
-        sum.reason = None;
-    }
+    keep_if_same(&mut sum.session, event.session);
+    keep_if_same(&mut sum.subject, event.subject);
+    keep_if_same(&mut sum.method, event.method);
+    keep_if_same(&mut sum.reason, event.reason);
     if event.at >= sum.at {
         sum.at = event.at;
         sum.limit = event.limit;
         sum.remaining = event.remaining;
         sum.reset = event.reset;
+    }
+}
+
+fn keep_if_same<T: Copy + PartialEq>(own: &mut Option<T>, other: Option<T>) {
+    if *own != other {
+        *own = None;
     }
 }
 

@@ -58,9 +58,7 @@ impl JsonLines {
     ///
     /// Returns an error if `bytes` is zero.
     pub fn rotate_at(mut self, bytes: u64) -> Result<Self, ConfigError> {
-        if bytes == 0 {
-            return Err(ConfigError::new("event log file size", bytes, "must be at least 1"));
-        }
+        ConfigError::refuse_if(bytes == 0, "event log file size", bytes, "must be at least 1")?;
         self.rotate_at = bytes;
         Ok(self)
     }
@@ -71,9 +69,7 @@ impl JsonLines {
     ///
     /// Returns an error unless `files` is between 1 and 1,000.
     pub fn keep(mut self, files: u32) -> Result<Self, ConfigError> {
-        if files == 0 || files > 1_000 {
-            return Err(ConfigError::new("old event log files", files, "must be from 1 to 1000"));
-        }
+        ConfigError::refuse_if(files == 0 || files > 1_000, "old event log files", files, "must be from 1 to 1000")?;
         self.keep = files;
         Ok(self)
     }

@@ -149,9 +149,7 @@ impl EventLogBuilder {
     ///
     /// Returns an error if `events` is zero.
     pub fn capacity(mut self, events: usize) -> Result<Self, ConfigError> {
-        if events == 0 {
-            return Err(ConfigError::new("event log capacity", events, "must be at least 1"));
-        }
+        ConfigError::refuse_if(events == 0, "event log capacity", events, "must be at least 1")?;
         self.capacity = events;
         Ok(self)
     }

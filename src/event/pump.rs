@@ -137,7 +137,7 @@ impl Pump {
 }
 
 impl Drop for Pump {
-    /// Runs also if the thread panics: releases everyone who waits for it, and lets the next caller
+    /// Also runs if the thread panics: releases everyone who waits for it, and lets the next caller
     /// start a new one.
     fn drop(&mut self) {
         let mut state = self.shared.state();

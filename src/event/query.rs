@@ -130,13 +130,7 @@ impl QueryError {
     pub(super) const INVALID: Self = Self(());
 }
 
-impl fmt::Display for QueryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("invalid event log query")
-    }
-}
-
-impl std::error::Error for QueryError {}
+crate::util::fmt::text_error!(QueryError, "invalid event log query");
 
 impl From<FormError> for QueryError {
     fn from(_: FormError) -> Self {

@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    fmt,
     future::{Ready, ready},
     sync::Arc,
     task::{Context, Poll},
@@ -44,9 +43,9 @@ use crate::{
 /// It asks for a key before it shows events, unless [`Access`] knows its reader without one, for example by a cookie.
 ///
 /// `/usage` has the budgets of tenants: `policy`, `x-ratelimit`, `x-ratelimit-remaining`, `x-ratelimit-reset`, and
-/// `admitted`, the number of requests that were admitted since the first request for this tenant. The number begins again
-/// if many tenants are watched. A tenant sees its own budget. An operator sees the tenants in the query and those with a
-/// plan of their own, at most 50, and the number of admitted requests of all tenants since the limiter was created.
+/// `admitted`, the number of requests that were admitted since the first request for this tenant. The number starts again
+/// at zero if many tenants are watched. A tenant sees its own budget. An operator sees the tenants in the query and those
+/// with a plan of their own, at most 50, and the number of admitted requests of all tenants since the limiter was created.
 ///
 /// The service works unchanged under a prefix that is stripped, for example with axum's
 /// `nest_service`. Open the page with a trailing slash: `/events/`. If nothing strips the prefix,
@@ -121,9 +120,7 @@ impl EventServiceBuilder {
     ///
     /// Returns an error if `streams` is zero.
     pub fn max_streams(mut self, streams: usize) -> Result<Self, ConfigError> {
-        if streams == 0 {
-            return Err(ConfigError::new("event streams", streams, "must be at least 1"));
-        }
+        ConfigError::refuse_if(streams == 0, "event streams", streams, "must be at least 1")?;
         self.0.max_streams = streams;
         Ok(self)
     }
@@ -160,17 +157,8 @@ impl<B> Service<Request<B>> for EventService {
     }
 }
 
-impl fmt::Debug for EventService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventService").field("log", &self.0.log).field("base", &self.0.base).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for EventServiceBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventServiceBuilder").field("base", &self.0.base).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(EventService, |own| log: own.0.log, base: own.0.base);
+crate::util::fmt::debug_fields!(EventServiceBuilder, |own| base: own.0.base);
 
 impl Inner {
     fn serve_event_request(&self, head: Head<'_>) -> Response<Body> {

@@ -1,9 +1,6 @@
 //! Sinks forward the events of a log.
 
-use std::{
-    fmt,
-    sync::mpsc::{SyncSender, TrySendError},
-};
+use std::sync::mpsc::{SyncSender, TrySendError};
 
 use super::record::Event;
 #[cfg(feature = "tracing")]
@@ -95,11 +92,7 @@ impl Sink for ChannelSink {
     }
 }
 
-impl fmt::Debug for ChannelSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChannelSink").field("dropped", &self.dropped).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(ChannelSink { dropped });
 
 /// Counts events by their kind in the counter `tollgate_events_total` of the `metrics` facade, with the label `kind` (feature
 /// `metrics`).

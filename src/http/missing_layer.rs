@@ -1,5 +1,3 @@
-use std::fmt;
-
 use axum_core::response::{IntoResponse, Response};
 use http::StatusCode;
 
@@ -16,13 +14,7 @@ impl MissingLayer {
     }
 }
 
-impl fmt::Display for MissingLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.detail)
-    }
-}
-
-impl std::error::Error for MissingLayer {}
+crate::util::fmt::text_error!(MissingLayer, |own| own.detail);
 
 impl IntoResponse for MissingLayer {
     fn into_response(self) -> Response {

@@ -1,6 +1,6 @@
 //! Signature algorithms.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 /// A signature algorithm for tokens (RFC 7518, RFC 8037). Neither `none` nor symmetric algorithms
 /// exist here.
@@ -38,23 +38,13 @@ impl Algorithm {
     }
 }
 
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(Algorithm, |own| own.as_str());
 
 /// The error for an unknown algorithm name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlgorithmError(());
 
-impl fmt::Display for AlgorithmError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown algorithm: use ES256, EdDSA or RS256")
-    }
-}
-
-impl std::error::Error for AlgorithmError {}
+crate::util::fmt::text_error!(AlgorithmError, "unknown algorithm: use ES256, EdDSA or RS256");
 
 impl FromStr for Algorithm {
     type Err = AlgorithmError;

@@ -130,8 +130,8 @@ impl PublicKey {
         algorithm == self.algorithm() || (algorithm == Ps256 && matches!(self, Self::Rsa { .. }))
     }
 
-    /// Returns whether the key is accepted from strangers: it has one of the common algorithms and
-    /// is small enough, because its size determines the cost of each check.
+    /// Returns whether the key is accepted from callers: it has one of the common algorithms and is
+    /// small enough, because its size determines the cost of each check.
     pub(crate) fn is_moderate(&self) -> bool {
         match self {
             Self::P256 { .. } | Self::Ed25519(_) => true,

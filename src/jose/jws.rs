@@ -127,7 +127,7 @@ impl<'t> Unverified<'t> {
         self.decode_claims().ok_or(ClaimsError::Malformed)
     }
 
-    /// Returns the key contained in the token, if it is accepted from strangers.
+    /// Returns the key contained in the token, if its type is accepted from callers.
     pub(crate) fn own_key(&self) -> Option<PublicKey> {
         self.header.jwk.as_ref().and_then(PublicKey::from_jwk).filter(PublicKey::is_moderate)
     }

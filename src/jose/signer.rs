@@ -1,7 +1,5 @@
 //! Private signing keys.
 
-use std::fmt;
-
 use aws_lc_rs::{
     encoding::AsDer,
     rand::SystemRandom,
@@ -105,8 +103,4 @@ impl Signer {
     }
 }
 
-impl fmt::Debug for Signer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signer").field("kid", &self.kid).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Signer { kid });

@@ -337,11 +337,7 @@ impl RateLimitGate {
     }
 }
 
-impl fmt::Debug for RateLimitGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitGate").field("limiter", &self.limiter.local).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(RateLimitGate, |own| limiter: own.limiter.local);
 
 /// Why a request was not admitted.
 enum Unadmitted {

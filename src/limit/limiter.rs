@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    fmt,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -10,7 +9,7 @@ use std::{
 use super::plan::Plan;
 use super::{
     decision::{Ask, Decision, Spend},
-    engine::{Engine, TenantKey, Undecided, meter::Context},
+    engine::{Engine, TenantKey, Undecided, meter::Context, spend::SpendRequest},
     plans::table::Plans,
     report::Report,
 };
@@ -127,9 +126,7 @@ impl LimiterBuilder {
     /// Returns an error if a maximum or a time is zero.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         for (setting, most) in [("limiter max_tenants", self.max_tenants), ("limiter max_bytes", self.max_bytes)] {
-            if most == 0 {
-                return Err(ConfigError::new(setting, most, "must be at least 1"));
-            }
+            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
         }
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plan_source {
@@ -252,7 +249,7 @@ impl Limiter {
             plans.tick(&engine.plans, context.now);
         }
         let began = Cell::new(false);
-        engine.spend(key, context, ask, &began, decision)?;
+        engine.spend(SpendRequest { key, context, ask, began: &began }, decision)?;
         if began.get() {
             report.overflow_began(context.now);
         }
@@ -382,12 +379,8 @@ impl Limiter {
     }
 }
 
-impl fmt::Debug for Limiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // no number of tenants: to count them takes the lock of every shard
-        f.debug_struct("Limiter").field("plans", self.plans()).finish_non_exhaustive()
-    }
-}
+// no number of tenants: to count them takes the lock of every shard
+crate::util::fmt::debug_fields!(Limiter, |own| plans: own.plans());
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The pass of an admitted request: its charges, and how they are settled with the response.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, StatusCode};
 
@@ -107,8 +107,4 @@ impl Extra {
     }
 }
 
-impl fmt::Debug for RateLimitPass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitPass").field("values", &self.values).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(RateLimitPass { values });

@@ -136,15 +136,11 @@ impl Quota {
     #[cfg(feature = "smooth")]
     pub fn smooth(units: u32, per: Duration, burst: u32) -> Result<Self, ConfigError> {
         let quota = Self::checked(burst, per, Rule::Fixed)?;
-        if units == 0 {
-            return Err(ConfigError::new("quota rate", units, "must be at least 1"));
-        }
+        ConfigError::refuse_if(units == 0, "quota rate", units, "must be at least 1")?;
         // rounded up: never faster than asked for
         let interval = saturating_nanos(per).div_ceil(u64::from(units));
         let refill = Duration::from_nanos(interval.saturating_mul(u64::from(burst)));
-        if refill > LONGEST {
-            return Err(ConfigError::new("quota burst", burst, "must refill within 366 days"));
-        }
+        ConfigError::refuse_if(refill > LONGEST, "quota burst", burst, "must refill within 366 days")?;
         Ok(Self { window: refill, rule: Rule::Smooth { interval }, ..quota })
     }
 
@@ -163,9 +159,7 @@ impl Quota {
     }
 
     fn checked(limit: u32, window: Duration, rule: Rule) -> Result<Self, ConfigError> {
-        if limit == 0 {
-            return Err(ConfigError::new("quota limit", limit, "must be at least 1"));
-        }
+        ConfigError::refuse_if(limit == 0, "quota limit", limit, "must be at least 1")?;
         if !(SHORTEST..=LONGEST).contains(&window) {
             return Err(ConfigError::new("quota window", format!("{window:?}"), "must be from 1 ms to 366 days"));
         }
@@ -219,11 +213,10 @@ impl Quota {
     /// Reserves this part of the quota, from 0 to 1, for authenticated requests: those with
     /// an API key, an access token or a session. By default, any request can spend all of it.
     ///
-    /// All anonymous requests of a tenant together never spend more than the rest. Strangers
-    /// who know a tenant's name or public client id can then not use up its budget.
-    /// Authenticated requests can spend the whole quota, the rest included. The reserve is
-    /// rounded up to whole units, and a smooth quota gives the rest back more slowly in
-    /// proportion.
+    /// All anonymous requests of a tenant together never spend more than the rest. Callers who only
+    /// know a tenant's name or public client id can then not use up its budget. Authenticated
+    /// requests can spend the whole quota, the rest included. The reserve is rounded up to whole
+    /// units, and a smooth quota gives the rest back more slowly in proportion.
     ///
     /// A request is anonymous if its source only [claims](crate::tenant::TenantName::is_claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
@@ -248,9 +241,7 @@ impl Quota {
     ///
     /// Returns an error if the part is not from 0 to 1.
     pub fn reserve(self, fraction: f64) -> Result<Self, ConfigError> {
-        if !(0.0..=1.0).contains(&fraction) {
-            return Err(ConfigError::new("quota reserve", fraction, "must be from 0 to 1"));
-        }
+        ConfigError::refuse_if(!(0.0..=1.0).contains(&fraction), "quota reserve", fraction, "must be from 0 to 1")?;
         // 0.07 of 100 is 7.000000000000001
         let reserved = (f64::from(self.limit) * fraction - 1e-6).ceil();
         #[expect(

@@ -1,7 +1,5 @@
 //! Keyed hashes of values that are short enough to be guessed.
 
-use std::fmt;
-
 use blake2::{
     Blake2bMac,
     digest::{KeyInit, Mac, consts::U32},
@@ -46,11 +44,7 @@ impl Keyed {
     }
 }
 
-impl fmt::Debug for Keyed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keyed(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(Keyed);
 
 #[cfg(test)]
 mod tests {

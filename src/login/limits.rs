@@ -128,8 +128,8 @@ impl LoginLimits {
         Self { failure_memory: memory, ..self }
     }
 
-    /// Sets how long a browser stays trusted after a complete login. Its attempts are counted apart from those of
-    /// strangers.
+    /// Sets how long a browser stays trusted after a complete login. Its attempts are counted separately from
+    /// those of other browsers.
     pub fn device_lifetime(self, lifetime: Duration) -> Self {
         Self { device_lifetime: lifetime, ..self }
     }

@@ -65,7 +65,7 @@ pub(crate) enum LoginCall<'a> {
 pub(crate) struct Proved<'a> {
     pub(crate) user: &'a BoundUser,
     pub(crate) mark: Option<[u8; 32]>,
-    /// When the user authenticated at another provider. Zero if the provider did not tell.
+    /// When the user authenticated at another provider. Zero if the provider did not say.
     pub(crate) elsewhere: Option<u64>,
     /// The second factors that the user has enrolled.
     pub(crate) factors: EnrolledFactors,
@@ -113,7 +113,7 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
         }
         LoginCall::Settle(method, _) => wrong(login, *method, now),
         LoginCall::Withdraw => change(login, now, |next| next.failures = next.failures.saturating_sub(1)),
-        LoginCall::MayOpen(_) => unchanged(login, now),
+        LoginCall::MayOpen(_) | LoginCall::SignUp(None) => unchanged(login, now),
         LoginCall::Open(challenge) => change(login, now, |next| {
             next.sends += u8::from(challenge.code().is_some());
             next.open = Some((*challenge).clone());
@@ -132,7 +132,6 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
             next.failures += 1;
             next.open = None;
         }),
-        LoginCall::SignUp(None) => unchanged(login, now),
         LoginCall::SignUp(Some((user, proofs))) => change(login, now, |next| {
             next.subject = Subject::User((*user).clone());
             next.proofs = proofs.to_vec();

@@ -1,7 +1,5 @@
 //! One-time codes: how they are generated, stored and compared.
 
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 use super::{
@@ -41,11 +39,7 @@ impl OneTimeCode {
     }
 }
 
-impl fmt::Debug for OneTimeCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OneTimeCode(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(OneTimeCode);
 
 /// A one-time code that a login waits for.
 #[derive(Clone, Debug)]

@@ -9,314 +9,128 @@ use super::{
 use crate::{
     client::Scopes,
     pkce::CodeChallenge,
-    policy::{LoginPlan, Method},
     session::{Authentication, Proof, UserId},
-    store::{StoreError, StoreErrorKind, table::Value},
-    support::compact::{Reader, Writer},
-    tenant::Tenant,
+    store::{
+        StoreError,
+        compact::{Reader, RowPart, Writer, row_enum, row_struct, row_text, stored_row},
+    },
     user::Identifier,
-    util::{public_id::PublicId, secret::SecretDigest},
+    util::public_id::PublicId,
     words::Language,
 };
 
-/// The first byte of a row. A number is never used again with another meaning: 1 had no flags in the plan.
-const LOGIN: u8 = 2;
+// 1 had no flags in the plan
+stored_row!(Login, 2, "not the row of a login");
+row_struct!(Login {
+    id,
+    tenant,
+    binding,
+    wanted,
+    identifier => or_empty,
+    subject,
+    plan,
+    proofs,
+    carried => wide,
+    session,
+    phase,
+    open => or_zero,
+    max_age,
+    passkey,
+    failures,
+    sends,
+    began,
+    touched,
+    timeouts,
+});
+row_struct!(Binding { client_id, redirect_uri, scope, code_challenge });
+row_enum!(Subject { 0 => Unbound, 1 => Unknown, 2 => User(BoundUser) });
+row_struct!(BoundUser { id, generation });
+row_enum!(LoginPhase {
+    0 => Pending,
+    1 => Success,
+    2 => Failed,
+    3 => Ended,
+    4 => Completed(u64),
+    5 => Consumed(PublicId),
+});
+row_enum!(Challenge { 1 => Code(OpenCode), 2 => Redirect(OpenRedirect) });
+row_struct!(OpenCode { method, contact, code, owner, attempts_left, expires_at });
+row_struct!(OpenRedirect { provider, state, query });
+row_struct!(OpenChallenge { digest, expires_at });
+row_struct!(Timeouts { idle, absolute, completion });
+row_struct!(Authentication { tenant, user, generation, proofs, acr });
+row_struct!(Proof { method, at, mark, elsewhere });
 
-type Written = Result<(), StoreError>;
+row_text! {
+    UserId: as_str, |text: &str| UserId::parse(text).ok();
+    Identifier: as_str, |text: &str| Some(Identifier::restore(text));
+    Scopes: to_string, |text: &str| Scopes::parse(text).ok();
+    CodeChallenge: as_str, |text: &str| CodeChallenge::parse(text).ok();
+}
 
-impl Value for Login {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(LOGIN, 768);
-        writer.bytes(self.id.as_bytes());
-        writer.text(self.tenant.as_str())?;
-        write_binding(&mut writer, &self.binding)?;
-        write_wanted(&mut writer, &self.wanted)?;
-        writer.optional_text(self.identifier.as_ref().map(Identifier::as_str))?;
-        match &self.subject {
-            Subject::Unbound => writer.byte(0),
-            Subject::Unknown => writer.byte(1),
-            Subject::User(user) => {
-                writer.byte(2);
-                write_user(&mut writer, user)?;
-            }
+impl RowPart for Wanted {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        let Self {
+            nonce,
+            dpop_jkt,
+            id_token,
+            userinfo,
+            resources,
+            is_confirmed,
+            remember,
+            return_to,
+            language,
+            is_reset,
+        } = self;
+        let [is_english, is_german] = [Language::English, Language::German].map(|known| *language == Some(known));
+        writer.flags([*is_confirmed, *remember, is_english, is_german, *is_reset, !resources.is_empty()]);
+        for text in [nonce, dpop_jkt, return_to] {
+            text.write_part(writer)?;
         }
-        self.plan.write_login_plan(&mut writer)?;
-        write_proofs(&mut writer, &self.proofs)?;
-        writer.number(self.carried as u64);
-        option(&mut writer, self.session.as_ref(), |writer, sid| {
-            writer.bytes(sid.as_bytes());
-            Ok(())
-        })?;
-        match &self.phase {
-            LoginPhase::Pending => writer.byte(0),
-            LoginPhase::Success => writer.byte(1),
-            LoginPhase::Failed => writer.byte(2),
-            LoginPhase::Ended => writer.byte(3),
-            LoginPhase::Completed(at) => {
-                writer.byte(4);
-                writer.number(*at);
-            }
-            LoginPhase::Consumed(session) => {
-                writer.byte(5);
-                writer.bytes(session.as_bytes());
-            }
-        }
-        match &self.open {
-            None => writer.byte(0),
-            Some(Challenge::Code(code)) => {
-                writer.byte(1);
-                write_code(&mut writer, code)?;
-            }
-            Some(Challenge::Redirect(open)) => {
-                writer.byte(2);
-                writer.text(&open.provider)?;
-                write_challenge(&mut writer, &open.state);
-                writer.text(&open.query)?;
-            }
-        }
-        option(&mut writer, self.max_age, |writer, age| {
-            writer.number(age);
-            Ok(())
-        })?;
-        option(&mut writer, self.passkey.as_ref(), |writer, passkey| {
-            write_challenge(writer, passkey);
-            Ok(())
-        })?;
-        writer.byte(self.failures);
-        writer.byte(self.sends);
-        let Timeouts { idle, absolute, completion } = self.timeouts;
-        for number in [self.began, self.touched, idle, absolute, completion] {
-            writer.number(number);
-        }
-        Ok(writer.into_bytes())
+        id_token.write_part(writer)?;
+        userinfo.write_part(writer)?;
+        writer.present_list(resources)
     }
 
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let login = Reader::read_whole_value(LOGIN, bytes, |reader| {
-            Some(Self {
-                id: PublicId::from_bytes(*reader.bytes()?),
-                tenant: Tenant::parse(reader.text()?).ok()?,
-                binding: read_binding(reader)?,
-                wanted: read_wanted(reader)?,
-                identifier: reader.optional_text()?.map(Identifier::restore),
-                subject: match reader.byte()? {
-                    0 => Subject::Unbound,
-                    1 => Subject::Unknown,
-                    2 => Subject::User(read_user(reader)?),
-                    _ => return None,
-                },
-                plan: LoginPlan::read_login_plan(reader)?,
-                proofs: read_proofs(reader)?,
-                carried: reader.number()?.try_into().ok()?,
-                session: read_option(reader, |reader| reader.bytes().copied().map(PublicId::from_bytes))?,
-                phase: match reader.byte()? {
-                    0 => LoginPhase::Pending,
-                    1 => LoginPhase::Success,
-                    2 => LoginPhase::Failed,
-                    3 => LoginPhase::Ended,
-                    4 => LoginPhase::Completed(reader.number()?),
-                    5 => LoginPhase::Consumed(PublicId::from_bytes(*reader.bytes()?)),
-                    _ => return None,
-                },
-                open: match reader.byte()? {
-                    0 => None,
-                    1 => Some(Challenge::Code(read_code(reader)?)),
-                    2 => Some(Challenge::Redirect(OpenRedirect {
-                        provider: reader.text()?.to_owned(),
-                        state: read_challenge(reader)?,
-                        query: reader.text()?.to_owned(),
-                    })),
-                    _ => return None,
-                },
-                max_age: read_option(reader, Reader::number)?,
-                passkey: read_option(reader, read_challenge)?,
-                failures: reader.byte()?,
-                sends: reader.byte()?,
-                began: reader.number()?,
-                touched: reader.number()?,
-                timeouts: Timeouts { idle: reader.number()?, absolute: reader.number()?, completion: reader.number()? },
-            })
-        });
-        login.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of a login"))
-    }
-}
-
-fn write_challenge(writer: &mut Writer, challenge: &OpenChallenge) {
-    writer.bytes(challenge.digest.as_bytes());
-    writer.number(challenge.expires_at);
-}
-
-fn read_challenge(reader: &mut Reader<'_>) -> Option<OpenChallenge> {
-    Some(OpenChallenge { digest: SecretDigest::from_bytes(*reader.bytes()?), expires_at: reader.number()? })
-}
-
-fn write_code(writer: &mut Writer, code: &OpenCode) -> Written {
-    writer.text(code.method.as_str())?;
-    writer.bytes(&code.contact);
-    writer.bytes(&code.code);
-    option(writer, code.owner.as_ref(), write_user)?;
-    writer.byte(code.attempts_left);
-    writer.number(code.expires_at);
-    Ok(())
-}
-
-fn read_code(reader: &mut Reader<'_>) -> Option<OpenCode> {
-    Some(OpenCode {
-        method: Method::from_name(reader.text()?)?,
-        contact: *reader.bytes()?,
-        code: *reader.bytes()?,
-        owner: read_option(reader, read_user)?,
-        attempts_left: reader.byte()?,
-        expires_at: reader.number()?,
-    })
-}
-
-fn write_user(writer: &mut Writer, user: &BoundUser) -> Written {
-    writer.text(user.id.as_str())?;
-    writer.number(user.generation);
-    Ok(())
-}
-
-fn read_user(reader: &mut Reader<'_>) -> Option<BoundUser> {
-    Some(BoundUser { id: UserId::parse(reader.text()?).ok()?, generation: reader.number()? })
-}
-
-pub(crate) fn write_binding(writer: &mut Writer, binding: &Binding) -> Written {
-    let Binding { client_id, redirect_uri, scope, code_challenge } = binding;
-    writer.text(client_id)?;
-    writer.text(redirect_uri)?;
-    writer.text(&scope.to_string())?;
-    writer.text(code_challenge.as_str())
-}
-
-pub(crate) fn read_binding(reader: &mut Reader<'_>) -> Option<Binding> {
-    Some(Binding {
-        client_id: reader.text()?.to_owned(),
-        redirect_uri: reader.text()?.to_owned(),
-        scope: Scopes::parse(reader.text()?).ok()?,
-        code_challenge: CodeChallenge::parse(reader.text()?).ok()?,
-    })
-}
-
-/// The bit of the flags that says that a list of resources follows.
-const HAS_RESOURCES: u8 = 32;
-
-pub(crate) fn write_wanted(writer: &mut Writer, wanted: &Wanted) -> Written {
-    let Wanted {
-        nonce,
-        dpop_jkt,
-        id_token,
-        userinfo,
-        resources,
-        is_confirmed,
-        remember,
-        return_to,
-        language,
-        is_reset,
-    } = wanted;
-    let language = match language {
-        None => 0,
-        Some(Language::English) => 1,
-        Some(Language::German) => 2,
-    };
-    let has_resources = if resources.is_empty() { 0 } else { HAS_RESOURCES };
-    let flags = u8::from(*is_confirmed) | u8::from(*remember) << 1 | language << 2 | u8::from(*is_reset) << 4;
-    writer.byte(flags | has_resources);
-    for text in [nonce, dpop_jkt, return_to] {
-        option(writer, text.as_deref(), Writer::text)?;
-    }
-    let resources = Some(resources).filter(|resources| !resources.is_empty());
-    for names in [id_token, userinfo].into_iter().chain(resources) {
-        writer.list(names, |writer, name| writer.text(name))?;
-    }
-    Ok(())
-}
-
-pub(crate) fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
-    let flags = reader.byte().filter(|flags| *flags < 64)?;
-    let language = match flags >> 2 & 3 {
-        0 => None,
-        1 => Some(Language::English),
-        2 => Some(Language::German),
-        _ => return None,
-    };
-    let mut text = || read_option(reader, |reader| reader.text().map(str::to_owned));
-    let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
-    let mut names = || reader.list(|reader| reader.text().map(str::to_owned));
-    let (id_token, userinfo) = (names()?, names()?);
-    let resources = if flags & HAS_RESOURCES == 0 { Vec::new() } else { names().filter(|names| !names.is_empty())? };
-    Some(Wanted {
-        nonce,
-        dpop_jkt,
-        id_token,
-        userinfo,
-        resources,
-        is_confirmed: flags & 1 != 0,
-        remember: flags & 2 != 0,
-        return_to,
-        language,
-        is_reset: flags & 16 != 0,
-    })
-}
-
-pub(crate) fn write_authentication(writer: &mut Writer, who: &Authentication) -> Written {
-    let Authentication { tenant, user, generation, proofs, acr } = who;
-    writer.text(tenant.as_str())?;
-    writer.text(user.as_str())?;
-    writer.number(*generation);
-    write_proofs(writer, proofs)?;
-    option(writer, acr.as_deref(), Writer::text)
-}
-
-pub(crate) fn read_authentication(reader: &mut Reader<'_>) -> Option<Authentication> {
-    Some(Authentication {
-        tenant: Tenant::parse(reader.text()?).ok()?,
-        user: UserId::parse(reader.text()?).ok()?,
-        generation: reader.number()?,
-        proofs: read_proofs(reader)?,
-        acr: read_option(reader, |reader| reader.text().map(Box::from))?,
-    })
-}
-
-fn write_proofs(writer: &mut Writer, proofs: &[Proof]) -> Written {
-    writer.list(proofs, |writer, Proof { method, at, mark, elsewhere }| {
-        writer.text(method)?;
-        writer.number(*at);
-        option(writer, mark.as_ref(), |writer, mark| {
-            writer.bytes(mark);
-            Ok(())
-        })?;
-        option(writer, *elsewhere, |writer, time| {
-            writer.number(time);
-            Ok(())
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        let [is_confirmed, remember, is_english, is_german, is_reset, has_resources] = reader.flags()?;
+        let language = match (is_english, is_german) {
+            (false, false) => None,
+            (true, false) => Some(Language::English),
+            (false, true) => Some(Language::German),
+            (true, true) => return None,
+        };
+        let mut text = || RowPart::read_part(reader);
+        let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
+        let mut names = || RowPart::read_part(reader);
+        let (id_token, userinfo) = (names()?, names()?);
+        let resources = reader.present_list(has_resources)?;
+        Some(Self {
+            nonce,
+            dpop_jkt,
+            id_token,
+            userinfo,
+            resources,
+            is_confirmed,
+            remember,
+            return_to,
+            language,
+            is_reset,
         })
-    })
-}
-
-fn read_proofs(reader: &mut Reader<'_>) -> Option<Vec<Proof>> {
-    reader.list(|reader| {
-        Some(Proof {
-            method: reader.text()?.into(),
-            at: reader.number()?,
-            mark: read_option(reader, |reader| reader.bytes().copied())?,
-            elsewhere: read_option(reader, Reader::number)?,
-        })
-    })
-}
-
-/// Writes whether there is a value, and the value.
-fn option<T>(writer: &mut Writer, value: Option<T>, write: impl FnOnce(&mut Writer, T) -> Written) -> Written {
-    writer.byte(u8::from(value.is_some()));
-    value.map_or(Ok(()), |value| write(writer, value))
-}
-
-/// Reads a value if there is one. The outer value is `None` if the row is malformed.
-fn read_option<'a, T>(reader: &mut Reader<'a>, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<Option<T>> {
-    match reader.byte()? {
-        0 => Some(None),
-        1 => read(reader).map(Some),
-        _ => None,
     }
+}
+
+pub(crate) use self::{
+    read_part as read_authentication, read_part as read_binding, read_part as read_wanted,
+    write_part as write_authentication, write_part as write_binding, write_part as write_wanted,
+};
+
+pub(crate) fn write_part(writer: &mut Writer, part: &impl RowPart) -> Result<(), StoreError> {
+    part.write_part(writer)
+}
+
+pub(crate) fn read_part<T: RowPart>(reader: &mut Reader<'_>) -> Option<T> {
+    T::read_part(reader)
 }
 
 #[cfg(test)]
@@ -326,8 +140,12 @@ mod tests {
     use super::*;
     use crate::{
         login::{Keyed, LoginLimits, OneTimeCode},
-        policy::{EnrolledFactors, MethodSet, Policies, Policy},
-        util::{clock::UnixTime, secret::Secret},
+        policy::{EnrolledFactors, Method, MethodSet, Policies, Policy},
+        store::{StoreErrorKind, table::Value},
+        util::{
+            clock::UnixTime,
+            secret::{Secret, SecretDigest},
+        },
     };
 
     const NOW: UnixTime = UnixTime::from_secs(1_000_000);
@@ -423,7 +241,7 @@ mod tests {
     #[test]
     fn parameters_with_a_flag_that_does_not_exist_are_corrupt() {
         let mut writer = Writer::new(0, 0);
-        write_wanted(&mut writer, &Wanted { remember: true, ..Wanted::default() }).unwrap();
+        Wanted { remember: true, ..Wanted::default() }.write_part(&mut writer).unwrap();
         let mut bytes = writer.into_bytes();
         for (flags, is_valid) in [
             (0, true),
@@ -437,7 +255,7 @@ mod tests {
             (255, false),
         ] {
             bytes[1] = flags;
-            assert_eq!(Reader::read_whole_value(0, &bytes, read_wanted).is_some(), is_valid, "{flags}");
+            assert_eq!(Reader::read_whole_value(0, &bytes, Wanted::read_part).is_some(), is_valid, "{flags}");
         }
     }
 

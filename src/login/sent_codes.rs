@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::limits::LoginLimits;
 use crate::{
     policy::Method,
-    store::{StoreError, StoreErrorKind, table::Value},
-    support::compact::{Reader, Writer},
+    store::compact::{row_struct, stored_row},
     util::clock::UnixTime,
 };
 
@@ -52,26 +51,8 @@ impl SendLimit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SentCodes(Vec<(u64, Method)>);
 
-/// The first byte of a row. A number is never used again with another meaning.
-const SENT_CODES: u8 = 1;
-
-impl Value for SentCodes {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(SENT_CODES, 3 + 18 * self.0.len());
-        writer.list(&self.0, |writer, (at, method)| {
-            writer.number(*at);
-            writer.text(method.as_str())
-        })?;
-        Ok(writer.into_bytes())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let codes = Reader::read_whole_value(SENT_CODES, bytes, |reader| {
-            reader.list(|reader| Some((reader.number()?, Method::from_name(reader.text()?)?)))
-        });
-        codes.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a list of sent codes"))
-    }
-}
+stored_row!(SentCodes, 1, "not a list of sent codes");
+row_struct!(SentCodes(codes));
 
 /// Why no code is sent now, and how long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::limits::LoginLimits;
 use crate::{
-    store::{StoreError, StoreErrorKind, table::Value},
-    support::compact::{Reader, Writer},
+    store::compact::{row_struct, stored_row},
     util::clock::UnixTime,
 };
 
@@ -19,24 +18,8 @@ pub(crate) struct Throttle {
     open_at: u64,
 }
 
-/// The first byte of a row. A number is never used again with another meaning.
-const THROTTLE: u8 = 1;
-
-impl Value for Throttle {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(THROTTLE, 17);
-        writer.number(self.failures.into());
-        writer.number(self.open_at);
-        Ok(writer.into_bytes())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let row = Reader::read_whole_value(THROTTLE, bytes, |reader| {
-            Some(Self { failures: reader.number()?.try_into().ok()?, open_at: reader.number()? })
-        });
-        row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a count of failures"))
-    }
-}
+stored_row!(Throttle, 1, "not a count of failures");
+row_struct!(Throttle { failures => wide, open_at });
 
 impl Throttle {
     /// Counts an attempt, or returns how long to wait.
@@ -53,7 +36,7 @@ impl Throttle {
     /// Counts an attempt against an account, which shows no wait. Returns the new count, when it is forgotten, and whether
     /// the attempt is below the ceiling. Attempts beyond the ceiling do not prolong it.
     ///
-    /// The last fifth is kept for trusted browsers, so strangers cannot use up the attempts of the owner.
+    /// The last fifth is kept for trusted browsers, so attackers cannot use up the attempts of the owner.
     pub(crate) fn count_hidden(self, limits: &LoginLimits, now: UnixTime, is_trusted: bool) -> (Self, UnixTime, bool) {
         let reserved = if is_trusted { 0 } else { limits.failure_ceiling / 5 };
         let is_below = self.failures < limits.failure_ceiling - reserved;

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use argon2::{Algorithm, Version};
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -132,11 +130,7 @@ fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|_| canonical)
 }
 
-impl fmt::Debug for PasswordHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PasswordHash(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(PasswordHash);
 
 impl Serialize for PasswordHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -154,13 +148,7 @@ impl<'de> Deserialize<'de> for PasswordHash {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordHashError(&'static str);
 
-impl fmt::Display for PasswordHashError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for PasswordHashError {}
+crate::util::fmt::text_error!(PasswordHashError, |own| own.0);
 
 /// The stored password of an account.
 #[derive(Clone, Debug)]
@@ -174,11 +162,7 @@ pub(crate) enum StoredPassword {
 #[derive(Clone)]
 pub(crate) struct ForeignHash(pub(crate) Box<str>);
 
-impl fmt::Debug for ForeignHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ForeignHash(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(ForeignHash);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::hash::PasswordHash;
@@ -60,11 +58,7 @@ impl PartialEq for PasswordMark {
 
 impl Eq for PasswordMark {}
 
-impl fmt::Debug for PasswordMark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PasswordMark(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(PasswordMark);
 
 /// For serde's `with`: stores a digest as base64url.
 mod text {

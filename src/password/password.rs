@@ -1,5 +1,3 @@
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 /// A password as the user typed it.
@@ -44,8 +42,4 @@ impl Password {
     }
 }
 
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(Password);

@@ -55,7 +55,7 @@ impl Passwords {
         Self { engine: Engine::new(cost), turns: Turns::new(concurrency, waiting), tenant: None }
     }
 
-    /// Returns the same pool for jobs of this tenant. Jobs without a tenant wait in a line of their own.
+    /// Returns the same pool for jobs of this tenant. Jobs without a tenant wait in a queue of their own.
     #[must_use]
     pub fn of_tenant(&self, tenant: &Tenant) -> Self {
         Self { tenant: Some(tenant.clone()), ..self.clone() }
@@ -121,11 +121,7 @@ impl Default for Passwords {
     }
 }
 
-impl fmt::Debug for Passwords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Passwords").field("cost", &self.engine.cost).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Passwords, |own| cost: own.engine.cost);
 
 /// Settings of [`Passwords`].
 ///

@@ -86,9 +86,7 @@ impl<R> PkceBodyLayer<R> {
     ///
     /// Returns an error if `bytes` is zero.
     pub fn body_limit(self, bytes: usize) -> Result<Self, ConfigError> {
-        if bytes == 0 {
-            return Err(ConfigError::new("pkce body limit", bytes, "must be at least 1"));
-        }
+        ConfigError::refuse_if(bytes == 0, "pkce body limit", bytes, "must be at least 1")?;
         Ok(Self { limit: bytes, ..self })
     }
 

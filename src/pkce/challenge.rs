@@ -103,11 +103,7 @@ impl CodeChallenge {
     }
 }
 
-impl fmt::Display for CodeChallenge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(CodeChallenge, |own| own.as_str());
 
 impl fmt::Debug for CodeChallenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,13 +111,7 @@ impl fmt::Debug for CodeChallenge {
     }
 }
 
-impl std::str::FromStr for CodeChallenge {
-    type Err = PkceError;
-
-    fn from_str(text: &str) -> Result<Self, PkceError> {
-        Self::parse(text)
-    }
-}
+crate::util::fmt::from_str!(CodeChallenge, PkceError);
 
 #[cfg(feature = "axum")]
 crate::http::missing_layer::extract_from_extensions!(

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use crate::{
     reject::{Rejection, RejectionKind},
     util::{form::FormError, json::JsonError},
@@ -53,13 +51,7 @@ pub enum PkceErrorKind {
     Malformed,
 }
 
-impl fmt::Display for PkceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.detail())
-    }
-}
-
-impl std::error::Error for PkceError {}
+crate::util::fmt::text_error!(PkceError, |own| own.detail());
 
 impl From<PkceError> for Rejection {
     fn from(error: PkceError) -> Self {

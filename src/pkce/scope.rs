@@ -20,9 +20,7 @@ impl Scope {
 
     pub(super) fn path(path: &str) -> Result<Self, ConfigError> {
         let plain = path.starts_with('/') && !path.contains(['?', '#', '%', '*', '{']);
-        if !plain {
-            return Err(ConfigError::new("pkce path", path, "must be a plain path that starts with /"));
-        }
+        ConfigError::refuse_if(!plain, "pkce path", path, "must be a plain path that starts with /")?;
         Ok(Self { path: Some(trim(path).to_owned()), condition: None })
     }
 

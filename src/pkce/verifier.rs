@@ -1,5 +1,3 @@
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 use super::error::{PkceError, PkceErrorKind};
@@ -41,11 +39,7 @@ impl CodeVerifier {
     }
 }
 
-impl fmt::Debug for CodeVerifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CodeVerifier(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(CodeVerifier);
 
 #[cfg(test)]
 mod tests {

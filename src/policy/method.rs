@@ -121,11 +121,7 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(Method, |own| own.as_str());
 
 impl FromStr for Method {
     type Err = ConfigError;

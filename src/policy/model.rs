@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{demand::Policy, enrolled::EnrolledFactors, method::Method, method::MethodSet, plan::LoginPlan};
-use crate::support::compact::{Reader, Writer};
+use crate::store::compact::{Reader, RowPart, Writer};
 
 type Methods = BTreeSet<Method>;
 
@@ -70,12 +70,12 @@ fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
 /// Returns the bytes of a plan as they are in a row.
 fn encode_plan(plan: &LoginPlan) -> Vec<u8> {
     let mut writer = Writer::new(0, 0);
-    plan.write_login_plan(&mut writer).unwrap();
+    plan.write_part(&mut writer).unwrap();
     writer.into_bytes()
 }
 
 fn decode_plan(bytes: &[u8]) -> Option<LoginPlan> {
-    Reader::read_whole_value(0, bytes, LoginPlan::read_login_plan)
+    Reader::read_whole_value(0, bytes, LoginPlan::read_part)
 }
 
 fn any_set() -> impl Strategy<Value = MethodSet> {

@@ -1,14 +1,12 @@
 //! The plan of a login.
 
-use std::fmt;
-
 use super::{
     demand::Policy,
     method::{Method, MethodSet},
 };
-use crate::{
-    store::StoreError,
-    support::compact::{Reader, Writer},
+use crate::store::{
+    StoreError,
+    compact::{Reader, RowPart, Writer, or_empty, row_text},
 };
 
 /// The steps of a login, fixed when it starts.
@@ -31,36 +29,40 @@ pub struct LoginPlan {
     pub(super) is_extended: bool,
 }
 
-impl LoginPlan {
-    /// Writes a plan as part of a row.
-    pub(crate) fn write_login_plan(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        writer.optional_text(self.acr.as_deref())?;
-        let flags = [self.without_self_enrolment, self.asks_enrolled, self.is_extended];
-        writer.byte(flags.into_iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(flag)));
-        for sets in [&self.sets, &self.named] {
-            writer.list(sets, |writer, set| {
-                writer.bytes(&set.to_bits().to_le_bytes());
-                Ok(())
-            })?;
-        }
-        Ok(())
+row_text!(Method: as_str, Method::from_name;);
+
+impl RowPart for MethodSet {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        self.to_bits().write_part(writer)
     }
 
-    /// Reads a plan from a row. Returns `None` if it is malformed.
-    pub(crate) fn read_login_plan(reader: &mut Reader<'_>) -> Option<Self> {
-        let acr = reader.optional_text()?.map(str::to_owned);
-        let flags = reader.byte().filter(|flags| *flags < 8)?;
-        let flag = |place: u8| flags >> place & 1 != 0;
-        let (without_self_enrolment, asks_enrolled, is_extended) = (flag(0), flag(1), flag(2));
-        let mut sets = || reader.list(|reader| MethodSet::from_bits(u16::from_le_bytes(*reader.bytes()?)));
-        let (sets, named) = (sets()?, sets()?);
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        Self::from_bits(RowPart::read_part(reader)?)
+    }
+}
+
+impl RowPart for LoginPlan {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        let Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended } = self;
+        or_empty::write_part(acr, writer)?;
+        writer.flags([*without_self_enrolment, *asks_enrolled, *is_extended]);
+        sets.write_part(writer)?;
+        named.write_part(writer)
+    }
+
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        let acr = or_empty::read_part(reader)?;
+        let [without_self_enrolment, asks_enrolled, is_extended] = reader.flags()?;
+        let (sets, named) = (Vec::<MethodSet>::read_part(reader)?, RowPart::read_part(reader)?);
         let steps = sets.first().map_or(0, |set| set.len());
         let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();
         let is_valid =
             steps > usize::from(is_extended) && sets.iter().all(usable) && sets.is_sorted_by(|one, next| one < next);
         is_valid.then_some(Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended })
     }
+}
 
+impl LoginPlan {
     /// Returns the plan for these policies and the enabled methods, with at least this many steps.
     pub(super) fn from_policies(
         demands: &[&Policy],
@@ -192,10 +194,4 @@ impl LoginPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsatisfiable(());
 
-impl fmt::Display for Unsatisfiable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the enabled methods can't satisfy the policies of this login")
-    }
-}
-
-impl std::error::Error for Unsatisfiable {}
+crate::util::fmt::text_error!(Unsatisfiable, "the enabled methods can't satisfy the policies of this login");

@@ -1,6 +1,6 @@
 //! [`RedisConfig`]: where the server is, and how to talk to it.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
@@ -96,8 +96,8 @@ impl RedisConfig {
         self.on_nodes(|own| own.set_password(password))
     }
 
-    /// Sets what all keys begin with, so that several applications can share a server. Defaults to `tollgate`. A colon follows,
-    /// so a prefix has none: all keys of different prefixes differ.
+    /// Sets the prefix of all keys, so that several applications can share a server. Defaults to `tollgate`. A colon follows
+    /// it, so it can't contain one, and keys of different prefixes never collide.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl RedisConfig {
         Ok(self)
     }
 
-    /// Sets the longest time that a call waits, also while the connection is being restored. Defaults to 500 ms.
+    /// Sets the longest time that a call waits, even while the connection is being restored. Defaults to 500 ms.
     ///
     /// # Errors
     ///
@@ -166,16 +166,8 @@ impl RedisConfig {
     }
 }
 
-/// Shows the server, without user and password.
-impl fmt::Debug for RedisConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisConfig")
-            .field("url", &self.shown)
-            .field("prefix", &self.prefix)
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
-    }
-}
+// Shows the server, without user and password.
+crate::util::fmt::debug_fields!(RedisConfig, |own| url: own.shown, prefix: own.prefix, deadline: own.deadline);
 
 /// Removes user and password from a URL, which may be malformed.
 fn without_password(url: &str) -> String {

@@ -1,6 +1,6 @@
 //! Why a call failed.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::sync::Arc;
 
 use redis::RedisError;
 
@@ -66,10 +66,4 @@ impl From<&RedisError> for RedisFailure {
     }
 }
 
-impl fmt::Display for RedisFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Error for RedisFailure {}
+crate::util::fmt::text_error!(RedisFailure, |own| &own.text);

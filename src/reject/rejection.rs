@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, fmt::Write, mem, time::Duration};
+use std::{borrow::Cow, fmt::Write, mem, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
@@ -292,8 +292,4 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-impl fmt::Debug for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejection").field("kind", &self.0.kind).field("detail", &self.0.detail).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Rejection, |own| kind: own.0.kind, detail: own.0.detail);

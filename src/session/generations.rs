@@ -96,10 +96,7 @@ impl GenerationCheck {
     /// Returns the generation; at once if the store answers at once.
     pub(crate) fn current(&self) -> MaybeReady<BoxFuture<'static, Result<u64, StoreError>>> {
         let number = |row: Option<Stored<Generation>>| row.map_or(0, |row| row.value.0);
-        match self.rows.get_at(&self.key) {
-            MaybeReady::Ready(row) => MaybeReady::Ready(row.map(number)),
-            MaybeReady::Pending(row) => MaybeReady::Pending(Box::pin(async move { row.await.map(number) })),
-        }
+        self.rows.get_at(&self.key).map(move |row| row.map(number))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Users and how they proved who they are.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -55,11 +55,7 @@ impl UserId {
     }
 }
 
-impl fmt::Display for UserId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(UserId, |own| own.as_str());
 
 impl fmt::Debug for UserId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,25 +63,13 @@ impl fmt::Debug for UserId {
     }
 }
 
-impl FromStr for UserId {
-    type Err = IdentityError;
-
-    fn from_str(id: &str) -> Result<Self, IdentityError> {
-        Self::parse(id)
-    }
-}
+crate::util::fmt::from_str!(UserId, IdentityError);
 
 /// Why a part of an identity was refused. It repeats nothing of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentityError(pub(super) &'static str);
 
-impl fmt::Display for IdentityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for IdentityError {}
+crate::util::fmt::text_error!(IdentityError, |own| own.0);
 
 /// Returns whether the text has 1 to `most` characters, all of them visible ASCII.
 pub(super) fn is_visible(text: impl AsRef<[u8]>, most: usize) -> bool {
@@ -118,7 +102,7 @@ pub(crate) struct Proof {
     /// The version of what was proved: of the password, the contact or the credential.
     pub(crate) mark: Option<[u8; 32]>,
     /// When the user authenticated, if that was at another identity provider, in Unix nanoseconds. Zero if the provider did
-    /// not tell.
+    /// not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) elsewhere: Option<u64>,
 }
@@ -129,7 +113,7 @@ impl Proof {
         UnixTime::from_nanos(self.elsewhere.unwrap_or(self.at))
     }
 
-    /// Returns whether another identity provider did not tell when the user authenticated.
+    /// Returns whether another identity provider did not say when the user authenticated.
     pub(crate) fn has_unknown_age(&self) -> bool {
         self.elsewhere == Some(0)
     }

@@ -40,7 +40,7 @@ impl Sessions {
     /// several calls for one session, one succeeds. If the store fails, the user may have to
     /// sign in again.
     ///
-    /// A sign-out with the cookie from before, while the new one is on its way to the browser, ends nothing.
+    /// A sign-out with the old cookie, while the new one is on its way to the browser, ends nothing.
     pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let secret = Secret::generate();
         let change = |row: &LiveSession, now| LiveSession {
@@ -103,10 +103,7 @@ impl Sessions {
     /// Ends a session: a sign-out. It is refused from the next request on.
     pub async fn revoke(&self, session: &Session) -> Result<(), StoreError> {
         let listed = ListedSession::new(session.sid(), session.expires());
-        let ended = self.end(session.tenant(), &listed).await?;
-        self.record_revoked(&ended);
-        self.unlist(session.tenant(), session.user(), session.sid()).await;
-        Ok(())
+        self.end_and_unlist(session.tenant(), session.user(), &listed).await.map(|_| ())
     }
 
     /// Ends the session with this id. Returns whether there was one.
@@ -122,11 +119,8 @@ impl Sessions {
     pub(crate) async fn end_sid(&self, sid: &PublicId) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
-        let ended = self.end(&row.tenant, &ListedSession::new(*sid, row.times.expires)).await?;
-        let lived = ended.is_some();
-        self.record_revoked(&ended);
-        self.unlist(&row.tenant, &row.user, *sid).await;
-        Ok(Some(lived))
+        let listed = ListedSession::new(*sid, row.times.expires);
+        self.end_and_unlist(&row.tenant, &row.user, &listed).await.map(Some)
     }
 
     /// Ends the session of a user with this id. If it has not begun yet, it never begins.
@@ -137,10 +131,7 @@ impl Sessions {
         sid: &PublicId,
     ) -> Result<(), StoreError> {
         let listed = ListedSession::new(*sid, self.rows().now() + self.lifetimes().absolute);
-        let ended = self.end(tenant, &listed).await?;
-        self.record_revoked(&ended);
-        self.unlist(tenant, user, *sid).await;
-        Ok(())
+        self.end_and_unlist(tenant, user, &listed).await.map(|_| ())
     }
 
     /// Ends all sessions of a user. Returns how many there were.
@@ -281,6 +272,14 @@ impl Sessions {
         };
         let lived = self.rows().update(None, listed.sid.as_bytes(), end).await?;
         Ok(lived.map(|row| Session::new(listed.sid, row)))
+    }
+
+    /// Ends a session of a user and removes it from their list. Returns whether it was live until now.
+    async fn end_and_unlist(&self, tenant: &Tenant, user: &UserId, listed: &ListedSession) -> Result<bool, StoreError> {
+        let ended = self.end(tenant, listed).await?;
+        self.record_revoked(&ended);
+        self.unlist(tenant, user, listed.sid).await;
+        Ok(ended.is_some())
     }
 
     /// Removes an ended session from the list of its user. A failure does not matter: the list may name ended sessions.

@@ -11,7 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::{Proof, UserId};
 use crate::{
-    store::{StoreError, StoreErrorKind, table::Value},
+    store::{
+        StoreError, StoreErrorKind,
+        compact::{Reader, Writer},
+        table::Value,
+    },
     tenant::Tenant,
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
@@ -86,7 +90,7 @@ impl LazyDetails {
     pub(super) fn get(&self) -> &SessionDetails {
         self.decoded.get_or_init(|| match self.encoded.is_empty() {
             true => Box::default(),
-            false => Box::new(RowReader(&self.encoded).details().expect("the encoding is valid")),
+            false => Box::new(read_details(Reader::new(&self.encoded)).expect("the encoding is valid")),
         })
     }
 }
@@ -133,24 +137,23 @@ pub(super) const LIVE: u8 = 3;
 /// Like `LIVE`, with the device at the end.
 pub(super) const LIVE_ON_DEVICE: u8 = 4;
 
-/// Compact instead of JSON, because every request reads one. Numbers are little-endian. A
-/// text follows its length in one byte, and an empty text means that there is no value.
+/// Compact instead of JSON, because every request reads one. A length has one byte, and an empty text means that there is
+/// no value.
 impl Value for SessionRow {
     fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut bytes = Vec::with_capacity(192);
         match self {
             Self::Ended(tenant) => {
-                bytes.push(ENDED);
-                put_text(&mut bytes, tenant.as_str())?;
+                let mut writer = Writer::new(ENDED, 192);
+                writer.short_text(tenant.as_str())?;
+                Ok(writer.into_bytes())
             }
-            Self::Live(session) => put_live(&mut bytes, session)?,
+            Self::Live(session) => write_live(session),
         }
-        Ok(bytes)
     }
 
     #[inline]
     fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        RowReader(bytes).row().ok_or_else(corrupt)
+        read_row(Reader::new(bytes)).ok_or_else(corrupt)
     }
 }
 
@@ -158,48 +161,37 @@ pub(super) fn corrupt() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, "not the row of a session")
 }
 
-fn put_live(bytes: &mut Vec<u8>, session: &LiveSession) -> Result<(), StoreError> {
+fn write_live(session: &LiveSession) -> Result<Vec<u8>, StoreError> {
     let LiveSession { tenant, user, generation, secret, declared_auth_time, times, details } = session;
     let SessionTimes { created, expires, last_use, remembered } = *times;
     let SessionDetails { proofs, acr, amr, client, device } = details.get();
-    bytes.push(if device.is_some() { LIVE_ON_DEVICE } else { LIVE });
-    bytes.push(u8::from(remembered));
-    bytes.extend(secret.as_bytes());
-    bytes.extend(generation.to_le_bytes());
+    let mut writer = Writer::new(if device.is_some() { LIVE_ON_DEVICE } else { LIVE }, 192);
+    writer.flags([remembered]);
+    writer.bytes(secret.as_bytes());
+    writer.number(*generation);
     for time in [*declared_auth_time, created, expires, last_use] {
-        bytes.extend(time.as_nanos().to_le_bytes());
+        writer.number(time.as_nanos());
     }
-    put_text(bytes, user.as_str())?;
-    put_text(bytes, tenant.as_str())?;
-    put_text(bytes, acr.as_deref().unwrap_or_default())?;
-    put_text(bytes, client.as_deref().unwrap_or_default())?;
-    put_len(bytes, amr.len())?;
+    writer.short_text(user.as_str())?;
+    writer.short_text(tenant.as_str())?;
+    writer.short_text(acr.as_deref().unwrap_or_default())?;
+    writer.short_text(client.as_deref().unwrap_or_default())?;
+    writer.short_len(amr.len())?;
     for name in amr {
-        put_text(bytes, name)?;
+        writer.short_text(name)?;
     }
-    put_len(bytes, proofs.len())?;
+    writer.short_len(proofs.len())?;
     for Proof { method, at, mark, elsewhere } in proofs {
-        put_text(bytes, method)?;
-        bytes.extend(at.to_le_bytes());
-        bytes.push(u8::from(mark.is_some()) | u8::from(elsewhere.is_some()) << 1);
-        bytes.extend(mark.iter().flatten());
-        bytes.extend(elsewhere.iter().flat_map(|time| time.to_le_bytes()));
+        writer.short_text(method)?;
+        writer.number(*at);
+        writer.flags([mark.is_some(), elsewhere.is_some()]);
+        writer.present(mark)?;
+        writer.present(elsewhere)?;
     }
     if let Some(device) = device {
-        put_text(bytes, device)?;
+        writer.short_text(device)?;
     }
-    Ok(())
-}
-
-fn put_text(bytes: &mut Vec<u8>, text: &str) -> Result<(), StoreError> {
-    put_len(bytes, text.len())?;
-    bytes.extend_from_slice(text.as_bytes());
-    Ok(())
-}
-
-fn put_len(bytes: &mut Vec<u8>, len: usize) -> Result<(), StoreError> {
-    bytes.push(u8::try_from(len).map_err(|_| StoreErrorKind::TooLarge)?);
-    Ok(())
+    Ok(writer.into_bytes())
 }
 
 /// One part of the details. Empty texts are missing ones.
@@ -207,134 +199,86 @@ enum Detail<'a> {
     Acr(&'a str),
     Client(&'a str),
     Amr(&'a str),
-    Proof { method: &'a str, at: u64, mark: Option<&'a [u8; 32]>, elsewhere: Option<u64> },
+    Proof { method: &'a str, at: u64, mark: Option<[u8; 32]>, elsewhere: Option<u64> },
     Device(&'a str),
 }
 
-/// The part of a row that was not read yet.
-struct RowReader<'a>(&'a [u8]);
+#[inline]
+fn read_row(mut reader: Reader<'_>) -> Option<SessionRow> {
+    let kind = reader.byte()?;
+    if kind == ENDED {
+        let tenant = read_tenant(&mut reader)?;
+        return reader.rest().is_empty().then(|| SessionRow::Ended(tenant.into()));
+    }
+    if !matches!(kind, LIVE | LIVE_ON_DEVICE) {
+        return None;
+    }
+    let [remembered] = reader.flags()?;
+    let secret = SecretDigest::from_bytes(*reader.bytes()?);
+    let generation = reader.number()?;
+    let mut time = || reader.number().map(UnixTime::from_nanos);
+    let declared_auth_time = time()?;
+    let times = SessionTimes { created: time()?, expires: time()?, last_use: time()?, remembered };
+    let user = UserId::restore(reader.short_bytes()?)?;
+    let tenant = read_tenant(&mut reader)?;
+    let details = read_lazy_details(reader, kind == LIVE_ON_DEVICE)?;
+    let session = LiveSession { tenant, user, generation, secret, declared_auth_time, times, details };
+    Some(SessionRow::Live(Arc::new(session)))
+}
 
-impl<'a> RowReader<'a> {
-    #[inline]
-    fn row(mut self) -> Option<SessionRow> {
-        let kind = self.byte()?;
-        if kind == ENDED {
-            let tenant = self.tenant()?;
-            return self.0.is_empty().then(|| SessionRow::Ended(tenant.into()));
+#[inline]
+fn read_tenant(reader: &mut Reader<'_>) -> Option<Tenant> {
+    Tenant::parse(reader.short_bytes()?).ok()
+}
+
+/// Checks the details and keeps them encoded.
+#[inline]
+fn read_lazy_details(reader: Reader<'_>, has_device: bool) -> Option<LazyDetails> {
+    // without an `acr`, a client, an `amr` and proofs
+    const NONE: &[u8] = &[0; 4];
+    let encoded = match reader.rest() {
+        NONE if !has_device => Box::default(),
+        encoded => {
+            let mut finds_device = false;
+            each_detail(reader, |detail| finds_device |= matches!(detail, Detail::Device(_)))?;
+            (finds_device == has_device).then(|| encoded.into())?
         }
-        if !matches!(kind, LIVE | LIVE_ON_DEVICE) {
-            return None;
+    };
+    Some(LazyDetails { encoded, decoded: OnceLock::new() })
+}
+
+fn read_details(reader: Reader<'_>) -> Option<SessionDetails> {
+    let text = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
+    let (mut read, mut amr) = (SessionDetails::default(), Vec::new());
+    each_detail(reader, |detail| match detail {
+        Detail::Acr(name) => read.acr = text(name),
+        Detail::Client(id) => read.client = text(id),
+        Detail::Amr(name) => amr.push(name.into()),
+        Detail::Proof { method, at, mark, elsewhere } => {
+            read.proofs.push(Proof { method: method.into(), at, mark, elsewhere });
         }
-        let remembered = self.flag()?;
-        let secret = self.bytes()?;
-        let generation = self.number()?;
-        let declared_auth_time = self.time()?;
-        let times = SessionTimes { created: self.time()?, expires: self.time()?, last_use: self.time()?, remembered };
-        let user = UserId::restore(self.short()?)?;
-        let tenant = self.tenant()?;
-        Some(SessionRow::Live(Arc::new(LiveSession {
-            tenant,
-            user,
-            generation,
-            secret: SecretDigest::from_bytes(*secret),
-            declared_auth_time,
-            times,
-            details: self.lazy_details(kind == LIVE_ON_DEVICE)?,
-        })))
-    }
+        Detail::Device(name) => read.device = text(name),
+    })?;
+    Some(SessionDetails { amr: amr.into(), ..read })
+}
 
-    /// Checks the details and keeps them encoded.
-    #[inline]
-    fn lazy_details(self, has_device: bool) -> Option<LazyDetails> {
-        // without an `acr`, a client, an `amr` and proofs
-        const NONE: &[u8] = &[0; 4];
-        let encoded = match self.0 {
-            NONE if !has_device => Box::default(),
-            encoded => {
-                let mut finds_device = false;
-                self.each_detail(|detail| finds_device |= matches!(detail, Detail::Device(_)))?;
-                (finds_device == has_device).then(|| encoded.into())?
-            }
-        };
-        Some(LazyDetails { encoded, decoded: OnceLock::new() })
+/// Reads all details, and shows each.
+fn each_detail<'a>(mut reader: Reader<'a>, mut see: impl FnMut(Detail<'a>)) -> Option<()> {
+    see(Detail::Acr(reader.short_text()?));
+    see(Detail::Client(reader.short_text()?));
+    for _ in 0..reader.byte()? {
+        see(Detail::Amr(reader.short_text()?));
     }
-
-    fn details(self) -> Option<SessionDetails> {
-        let text = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
-        let (mut read, mut amr) = (SessionDetails::default(), Vec::new());
-        self.each_detail(|detail| match detail {
-            Detail::Acr(name) => read.acr = text(name),
-            Detail::Client(id) => read.client = text(id),
-            Detail::Amr(name) => amr.push(name.into()),
-            Detail::Proof { method, at, mark, elsewhere } => {
-                read.proofs.push(Proof { method: method.into(), at, mark: mark.copied(), elsewhere });
-            }
-            Detail::Device(name) => read.device = text(name),
-        })?;
-        Some(SessionDetails { amr: amr.into(), ..read })
+    for _ in 0..reader.byte()? {
+        let (method, at) = (reader.short_text()?, reader.number()?);
+        let [has_mark, was_elsewhere] = reader.flags()?;
+        let (mark, elsewhere) = (reader.present(has_mark)?, reader.present(was_elsewhere)?);
+        see(Detail::Proof { method, at, mark, elsewhere });
     }
-
-    /// Reads all details, and shows each.
-    fn each_detail(mut self, mut see: impl FnMut(Detail<'a>)) -> Option<()> {
-        see(Detail::Acr(self.text()?));
-        see(Detail::Client(self.text()?));
-        for _ in 0..self.byte()? {
-            see(Detail::Amr(self.text()?));
-        }
-        for _ in 0..self.byte()? {
-            let (method, at) = (self.text()?, self.number()?);
-            let parts = self.byte().filter(|parts| *parts < 4)?;
-            let mark = if parts & 1 == 0 { None } else { Some(self.bytes()?) };
-            let elsewhere = if parts & 2 == 0 { None } else { Some(self.number()?) };
-            see(Detail::Proof { method, at, mark, elsewhere });
-        }
-        if !self.0.is_empty() {
-            see(Detail::Device(Some(self.text()?).filter(|name| !name.is_empty())?));
-        }
-        self.0.is_empty().then_some(())
+    if !reader.rest().is_empty() {
+        see(Detail::Device(Some(reader.short_text()?).filter(|name| !name.is_empty())?));
     }
-
-    fn bytes<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.bytes::<1>().map(|[byte]| *byte)
-    }
-
-    fn flag(&mut self) -> Option<bool> {
-        match self.byte()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.bytes().map(|bytes| u64::from_le_bytes(*bytes))
-    }
-
-    fn time(&mut self) -> Option<UnixTime> {
-        self.number().map(UnixTime::from_nanos)
-    }
-
-    /// Reads up to 255 bytes that follow their length.
-    fn short(&mut self) -> Option<&'a [u8]> {
-        let len = self.byte()?;
-        let (bytes, rest) = self.0.split_at_checked(usize::from(len))?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        std::str::from_utf8(self.short()?).ok()
-    }
-
-    fn tenant(&mut self) -> Option<Tenant> {
-        Tenant::parse(self.short()?).ok()
-    }
+    reader.rest().is_empty().then_some(())
 }
 
 /// The sessions of a user, oldest sign-in first.

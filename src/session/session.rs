@@ -1,6 +1,6 @@
 //! A session as the application sees it, and what one is made of.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::{Extensions, HeaderValue};
 use serde::de::DeserializeOwned;
@@ -69,7 +69,7 @@ impl Session {
 
     /// Returns when the user last proved who they are.
     ///
-    /// If the user signed in at another identity provider that did not tell when it last asked for their credentials, this
+    /// If the user signed in at another identity provider that did not say when it last asked for their credentials, this
     /// is the Unix epoch.
     pub fn auth_time(&self) -> UnixTime {
         match self.proofs() {
@@ -159,15 +159,7 @@ impl Session {
     }
 }
 
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("sid", &self.sid())
-            .field("tenant", self.tenant())
-            .field("user", self.user())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Session, |own| sid: own.sid(), tenant: own.tenant(), user: own.user());
 
 /// The entry that the layer adds to the extensions of every request. It distinguishes a
 /// request without a session from a route without a layer.

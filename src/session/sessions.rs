@@ -1,6 +1,6 @@
 //! The shared handle on all sessions, and its builder.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     cookies::CookieFormat,
@@ -207,15 +207,7 @@ impl Sessions {
     }
 }
 
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions")
-            .field("store", &self.0.store)
-            .field("cookies", &self.0.cookies)
-            .field("lifetimes", &self.0.lifetimes)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Sessions, |own| store: own.0.store, cookies: own.0.cookies, lifetimes: own.0.lifetimes);
 
 /// Sets up [`Sessions`]. Created by [`Sessions::builder`].
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! A provider as the login service uses it: its label, and how its users become accounts.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ pub struct SsoConnection {
     tenants: Vec<Tenant>,
 }
 
-/// Names the account of a provider's user who has none yet.
+/// Names the account for a user of a provider who has none yet.
 ///
 /// This one creates an account for everyone. Its id is made from the subject, which never changes:
 ///
@@ -238,11 +238,7 @@ impl<P: SsoProvider> From<P> for SsoConnection {
     }
 }
 
-impl fmt::Debug for SsoConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SsoConnection").field("label", &self.label).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(SsoConnection { label });
 
 impl<C: CreateAccount> CreateAccount for Arc<C> {
     type Error = C::Error;

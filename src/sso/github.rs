@@ -1,6 +1,6 @@
 //! GitHub, whose OAuth 2 has no ID tokens.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use http::Uri;
 use serde::Deserialize;
@@ -145,11 +145,4 @@ impl SsoProvider for GitHub {
     }
 }
 
-impl fmt::Debug for GitHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GitHub")
-            .field("issuer", &self.issuer)
-            .field("client_id", &self.client_id)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(GitHub { issuer, client_id });

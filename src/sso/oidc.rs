@@ -1,7 +1,6 @@
 //! OpenID Connect providers.
 
 use std::{
-    fmt,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -92,9 +91,7 @@ impl OidcProvider {
     ///
     /// Returns an error unless `issuer` is an `https` URL, or an `http` URL on a loopback address.
     pub fn new(issuer: &str, client_id: &str) -> Result<Self, ConfigError> {
-        if client_id.is_empty() {
-            return Err(ConfigError::new("client id", client_id, "must not be empty"));
-        }
+        ConfigError::refuse_if(client_id.is_empty(), "client id", client_id, "must not be empty")?;
         Ok(Self {
             issuer: issuer.to_owned(),
             described: DescribedIssuer::new(issuer)?,
@@ -167,9 +164,7 @@ impl OidcProvider {
     ///
     /// Returns an error if this service sets the parameter itself, and for `request`.
     pub fn parameter(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        if OWN_PARAMETERS.contains(&name) {
-            return Err(ConfigError::new("parameter of a provider", name, "can't be set here"));
-        }
+        ConfigError::refuse_if(OWN_PARAMETERS.contains(&name), "parameter of a provider", name, "can't be set here")?;
         self.parameters.push((name.to_owned(), value.to_owned()));
         Ok(self)
     }
@@ -190,7 +185,7 @@ impl OidcProvider {
         Ok(self)
     }
 
-    /// Accepts ID tokens that also name this audience. Others than our client id are refused by default.
+    /// Accepts ID tokens that also name this audience. By default, audiences other than our client id are refused.
     pub fn trusted_audience(mut self, audience: &str) -> Self {
         self.rules.audiences.push(audience.to_owned());
         self
@@ -203,7 +198,7 @@ impl OidcProvider {
     /// OpenID Connect Core §5.4 allows that, and many providers do it. Google and Apple put the address into the ID token.
     /// Entra ID does so only with the optional claim `email`, and never sends `email_verified`. If you are not sure, sign in
     /// once: where an address is needed and missing, a warning in the log says so, and the login page says that the provider
-    /// did not tell the address.
+    /// did not share the address.
     pub fn userinfo(mut self) -> Self {
         self.has_userinfo = true;
         self
@@ -397,12 +392,8 @@ impl From<Unreachable> for SsoError {
     }
 }
 
-impl fmt::Debug for OidcProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OidcProvider")
-            .field("issuer", &self.issuer)
-            .field("client_id", &self.rules.client_id)
-            .field("authentication", &self.auth)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(OidcProvider, |own|
+    issuer: own.issuer,
+    client_id: own.rules.client_id,
+    authentication: own.auth
+);

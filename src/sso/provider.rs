@@ -81,7 +81,7 @@ impl<'a> SsoRequest<'a> {
     }
 }
 
-/// The answer of a provider, which the user's browser has brought. Its `state` is already checked.
+/// The response of a provider, which the user's browser has delivered. Its `state` is already checked.
 #[derive(Clone, Copy)]
 pub struct SsoCallback<'a> {
     redirect_uri: &'a str,

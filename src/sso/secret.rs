@@ -1,6 +1,6 @@
 //! Secrets that a provider has given to this service.
 
-use std::{env, fmt, fs, path::Path};
+use std::{env, fs, path::Path};
 
 use zeroize::Zeroizing;
 
@@ -43,11 +43,7 @@ impl ClientSecret {
     }
 }
 
-impl fmt::Debug for ClientSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientSecret(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(ClientSecret);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The user whom a provider has signed in.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -131,9 +131,5 @@ impl ProviderUser {
     }
 }
 
-/// Shows neither the e-mail address nor the claims.
-impl fmt::Debug for ProviderUser {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProviderUser").field("issuer", &self.issuer).finish_non_exhaustive()
-    }
-}
+// Shows neither the e-mail address nor the claims.
+crate::util::fmt::debug_fields!(ProviderUser { issuer });

@@ -144,7 +144,7 @@ impl AnyStore {
         count_failure(self.0.store.scan(cursor).await)
     }
 
-    /// Calls [`Store::complete_since`]. If everything was ended since then, returns the time of that.
+    /// Calls [`Store::complete_since`]. If everything was ended after that, returns the time at which it was.
     pub fn complete_since(&self) -> UnixTime {
         self.own_complete_since().max(self.0.cutoff.time())
     }

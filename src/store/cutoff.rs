@@ -1,7 +1,7 @@
 //! The time before which everything that was begun has ended, such as all sessions.
 //!
 //! It is one row. A process keeps it in memory and reads it again when [`Store::complete_since`](super::Store::complete_since)
-//! has moved, so that it costs no call of the store otherwise. Whoever writes it makes all processes notice.
+//! has moved, so that it costs no call of the store otherwise. Writing it makes all processes notice.
 
 use std::{sync::Arc, time::Duration};
 

@@ -119,11 +119,7 @@ impl Error for StoreError {
 
 impl Error for HookFailed {}
 
-impl fmt::Display for HookFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.hook)
-    }
-}
+crate::util::fmt::display!(HookFailed, |own| own.hook);
 
 /// A store that fails is a 503 without details, so that handlers can use `?` on the methods of `Sessions`.
 #[cfg(feature = "axum")]

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use super::{
     error::{StoreError, StoreErrorKind},
     inline::InlineBytes,
@@ -101,12 +99,8 @@ fn split_part(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_first().and_then(|(len, rest)| rest.split_at_checked(usize::from(*len))).unwrap_or_default()
 }
 
-/// Omits the id, because it may contain user input.
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("table", &self.table()).field("tenant", &self.tenant()).finish_non_exhaustive()
-    }
-}
+// Omits the id, because it may contain user input.
+crate::util::fmt::debug_fields!(Key, |own| table: own.table(), tenant: own.tenant());
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 use std::{
     cmp::Ordering,
     collections::BTreeSet,
-    fmt,
     future::{Future, Ready},
     hash::BuildHasher,
     sync::{
@@ -66,9 +65,7 @@ impl Memory {
     ///
     /// Returns an error if `most` is zero.
     pub fn entries(mut self, most: usize) -> Result<Self, ConfigError> {
-        if most == 0 {
-            return Err(ConfigError::new("store entries", most, "must be at least 1"));
-        }
+        ConfigError::refuse_if(most == 0, "store entries", most, "must be at least 1")?;
         self.used.max_entries = most;
         Ok(self)
     }
@@ -228,11 +225,7 @@ impl Store for Memory {
     }
 }
 
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("used", &self.used).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Memory { used });
 
 #[derive(Default)]
 struct Shard {

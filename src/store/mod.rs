@@ -95,6 +95,7 @@
 
 mod any;
 pub(crate) mod batch;
+pub(crate) mod compact;
 mod contract;
 mod cutoff;
 #[cfg(feature = "store-disk")]

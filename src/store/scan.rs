@@ -29,7 +29,7 @@ impl fmt::Debug for ScanCursor {
     }
 }
 
-/// Some of the entries of a store, and where to go on. A page can be empty and not the last one.
+/// Some of the entries of a store, and where to continue. A page can be empty without being the last one.
 #[derive(Clone, Debug)]
 pub struct ScanPage {
     /// The entries, in no particular order.

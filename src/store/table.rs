@@ -163,7 +163,7 @@ impl<T: Value> Table<T> {
         self.store.cutoff()
     }
 
-    /// Returns some of the live rows of a tenant, each with its id, and where to go on.
+    /// Returns some of the live rows of a tenant, each with its id, and where to continue.
     pub(crate) async fn scan(
         &self,
         tenant: Option<&Tenant>,

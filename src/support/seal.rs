@@ -24,11 +24,7 @@ impl Sealed {
     }
 }
 
-impl fmt::Debug for Sealed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sealed(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(Sealed);
 
 /// Encrypts with AES-256-GCM. Without a secret, everything stays plain.
 #[derive(Clone, Default)]

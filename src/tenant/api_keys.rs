@@ -21,10 +21,10 @@ use crate::{
 /// chain finds one. A key that is not in the table is rejected with a 401, so that a mistyped
 /// key is never served as anonymous.
 ///
-/// The table stores a SHA-256 digest of each key, never the key, and looks tenants up by
-/// digest. The duration of a look-up therefore reveals nothing about the keys. Clones share
-/// the table, and a change applies from the next request on. Create keys at random, because
-/// a digest does not protect a key that can be guessed.
+/// The table stores a SHA-256 digest of each key, never the key, and looks tenants up by digest.
+/// The duration of a lookup therefore reveals nothing about the keys. Clones share the table, and a
+/// change applies from the next request on. Create keys at random, because a digest does not
+/// protect a key that can be guessed.
 ///
 /// ```
 /// use tollgate::{ApiKeys, Head, TenantSource};
@@ -65,9 +65,7 @@ impl ApiKeys {
         let name = tenant.as_ref();
         let tenant =
             Tenant::parse(name).map_err(|error| ConfigError::new("tenant of an API key", name, error.detail()))?;
-        if self.tenant_of(&key).is_some() {
-            return Err(ConfigError::new("tenant of an API key", name, "the key appears twice"));
-        }
+        ConfigError::refuse_if(self.tenant_of(&key).is_some(), "tenant of an API key", name, "the key appears twice")?;
         self.insert(key, tenant)?;
         Ok(self)
     }

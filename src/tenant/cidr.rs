@@ -1,4 +1,4 @@
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{fmt, net::IpAddr};
 
 use crate::util::error::ConfigError;
 
@@ -83,13 +83,7 @@ fn number(digits: &str) -> Option<u8> {
     (number.to_string() == digits).then_some(number)
 }
 
-impl FromStr for Cidr {
-    type Err = ConfigError;
-
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        Self::parse(text)
-    }
-}
+crate::util::fmt::from_str!(Cidr, ConfigError);
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -154,9 +153,7 @@ impl ClientIp {
     ///
     /// Returns an error if the number is out of range.
     pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, ConfigError> {
-        if !(32..=128).contains(&bits) {
-            return Err(ConfigError::new("IPv6 prefix", bits, "must be 32 to 128"));
-        }
+        ConfigError::refuse_if(!(32..=128).contains(&bits), "IPv6 prefix", bits, "must be 32 to 128")?;
         self.ipv6_prefix = bits;
         Ok(self)
     }
@@ -196,15 +193,7 @@ impl ClientIp {
     }
 }
 
-impl fmt::Debug for ClientIp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientIp")
-            .field("proxies", &self.proxies)
-            .field("header", &self.header)
-            .field("ipv6_prefix", &self.ipv6_prefix)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(ClientIp { proxies, header, ipv6_prefix });
 
 fn peer_of(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = extensions.get::<PeerAddr>().map(|peer| peer.0);

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use http::HeaderValue;
 
 use crate::util::{error::ConfigError, form::FormError};
@@ -99,10 +97,4 @@ impl From<FormError> for TenantError {
     }
 }
 
-impl fmt::Display for TenantError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.detail)
-    }
-}
-
-impl std::error::Error for TenantError {}
+crate::util::fmt::text_error!(TenantError, |own| own.detail);

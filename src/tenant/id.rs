@@ -4,7 +4,6 @@ use std::{
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
     ops::Deref,
-    str::FromStr,
     sync::Arc,
 };
 
@@ -86,11 +85,7 @@ impl AsRef<str> for Tenant {
     }
 }
 
-impl fmt::Display for Tenant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(Tenant, |own| own.as_str());
 
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,13 +93,7 @@ impl fmt::Debug for Tenant {
     }
 }
 
-impl FromStr for Tenant {
-    type Err = TenantError;
-
-    fn from_str(name: &str) -> Result<Self, TenantError> {
-        Self::parse(name)
-    }
-}
+crate::util::fmt::from_str!(Tenant, TenantError);
 
 /// The name under which a limiter counts: a [`Tenant`], a tenant that the caller only claims to be, a network address
 /// (`ip:192.0.2.1`), or `~anonymous`.
@@ -306,11 +295,7 @@ impl AsRef<str> for LimitKey {
     }
 }
 
-impl fmt::Display for LimitKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(LimitKey, |own| own.as_str());
 
 impl fmt::Debug for LimitKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -318,13 +303,7 @@ impl fmt::Debug for LimitKey {
     }
 }
 
-impl FromStr for LimitKey {
-    type Err = TenantError;
-
-    fn from_str(name: &str) -> Result<Self, TenantError> {
-        Self::parse(name)
-    }
-}
+crate::util::fmt::from_str!(LimitKey, TenantError);
 
 /// Returns whether a name belongs to this crate. Callers can't use such names to impersonate an address.
 #[inline]

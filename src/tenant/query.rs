@@ -36,9 +36,7 @@ impl QueryTenant {
     /// Returns an error if `name` is empty.
     pub fn new(name: impl Into<Box<str>>) -> Result<Self, ConfigError> {
         let name = name.into();
-        if name.is_empty() {
-            return Err(ConfigError::new("tenant parameter", "\"\"", "must have a name"));
-        }
+        ConfigError::refuse_if(name.is_empty(), "tenant parameter", "\"\"", "must have a name")?;
         Ok(Self { name })
     }
 }

@@ -4,8 +4,7 @@
 use super::grant::Grant;
 use crate::{
     session::UserId,
-    store::{StoreError, StoreErrorKind, table::Value},
-    support::compact::{Reader, Writer},
+    store::compact::{row_struct, stored_row},
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
@@ -76,31 +75,9 @@ impl FamilyList {
     }
 }
 
-/// The first byte of a row. A number is never used again with another meaning.
-const LIST: u8 = 1;
-
-impl Value for FamilyList {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(LIST, 3 + 40 * self.0.len());
-        writer.list(&self.0, |writer, ListedFamily { id, session, ends }| {
-            writer.bytes(id.as_bytes());
-            writer.bytes(session.as_bytes());
-            writer.number(*ends);
-            Ok(())
-        })?;
-        Ok(writer.into_bytes())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let list = Reader::read_whole_value(LIST, bytes, |reader| {
-            reader.list(|reader| {
-                let (id, session) = (PublicId::from_bytes(*reader.bytes()?), PublicId::from_bytes(*reader.bytes()?));
-                Some(ListedFamily { id, session, ends: reader.number()? })
-            })
-        });
-        list.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not a list of families"))
-    }
-}
+stored_row!(FamilyList, 1, "not a list of families");
+row_struct!(FamilyList(families));
+row_struct!(ListedFamily { id, session, ends });
 
 #[cfg(test)]
 mod tests {
@@ -109,7 +86,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::{client::Scopes, login::Binding, pkce::CodeChallenge, session::Authentication};
+    use crate::{client::Scopes, login::Binding, pkce::CodeChallenge, session::Authentication, store::table::Value};
 
     fn listed(number: u8, session: u8, ends: UnixTime) -> ListedFamily {
         let (id, session) = (PublicId::from_bytes([number; 16]), PublicId::from_bytes([session; 16]));

@@ -6,102 +6,36 @@ use super::{
     family::{Current, Family, Used},
     grant::Grant,
 };
-use crate::{
-    login::rows::{read_authentication, read_binding, write_authentication, write_binding},
-    store::{StoreError, StoreErrorKind, table::Value},
-    support::compact::{Reader, Writer},
-    util::{public_id::PublicId, secret::SecretDigest},
+use crate::store::{
+    StoreError,
+    compact::{Reader, RowPart, Writer, row_struct, stored_row},
 };
 
-/// The first byte of a row. A number is never used again with another meaning.
-const FAMILY: u8 = 1;
+stored_row!(Family, 1, "not the row of a family");
+row_struct!(Current { generation, digest });
+row_struct!(Used { digest, salt, at });
+row_struct!(Grant { session, who, binding, jkt => or_empty, id_token, userinfo, resources => apart });
 
-/// The parts that a row may have, as bits of one byte.
-const HAS_CURRENT: u8 = 1;
-const HAS_USED: u8 = 2;
-const HAS_RESOURCES: u8 = 4;
-
-impl Value for Family {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
+impl RowPart for Family {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let Self { grant, current, used, born, ends } = self;
-        let mut writer = Writer::new(FAMILY, 512);
-        let resources = (!grant.resources.is_empty()).then_some(&grant.resources);
-        writer.byte(flag(current, HAS_CURRENT) | flag(used, HAS_USED) | flag(&resources, HAS_RESOURCES));
+        writer.flags([current.is_some(), used.is_some(), !grant.resources.is_empty()]);
         writer.number(*born);
         writer.number(*ends);
-        if let Some(Current { generation, digest }) = current {
-            writer.bytes(&generation.to_le_bytes());
-            writer.bytes(digest.as_bytes());
-        }
-        if let Some(Used { digest, salt, at }) = used {
-            writer.bytes(digest.as_bytes());
-            writer.bytes(salt.as_bytes());
-            writer.number(*at);
-        }
-        write_grant(&mut writer, grant)?;
-        if let Some(resources) = resources {
-            write_names(&mut writer, resources)?;
-        }
-        Ok(writer.into_bytes())
+        writer.present(current)?;
+        writer.present(used)?;
+        grant.write_part(writer)?;
+        writer.present_list(&grant.resources)
     }
 
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let family = Reader::read_whole_value(FAMILY, bytes, |reader| {
-            let parts = reader.byte().filter(|parts| *parts <= HAS_CURRENT | HAS_USED | HAS_RESOURCES)?;
-            let (born, ends) = (reader.number()?, reader.number()?);
-            let current = part(parts, HAS_CURRENT, || {
-                let generation = u32::from_le_bytes(*reader.bytes()?);
-                Some(Current { generation, digest: digest(reader)? })
-            })?;
-            let used = part(parts, HAS_USED, || {
-                Some(Used { digest: digest(reader)?, salt: digest(reader)?, at: reader.number()? })
-            })?;
-            let mut grant = grant(reader)?;
-            let resources = part(parts, HAS_RESOURCES, || read_names(reader).filter(|names| !names.is_empty()))?;
-            grant.resources = resources.unwrap_or_default();
-            Some(Self { grant: Arc::new(grant), current, used, born, ends })
-        });
-        family.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of a family"))
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        let [has_current, has_used, has_resources] = reader.flags()?;
+        let (born, ends) = (reader.number()?, reader.number()?);
+        let (current, used) = (reader.present(has_current)?, reader.present(has_used)?);
+        let grant = Grant::read_part(reader)?;
+        let grant = Arc::new(Grant { resources: reader.present_list(has_resources)?, ..grant });
+        Some(Self { grant, current, used, born, ends })
     }
-}
-
-fn write_grant(writer: &mut Writer, grant: &Grant) -> Result<(), StoreError> {
-    let Grant { who, session, binding, jkt, id_token, userinfo, resources: _ } = grant;
-    writer.bytes(session.as_bytes());
-    write_authentication(writer, who)?;
-    write_binding(writer, binding)?;
-    writer.optional_text(jkt.as_deref())?;
-    write_names(writer, id_token)?;
-    write_names(writer, userinfo)
-}
-
-fn write_names(writer: &mut Writer, names: &[String]) -> Result<(), StoreError> {
-    writer.list(names, |writer, name| writer.text(name))
-}
-
-fn read_names(reader: &mut Reader<'_>) -> Option<Vec<String>> {
-    reader.list(|reader| reader.text().map(str::to_owned))
-}
-
-fn grant(reader: &mut Reader<'_>) -> Option<Grant> {
-    let session = PublicId::from_bytes(*reader.bytes()?);
-    let (who, binding) = (read_authentication(reader)?, read_binding(reader)?);
-    let jkt = reader.optional_text()?.map(str::to_owned);
-    let (id_token, userinfo) = (read_names(reader)?, read_names(reader)?);
-    Some(Grant { who, session, binding, jkt, id_token, userinfo, resources: Vec::new() })
-}
-
-fn digest(reader: &mut Reader<'_>) -> Option<SecretDigest> {
-    reader.bytes().copied().map(SecretDigest::from_bytes)
-}
-
-fn flag<T>(part: &Option<T>, bit: u8) -> u8 {
-    if part.is_some() { bit } else { 0 }
-}
-
-/// Reads a part if its bit is set. The outer value is `None` if the row is malformed.
-fn part<T>(parts: u8, bit: u8, read: impl FnOnce() -> Option<T>) -> Option<Option<T>> {
-    if parts & bit == 0 { Some(None) } else { read().map(Some) }
 }
 
 #[cfg(test)]
@@ -116,8 +50,9 @@ mod tests {
         login::Binding,
         pkce::CodeChallenge,
         session::{Authentication, Proof, UserId},
+        store::table::Value,
         tokens::{family::Refreshed, refresh_token::RefreshToken},
-        util::clock::UnixTime,
+        util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
     };
 
     const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";

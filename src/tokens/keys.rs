@@ -1,7 +1,6 @@
 //! [`Keys`]: the key ring in the store, and this process's copy that signs and verifies.
 
 use std::{
-    fmt,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -256,14 +255,5 @@ impl Keys {
 const ID: &[u8] = b"ring";
 const FOR_EVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("store", &self.0.table).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Copy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Copy").field("set", &self.set).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Keys, |own| store: own.0.table);
+crate::util::fmt::debug_fields!(Copy { set });

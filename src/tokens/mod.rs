@@ -219,14 +219,14 @@
 //! | `client_secret_post` | `client_id` and `client_secret` in the body |
 //! | `private_key_jwt` | an assertion in the body, as a [machine client](#machine-clients) does |
 //!
-//! [`ClientSecret::generate`](crate::client::ClientSecret::generate) makes secrets of 256 bits, and only their digests are kept. A client
+//! [`ClientSecretDigest::generate`](crate::client::ClientSecretDigest::generate) makes secrets of 256 bits, and only their digests are kept. A client
 //! has two during a rotation. Wrong credentials count as failures of this client from this address: after 60 in a minute, the address
 //! waits, and the client is not delayed elsewhere. `/introspect` describes only its own tokens to such a client.
 //!
 //! ```
-//! use tollgate::{Client, Tenant, client::ClientSecret};
+//! use tollgate::{Client, Tenant, client::ClientSecretDigest};
 //!
-//! let (secret, stored) = ClientSecret::generate();
+//! let (secret, stored) = ClientSecretDigest::generate();
 //! println!("give this to the shop: {}", secret.expose());
 //! let shop = Client::new("shop", Tenant::parse("acme")?)?
 //!     .redirect_uri("https://shop.example/callback")?

@@ -1,6 +1,6 @@
 //! [`TokenService`]: issues, renews, reads and revokes tokens.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
@@ -473,8 +473,4 @@ impl TokenService {
     }
 }
 
-impl fmt::Debug for TokenService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenService").field("issuer", &self.0.issuer).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TokenService, |own| issuer: own.0.issuer);

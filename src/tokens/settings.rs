@@ -1,6 +1,6 @@
 //! [`Tokens`]: the settings of the token endpoint.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     ring::Schedule,
@@ -202,15 +202,7 @@ impl Tokens {
     }
 }
 
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens")
-            .field("algorithm", &self.algorithm)
-            .field("audience", &self.audience)
-            .field("lifetimes", &self.lifetimes)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Tokens { algorithm, audience, lifetimes });
 
 #[cfg(test)]
 mod tests {

@@ -105,6 +105,7 @@ mod changes;
 mod users;
 mod any;
 mod stored;
+pub(crate) mod sign_up;
 
 pub use self::{
     account::{Account, NewUser},

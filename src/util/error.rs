@@ -27,6 +27,16 @@ impl ConfigError {
         Self { setting, value: value.to_string(), reason: reason.into() }
     }
 
+    /// Returns an error if a value is refused.
+    pub(crate) fn refuse_if(
+        is_refused: bool,
+        setting: &'static str,
+        value: impl fmt::Display,
+        reason: &'static str,
+    ) -> Result<(), Self> {
+        if is_refused { Err(Self::new(setting, value, reason)) } else { Ok(()) }
+    }
+
     /// Returns the name of the setting, such as `quota limit`.
     pub fn setting(&self) -> &str {
         self.setting

@@ -4,10 +4,7 @@
 //! exactly what the layer checked: broken percent sequences and invalid UTF-8 are errors. Only text
 //! that needs decoding is copied.
 
-use std::{
-    borrow::Cow,
-    fmt::{self, Write as _},
-};
+use std::{borrow::Cow, fmt::Write as _};
 
 /// The maximum number of pairs. More are an error.
 pub(crate) const MAX_PAIRS: usize = 256;
@@ -102,13 +99,7 @@ impl FormError {
     }
 }
 
-impl fmt::Display for FormError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.detail())
-    }
-}
-
-impl std::error::Error for FormError {}
+crate::util::fmt::text_error!(FormError, |own| own.detail());
 
 /// Encodes a name or a value for [`Form::parse`]. The unreserved characters of RFC 3986 stay as
 /// they are, so that readers that compare names without decoding find `error_description`.

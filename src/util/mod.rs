@@ -1,6 +1,7 @@
 //! Small helpers without a domain of their own.
 
 // Each module uses only modules listed above it; tests/architecture.rs checks this.
+pub(crate) mod fmt;
 pub(crate) mod error;
 pub mod clock;
 pub(crate) mod trace;

@@ -50,23 +50,13 @@ impl PublicId {
     }
 }
 
-impl fmt::Display for PublicId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
-    }
-}
+crate::util::fmt::display!(PublicId, |own| &URL_SAFE_NO_PAD.encode(own.0));
 
 /// The error of [`PublicId::from_str`](FromStr::from_str).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicIdError;
 
-impl fmt::Display for PublicIdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a handle must be 22 characters of base64url")
-    }
-}
-
-impl std::error::Error for PublicIdError {}
+crate::util::fmt::text_error!(PublicIdError, "a handle must be 22 characters of base64url");
 
 impl FromStr for PublicId {
     type Err = PublicIdError;

@@ -1,7 +1,5 @@
 //! Secrets of callers, and the digests that are stored instead of them.
 
-use std::fmt;
-
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
@@ -64,11 +62,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(Secret);
 
 /// The SHA-256 of a secret, which is stored in its place.
 ///
@@ -104,11 +98,7 @@ impl SecretDigest {
     }
 }
 
-impl fmt::Debug for SecretDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretDigest(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(SecretDigest);
 
 #[cfg(test)]
 mod tests {

@@ -38,9 +38,7 @@ impl RelyingParty {
         let id = id.into();
         let is_domain = origin::host_and_port(&id).is_some_and(|(host, port)| host == id && port.is_none());
         let is_address = id.starts_with('[') || id.rsplit('.').next().is_some_and(|last| last.parse::<u32>().is_ok());
-        if !is_domain || is_address {
-            return Err(ConfigError::new("relying party id", id, "must be a lower-case domain name"));
-        }
+        ConfigError::refuse_if(!is_domain || is_address, "relying party id", &id, "must be a lower-case domain name")?;
         Ok(Self {
             name: id.clone(),
             id,

@@ -5,6 +5,7 @@ use tollgate::{
     NewUser, Users,
     delivery::NoticeKind,
     event::EventKind,
+    policy::{Method, Policies, Policy},
     user::{Contact, EmailAddress},
 };
 
@@ -120,6 +121,22 @@ async fn c130_a_contact_that_is_a_factor_never_vouches_for_its_own_replacement()
     assert_eq!(replace(&mut browser, NEW).await.status, 200);
     world.settle().await;
     assert_eq!(contacts(&world, "u-ada").await[0], format!("{ADA} true"));
+}
+
+#[tokio::test]
+async fn c130_a_first_address_needs_two_factors_where_a_policy_would_not_take_any() {
+    let named = || Policy::slots([Method::Password, Method::Email]).unwrap();
+    let refuses = || Policy::any(2).unwrap().without_self_enrolment();
+    for (policy, status) in [(named(), 403), (refuses(), 403), (Policy::any(2).unwrap(), 200)] {
+        let policies = Policies::default().acr("strong", policy).unwrap();
+        let world = site(|service| service.policies(policies)).await;
+        let mut lone = sign_in(&world, LONE, &["password"]).await;
+        let answer = call(&mut lone, "contacts/begin", json!({ "email": NEW })).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        if status == 403 {
+            assert_eq!(answer.error(), "second_factor_required");
+        }
+    }
 }
 
 fn refused_url(refused: &Answer) -> String {

@@ -5,7 +5,7 @@ use http::request::Builder;
 use serde_json::json;
 use tollgate::{
     Client, ClientTable, Secret, Tokens,
-    client::ClientSecret,
+    client::ClientSecretDigest,
     store::{AnyStore, Key, Memory},
     testing::ManualClock,
 };
@@ -84,7 +84,7 @@ impl Way {
 
 /// The clients of the world, a shop with two secrets, and a client with a key. `more` has further settings of both.
 pub(crate) fn with_confidential(more: impl Fn(Client) -> Client) -> ClientTable {
-    let secret = |text: &str| ClientSecret::from(&Secret::parse(text).unwrap());
+    let secret = |text: &str| ClientSecretDigest::from(&Secret::parse(text).unwrap());
     let shop = client(SHOP).secret(secret(SECRETS[0])).unwrap().secret(secret(SECRETS[1])).unwrap();
     let keyed = client(KEYED).assertion_keys(&ES256.jwks()).unwrap();
     let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();

@@ -179,12 +179,12 @@ async fn c134_the_page_shows_what_is_asked_for_in_words_and_in_german() {
     let page = asked.open(&mut browser).await;
     let expected = [
         "your e-mail address",
-        "the permission “invoices:read”",
+        "the permission <code>invoices:read</code>",
         "your data while you are away",
         "your identity",
         "your phone number",
         "your name",
-        "“favourite_&lt;b&gt;” of your account",
+        "<code>favourite_&lt;b&gt;</code> of your account",
     ];
     assert_eq!(lines(&page), expected, "each once");
     let german = Asked { query: format!("{}&ui_locales=de", asked.query), ..asked };

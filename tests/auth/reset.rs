@@ -333,7 +333,7 @@ async fn enrolled_app_of_globex(world: &World) {
     let row = json!({ "handle": "A".repeat(43), "totp": app });
     let key = Key::new("credentials", Some(&tenant("globex")), b"u-maila").unwrap();
     let record = Record::new(row.to_string(), world.time(), tollgate::clock::UnixTime::from_nanos(u64::MAX)).unwrap();
-    world.store.insert(&key, record).await.unwrap();
+    _ = world.store.insert(&key, record).await.unwrap();
 }
 
 #[tokio::test]

@@ -27,10 +27,16 @@ impl Server {
 
     /// Starts the server with the clients of `shared.toml`, below a path.
     pub(crate) async fn shared() -> Self {
+        Self::with_client("").await
+    }
+
+    /// Starts the server with the clients of `shared.toml` and another one.
+    pub(crate) async fn with_client(client: &str) -> Self {
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let issuer = format!("http://{listen}/auth");
-        let file = std::env::temp_dir().join(format!("tollgate-interop-{}.toml", std::process::id()));
-        fs::write(&file, format!("issuer = \"{issuer}\"\n{}", include_str!("../../shared.toml"))).unwrap();
+        let file = std::env::temp_dir().join(format!("tollgate-interop-{}-{listen}.toml", std::process::id()));
+        let settings = format!("issuer = \"{issuer}\"\n{}{client}", include_str!("../../shared.toml"));
+        fs::write(&file, settings).unwrap();
         let (child, lines, _) = run(&["--listen", &listen, "--config", file.to_str().unwrap()]).await;
         fs::remove_file(file).unwrap();
         Self { issuer, _child: child, _lines: lines }

@@ -71,7 +71,7 @@ pub(super) async fn begin_contact(
     let contact = new_contact(fields)?;
     let class = class_of(&contact);
     // codes that go to a contact of this kind can't vouch for another one
-    call.require_fresh_without(core, class)?;
+    call.require_fresh_for_contact(core, class)?;
     let channel = channel_of(core, class).ok_or(Problem::new(Code::UnsupportedMethod, "no sender for this contact"))?;
     let replaces = match fields.contact_id.as_deref() {
         None if call.account().contacts().count() >= MOST => {

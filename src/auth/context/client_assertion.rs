@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, header};
 use serde::Deserialize;
 
-use super::{RequestContext, client_authentication::credentials_problem};
+use super::RequestContext;
 use crate::{
     auth::http::problem::Problem,
     bearer::Audience,
@@ -53,12 +53,13 @@ pub(super) fn shown_assertion<'f>(
     headers: &HeaderMap,
     value: impl Fn(&str) -> Option<&'f str>,
 ) -> Result<&'f str, Problem> {
-    let text = value("client_assertion").ok_or_else(|| credentials_problem("this client needs client_assertion"))?;
+    let text = value("client_assertion")
+        .ok_or_else(|| Problem::unauthenticated_client("this client needs client_assertion"))?;
     if value("client_assertion_type") != Some(KIND) {
-        return Err(credentials_problem("client_assertion_type is not jwt-bearer"));
+        return Err(Problem::unauthenticated_client("client_assertion_type is not jwt-bearer"));
     }
     if value("client_secret").is_some() || headers.contains_key(header::AUTHORIZATION) {
-        return Err(credentials_problem("client_assertion is the only way to authenticate"));
+        return Err(Problem::unauthenticated_client("client_assertion is the only way to authenticate"));
     }
     Ok(text)
 }
@@ -70,24 +71,28 @@ pub(super) async fn check_assertion(
     keys: &KeySet,
     text: &str,
 ) -> Result<(), Problem> {
-    let endpoints =
-        cx.core.tokens.as_ref().ok_or_else(|| credentials_problem("only a service with tokens accepts assertions"))?;
-    let malformed = || credentials_problem("client_assertion is malformed, or lacks iss, sub, aud, exp or jti");
+    let endpoints = cx
+        .core
+        .tokens
+        .as_ref()
+        .ok_or_else(|| Problem::unauthenticated_client("only a service with tokens accepts assertions"))?;
+    let malformed =
+        || Problem::unauthenticated_client("client_assertion is malformed, or lacks iss, sub, aud, exp or jti");
     let assertion = Unverified::parse_any(text).ok_or_else(malformed)?;
     if assertion.has_type() && !TYPES.iter().any(|typ| assertion.is_type(typ)) {
-        return Err(credentials_problem("client_assertion has another type"));
+        return Err(Problem::unauthenticated_client("client_assertion has another type"));
     }
     // what is cheap comes before the signature
     let claims: Assertion = assertion.unverified_claims().ok_or_else(malformed)?;
     let expires = claims.fit(client, endpoints.service.issuer(), cx.core.clock.unix(cx.core.clock.now()))?;
     if assertion.claims_with::<Assertion>(keys, &[JwsAlgorithm::Ps256]).is_err() {
-        return Err(credentials_problem("client_assertion is not signed by a key of this client"));
+        return Err(Problem::unauthenticated_client("client_assertion is not signed by a key of this client"));
     }
     let id = SecretDigest::of_secret([SecretDigest::of_secret(client.id()).as_bytes(), claims.jti.as_bytes()].concat());
     let used = &endpoints.used_assertions;
     match used.insert(Some(client.tenant()), id.as_bytes(), &(), expires + SKEW).await? {
         WriteOutcome::Done(_) => Ok(()),
-        WriteOutcome::Lost(_) => Err(credentials_problem("client_assertion was used before")),
+        WriteOutcome::Lost(_) => Err(Problem::unauthenticated_client("client_assertion was used before")),
     }
 }
 
@@ -95,26 +100,28 @@ impl Assertion {
     /// Checks the claims, and returns when the assertion expires.
     fn fit(&self, client: &Client, issuer: &str, now: UnixTime) -> Result<UnixTime, Problem> {
         if self.iss != client.id() || self.sub != client.id() {
-            return Err(credentials_problem("iss and sub of client_assertion must be the client_id"));
+            return Err(Problem::unauthenticated_client("iss and sub of client_assertion must be the client_id"));
         }
         // an assertion that is also for others could be replayed by them
         let is_own = |name: &str| name == issuer || name.strip_prefix(issuer) == Some("/token");
         if self.aud.iter().next().is_none() || !self.aud.iter().all(is_own) {
-            return Err(credentials_problem("aud of client_assertion must be the issuer or the token endpoint"));
+            return Err(Problem::unauthenticated_client(
+                "aud of client_assertion must be the issuer or the token endpoint",
+            ));
         }
         let expires = UnixTime::from_secs(self.exp);
         if now >= expires {
-            return Err(credentials_problem("client_assertion has expired"));
+            return Err(Problem::unauthenticated_client("client_assertion has expired"));
         }
         if expires > now + LONGEST + SKEW {
-            return Err(credentials_problem("client_assertion expires in more than five minutes"));
+            return Err(Problem::unauthenticated_client("client_assertion expires in more than five minutes"));
         }
         let is_ahead = |time: Option<u64>| time.is_some_and(|time| UnixTime::from_secs(time) > now + SKEW);
         if is_ahead(self.iat) || is_ahead(self.nbf) {
-            return Err(credentials_problem("client_assertion was issued in the future"));
+            return Err(Problem::unauthenticated_client("client_assertion was issued in the future"));
         }
         if !(1..=MOST_OF_JTI).contains(&self.jti.len()) {
-            return Err(credentials_problem("jti of client_assertion must be 1 to 256 bytes long"));
+            return Err(Problem::unauthenticated_client("jti of client_assertion must be 1 to 256 bytes long"));
         }
         Ok(expires)
     }

@@ -1,7 +1,7 @@
 //! How the client of a call authenticates: not at all, with a secret, or with an assertion (RFC 6749 §2.3).
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, header};
 use zeroize::Zeroizing;
 
 use super::{RequestContext, client_assertion};
@@ -14,12 +14,6 @@ use crate::{
 
 /// The parameters of a form with which clients authenticate.
 pub(crate) const PARAMETERS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
-
-/// The answer to credentials that are wrong or missing.
-pub(crate) fn credentials_problem(detail: &'static str) -> Problem {
-    const BASIC: HeaderValue = HeaderValue::from_static(r#"Basic realm="token""#);
-    Problem::new(Code::ClientAuthentication, detail).header(header::WWW_AUTHENTICATE, BASIC)
-}
 
 /// Returns the client that the credentials name, if the parameter `client_id` is missing.
 pub(crate) fn claimed_client<'f>(headers: &HeaderMap, value: impl Fn(&str) -> Option<&'f str>) -> Option<String> {
@@ -44,7 +38,7 @@ pub(crate) async fn authenticate_client<'f>(
         Credentials::Secrets(secrets) => {
             let secret = shown_secret(headers, client, value)?;
             let right = secrets.iter().fold(false, |found, own| found | own.is_secret(&secret));
-            let checked = if right { Ok(()) } else { Err(credentials_problem("client_secret is wrong")) };
+            let checked = if right { Ok(()) } else { Err(Problem::unauthenticated_client("client_secret is wrong")) };
             count_failure(cx, client, async { checked }).await
         }
         Credentials::Keys(keys) => {
@@ -61,7 +55,7 @@ pub(crate) fn refuse_credentials<'f>(
     detail: &'static str,
 ) -> Result<(), Problem> {
     if PARAMETERS.iter().any(|name| value(name).is_some()) || headers.contains_key(header::AUTHORIZATION) {
-        return Err(credentials_problem(detail));
+        return Err(Problem::unauthenticated_client(detail));
     }
     Ok(())
 }
@@ -73,15 +67,15 @@ fn shown_secret<'f>(
     value: impl Fn(&str) -> Option<&'f str>,
 ) -> Result<Zeroizing<String>, Problem> {
     if value("client_assertion").or(value("client_assertion_type")).is_some() {
-        return Err(credentials_problem("this client authenticates with its secret"));
+        return Err(Problem::unauthenticated_client("this client authenticates with its secret"));
     }
     match (BasicCredentials::from_headers(headers), value("client_secret")) {
-        (None, None) => Err(credentials_problem("this client must authenticate with its secret")),
+        (None, None) => Err(Problem::unauthenticated_client("this client must authenticate with its secret")),
         (None, Some(secret)) => Ok(Zeroizing::new(secret.to_owned())),
-        (Some(_), Some(_)) => Err(credentials_problem("the client must authenticate in one way only")),
+        (Some(_), Some(_)) => Err(Problem::unauthenticated_client("the client must authenticate in one way only")),
         (Some(basic), None) => match basic? {
             BasicCredentials { id, secret } if id == client.id() => Ok(secret),
-            _ => Err(credentials_problem("client_id is not that of the credentials")),
+            _ => Err(Problem::unauthenticated_client("client_id is not that of the credentials")),
         },
     }
 }
@@ -122,7 +116,7 @@ impl BasicCredentials {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (value, more) = (values.next()?, values.next());
         let basic = Self::parse(value.as_bytes()).filter(|_| more.is_none());
-        Some(basic.ok_or(credentials_problem("the authorization header is not that of a client")))
+        Some(basic.ok_or(Problem::unauthenticated_client("the authorization header is not that of a client")))
     }
 
     fn parse(value: &[u8]) -> Option<Self> {

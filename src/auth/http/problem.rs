@@ -150,6 +150,12 @@ impl Problem {
         Self::new(Code::AccessDenied, "no enabled sign-in method meets the policy")
     }
 
+    /// The answer to credentials of a client that are wrong or missing.
+    pub(crate) fn unauthenticated_client(detail: &'static str) -> Self {
+        const BASIC: HeaderValue = HeaderValue::from_static(r#"Basic realm="token""#);
+        Self::new(Code::ClientAuthentication, detail).header(header::WWW_AUTHENTICATE, BASIC)
+    }
+
     pub(crate) fn unavailable() -> Self {
         Self::new(Code::TemporarilyUnavailable, "temporarily unavailable, please try again")
             .retry_in(Duration::from_secs(1))

@@ -42,7 +42,10 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
         "wants" => Some(filled("consent.wants")),
         "wishes" => {
             let line = |(key, name): &(&str, &str)| {
-                let words = words::fill_values(&pages.text(language, key), &[("name", &escape_html(name))]);
+                let words = words::fill_values(
+                    &pages.text(language, key),
+                    &[("name", &format!("<code>{}</code>", escape_html(name)))],
+                );
                 format!("<li>{words}</li>")
             };
             Some(question.wishes.iter().map(line).collect::<Vec<_>>().join("\n    "))

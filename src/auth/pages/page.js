@@ -833,8 +833,9 @@ const SUBMIT = {
     try {
       sessionStorage.setItem(SIGN_IN_KEY, JSON.stringify({ ...fresh(), identifier }));
     } catch { /* the name is typed again */ }
-    stuck("", word("login.title"), toSignIn);
-    at("step").textContent = word("login.password_set");
+    stuck("", word("login.continue"), toSignIn);
+    at("title").textContent = word("login.password_set");
+    at("user").textContent = word("login.password_set_text");
   },
   async going() {
     began(await call("start", { ...bound, ...optionalParameters() }), signedIn);

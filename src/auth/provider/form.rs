@@ -73,7 +73,7 @@ impl<'b> Posted<'b> {
         request: &mut IncomingRequest<'a>,
     ) -> Result<(RequestContext<'a>, Arc<Client>), Problem> {
         let (cx, named) = self.named_client(request, None).await?;
-        let wrong = || client_authentication::credentials_problem("only clients that authenticate can call this");
+        let wrong = || Problem::unauthenticated_client("only clients that authenticate can call this");
         let client = named?.filter(|client| client.is_confidential()).ok_or_else(wrong)?;
         client_authentication::authenticate_client(&cx, &client, |name| self.value(name)).await?;
         Ok((cx, client))

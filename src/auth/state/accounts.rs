@@ -1,11 +1,14 @@
 //! The accounts that logins, sessions and codes belong to.
 
+use std::sync::Arc;
+
 use crate::{
+    client::Client,
     login::BoundUser,
-    session::{Generations, UserBatch, UserId},
-    store::{StoreError, StoreErrorKind},
+    session::{ClaimsResult, ClaimsSource, Generations, Session, UserBatch, UserId},
+    store::{BoxFuture, StoreError, StoreErrorKind},
     tenant::Tenant,
-    user::{Account, AnyUsers, Identifier},
+    user::{Account, AnyUsers, ClaimsRequest, Identifier},
 };
 
 /// Finds accounts together with the generation of their user.
@@ -130,4 +133,26 @@ pub(crate) fn shown_name(account: &Account) -> &str {
     let name = account.preferred_username().or(account.display_name());
     let contact = || account.contacts().next().map(|(contact, _)| contact.as_str());
     name.or_else(contact).unwrap_or(account.id().as_str())
+}
+
+/// Reads the claims of a session's user from the accounts.
+pub(crate) struct SessionClaims(AnyUsers);
+
+impl SessionClaims {
+    pub(crate) fn new(users: AnyUsers) -> Self {
+        Self(users)
+    }
+}
+
+impl ClaimsSource for SessionClaims {
+    fn claims(&self, session: &Session) -> BoxFuture<'static, ClaimsResult> {
+        let (users, tenant, user) = (self.0.clone(), session.tenant().clone(), session.user().clone());
+        Box::pin(async move {
+            // an account that is gone or disabled has no rights
+            let account = users.by_id(&tenant, &user).await?.filter(|account| !account.is_disabled());
+            let Some(account) = account else { return Ok(Arc::default()) };
+            let claims = users.claims(&tenant, &account, &ClaimsRequest::of_this_site(Client::FIRST_PARTY)).await?;
+            Ok(Arc::new(claims.all().map(|(name, value)| (name.to_owned(), value.clone())).collect()))
+        })
+    }
 }

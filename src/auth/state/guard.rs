@@ -7,7 +7,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::tickets::{TicketPlace, TicketPurpose};
 use crate::{
     login::{Keyed, LoginLimits, SendLimit, SendRefused, SentCodes, Throttle},
     policy::Method,
@@ -17,7 +16,7 @@ use crate::{
         batch::{Outcomes, Slot},
         table::{Change, ReadRow, RowOperation, Table},
     },
-    tenant::{LimitKey, Tenant},
+    tenant::Tenant,
     user::{Account, Contact, Identifier},
     util::{
         clock::{Clock, UnixTime},
@@ -66,9 +65,9 @@ pub(crate) mod submitted {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
-    throttles: Table<Throttle>,
-    sent_codes: Table<SentCodes>,
-    limits: LoginLimits,
+    pub(super) throttles: Table<Throttle>,
+    pub(super) sent_codes: Table<SentCodes>,
+    pub(super) limits: LoginLimits,
 }
 
 /// How long a row of an unknown user or of an unknown passkey is kept. It exists only so that known and unknown ones cause the
@@ -397,99 +396,6 @@ impl Guard {
         Ok(Ok(CodePlan { below_limit, counts }))
     }
 
-    /// Counts a request for a message to an address that need not belong to an account, under who asks: a user, or a login without
-    /// one. Returns how long to wait if there were too many, to whatever addresses.
-    pub(crate) async fn count_ticket_request(
-        &self,
-        (place, user): (TicketPlace<'_>, Option<&UserId>),
-        method: Method,
-        keyed: &Keyed,
-    ) -> Result<Result<(), Duration>, StoreError> {
-        let limit = SendLimit::OF_TICKET_REQUESTS;
-        let row = match user {
-            Some(user) => keyed.hash("ticket requests of user", [user.as_str().as_bytes()]),
-            None => keyed.hash("ticket requests", [place.browser.as_bytes()]),
-        };
-        let count = |row: Option<&SentCodes>, now| match row.cloned().unwrap_or_default().one_more(method, limit, now) {
-            Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
-            Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
-        };
-        self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await
-    }
-
-    /// Counts a message to an address that need not belong to an account. Returns whether it may be sent, which the caller does
-    /// not see: an address gets at most ten a day. Strangers at one address of a client can't use up all of them, and strangers
-    /// leave some for users who are signed in.
-    pub(crate) async fn count_ticket_message(
-        &self,
-        place: TicketPlace<'_>,
-        (method, contact): (Method, &Contact),
-        client: Option<&LimitKey>,
-        keyed: &Keyed,
-    ) -> Result<bool, StoreError> {
-        let contact = submitted::address(contact, keyed);
-        let by_client = client.map_or_else(Default::default, LimitKey::as_bytes);
-        let rows = [
-            keyed.hash("tickets by client", [contact.as_bytes(), by_client]),
-            keyed.hash("tickets", [contact.as_bytes()]),
-        ];
-        let limits = match (place.purpose, client) {
-            (TicketPurpose::SignUp, Some(_)) => [SendLimit::OF_TICKETS_BY_CLIENT, SendLimit::OF_TICKETS_BY_STRANGERS],
-            (TicketPurpose::SignUp, None) => [SendLimit::OF_TICKETS_BY_STRANGERS; 2],
-            _ => [SendLimit::OF_TICKETS; 2],
-        };
-        let mut may_send = true;
-        for (row, limit) in rows.iter().zip(limits) {
-            let count = |row: Option<&SentCodes>, now| {
-                let sent = row.cloned().unwrap_or_default();
-                let more = sent.one_more(method, limit, now).ok().filter(|_| may_send);
-                let is_below = more.is_some();
-                // also written at the limit, because a missing write could be timed
-                Change::Put(more.unwrap_or(sent), SentCodes::forgotten_at(limit, now), is_below)
-            };
-            may_send = self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await?;
-        }
-        Ok(may_send)
-    }
-
-    /// Counts a guess of the code of a ticket to this address. Returns how long to wait if there were too many in this browser, and
-    /// otherwise whether the guess may count, which the caller does not see: the guesses of all browsers are below the ceiling.
-    pub(crate) async fn count_ticket_guess(
-        &self,
-        place: TicketPlace<'_>,
-        contact: &Contact,
-        keyed: &Keyed,
-    ) -> Result<Result<bool, Duration>, StoreError> {
-        let [shown, hidden] = ticket_guesses(place, contact, keyed);
-        let count = |row: Option<&Throttle>, now| match row.copied().unwrap_or_default().count(&self.limits, now) {
-            Ok(next) => Change::Put(next, Throttle::forgotten_at(&self.limits, now), Ok(())),
-            Err(wait) => Change::Keep(Err(wait)),
-        };
-        if let Err(wait) = self.throttles.update(Some(place.tenant), shown.as_bytes(), count).await? {
-            return Ok(Err(wait));
-        }
-        let is_signed_in = place.purpose == TicketPurpose::Contact;
-        let count = |row: Option<&Throttle>, now| {
-            let before = row.copied().unwrap_or_default();
-            let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, is_signed_in);
-            Change::Put(next, kept_until, is_below)
-        };
-        self.throttles.update(Some(place.tenant), hidden.as_bytes(), count).await.map(Ok)
-    }
-
-    /// Removes the counts of guesses after a right one.
-    pub(crate) async fn clear_ticket_guesses(
-        &self,
-        place: TicketPlace<'_>,
-        contact: &Contact,
-        keyed: &Keyed,
-    ) -> Result<(), StoreError> {
-        for row in ticket_guesses(place, contact, keyed) {
-            self.throttles.remove(Some(place.tenant), row.as_bytes()).await?;
-        }
-        Ok(())
-    }
-
     /// Counts a notice to a verified contact. Returns whether it may be sent. As many may be sent as codes, but they count
     /// apart, so that they don't use up the codes.
     pub(crate) async fn count_notice(
@@ -544,15 +450,6 @@ impl AttemptKey<'_> {
             None => keyed.hash("nobody", [self.method.as_str().as_bytes(), self.submitted.as_bytes()]),
         }
     }
-}
-
-/// The rows that count guesses of the codes of tickets to this address, from one browser and from all.
-fn ticket_guesses(place: TicketPlace<'_>, contact: &Contact, keyed: &Keyed) -> [SecretDigest; 2] {
-    let contact = submitted::address(contact, keyed);
-    [
-        keyed.hash("ticket guesses in browser", [contact.as_bytes(), place.browser.as_bytes()]),
-        keyed.hash("ticket guesses", [contact.as_bytes()]),
-    ]
 }
 
 fn of_account(method: Method, account: &UserId, keyed: &Keyed) -> SecretDigest {

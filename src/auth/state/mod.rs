@@ -10,7 +10,7 @@ pub(crate) mod journal;
 pub(crate) mod key;
 pub(crate) mod logins;
 pub(crate) mod pushed;
-pub(crate) mod session_claims;
+pub(crate) mod ticket_limits;
 pub(crate) mod tickets;
 pub(crate) mod token_endpoints;
 pub(crate) mod unverified;

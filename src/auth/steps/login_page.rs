@@ -16,12 +16,12 @@ use crate::{
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN, RESET_PAGE, SIGN_UP_PAGE},
         },
         pages::{built, page},
-        sign_up::SignUp,
     },
     client::Client,
     http::{accept, body::Body},
     login::Wanted,
     policy::Method,
+    user::sign_up::SignUp,
 };
 
 /// The JSON that describes a request to a login page.

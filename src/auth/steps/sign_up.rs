@@ -20,7 +20,6 @@ use crate::{
             problem::{Code, Problem},
             route::SIGN_IN,
         },
-        sign_up::SignUp,
         state::tickets::{Ticket, TicketPlace, TicketPurpose},
     },
     delivery::{Channel, Link, LinkKind},
@@ -30,7 +29,7 @@ use crate::{
     password::Password,
     policy::{Method, MethodSet},
     session::{Proof, UserId},
-    user::{Account, Contact, EmailAddress, Identifier, NewAccount, NewUser},
+    user::{Account, Contact, EmailAddress, Identifier, NewAccount, NewUser, sign_up::SignUp},
     util::{public_id::PublicId, secret::Secret},
 };
 
@@ -119,7 +118,7 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Re
     }
     let id = UserId::parse(PublicId::random().to_string()).map_err(|_| Problem::unavailable())?;
     let new = NewUser::new(id, identifier_of(&contact)?).contact(contact.clone());
-    let new = name.into_iter().fold(new, |new, name| new.name(name));
+    let new = name.into_iter().fold(new, NewUser::name);
     let hash = core.hash_new_password(tenant, new.account(), password).await;
     let new = new.password(hash.map_err(|problem| step.problem(problem))?);
     let new = new.claims_of_invitation(proved.value.ticket().claims.clone());

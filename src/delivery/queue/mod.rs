@@ -68,7 +68,7 @@ pub struct LaneStats {
 
 /// Sends messages in the background. [`push`](Self::push) never waits.
 ///
-/// Tenants take turns, so a flood of one does not delay the others. If a tenant asks for a code that nobody is to get, a
+/// Tenants take turns, so a flood of one does not delay the others. If a tenant asks for a code that is sent to no one, a
 /// [decoy](Self::push_decoy) waits in its place and then keeps a worker busy for as long as one of the last messages did. The
 /// owner of a mailbox therefore cannot find out, from the time of a message of their own, how many of the codes requested
 /// before it were sent.
@@ -135,7 +135,7 @@ impl Queue {
         self.push_job(channel, Job { message, is_decoy: false })
     }
 
-    /// Queues a decoy: a message that is never sent. Use it if nobody is to get the code that was requested.
+    /// Queues a decoy: a message that is never sent. Use it if the code that was requested is sent to no one.
     ///
     /// It takes a place like the message, and keeps it for as long as a message took recently. So neither the call nor the
     /// time of later messages reveals which of the two it was.
@@ -258,9 +258,7 @@ impl QueueBuilder {
     ///
     /// Returns an error if `timeout` is zero.
     pub fn attempt_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() {
-            return Err(ConfigError::new("attempt timeout", "0 s", "must be greater than zero"));
-        }
+        ConfigError::refuse_if(timeout.is_zero(), "attempt timeout", "0 s", "must be greater than zero")?;
         self.settings.timeout = timeout;
         Ok(self)
     }

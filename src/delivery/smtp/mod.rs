@@ -3,7 +3,7 @@
 mod letter;
 mod transport;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use lettre::{
     message::Mailbox,
@@ -132,9 +132,7 @@ impl Smtp {
     ///
     /// Returns an error if `timeout` is zero.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() {
-            return Err(ConfigError::new("mail timeout", "0 s", "must be greater than zero"));
-        }
+        ConfigError::refuse_if(timeout.is_zero(), "mail timeout", "0 s", "must be greater than zero")?;
         self.timeout = timeout;
         Ok(self)
     }
@@ -183,8 +181,4 @@ impl OtpSender for Smtp {
     }
 }
 
-impl fmt::Debug for Smtp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Smtp").field("server", &self.server).field("timeout", &self.timeout).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Smtp { server, timeout });

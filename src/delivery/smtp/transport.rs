@@ -1,6 +1,6 @@
 //! The connection to the server.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use lettre::transport::smtp::{
     Error,
@@ -74,15 +74,7 @@ impl Server {
     }
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("host", &self.host)
-            .field("port", &self.port)
-            .field("security", &self.security)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Server { host, port, security });
 
 /// Classifies an error for retries.
 pub(super) fn error(error: Error) -> SendError {

@@ -4,7 +4,7 @@ mod answer;
 mod request;
 mod sign;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::Uri;
 
@@ -118,9 +118,7 @@ impl Webhook {
     ///
     /// Returns an error if `timeout` is zero.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() {
-            return Err(ConfigError::new("webhook timeout", "0 s", "must be greater than zero"));
-        }
+        ConfigError::refuse_if(timeout.is_zero(), "webhook timeout", "0 s", "must be greater than zero")?;
         self.timeout = timeout;
         Ok(self)
     }
@@ -158,12 +156,5 @@ impl OtpSender for Webhook {
     }
 }
 
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // the path may contain a secret
-        f.debug_struct("Webhook")
-            .field("host", &self.url.host())
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
-}
+// the path may contain a secret
+crate::util::fmt::debug_fields!(Webhook, |own| host: own.url.host(), timeout: own.timeout);

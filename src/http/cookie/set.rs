@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 use zeroize::Zeroizing;
@@ -44,9 +44,7 @@ impl SetCookie {
     /// §4.1.1 does not allow, or if both together are longer than [`MAX_COOKIE_BYTES`]. The error
     /// does not contain the value.
     pub fn new(name: &str, value: &str) -> Result<Self, ConfigError> {
-        if !is_token(name.as_bytes()) {
-            return Err(ConfigError::new("cookie name", name, "must be a token of RFC 9110"));
-        }
+        ConfigError::refuse_if(!is_token(name.as_bytes()), "cookie name", name, "must be a token of RFC 9110")?;
         if !is_value(value.as_bytes()) {
             return Err(ConfigError::new("cookie value", "it", "has a character that is not allowed in a cookie"));
         }
@@ -112,11 +110,7 @@ impl SetCookie {
     }
 }
 
-impl fmt::Debug for SetCookie {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetCookie").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(SetCookie { name });
 
 /// Compares a prefix as browsers do, ignoring case.
 fn has_prefix(name: &str, prefix: &str) -> bool {

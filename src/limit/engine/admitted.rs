@@ -1,8 +1,5 @@
 //! Counts of the admitted requests. They are kept under the locks that a decision takes anyway.
 
-use std::ops::{Deref, DerefMut};
-
-use super::row::Row;
 use crate::{
     limit::decision::{Ask, Decision},
     tenant::LimitKey,
@@ -60,26 +57,6 @@ impl Admitted {
 fn count_watched(watched: &mut [Watched], tenant: &[u8]) {
     if let Some(one) = watched.iter_mut().find(|one| one.tenant.as_bytes() == tenant) {
         one.requests += 1;
-    }
-}
-
-/// A row under the lock of its shard.
-pub(super) struct LockedRow<'a> {
-    pub(super) row: &'a mut Row,
-    pub(super) admitted: &'a mut Admitted,
-}
-
-impl Deref for LockedRow<'_> {
-    type Target = Row;
-
-    fn deref(&self) -> &Row {
-        self.row
-    }
-}
-
-impl DerefMut for LockedRow<'_> {
-    fn deref_mut(&mut self) -> &mut Row {
-        self.row
     }
 }
 

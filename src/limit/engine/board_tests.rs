@@ -9,7 +9,7 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-use super::{Engine, SHARDS, board::home_of, meter::Context};
+use super::{Engine, SHARDS, board::home_of, meter::Context, spend::SpendRequest};
 use crate::{
     limit::{
         decision::{Ask, Charge, Decision},
@@ -120,7 +120,7 @@ impl World {
                 *repeated += usize::from(engine.known_refusal(key, terms, context).is_some());
                 let ask = Ask { refundable: true, ..Ask::new(units, false) };
                 let mut decision = Decision::UNLIMITED;
-                engine.spend(key, context, ask, &Cell::new(false), &mut decision).unwrap();
+                engine.spend(SpendRequest { key, context, ask, began: &Cell::new(false) }, &mut decision).unwrap();
                 let standing = decision.standing.unwrap();
                 assert_eq!(decision.is_admitted(), subject.fits(units, *now));
                 if decision.is_admitted() {

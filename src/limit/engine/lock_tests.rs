@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, SHARDS, meter::Context, place_of};
+use super::{Engine, SHARDS, meter::Context, place_of, spend::SpendRequest};
 use crate::{
     limit::{
         decision::{Ask, Decision},
@@ -36,7 +36,9 @@ fn spend(engine: &Engine, tenant: &LimitKey, units: u32, is_anonymous: bool) -> 
     let context = Context { now, unix_now, swept_at: 0, bytes: &engine.bytes };
     let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
     let mut decision = Decision::UNLIMITED;
-    engine.spend(engine.key(tenant), context, ask, &Cell::new(false), &mut decision).unwrap();
+    engine
+        .spend(SpendRequest { key: engine.key(tenant), context, ask, began: &Cell::new(false) }, &mut decision)
+        .unwrap();
     decision.is_admitted()
 }
 

@@ -16,7 +16,7 @@ mod row;
 mod row_tests;
 #[cfg(feature = "smooth")]
 mod smooth;
-mod spend;
+pub(super) mod spend;
 mod sweep;
 mod window;
 
@@ -32,7 +32,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use self::{
-    admitted::{Admitted, LockedRow},
+    admitted::Admitted,
     board::{Board, BoardTerms, TenantHash},
     meter::Context,
     overflow::{Overflow, is_before},
@@ -187,14 +187,14 @@ impl Engine {
     /// Makes the quotas of the tenant count at least this much, as a shared server did at a time. Spends from buckets don't change.
     #[cfg(feature = "redis")]
     pub(super) fn raise(&self, tenant: &LimitKey, context: Context<'_>, plan: &Plan, used: &[u32], at: UnixTime) {
-        self.on_row(self.key(tenant), context, |row| row.raise(context, plan, used, at));
+        self.on_row(self.key(tenant), context, |row, _| row.raise(context, plan, used, at));
     }
 
     /// Returns the units that count of each quota of this plan, or `None` if the tenant shares a bucket, or has another plan
     /// now.
     #[cfg(feature = "redis")]
     pub(super) fn counts(&self, tenant: &LimitKey, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
-        match self.on_row(self.key(tenant), context, |row| row.counts(context, plan)) {
+        match self.on_row(self.key(tenant), context, |row, _| row.counts(context, plan)) {
             Some(counts) => counts,
             None => self.overflow.began().is_none().then(|| vec![0; plan.limits().len()]),
         }
@@ -210,7 +210,7 @@ impl Engine {
         match payer {
             Payer::Tenant(tenant) => {
                 let key = self.key(tenant);
-                self.on_row(key, context, |row| {
+                self.on_row(key, context, |row, _| {
                     self.clear_board(key, row);
                     use_row(row)
                 })
@@ -223,7 +223,7 @@ impl Engine {
 
     /// Clears the spends in the tenant's own row.
     pub(super) fn reset(&self, key: TenantKey<'_>, context: Context<'_>) {
-        self.on_row(key, context, |row| {
+        self.on_row(key, context, |row, _| {
             row.reset(context, self.next_generation());
             self.clear_board(key, row);
         });
@@ -233,7 +233,7 @@ impl Engine {
     pub(super) fn peek(&self, tenant: &LimitKey, context: Context<'_>) -> Option<Standing> {
         let key = self.key(tenant);
         loop {
-            if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
+            if let Some(standing) = self.on_row(key, context, |row, _| row.peek(context, false)) {
                 return standing;
             }
             let (found, named_since) = self.plans.find(tenant);
@@ -267,12 +267,12 @@ impl Engine {
         &self,
         key: TenantKey<'_>,
         context: Context<'_>,
-        use_row: impl FnOnce(&mut LockedRow<'_>) -> T,
+        use_row: impl FnOnce(&mut Row, &mut Admitted) -> T,
     ) -> Option<T> {
         let epoch = self.plans.epoch();
         let has_function = self.plans.has_function();
-        let used = self.with_row(key, |row| match row.epoch() == epoch && !has_function {
-            true => Ok(use_row(row)),
+        let used = self.with_row(key, |row, admitted| match row.epoch() == epoch && !has_function {
+            true => Ok(use_row(row, admitted)),
             false => Err(use_row),
         });
         match used? {
@@ -295,12 +295,12 @@ impl Engine {
         key: TenantKey<'_>,
         mut found: (PlanFound, Option<u32>),
         context: Context<'_>,
-        mut use_row: impl FnOnce(&mut LockedRow<'_>) -> T,
+        mut use_row: impl FnOnce(&mut Row, &mut Admitted) -> T,
     ) -> Option<T> {
         loop {
             let (plan_found, named_since) = &found;
             let place = if named_since.is_some() { Place::Named } else { Place::Stranger };
-            let used = self.with_row(key, |row| {
+            let used = self.with_row(key, |row, admitted| {
                 // another thread may have read a newer plan
                 if is_before(plan_found.epoch, row.epoch()) {
                     return Err(use_row);
@@ -314,7 +314,7 @@ impl Engine {
                         _ => {}
                     }
                 }
-                Ok(use_row(row))
+                Ok(use_row(row, admitted))
             });
             match used? {
                 Ok(value) => return Some(value),
@@ -337,16 +337,16 @@ impl Engine {
     }
 
     fn has_row(&self, key: TenantKey<'_>) -> bool {
-        self.with_row(key, |_| ()).is_some()
+        self.with_row(key, |_, _| ()).is_some()
     }
 
     /// Locks the row of a tenant and uses it, if there is one.
     #[inline]
-    fn with_row<T>(&self, key: TenantKey<'_>, use_row: impl FnOnce(&mut LockedRow<'_>) -> T) -> Option<T> {
+    fn with_row<T>(&self, key: TenantKey<'_>, use_row: impl FnOnce(&mut Row, &mut Admitted) -> T) -> Option<T> {
         let mut rows = lock(&self.shard(key.hash)?.0);
         let Rows { table, admitted } = &mut *rows;
         let (_, row) = table.find_mut(key.hash, |(tenant, _)| tenant.as_bytes() == key.name)?;
-        Some(use_row(&mut LockedRow { row, admitted }))
+        Some(use_row(row, admitted))
     }
 
     #[inline]

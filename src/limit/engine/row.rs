@@ -164,7 +164,7 @@ impl Row {
     }
 
     /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed. Other
-    /// quotas begin a new generation, also if the plan changes back later.
+    /// quotas begin a new generation, even if the plan changes back later.
     pub(super) fn adopt(
         &mut self,
         plan: &Plan,

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::{Engine, Undecided, meter::Context};
+use super::{Engine, Undecided, meter::Context, spend::SpendRequest};
 use crate::{
     limit::{
         decision::{Ask, Decision},
@@ -40,7 +40,10 @@ impl World {
     fn ask(&self, name: &str, ask: Ask) -> Result<Decision, Undecided> {
         let mut decision = Decision::UNLIMITED;
         let key = tenant(name);
-        self.engine.spend(self.engine.key(&key), self.context(), ask, &Cell::new(false), &mut decision)?;
+        self.engine.spend(
+            SpendRequest { key: self.engine.key(&key), context: self.context(), ask, began: &Cell::new(false) },
+            &mut decision,
+        )?;
         Ok(decision)
     }
 

@@ -4,7 +4,7 @@ use std::{cell::Cell, hash::BuildHasher};
 
 use super::{
     Engine, TenantKey, Undecided,
-    admitted::LockedRow,
+    admitted::Admitted,
     board::BoardTerms,
     meter::Context,
     overflow::{Buckets, is_before},
@@ -23,8 +23,18 @@ use crate::{
     util::lock::lock,
 };
 
+/// A request that wants to spend.
+#[derive(Clone, Copy)]
+pub(in crate::limit) struct SpendRequest<'a> {
+    pub(in crate::limit) key: TenantKey<'a>,
+    pub(in crate::limit) context: Context<'a>,
+    pub(in crate::limit) ask: Ask,
+    /// Is set if the request made the first bucket.
+    pub(in crate::limit) began: &'a Cell<bool>,
+}
+
 impl Engine {
-    /// Decides on a request, and charges it if it is admitted. Sets `began` if it made the first bucket.
+    /// Decides on a request, and charges it if it is admitted.
     ///
     /// The decision is written to its place, which is [`Decision::UNLIMITED`] before: to return it through each of these
     /// functions costs more than to decide.
@@ -33,19 +43,13 @@ impl Engine {
     ///
     /// Returns an error if the name of the tenant is not valid, or if its plan must be looked up first.
     #[inline]
-    pub(in crate::limit) fn spend(
-        &self,
-        key: TenantKey<'_>,
-        context: Context<'_>,
-        ask: Ask,
-        began: &Cell<bool>,
-        decision: &mut Decision,
-    ) -> Result<(), Undecided> {
+    pub(in crate::limit) fn spend(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), Undecided> {
+        let SpendRequest { key, context, ask, .. } = request;
         if self.plans.has_function() {
-            return self.spend_by_function(key, context, ask, began, decision);
+            return self.spend_by_function(request, decision);
         }
         if ask.is_admitted {
-            return self.spend_anew(key, context, ask, began, decision);
+            return self.spend_anew(request, decision);
         }
         let terms = BoardTerms {
             units: ask.units,
@@ -57,49 +61,38 @@ impl Engine {
             decision.refuse(standing);
             return Ok(());
         }
-        let decided = self.with_row(key, |row| {
+        let decided = self.with_row(key, |row, admitted| {
             let is_current = row.epoch() == terms.epoch;
             if is_current {
-                self.decide_and_count(key, row, context, ask, decision);
+                self.decide_and_count(request, row, admitted, decision);
             }
             is_current
         });
         match decided {
             Some(true) => Ok(()),
-            _ => self.spend_anew(key, context, ask, began, decision),
+            _ => self.spend_anew(request, decision),
         }
     }
 
     /// Decides on a request of a tenant that has no row, or whose row has an outdated plan.
     #[cold]
-    fn spend_anew(
-        &self,
-        key: TenantKey<'_>,
-        context: Context<'_>,
-        ask: Ask,
-        began: &Cell<bool>,
-        decision: &mut Decision,
-    ) -> Result<(), Undecided> {
+    fn spend_anew(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), Undecided> {
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plan_cache {
-            self.require_plan(plans, key, context, ask)?;
+            self.require_plan(plans, request)?;
         }
-        match self.on_row(key, context, |row| self.decide_and_count(key, row, context, ask, decision)) {
+        let decide = |row: &mut Row, admitted: &mut Admitted| self.decide_and_count(request, row, admitted, decision);
+        match self.on_row(request.key, request.context, decide) {
             Some(()) => Ok(()),
-            None => Ok(self.spend_without_row(key, context, ask, began, decision)?),
+            None => Ok(self.spend_without_row(request, decision)?),
         }
     }
 
     /// Returns an error if the plan of the tenant must be looked up first, unless the request can't wait for it.
     #[cfg(feature = "plans")]
     #[cold]
-    fn require_plan(
-        &self,
-        plans: &PlanCache,
-        key: TenantKey<'_>,
-        context: Context<'_>,
-        ask: Ask,
-    ) -> Result<(), Undecided> {
+    fn require_plan(&self, plans: &PlanCache, request: SpendRequest<'_>) -> Result<(), Undecided> {
+        let SpendRequest { key, context, ask, .. } = request;
         let tenant = key.limit_key()?;
         let needs_plan = match ask.can_wait {
             true => plans.must_wait(&self.plans, &tenant, context.now),
@@ -109,17 +102,11 @@ impl Engine {
     }
 
     /// Decides on a request if a function chooses plans. The function runs before the board is read.
-    fn spend_by_function(
-        &self,
-        key: TenantKey<'_>,
-        context: Context<'_>,
-        ask: Ask,
-        began: &Cell<bool>,
-        decision: &mut Decision,
-    ) -> Result<(), Undecided> {
+    fn spend_by_function(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), Undecided> {
+        let SpendRequest { key, context, ask, .. } = request;
         #[cfg(feature = "plans")]
         if let Some(plans) = &self.plan_cache {
-            self.require_plan(plans, key, context, ask)?;
+            self.require_plan(plans, request)?;
         }
         let tenant = key.limit_key()?;
         let (found, named_since) = self.plans.find(&tenant);
@@ -135,12 +122,12 @@ impl Engine {
             decision.refuse(standing);
             return Ok(());
         }
-        let decided = self.on_row_with_plan(key, (found, named_since), context, |row| {
-            self.decide_and_count(key, row, context, ask, decision);
+        let decided = self.on_row_with_plan(key, (found, named_since), context, |row, admitted| {
+            self.decide_and_count(request, row, admitted, decision);
         });
         match decided {
             Some(()) => Ok(()),
-            None => Ok(self.spend_without_row(key, context, ask, began, decision)?),
+            None => Ok(self.spend_without_row(request, decision)?),
         }
     }
 
@@ -148,26 +135,19 @@ impl Engine {
     #[inline]
     fn decide_and_count(
         &self,
-        key: TenantKey<'_>,
-        row: &mut LockedRow<'_>,
-        context: Context<'_>,
-        ask: Ask,
+        request: SpendRequest<'_>,
+        row: &mut Row,
+        admitted: &mut Admitted,
         decision: &mut Decision,
     ) {
-        self.decide_in_row(key, row, context, ask, decision);
-        row.admitted.count(key.name, ask, decision);
+        self.decide_in_row(request, row, decision);
+        admitted.count(request.key.name, request.ask, decision);
     }
 
     /// Decides on a row, and updates the refusal board.
     #[inline]
-    fn decide_in_row(
-        &self,
-        key: TenantKey<'_>,
-        row: &mut Row,
-        context: Context<'_>,
-        ask: Ask,
-        decision: &mut Decision,
-    ) {
+    fn decide_in_row(&self, request: SpendRequest<'_>, row: &mut Row, decision: &mut Decision) {
+        let SpendRequest { key, context, ask, .. } = request;
         let mut marks = NO_MARKS;
         row.decide(context, ask, &mut marks, decision);
         if decision.is_admitted() {
@@ -197,14 +177,8 @@ impl Engine {
     }
 
     #[cold]
-    fn spend_without_row(
-        &self,
-        key: TenantKey<'_>,
-        context: Context<'_>,
-        ask: Ask,
-        began: &Cell<bool>,
-        decision: &mut Decision,
-    ) -> Result<(), TenantError> {
+    fn spend_without_row(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), TenantError> {
+        let SpendRequest { key, context, ask, .. } = request;
         let tenant = key.limit_key()?;
         loop {
             let (found, named_since) = self.plans.find(&tenant);
@@ -223,20 +197,22 @@ impl Engine {
                 // another thread has created it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
                 let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
-                self.insert(key, tenant, row, context, ask, decision);
+                self.insert(request, tenant, row, decision);
                 return Ok(());
             } else if self.take_room() {
                 let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context);
-                self.insert(key, tenant, row, context, ask, decision);
+                self.insert(request, tenant, row, decision);
                 return Ok(());
-            } else if self.spend_from_bucket(&mut buckets, &found, context, ask, began, decision).is_some() {
+            } else if self.spend_from_bucket(&mut buckets, &found, request, decision).is_some() {
                 if let Some(shard) = self.shard(key.hash) {
                     lock(&shard.0).admitted.count(key.name, ask, decision);
                 }
                 return Ok(());
             }
             drop(buckets);
-            if let Some(()) = self.on_row(key, context, |row| self.decide_and_count(key, row, context, ask, decision)) {
+            let decide =
+                |row: &mut Row, admitted: &mut Admitted| self.decide_and_count(request, row, admitted, decision);
+            if let Some(()) = self.on_row(key, context, decide) {
                 return Ok(());
             }
         }
@@ -246,11 +222,10 @@ impl Engine {
         &self,
         buckets: &mut Buckets<'_>,
         found: &PlanFound,
-        context: Context<'_>,
-        ask: Ask,
-        began: &Cell<bool>,
+        request: SpendRequest<'_>,
         decision: &mut Decision,
     ) -> Option<()> {
+        let SpendRequest { context, ask, began, .. } = request;
         let mut marks = NO_MARKS;
         let shared = buckets.spend(found, || self.next_generation(), context, ask, &mut marks, decision)?;
         self.keep_spend(decision, ask, shared.past, marks, || Payer::Bucket(shared.bucket));
@@ -278,19 +253,12 @@ impl Engine {
     }
 
     /// Decides on a new row and adds it. Its room is taken.
-    fn insert(
-        &self,
-        key: TenantKey<'_>,
-        tenant: LimitKey,
-        mut row: Row,
-        context: Context<'_>,
-        ask: Ask,
-        decision: &mut Decision,
-    ) {
+    fn insert(&self, request: SpendRequest<'_>, tenant: LimitKey, mut row: Row, decision: &mut Decision) {
+        let SpendRequest { key, context, ask, .. } = request;
         if self.has_stale_plan(&tenant, context) {
             row.outdate();
         }
-        self.decide_in_row(key, &mut row, context, ask, decision);
+        self.decide_in_row(request, &mut row, decision);
         self.bytes.force(row_bytes(&tenant, &row));
         if let Some(shard) = self.shard(key.hash) {
             let hash = |(tenant, _): &(LimitKey, Row)| self.hasher.hash_one(tenant.as_bytes());

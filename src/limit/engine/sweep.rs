@@ -105,7 +105,7 @@ impl Engine {
 mod tests {
     use std::cell::Cell;
 
-    use super::*;
+    use super::{super::spend::SpendRequest, *};
     use crate::{
         limit::{
             decision::{Ask, Decision},
@@ -128,7 +128,12 @@ mod tests {
 
     fn spend(engine: &Engine, tenant: &LimitKey, context: Context<'_>) {
         let mut decision = Decision::UNLIMITED;
-        engine.spend(engine.key(tenant), context, Ask::new(1, false), &Cell::new(false), &mut decision).unwrap();
+        engine
+            .spend(
+                SpendRequest { key: engine.key(tenant), context, ask: Ask::new(1, false), began: &Cell::new(false) },
+                &mut decision,
+            )
+            .unwrap();
     }
 
     fn engine(plans: &Plans) -> Engine {

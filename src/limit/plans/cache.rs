@@ -338,7 +338,7 @@ enum Turn<'a> {
     Full,
 }
 
-/// A running lookup. It ends when this is dropped, also if the request that waits for it is.
+/// A running lookup. It ends when this is dropped, which also happens if the request that waits for it is dropped.
 struct Lookup<'a> {
     cache: &'a PlanCache,
     tenant: LimitKey,

@@ -58,13 +58,12 @@ pub enum PlanFailure {
 
 /// A [`PlanSource`] and how its answers are kept.
 ///
-/// The first request of a tenant waits for the lookup. Its plan is then used until it is older
-/// than the [time to live](Self::time_to_live). One of the next requests looks it up again,
-/// and others go on with the plan of before. So there is one lookup at a time for each tenant.
+/// The first request of a tenant waits for the lookup. Its plan is then used until it is older than
+/// the [time to live](Self::time_to_live). One of the next requests looks it up again, and the
+/// others keep using the previous plan. So there is one lookup at a time for each tenant.
 ///
-/// Answers that a tenant has no plan are kept as long, so unknown tenants are not looked up at
-/// each request. A new plan applies from the next request on, and what the tenant has spent
-/// stays spent.
+/// Answers that a tenant has no plan are kept just as long, so unknown tenants are not looked up at
+/// each request. A new plan applies from the next request on, and what the tenant has spent stays spent.
 #[must_use]
 pub struct CachedPlans {
     pub(super) source: Box<dyn AnyPlanSource>,
@@ -97,10 +96,10 @@ impl CachedPlans {
         self
     }
 
-    /// Sets how long a request waits for a lookup, which has failed then. Defaults to one second.
+    /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second.
     ///
-    /// It holds in every runtime, with timers or without, because a thread of its own watches over the lookups of the
-    /// process. If the system refuses that thread, lookups have no deadline.
+    /// It holds in every runtime, with timers or without, because a separate thread watches the lookups of the
+    /// process. If the system refuses to start that thread, lookups have no deadline.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = time;
         self
@@ -112,7 +111,7 @@ impl CachedPlans {
         self
     }
 
-    /// Sets how long a failed lookup of a tenant is not repeated. Defaults to five seconds.
+    /// Sets how long to wait before a failed lookup of a tenant is repeated. Defaults to five seconds.
     pub fn retry_after(mut self, time: Duration) -> Self {
         self.retry_after = time;
         self
@@ -137,9 +136,7 @@ impl CachedPlans {
 
     pub(in crate::limit) fn validate(&self) -> Result<(), ConfigError> {
         for (setting, most) in [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)] {
-            if most == 0 {
-                return Err(ConfigError::new(setting, most, "must be at least 1"));
-            }
+            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
         }
         for (setting, time) in [
             ("plans time_to_live", self.time_to_live),
@@ -154,28 +151,13 @@ impl CachedPlans {
     }
 }
 
-impl fmt::Debug for CachedPlans {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedPlans")
-            .field("time_to_live", &self.time_to_live)
-            .field("deadline", &self.deadline)
-            .field("on_failure", &self.on_failure)
-            .field("max_tenants", &self.max_tenants)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(CachedPlans { time_to_live, deadline, on_failure, max_tenants });
 
 /// No plan could be looked up for the tenant, and [`PlanFailure::Refuse`] is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanUnavailable;
 
-impl fmt::Display for PlanUnavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the plan of the tenant could not be looked up")
-    }
-}
-
-impl std::error::Error for PlanUnavailable {}
+crate::util::fmt::text_error!(PlanUnavailable, "the plan of the tenant could not be looked up");
 
 pub(super) type LookedUp = Result<Option<Plan>, String>;
 

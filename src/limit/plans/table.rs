@@ -1,11 +1,8 @@
 //! The plans of all tenants, changed while the service runs.
 
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError, RwLock,
+    atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
 };
 
 use dashmap::DashMap;
@@ -252,11 +249,4 @@ impl Plans {
     }
 }
 
-impl fmt::Debug for Plans {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plans")
-            .field("default", &self.default())
-            .field("named", &self.named_count())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Plans, |own| default: own.default(), named: own.named_count());

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -59,9 +58,10 @@ use crate::{
 /// redis-cli DEL 'tollgate:plan:{acme}'
 /// ```
 ///
-/// A text that is no plan changes nothing: nodes treat it as a failed lookup. By default, they keep the plan that they have, or use
-/// the default plan, and record the event [`PlanLookupFailed`](crate::event::EventKind::PlanLookupFailed). The reason is in the
-/// log (feature `tracing`). [`CachedPlans::on_failure`] changes what they do. The same happens while the server does not answer.
+/// A text that is not a valid plan changes nothing: nodes treat it as a failed lookup. By default, they keep the plan that they
+/// have, or use the default plan, and record the event [`PlanLookupFailed`](crate::event::EventKind::PlanLookupFailed). The
+/// reason is in the log (feature `tracing`). [`CachedPlans::on_failure`] changes what they do. The same happens while the server
+/// does not answer.
 #[derive(Clone)]
 pub struct RedisPlans(Arc<Inner>);
 
@@ -186,8 +186,4 @@ impl PlanSource for RedisPlans {
     }
 }
 
-impl fmt::Debug for RedisPlans {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisPlans").field("prefix", &self.0.prefix).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(RedisPlans, |own| prefix: own.0.prefix);

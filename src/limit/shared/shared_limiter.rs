@@ -1,6 +1,6 @@
 //! [`SharedLimiter`]: one budget for many processes.
 
-use std::{fmt, mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -41,9 +41,9 @@ use crate::{
 /// not. A tenant with few requests costs one call for each, and nothing is held back. A refused tenant is refused without a call
 /// until units come back, at most for the [lifetime](Leases::lifetime) of a lease.
 ///
-/// Leases are strict: never more than the limit is admitted in any window, also if nodes crash or are paused, or replies are
-/// lost. The server counts a lease from its end, and a node stops using it before, by its monotonic clock and its wall clock. This
-/// holds as long as a node's clock is not slower than the server's by more than a hundredth.
+/// Leases are strict: never more than the limit is admitted in any window, even if nodes crash or are paused, or replies are
+/// lost. The server counts a lease from its end, and a node stops using it before that, by its monotonic clock and its wall
+/// clock. This holds as long as a node's clock is not slower than the server's by more than a hundredth.
 ///
 /// The price:
 ///
@@ -437,14 +437,7 @@ impl SharedLimiter {
     }
 }
 
-impl fmt::Debug for SharedLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedLimiter")
-            .field("plans", self.plans())
-            .field("fallback", &self.0.fallback)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(SharedLimiter, |own| plans: own.plans(), fallback: own.0.fallback);
 
 #[cfg(test)]
 mod tests {

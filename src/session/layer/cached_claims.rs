@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     error::Error,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -95,11 +94,7 @@ impl CachedClaims {
     }
 }
 
-impl fmt::Debug for CachedClaims {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedClaims").field("cached_for", &self.cached_for).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(CachedClaims { cached_for });
 
 #[cfg(test)]
 mod tests {

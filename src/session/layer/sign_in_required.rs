@@ -1,6 +1,6 @@
 //! The answer to a request without a session that is good enough, if one is required.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
 
@@ -126,14 +126,7 @@ impl SignInRequired {
     }
 }
 
-impl fmt::Debug for SignInRequired {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SignInRequired")
-            .field("page", &self.page)
-            .field("return_parameter", &self.return_parameter)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(SignInRequired { page, return_parameter });
 
 impl SignInPage {
     /// Returns whether the request is for the login page itself, which then is behind the

@@ -38,7 +38,7 @@ use crate::{gate::MaybeReady, util::error::ConfigError};
 /// - Opening verifies the checksums of all pages, so it reads the whole file. A damaged file is
 ///   rejected with [`StoreErrorKind::Corrupt`] and not modified, a file of a newer version with
 ///   [`StoreErrorKind::NewerFormat`].
-/// - If the disk is full, writes fail with [`StoreErrorKind::Full`] and reads go on. Writes work again
+/// - If the disk is full, writes fail with [`StoreErrorKind::Full`] and reads still work. Writes work again
 ///   as soon as there is room for them. After any other failed disk write, everything fails until
 ///   the store is opened again.
 ///
@@ -85,9 +85,7 @@ impl DiskConfig {
     ///
     /// Returns an error if `most` is zero.
     pub fn entries(mut self, most: u64) -> Result<Self, ConfigError> {
-        if most == 0 {
-            return Err(ConfigError::new("store entries", most, "must be at least 1"));
-        }
+        ConfigError::refuse_if(most == 0, "store entries", most, "must be at least 1")?;
         self.entries = most;
         Ok(self)
     }

@@ -1,7 +1,7 @@
 mod entry;
 mod epoch;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -27,8 +27,8 @@ use crate::{
 /// - Needs Redis 6.2 or later, or Valkey: one server or a cluster, with or without TLS ([`RedisConfig`]).
 /// - A write is one script call, a read one `MGET`. Each process sees the writes of all others with its next call.
 /// - Entries expire on the server. None may be evicted: [`connect`](Self::connect) refuses a server whose
-///   `maxmemory-policy` is not `noeviction`. A server without memory refuses writes with [`StoreErrorKind::Full`],
-///   and reading and removing go on.
+///   `maxmemory-policy` is not `noeviction`. A server without free memory refuses writes with
+///   [`StoreErrorKind::Full`]; reading and removing still work.
 /// - No call waits longer than the [deadline](RedisConfig::deadline). A server that is down makes calls fail at once
 ///   with [`StoreErrorKind::Unavailable`]. The connection is restored in the background.
 /// - After a restart, a failover or a flush, revocations may be missing. The store notices it, and anything
@@ -389,8 +389,4 @@ impl From<RedisFailure> for StoreError {
     }
 }
 
-impl fmt::Debug for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("prefix", &self.0.prefix).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Redis, |own| prefix: own.0.prefix);

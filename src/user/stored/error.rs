@@ -1,6 +1,9 @@
 use std::fmt;
 
-use crate::store::StoreError;
+use crate::{
+    store::{StoreError, StoreErrorKind},
+    user::changes::AccountChange,
+};
 
 /// The reason why an account was not created or changed, in [`StoredUsers`](super::StoredUsers) or tables of SQL.
 #[derive(Clone, Debug)]
@@ -43,5 +46,16 @@ impl std::error::Error for UserError {
             Self::Store(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Translates the outcome of a change.
+pub(super) fn outcome(changed: Result<(), UserError>) -> Result<AccountChange, StoreError> {
+    match changed {
+        Ok(()) => Ok(AccountChange::Done),
+        Err(UserError::Taken | UserError::Exists) => Ok(AccountChange::Taken),
+        Err(UserError::Unknown) => Ok(AccountChange::Outdated),
+        Err(UserError::OutOfBounds) => Err(StoreErrorKind::TooLarge.into()),
+        Err(UserError::Store(error)) => Err(error),
     }
 }

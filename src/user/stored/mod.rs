@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 pub use self::error::UserError;
 use self::{
+    error::outcome,
     index::{AccountKey, Claimed, FOREVER, Index, Unique},
     row::{Name, Row},
-    user_changes::outcome,
 };
 use crate::{
     password::PasswordHash,

@@ -2,14 +2,14 @@
 
 use super::{
     StoredUsers,
-    error::UserError,
+    error::{UserError, outcome},
     index::{AccountKey, Unique},
     row::Name,
 };
 use crate::{
     password::PasswordHash,
     session::UserId,
-    store::{StoreError, StoreErrorKind, table::Change},
+    store::{StoreError, table::Change},
     tenant::Tenant,
     user::{
         account::{Account, OwnContact},
@@ -97,17 +97,6 @@ impl StoredUsers {
             self.index.release(account, held.as_slice()).await;
         }
         outcome(changed)
-    }
-}
-
-/// Translates the outcome of a change.
-pub(super) fn outcome(changed: Result<(), UserError>) -> Result<AccountChange, StoreError> {
-    match changed {
-        Ok(()) => Ok(AccountChange::Done),
-        Err(UserError::Taken | UserError::Exists) => Ok(AccountChange::Taken),
-        Err(UserError::Unknown) => Ok(AccountChange::Outdated),
-        Err(UserError::OutOfBounds) => Err(StoreErrorKind::TooLarge.into()),
-        Err(UserError::Store(error)) => Err(error),
     }
 }
 

@@ -58,9 +58,7 @@ impl SqlUsers {
         old: Option<&Contact>,
         new: Option<&Contact>,
     ) -> Result<AccountChange, StoreError> {
-        let columns =
-            |contact: Option<&Contact>| contact.map(|contact| contact_columns(contact).ok_or(UserError::OutOfBounds));
-        let (old, new) = match (columns(old).transpose(), columns(new).transpose()) {
+        let (old, new) = match (columns(old), columns(new)) {
             (Ok(old), Ok(new)) => (old, new),
             (Err(error), _) | (_, Err(error)) => return outcome(Err(error)),
         };
@@ -90,6 +88,11 @@ impl SqlUsers {
             }
         }))
     }
+}
+
+/// Returns the columns of a contact, if there is one.
+fn columns(contact: Option<&Contact>) -> Result<Option<(&'static str, &str)>, UserError> {
+    contact.map(|contact| contact_columns(contact).ok_or(UserError::OutOfBounds)).transpose()
 }
 
 /// Translates the outcome of a change.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     factors::Factors,
     fresh_proofs::FreshProofs,
-    freshness::{Freshness, can_sign_in, can_sign_in_at_all},
+    freshness::{self, Freshness, can_sign_in, can_sign_in_at_all},
     new_credential::{NewCredential, Vouching},
 };
 use crate::{
@@ -170,14 +170,20 @@ impl AccountCall {
     }
 
     /// Like [`require_fresh`](Self::require_fresh), for a new contact: proofs by contacts of its class must not be needed. What is
-    /// left of the account without them must also be freshly proved.
+    /// left of the account without them must also be freshly proved. The first contact of a class is a factor that counts for every
+    /// policy. If one of them would refuse an enrolled one, it needs two other factors.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if nothing is left.
-    pub(crate) fn require_fresh_without(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if nothing or too little is left.
+    pub(crate) fn require_fresh_for_contact(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
         self.require_fresh(core)?;
-        let rest = Factors { without: Some(class), ..factors(core, &self.who, self.credentials.as_ref()) };
+        let all = factors(core, &self.who, self.credentials.as_ref());
+        let has_class = all.usable(1).iter().any(|method| method.class() == class);
+        if !has_class && freshness::needs_vouching(core, self.tenant()) {
+            self.require_second_factor(core)?;
+        }
+        let rest = Factors { without: Some(class), ..all };
         if !can_sign_in_at_all(rest) {
             let detail = "add another way to sign in first: codes to a contact can't vouch for its replacement";
             return Err(Problem::new(Code::SecondFactorRequired, detail));

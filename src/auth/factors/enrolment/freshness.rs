@@ -12,6 +12,7 @@ use crate::{
         http::route::{ACCOUNT_PAGE, SIGN_IN},
     },
     policy::LoginPlan,
+    tenant::Tenant,
     util::{clock::UnixTime, form},
 };
 
@@ -73,6 +74,17 @@ impl Freshness {
         let age = if self.needs_factor { 0 } else { FRESH.as_secs().saturating_sub(1) };
         login_url(core, Some((age, self.classes)))
     }
+}
+
+/// Returns whether a login of this tenant can ask for more of a factor than that the user has it: it names methods, or refuses
+/// factors that users enrol by themselves.
+pub(super) fn needs_vouching(core: &Core, tenant: &Tenant) -> bool {
+    let listed = core.clients.listed();
+    let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+    let levels = || core.policies.levels().map(Some).chain([None]);
+    let plan = |client, level| core.policies.plan(tenant, client, level, core.enabled(tenant)).ok();
+    let mut plans = clients.chain([None]).flat_map(|client| levels().filter_map(move |level| plan(client, level)));
+    plans.any(|plan| plan.names_methods() || plan.refuses_self_enrolment())
 }
 
 /// Returns whether anything of the account can begin a login.

@@ -50,9 +50,7 @@ impl Leases {
     ///
     /// Returns an error if it is zero.
     pub fn largest(mut self, units: u32) -> Result<Self, ConfigError> {
-        if units == 0 {
-            return Err(ConfigError::new("largest lease", units, "must be at least 1"));
-        }
+        ConfigError::refuse_if(units == 0, "largest lease", units, "must be at least 1")?;
         self.largest = units;
         Ok(self)
     }

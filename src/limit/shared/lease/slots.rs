@@ -15,7 +15,7 @@ const IDLE: u32 = 8;
 
 /// The leases of a node, by tenant. Times and replies go in, decisions and calls come out; there is no I/O.
 ///
-/// A lease is used before its expiry only, measured from before the call was sent, so no promise depends on how long a call
+/// A lease is used only before it expires, measured from before the call was sent, so no promise depends on how long a call
 /// takes. Its size adapts: it doubles if the units are used up early, and falls to what was used if they are not.
 #[derive(Debug)]
 pub struct LeaseSlots<K, T> {
@@ -42,7 +42,7 @@ pub struct LeaseReturn<K, T> {
 
 impl<K: Clone + Eq + Hash, T: Clone> LeaseSlots<K, T> {
     /// Creates a node without leases, which holds at most `most_slots` of them and takes at most `largest` units at once.
-    /// `lifetime` is the longest of a lease.
+    /// `lifetime` is the longest that a lease can last.
     pub fn new(largest: u32, lifetime: Duration, most_slots: usize) -> Self {
         Self {
             slots: HashMap::default(),

@@ -1,6 +1,7 @@
-//! The settings of sign-up and password reset.
+//! Who can create an account.
 
-use crate::{user::EmailAddress, util::error::ConfigError};
+use super::contact::EmailAddress;
+use crate::util::error::ConfigError;
 
 /// Who can create an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

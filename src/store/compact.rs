@@ -1,0 +1,454 @@
+//! The bytes of stored rows.
+//!
+//! A row begins with a byte for its kind. Numbers are little-endian. A text or a list follows its length in two bytes.
+//! [`row_struct`] and [`row_enum`] describe the parts of a row once, for writing and for reading.
+
+use std::convert::identity;
+
+use super::error::{StoreError, StoreErrorKind};
+use crate::{
+    tenant::Tenant,
+    util::{public_id::PublicId, secret::SecretDigest},
+};
+
+/// A value that is a part of rows.
+pub(crate) trait RowPart: Sized {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError>;
+
+    /// Returns `None` if the row is malformed.
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self>;
+}
+
+/// Makes a struct a part of rows: its fields in this order. A field can name another encoding: `acr => or_empty`.
+#[allow(unused_macros, reason = "rows of features that are off")]
+macro_rules! row_struct {
+    (@write $writer:ident $field:ident) => {
+        $crate::store::compact::RowPart::write_part($field, $writer)
+    };
+    (@write $writer:ident $field:ident $encoding:ident) => {
+        $crate::store::compact::$encoding::write_part($field, $writer)
+    };
+    (@read $reader:ident) => {
+        $crate::store::compact::RowPart::read_part($reader)
+    };
+    (@read $reader:ident $encoding:ident) => {
+        $crate::store::compact::$encoding::read_part($reader)
+    };
+    ($name:ident($field:ident)) => {
+        impl $crate::store::compact::RowPart for $name {
+            fn write_part(&self, writer: &mut $crate::store::compact::Writer) -> Result<(), $crate::store::StoreError> {
+                let Self($field) = self;
+                $field.write_part(writer)
+            }
+
+            fn read_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<Self> {
+                $crate::store::compact::RowPart::read_part(reader).map(Self)
+            }
+        }
+    };
+    ($name:ident { $($field:ident $(=> $encoding:ident)?),+ $(,)? }) => {
+        impl $crate::store::compact::RowPart for $name {
+            fn write_part(&self, writer: &mut $crate::store::compact::Writer) -> Result<(), $crate::store::StoreError> {
+                let Self { $($field),+ } = self;
+                $(row_struct!(@write writer $field $($encoding)?)?;)+
+                Ok(())
+            }
+
+            fn read_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<Self> {
+                // evaluated in this order
+                Some(Self { $($field: row_struct!(@read reader $($encoding)?)?),+ })
+            }
+        }
+    };
+}
+pub(crate) use row_struct;
+
+/// Makes an enum a part of rows: a number for the variant, and its value. Numbers are never reused with another meaning.
+#[allow(unused_macros, reason = "rows of features that are off")]
+macro_rules! row_enum {
+    ($name:ident { $($number:literal => $variant:ident $(($value:ty))?),+ $(,)? }) => {
+        impl $crate::store::compact::RowPart for $name {
+            fn write_part(&self, writer: &mut $crate::store::compact::Writer) -> Result<(), $crate::store::StoreError> {
+                match self {
+                    $(row_enum!(@variant $variant value $($value)?) => {
+                        writer.byte($number);
+                        $(<$value as $crate::store::compact::RowPart>::write_part(value, writer)?;)?
+                    })+
+                }
+                Ok(())
+            }
+
+            fn read_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<Self> {
+                match reader.byte()? {
+                    $($number => Some(Self::$variant $((<$value as $crate::store::compact::RowPart>::read_part(reader)?))?),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+    (@variant $variant:ident $binding:ident) => { Self::$variant };
+    (@variant $variant:ident $binding:ident $value:ty) => { Self::$variant($binding) };
+}
+pub(crate) use row_enum;
+
+/// Makes types with a text a part of rows: the method that returns the text, and how to read it.
+macro_rules! row_text {
+    ($($name:ty: $as_text:ident, $read:expr;)+) => {$(
+        impl $crate::store::compact::RowPart for $name {
+            fn write_part(&self, writer: &mut $crate::store::compact::Writer) -> Result<(), $crate::store::StoreError> {
+                writer.text(self.$as_text().as_ref())
+            }
+
+            fn read_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<Self> {
+                reader.text().and_then($read)
+            }
+        }
+    )+};
+}
+pub(crate) use row_text;
+
+/// Makes a [`RowPart`] a row of this kind. A number is never used again with another meaning.
+#[allow(unused_macros, reason = "rows of features that are off")]
+macro_rules! stored_row {
+    ($name:ty, $kind:literal, $error:literal) => {
+        impl $crate::store::table::Value for $name {
+            fn encode_row(&self) -> Result<Vec<u8>, $crate::store::StoreError> {
+                $crate::store::compact::encode_row($kind, self)
+            }
+
+            fn decode_row(bytes: &[u8]) -> Result<Self, $crate::store::StoreError> {
+                use $crate::store::{
+                    StoreError, StoreErrorKind,
+                    compact::{Reader, RowPart},
+                };
+                let row = Reader::read_whole_value($kind, bytes, RowPart::read_part);
+                row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, $error))
+            }
+        }
+    };
+}
+pub(crate) use stored_row;
+
+/// Returns the bytes of a row of this kind.
+pub(crate) fn encode_row<T: RowPart>(kind: u8, row: &T) -> Result<Vec<u8>, StoreError> {
+    // about as long as the row
+    let mut writer = Writer::new(kind, size_of::<T>());
+    row.write_part(&mut writer)?;
+    Ok(writer.into_bytes())
+}
+
+/// Writes the bytes of a value.
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    /// Begins with the kind of the value.
+    pub(crate) fn new(kind: u8, capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.push(kind);
+        Self(bytes)
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub(crate) fn number(&mut self, number: u64) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    /// Writes bytes whose length is fixed.
+    pub(crate) fn bytes<const N: usize>(&mut self, bytes: &[u8; N]) {
+        self.0.extend(bytes);
+    }
+
+    /// Writes the bits of one byte, the lowest first.
+    pub(crate) fn flags<const N: usize>(&mut self, flags: [bool; N]) {
+        self.byte(flags.into_iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(flag)));
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), StoreError> {
+        self.len(text.len())?;
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    /// Writes a text of up to 255 bytes after its length in one byte.
+    pub(crate) fn short_text(&mut self, text: &str) -> Result<(), StoreError> {
+        self.short_len(text.len())?;
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    /// Writes a length of up to 255 in one byte.
+    pub(crate) fn short_len(&mut self, len: usize) -> Result<(), StoreError> {
+        self.byte(u8::try_from(len).map_err(|_| StoreErrorKind::TooLarge)?);
+        Ok(())
+    }
+
+    /// Writes a value if there is one. Flags before it tell whether there is.
+    pub(crate) fn present<T: RowPart>(&mut self, value: &Option<T>) -> Result<(), StoreError> {
+        value.as_ref().map_or(Ok(()), |value| value.write_part(self))
+    }
+
+    /// Writes a list unless it is empty. A flag before it tells whether the row has it.
+    pub(crate) fn present_list<T: RowPart>(&mut self, items: &Vec<T>) -> Result<(), StoreError> {
+        if items.is_empty() { Ok(()) } else { items.write_part(self) }
+    }
+
+    pub(crate) fn optional_text(&mut self, text: Option<&str>) -> Result<(), StoreError> {
+        self.text(text.unwrap_or_default())
+    }
+
+    /// Writes each item of a list.
+    pub(crate) fn list<T>(
+        &mut self,
+        items: &[T],
+        mut write: impl FnMut(&mut Self, &T) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.len(items.len())?;
+        items.iter().try_for_each(|item| write(self, item))
+    }
+
+    fn len(&mut self, len: usize) -> Result<(), StoreError> {
+        self.0.extend(u16::try_from(len).map_err(|_| StoreErrorKind::TooLarge)?.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// The bytes of a value that were not read yet.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads a whole value of this kind. Returns `None` unless all bytes are used.
+    pub(crate) fn read_whole_value<T>(
+        kind: u8,
+        bytes: &'a [u8],
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        let mut reader = Self(bytes.strip_prefix(&[kind])?);
+        read(&mut reader).filter(|_| reader.0.is_empty())
+    }
+
+    /// Returns the bytes that were not read yet.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        self.bytes::<1>().map(|[byte]| *byte)
+    }
+
+    #[inline]
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        self.bytes().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    #[inline]
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// Reads the bits of one byte. Returns `None` if others are set.
+    #[inline]
+    pub(crate) fn flags<const N: usize>(&mut self) -> Option<[bool; N]> {
+        let byte = self.byte().filter(|byte| *byte < 1 << N)?;
+        Some(std::array::from_fn(|place| byte >> place & 1 != 0))
+    }
+
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        let len = self.len()?;
+        std::str::from_utf8(self.split(len)?).ok()
+    }
+
+    /// Reads up to 255 bytes that follow their length in one byte.
+    #[inline]
+    pub(crate) fn short_bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.byte()?;
+        self.split(len.into())
+    }
+
+    #[inline]
+    pub(crate) fn short_text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.short_bytes()?).ok()
+    }
+
+    /// Reads a value if there is one.
+    pub(crate) fn present<T: RowPart>(&mut self, is_present: bool) -> Option<Option<T>> {
+        if is_present { T::read_part(self).map(Some) } else { Some(None) }
+    }
+
+    /// Reads a list that the row has only if it is not empty.
+    pub(crate) fn present_list<T: RowPart>(&mut self, is_present: bool) -> Option<Vec<T>> {
+        match is_present {
+            true => Vec::read_part(self).filter(|items| !items.is_empty()),
+            false => Some(Vec::new()),
+        }
+    }
+
+    pub(crate) fn optional_text(&mut self) -> Option<Option<&'a str>> {
+        Some(Some(self.text()?).filter(|text| !text.is_empty()))
+    }
+
+    /// Reads each item of a list.
+    pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        (0..self.len()?).map(|_| read(self)).collect()
+    }
+
+    fn len(&mut self) -> Option<usize> {
+        self.bytes().map(|bytes| usize::from(u16::from_le_bytes(*bytes)))
+    }
+
+    #[inline]
+    fn split(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// Reads these bytes. Returns whether they were next.
+    fn skip(&mut self, bytes: &[u8]) -> bool {
+        let rest = self.0.strip_prefix(bytes);
+        self.0 = rest.unwrap_or(self.0);
+        rest.is_some()
+    }
+}
+
+/// Makes numbers and types with bytes of a fixed length a part of rows.
+macro_rules! row_bytes {
+    ($($name:ty: $write:expr, $read:expr;)+) => {$(
+        impl RowPart for $name {
+            fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+                writer.bytes(&$write(*self));
+                Ok(())
+            }
+
+            fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+                reader.bytes().copied().map($read)
+            }
+        }
+    )+};
+}
+
+row_bytes! {
+    u8: u8::to_le_bytes, u8::from_le_bytes;
+    u16: u16::to_le_bytes, u16::from_le_bytes;
+    u32: u32::to_le_bytes, u32::from_le_bytes;
+    u64: u64::to_le_bytes, u64::from_le_bytes;
+    [u8; 32]: identity, identity;
+    PublicId: |id: PublicId| *id.as_bytes(), PublicId::from_bytes;
+    SecretDigest: |digest: SecretDigest| *digest.as_bytes(), SecretDigest::from_bytes;
+}
+
+row_text! {
+    String: as_str, |text: &str| Some(text.to_owned());
+    Box<str>: as_ref, |text: &str| Some(text.into());
+    Tenant: as_str, |text: &str| Tenant::parse(text).ok();
+}
+
+impl<T: RowPart> RowPart for Vec<T> {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.list(self, |writer, item| item.write_part(writer))
+    }
+
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        reader.list(T::read_part)
+    }
+}
+
+impl<A: RowPart, B: RowPart> RowPart for (A, B) {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        self.0.write_part(writer)?;
+        self.1.write_part(writer)
+    }
+
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        Some((A::read_part(reader)?, B::read_part(reader)?))
+    }
+}
+
+/// A byte that tells whether there is a value, and the value.
+impl<T: RowPart> RowPart for Option<T> {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.flags([self.is_some()]);
+        writer.present(self)
+    }
+
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        let [is_present] = reader.flags()?;
+        reader.present(is_present)
+    }
+}
+
+/// An optional text or list that is never empty. Its absence is written as an empty one.
+pub(crate) mod or_empty {
+    use super::{Reader, RowPart, StoreError, Writer};
+
+    pub(crate) fn write_part<T: RowPart>(value: &Option<T>, writer: &mut Writer) -> Result<(), StoreError> {
+        match value {
+            Some(value) => value.write_part(writer),
+            None => writer.len(0),
+        }
+    }
+
+    pub(crate) fn read_part<T: RowPart>(reader: &mut Reader<'_>) -> Option<Option<T>> {
+        let is_empty = reader.skip(&[0, 0]);
+        reader.present(!is_empty)
+    }
+}
+
+/// An optional enum without a variant 0, which means that there is no value.
+pub(crate) mod or_zero {
+    use super::{Reader, RowPart, StoreError, Writer};
+
+    pub(crate) fn write_part<T: RowPart>(value: &Option<T>, writer: &mut Writer) -> Result<(), StoreError> {
+        match value {
+            Some(value) => value.write_part(writer),
+            None => 0_u8.write_part(writer),
+        }
+    }
+
+    pub(crate) fn read_part<T: RowPart>(reader: &mut Reader<'_>) -> Option<Option<T>> {
+        let is_zero = reader.skip(&[0]);
+        reader.present(!is_zero)
+    }
+}
+
+/// A field that the row has in another place.
+pub(crate) mod apart {
+    use super::{Reader, StoreError, Writer};
+
+    pub(crate) fn write_part<T>(_: &T, _: &mut Writer) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    pub(crate) fn read_part<T: Default>(_: &mut Reader<'_>) -> Option<T> {
+        Some(T::default())
+    }
+}
+
+/// A smaller number in eight bytes.
+pub(crate) mod wide {
+    use super::{Reader, StoreError, Writer};
+
+    pub(crate) fn write_part<N: Copy + TryInto<u64>>(number: &N, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.number((*number).try_into().unwrap_or(u64::MAX));
+        Ok(())
+    }
+
+    pub(crate) fn read_part<N: TryFrom<u64>>(reader: &mut Reader<'_>) -> Option<N> {
+        reader.number()?.try_into().ok()
+    }
+}

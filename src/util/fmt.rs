@@ -1,0 +1,66 @@
+//! Implementations of `Debug`, `Display`, `Error` and `FromStr` that would otherwise be written out for each type.
+
+/// Implements `Debug` with these fields, and `..` for the others.
+macro_rules! debug_fields {
+    ($name:ident { $($field:ident),+ }) => {
+        $crate::util::fmt::debug_fields!($name, |own| $($field: own.$field),+);
+    };
+    ($name:ident, |$own:ident| $($field:ident: $value:expr),+) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $own = self;
+                f.debug_struct(stringify!($name))$(.field(stringify!($field), &$value))+.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+/// Implements `Debug` for a type that shows nothing of its value.
+macro_rules! opaque_debug {
+    ($name:ident) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+    };
+}
+
+/// Implements `Display` with this text.
+macro_rules! display {
+    ($name:ident, |$own:ident| $text:expr) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $own = self;
+                f.write_str($text)
+            }
+        }
+    };
+}
+
+/// Implements `Error`, without a source, and `Display` with this text.
+macro_rules! text_error {
+    ($name:ident, |$own:ident| $text:expr) => {
+        $crate::util::fmt::display!($name, |$own| $text);
+
+        impl std::error::Error for $name {}
+    };
+    ($name:ident, $text:literal) => {
+        $crate::util::fmt::text_error!($name, |_own| $text);
+    };
+}
+
+/// Implements `FromStr` with the function `parse` of the type.
+macro_rules! from_str {
+    ($name:ident, $error:ident) => {
+        impl std::str::FromStr for $name {
+            type Err = $error;
+
+            fn from_str(text: &str) -> Result<Self, $error> {
+                Self::parse(text)
+            }
+        }
+    };
+}
+
+pub(crate) use {debug_fields, display, from_str, opaque_debug, text_error};
