@@ -20,13 +20,13 @@ use world::{ADA, ADA_PASSWORD};
 /// Presses `Add a passkey`, and does what the pages ask for until the passkey is added. Returns the number of buttons that were
 /// pressed after the first one, and of fields that were filled in.
 async fn add_passkey(site: &mut Site) -> (u64, u64) {
-    let shown = "['who', 'choose', 'password', 'address', 'code'].find((id) => shown(id))";
+    let form =
+        "['who', 'choose', 'password', 'address', 'code'].find((id) => document.forms[id]?.getClientRects().length)";
     let is_added = "text('done').startsWith('The passkey was added.')";
     site.reset_counts().await;
     site.press_button("add-passkey").await;
     loop {
-        site.until(&format!("idle() && ({shown} || {is_added})")).await;
-        let form = "[...document.forms].find((form) => form.id && form.getClientRects().length)?.id";
+        site.until(&format!("idle() && ({form} || {is_added})")).await;
         let Some(form) = site.ask(form).await.as_str().map(str::to_owned) else { break };
         match &*form {
             "who" => {

@@ -98,7 +98,7 @@ async fn c088_only_a_posted_form_is_accepted() {
     assert_eq!(long.own(), too_large.replacen('\n', "\nconnection: close\n", 1));
     // none of these used up the code; unknown parameters are ignored, and empty ones count as absent
     let more = set(&set(&fields, "redirect_uri", ""), "scope", "");
-    assert_eq!(browser.form("/token", &[&more[..], &[("resource", "x")]].concat()).await.status, 200);
+    assert_eq!(browser.form("/token", &[&more[..], &[("colour", "x")]].concat()).await.status, 200);
 }
 
 #[tokio::test]
