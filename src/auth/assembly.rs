@@ -1,6 +1,9 @@
 //! From the settings of a builder to the service.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use http::HeaderValue;
 
@@ -144,6 +147,7 @@ impl AuthServiceBuilder {
             queue,
             sessions,
             session_layer,
+            route_steps: AtomicUsize::new(1),
             first_party,
             sign_up: self.sign_up,
             offers_reset,

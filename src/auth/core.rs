@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -70,6 +70,8 @@ pub(crate) struct Core {
     pub(crate) sessions: Sessions,
     /// The layer that protects the routes of this site.
     pub(crate) session_layer: SessionLayer,
+    /// The most steps that a route of this site needs.
+    pub(crate) route_steps: AtomicUsize,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
     pub(crate) sign_up: SignUpRules,

@@ -76,7 +76,7 @@
 //! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with both as its proofs |
 //! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) new ones |
 //! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps are the calls of any login, but never the password |
-//! | `POST /reset-password/link` | takes the `link` that the [application](AuthService::create_reset_link) has created, in place of steps |
+//! | `POST /reset-password/link` | takes the `link` that the [application](AuthService::create_reset_link) has created, in place of steps, in a login that began without a name |
 //! | `POST /reset-password` | sets the `password` |
 //!
 //! - **An account exists only after its address is proved.** The code counts in one browser, for ten minutes. An address that has an

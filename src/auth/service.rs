@@ -91,7 +91,7 @@ impl AuthService {
     pub async fn unlock(&self, tenant: &Tenant, identifier: &Identifier) -> Result<(), StoreError> {
         let account = self.0.users.find(tenant, identifier).await?;
         let keyed = self.0.keyed().await?;
-        self.0.guard.unlock(tenant, identifier, account.as_ref(), keyed).await
+        self.0.guard.unlock(tenant, Some(identifier), account.as_ref(), keyed).await
     }
 
     /// Checks that the store can be read and written, for a readiness probe: it reads and writes one small row.

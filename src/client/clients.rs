@@ -43,6 +43,12 @@ pub trait Clients: Send + Sync + 'static {
     fn listed(&self) -> Vec<Arc<Client>> {
         Vec::new()
     }
+
+    /// Returns whether [`listed`](Self::listed) returns all clients at any time. If not, which is the default, a client that is
+    /// not listed may need two steps, so each account that has two factors needs two of them for a new password.
+    fn lists_all(&self) -> bool {
+        false
+    }
 }
 
 impl<C: Clients> Clients for Arc<C> {
@@ -56,6 +62,10 @@ impl<C: Clients> Clients for Arc<C> {
 
     fn listed(&self) -> Vec<Arc<Client>> {
         (**self).listed()
+    }
+
+    fn lists_all(&self) -> bool {
+        (**self).lists_all()
     }
 }
 
@@ -80,6 +90,11 @@ impl AnyClients {
     pub fn listed(&self) -> Vec<Arc<Client>> {
         self.0.listed()
     }
+
+    /// Calls [`Clients::lists_all`].
+    pub fn lists_all(&self) -> bool {
+        self.0.lists_all()
+    }
 }
 
 impl<C: Clients> From<C> for AnyClients {
@@ -99,6 +114,7 @@ trait DynClients: Send + Sync {
     fn find<'a>(&'a self, client_id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Client>>, StoreError>>;
     fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
     fn listed(&self) -> Vec<Arc<Client>>;
+    fn lists_all(&self) -> bool;
     fn name(&self) -> &'static str;
 }
 
@@ -113,6 +129,10 @@ impl<C: Clients> DynClients for C {
 
     fn listed(&self) -> Vec<Arc<Client>> {
         Clients::listed(self)
+    }
+
+    fn lists_all(&self) -> bool {
+        Clients::lists_all(self)
     }
 
     fn name(&self) -> &'static str {

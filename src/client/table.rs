@@ -69,6 +69,10 @@ impl Clients for ClientTable {
     fn listed(&self) -> Vec<Arc<Client>> {
         self.iter().cloned().collect()
     }
+
+    fn lists_all(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

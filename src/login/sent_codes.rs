@@ -22,6 +22,16 @@ impl SendLimit {
     pub(crate) const OF_TICKETS: Self =
         Self { most: 10, within: Duration::from_secs(24 * 3600), interval: Duration::ZERO };
 
+    /// The share of strangers, so that a signed-in user gets codes to an address whoever else has asked for them.
+    pub(crate) const OF_TICKETS_BY_STRANGERS: Self = Self { most: 8, ..Self::OF_TICKETS };
+
+    /// The share of strangers at one address of a client.
+    pub(crate) const OF_TICKETS_BY_CLIENT: Self = Self { most: 5, ..Self::OF_TICKETS };
+
+    /// The limit of one user, or of one login without a user, who asks for messages to addresses that may be anybody's.
+    pub(crate) const OF_TICKET_REQUESTS: Self =
+        Self { most: 10, within: Duration::from_secs(3600), interval: Duration::ZERO };
+
     /// Returns the limit of a method. Text messages cost money and wake people up, so they have a lower one than e-mail.
     pub(crate) fn for_send_method(method: Method, limits: &LoginLimits) -> Self {
         let interval = limits.resend_interval;

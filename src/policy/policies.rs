@@ -85,9 +85,7 @@ impl Policies {
         LoginPlan::from_policies(&demands, (enabled, least), acr)
     }
 
-    /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
-    /// among those that an account can complete with these methods. `usable_in` returns those that it can use in a login of a
-    /// plan.
+    /// Returns the number of steps of the longest of the [`completable_plans`](Self::completable_plans).
     pub(crate) fn most_steps<'a>(
         &self,
         tenant: &Tenant,
@@ -95,13 +93,26 @@ impl Policies {
         usable: MethodSet,
         usable_in: impl Fn(&LoginPlan) -> MethodSet,
     ) -> usize {
-        let steps = |client: Option<&Policy>, acr: Option<&str>| {
+        let plans = self.completable_plans(tenant, clients, usable, usable_in);
+        plans.iter().map(LoginPlan::steps).max().unwrap_or_default()
+    }
+
+    /// Returns the plans of the logins of a tenant, with any of these clients and any requested name, that an account can
+    /// complete with these methods. `usable_in` returns those that it can use in a login of a plan.
+    pub(crate) fn completable_plans<'a>(
+        &self,
+        tenant: &Tenant,
+        clients: impl Iterator<Item = Option<&'a Policy>>,
+        usable: MethodSet,
+        usable_in: impl Fn(&LoginPlan) -> MethodSet,
+    ) -> Vec<LoginPlan> {
+        let completable = |client: Option<&Policy>, acr: Option<&str>| {
             let mut methods = usable;
             loop {
                 let plan = self.plan(tenant, client, acr, methods).ok()?;
                 let fewer = methods.iter().filter(|method| usable_in(&plan).contains(*method)).collect();
                 if fewer == methods {
-                    return Some(plan.steps());
+                    return Some(plan);
                 }
                 methods = fewer;
             }
@@ -111,7 +122,7 @@ impl Policies {
         clients.sort_unstable_by_key(|client| client.map(Policy::sets));
         clients.dedup();
         let levels = || self.acr.keys().map(|name| Some(name.as_str())).chain([None]);
-        clients.iter().flat_map(|client| levels().filter_map(|acr| steps(*client, acr))).max().unwrap_or_default()
+        clients.iter().flat_map(|client| levels().filter_map(|acr| completable(*client, acr))).collect()
     }
 
     /// Checks that the enabled methods can satisfy the policies of every tenant, with every `acr`

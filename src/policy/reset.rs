@@ -11,10 +11,12 @@ const FACTORS: MethodSet = MethodSet::EMPTY.with(Method::Passkey).with(Method::T
 /// What an account needs for a new password, known once its user has proved a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResetDemand {
-    /// The methods that the account can prove.
+    /// The methods that the account can prove, strongly enough for `policy_steps`. Others count for nothing.
     pub(crate) usable: MethodSet,
     /// The number of factor classes: as many as the strictest login of the account has steps.
     pub(crate) steps: usize,
+    /// The same number without a step that is added for an enrolled factor: how strong a credential must be to count.
+    pub(crate) policy_steps: usize,
     /// Whether one of them has to be the second factor that the account has enrolled.
     pub(crate) needs_factor: bool,
 }
@@ -25,6 +27,7 @@ impl ResetDemand {
 
     /// Returns whether these methods are enough.
     pub(crate) fn is_met_by(&self, proved: MethodSet) -> bool {
+        let proved = proved.intersection(self.usable);
         proved.classes() >= self.steps && (!self.needs_factor || !proved.intersection(FACTORS).is_empty())
     }
 }
@@ -43,19 +46,16 @@ impl LoginPlan {
             return;
         }
         let most = ResetDemand::METHODS.classes();
-        let steps = demand.steps.max(proved.len() + 1).min(most);
-        let sets_of = |methods: MethodSet| -> Vec<MethodSet> {
-            let leads = |set: &MethodSet| {
-                set.len() == steps
-                    && proved.is_subset(*set)
-                    && (!demand.needs_factor || !set.intersection(FACTORS).is_empty())
-            };
-            methods.union(proved).distinct_subsets().filter(leads).collect()
-        };
-        let own = sets_of(demand.usable.intersection(ResetDemand::METHODS));
-        self.sets = if own.is_empty() { sets_of(ResetDemand::METHODS) } else { own };
-        // a factor that is weaker than two steps counts where each login of the account asks for it
-        self.is_extended = demand.needs_factor && steps > 1;
+        let counting = proved.intersection(demand.usable);
+        let steps = demand.steps.saturating_add(proved.len() - counting.len()).max(proved.len() + 1).min(most);
+        let lacking: MethodSet = proved.iter().filter(|method| !counting.contains(*method)).collect();
+        let sets_of = |methods: MethodSet| methods.union(proved).distinct_subsets();
+        let leads = |set: &MethodSet| set.len() == steps && proved.is_subset(*set);
+        let has_factor = |set: &MethodSet| set.intersection(FACTORS).iter().any(|method| !lacking.contains(method));
+        let own = sets_of(demand.usable.intersection(ResetDemand::METHODS)).filter(leads);
+        let own: Vec<_> = own.filter(|set| !demand.needs_factor || has_factor(set)).collect();
+        self.sets = if own.is_empty() { sets_of(ResetDemand::METHODS).filter(leads).collect() } else { own };
+        self.is_extended = demand.steps > demand.policy_steps;
     }
 }
 
@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn c129_a_reset_needs_as_many_classes_as_the_strictest_login_without_the_password() {
-        let demand = |usable: MethodSet, steps, needs_factor| ResetDemand { usable, steps, needs_factor };
+        let demand =
+            |usable: MethodSet, steps, needs_factor| ResetDemand { usable, steps, policy_steps: steps, needs_factor };
         let first = LoginPlan::of_reset(MethodSet::ALL).unwrap().next(MethodSet::EMPTY);
         assert!(!first.contains(Password) && !first.contains(Totp) && first.contains(Email));
         assert!(LoginPlan::of_reset(Password.into()).is_none());
@@ -91,5 +92,22 @@ mod tests {
         assert!(steps == 2 && !next.contains(Email) && !next.contains(Password));
         assert_eq!(after(mailbox, demand(mailbox, 6, true)).0, 4);
         assert!(!demand(mailbox, 6, true).is_met_by(ResetDemand::METHODS));
+    }
+
+    #[test]
+    fn c129_a_credential_that_is_too_weak_for_the_logins_counts_for_nothing() {
+        // the account has a passkey that does not count in logins of two steps
+        let demand = ResetDemand { usable: Email | Sms, steps: 2, policy_steps: 2, needs_factor: false };
+        assert!(!demand.is_met_by(Email | Passkey) && demand.is_met_by(Email | Sms));
+        assert_eq!(after(Passkey.into(), demand), (3, Email | Sms));
+        assert_eq!(after(Email | Passkey, demand), (3, Sms.into()));
+        let demand = ResetDemand { usable: Email | Totp, needs_factor: true, ..demand };
+        assert_eq!(after(Email | Passkey, demand), (3, Totp.into()));
+        // only a step that is added for a factor accepts weaker ones than the steps of the reset
+        let mut plan = LoginPlan::of_reset(MethodSet::ALL).unwrap();
+        plan.demand_for_reset(Email.into(), demand);
+        assert_eq!(plan.policy_steps(), 2);
+        plan.demand_for_reset(Email.into(), ResetDemand { policy_steps: 1, ..demand });
+        assert_eq!(plan.policy_steps(), 1);
     }
 }

@@ -211,7 +211,7 @@ pub(crate) use self::{
     identity::{Authentication, Proof},
     layer::{
         cached_claims::{ClaimsResult, ClaimsSource},
-        requirements::{NeededProofs, ProofCheck},
+        requirements::{MOST_STEPS, NeededProofs, ProofCheck},
     },
     opening::{Opening, Renewal},
 };

@@ -216,3 +216,19 @@ async fn a_contact_is_well_formed_new_and_has_a_sender() {
     assert_eq!(confirm(&mut lone, &code).await.status, 204);
     assert_eq!(contacts(&world, "u-lone").await, [format!("{NEW} true")]);
 }
+
+#[tokio::test]
+async fn c130_a_user_asks_for_ten_codes_an_hour_in_all_sessions() {
+    let world = site(|service| service).await;
+    let mut browser = by_phone(&world).await;
+    for number in 0..10 {
+        let asked = replace(&mut browser, &format!("new{number}@example.com")).await;
+        assert_eq!(asked.status, 200, "{asked:?}");
+    }
+    world.advance(31);
+    let mut elsewhere = by_phone(&world).await;
+    let refused = replace(&mut elsewhere, NEW).await;
+    assert_eq!((refused.status.as_u16(), &*refused.error()), (429, "too_many_attempts"));
+    world.advance(3600);
+    assert_eq!(replace(&mut by_phone(&world).await, NEW).await.status, 200);
+}

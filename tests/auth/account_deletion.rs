@@ -1,12 +1,13 @@
 //! A user deletes the account.
 
 use serde_json::json;
-use tollgate::{NewUser, Users, delivery::NoticeKind, event::EventKind};
+use tollgate::{NewUser, Password, Passwords, Users, delivery::NoticeKind, event::EventKind, user::EmailAddress};
 
 use crate::{
     account_password::told,
+    controlled_store::{ControlledStore, Fault},
     own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, site},
-    world::{ADA, ADA_PASSWORD, ADA_PHONE, NOBODY},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, GRACE, NOBODY, World},
 };
 
 #[tokio::test]
@@ -61,4 +62,39 @@ async fn a_deletion_needs_fresh_proofs_and_ends_other_sessions() {
     assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.status, 204);
     assert_eq!(call(&mut other, "name", json!({ "name": "x" })).await.error(), "login_required");
     assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.error(), "login_required");
+}
+
+#[tokio::test]
+async fn c130_a_deletion_that_can_not_end_the_sessions_deletes_nothing() {
+    let mut failing = None;
+    for _ in 0..2 {
+        let store = ControlledStore::default();
+        let world = World::with(store.clone(), |service| service.first_party(acme())).await;
+        let mut browser = ada(&world).await;
+        store.done();
+        if let Some(at) = failing {
+            store.fail(at, Fault::Before);
+        }
+        let deleted = call(&mut browser, "delete", json!({ "confirmed": true })).await;
+        let done = store.done();
+        assert_eq!((store.heal(), deleted.status == 204), (failing.is_some(), failing.is_none()), "{deleted:?}");
+        let account = Users::by_id(&world.users, &acme(), &"u-ada".parse().unwrap()).await.unwrap();
+        assert_eq!(account.is_some(), failing.is_some());
+        failing = done.iter().position(|call| call.ends_with(" generations") && !call.starts_with("get"));
+        assert!(failing.is_some(), "{done:?}");
+    }
+}
+
+#[tokio::test]
+async fn c130_a_deletion_takes_no_message_from_the_owner_of_an_address_that_was_not_proved() {
+    let world = site(|service| service).await;
+    let hash = Passwords::insecure_fast().hash(Password::new(ADA_PASSWORD)).await.unwrap();
+    let user = NewUser::new("u-eve".parse().unwrap(), "eve".parse().unwrap()).password(hash);
+    world.users.create(&acme(), user.unverified_contact(EmailAddress::parse(GRACE).unwrap())).await.unwrap();
+    let mut browser = sign_in(&world, "eve", &["password"]).await;
+    let mut owner = world.browser();
+    let id = owner.start("web", GRACE).await;
+    assert_eq!(owner.ask("web", &id, "email", GRACE).await.status, 200);
+    assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.status, 204);
+    assert_eq!(world.code(GRACE).await.len(), 6);
 }

@@ -1,20 +1,27 @@
 //! A new password for a forgotten one: it needs as many classes of factors as the strictest login of the account, without the
 //! password.
 
+use std::sync::{Arc, OnceLock};
+
 use serde_json::{Value, json};
 use tollgate::{
-    Identifier, NewUser, Tenant, UserId, Users,
+    Client, ClientTable, Identifier, NewUser, Password, StoredUsers, Tenant, UserId, Users,
     auth::SignUp,
+    client::Clients,
     delivery::NoticeKind,
     event::{EventKind, Query},
-    store::Memory,
+    password::{BreachedPasswords, PasswordRules},
+    policy::{Method, Policy},
+    store::{Memory, StoreError},
     user::{Contact, EmailAddress},
 };
 
 use crate::{
+    controlled_store::{ControlledStore, Fault},
     enrolled,
     world::{
-        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, form_of, join, parameters, posted, query, with,
+        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, clients, form_of, join, parameters, posted,
+        query, with,
     },
 };
 
@@ -28,6 +35,12 @@ fn tenant(name: &str) -> Tenant {
 pub(crate) async fn begin(browser: &mut Browser, client: &str, name: &str) -> String {
     let answer = browser.post("/reset-password/start", &with(parameters(client), &[("identifier", name)])).await;
     assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["session_id"].as_str().unwrap().to_owned()
+}
+
+/// Begins a reset without a name, as the page does for a link.
+async fn begin_unnamed(browser: &mut Browser, client: &str) -> String {
+    let answer = browser.post("/reset-password/start", &parameters(client)).await;
     answer.json()["session_id"].as_str().unwrap().to_owned()
 }
 
@@ -138,6 +151,50 @@ async fn c129_a_mailbox_alone_never_opens_an_account_of_two_steps() {
     assert_eq!(told, [(ADA.to_owned(), true), (ADA_PHONE.to_owned(), true)]);
 }
 
+/// Clients of an application, which lists none of them.
+struct Unlisted(ClientTable);
+
+impl Clients for Unlisted {
+    async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
+        self.0.find(client_id).await
+    }
+
+    async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
+        self.0.allows_origin(origin).await
+    }
+}
+
+/// Begins a reset and proves a mailbox. Returns what the login then needs.
+async fn remaining_after_mailbox(world: &World, client: &str, address: &str) -> Value {
+    let mut browser = world.browser();
+    let id = begin(&mut browser, client, address).await;
+    let remaining = prove(world, &mut browser, client, &id, address).await["remaining_steps"].clone();
+    let refused = set(&mut browser, client, &id).await;
+    assert_eq!(refused.status == 200, remaining == 0, "{refused:?}");
+    remaining
+}
+
+#[tokio::test]
+async fn c129_clients_that_are_not_listed_may_need_two_steps() {
+    let world = World::with(Memory::new(), |service| service.clients(Unlisted(clients()))).await;
+    add_maila(&world).await;
+    assert_eq!(remaining_after_mailbox(&world, "web", ADA).await, 1);
+    assert_eq!(remaining_after_mailbox(&world, "other", MAILA).await, 1);
+}
+
+#[tokio::test]
+async fn c129_a_route_of_two_steps_is_as_strict_as_a_login_of_two_steps() {
+    let world = World::with(Memory::new(), |service| service.first_party(tenant("globex"))).await;
+    add_maila(&world).await;
+    let layer = || world.service.session_layer();
+    let _one = layer().required().steps(1).unwrap();
+    assert!(layer().steps(99).is_err());
+    assert_eq!(remaining_after_mailbox(&world, "other", MAILA).await, 0);
+    world.advance(31);
+    let _two = layer().steps(2).unwrap();
+    assert_eq!(remaining_after_mailbox(&world, "other", MAILA).await, 1);
+}
+
 #[tokio::test]
 async fn c129_an_enrolled_factor_is_needed_and_stays() {
     let world = enrolled::world(|service| service).await;
@@ -162,6 +219,40 @@ async fn c129_an_enrolled_factor_is_needed_and_stays() {
     // the fresh login needs it as before
     let id = browser.start("web", "ada").await;
     assert_eq!(browser.password("web", &id, "ada", FRESH).await.json()["remaining_steps"], 1);
+}
+
+#[tokio::test]
+async fn c129_an_app_that_is_too_weak_for_the_logins_of_the_account_counts_for_nothing() {
+    let world = enrolled::world(|service| service).await;
+    enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(1) })).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    assert_eq!(prove(&world, &mut browser, "web", &id, ADA).await["remaining_steps"], 1);
+    let choices = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    assert_eq!(choices["methods"], json!(["sms", "whatsapp"]), "{choices}");
+    let code = [("method", "totp"), ("code", enrolled::CODES[1])];
+    assert_ne!(browser.call("authenticate", "web", &id, &code).await.status, 200);
+    assert_eq!(set(&mut browser, "web", &id).await.error(), "steps_remaining");
+    prove(&world, &mut browser, "web", &id, ADA_PHONE).await;
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
+}
+
+#[tokio::test]
+async fn c129_the_step_that_a_client_adds_for_an_enrolled_factor_counts() {
+    let named = Policy::slots([Method::Password, Method::Email]).unwrap();
+    let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
+    let all = all.into_iter().map(|client| if client.id() == "mfa" { client.policy(named.clone()) } else { client });
+    let all = ClientTable::new(all).unwrap();
+    let world = enrolled::world(|service| service.clients(all)).await;
+    enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(2) })).await;
+    // a login of that client needs the password, the mailbox and the app
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    assert_eq!(prove(&world, &mut browser, "web", &id, ADA).await["remaining_steps"], 2);
+    prove(&world, &mut browser, "web", &id, ADA_PHONE).await;
+    let code = [("method", "totp"), ("code", enrolled::CODES[1])];
+    assert_eq!(browser.call("authenticate", "web", &id, &code).await.json()["remaining_steps"], 0);
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
 }
 
 #[tokio::test]
@@ -191,7 +282,16 @@ async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only()
     assert_eq!(use_link(&mut browser, "web", &id).await.error(), "invalid_link");
     let id = browser.start("other", MAILA).await;
     assert_eq!(use_link(&mut browser, "other", &id).await.error(), "method_not_allowed");
-    let id = begin(&mut browser, "other", NOBODY).await;
+    // not in a login that has the name of anybody
+    for name in [NOBODY, MAILA] {
+        let id = begin(&mut browser, "other", name).await;
+        assert_eq!(use_link(&mut browser, "other", &id).await.error(), "invalid_link");
+    }
+    for _ in 0..6 {
+        assert!(!signs_in(&world, "other", MAILA, "wrong").await);
+    }
+    assert!(!signs_in(&world, "other", MAILA, ADA_PASSWORD).await, "locked");
+    let id = begin_unnamed(&mut browser, "other").await;
     assert_eq!(use_link(&mut browser, "other", &id).await.status, 200);
     assert_eq!(use_link(&mut browser, "other", &id).await.error(), "invalid_link");
     assert_eq!(set(&mut browser, "other", &id).await.status, 200);
@@ -202,13 +302,13 @@ async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only()
     let link = world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap().unwrap();
     let secret = link.split_once("#reset=").unwrap().1;
     world.service.end_user(&tenant("globex"), &maila).await.unwrap();
-    let id = begin(&mut browser, "other", MAILA).await;
+    let id = begin_unnamed(&mut browser, "other").await;
     assert_eq!(browser.life("reset-password/link", "other", &id, &[("link", secret)]).await.status, 200);
     assert_eq!(set(&mut browser, "other", &id).await.error(), "invalid_link");
     // and after a quarter of an hour
     let link = world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap().unwrap();
     world.advance(15 * 60);
-    let id = begin(&mut browser, "other", MAILA).await;
+    let id = begin_unnamed(&mut browser, "other").await;
     let secret = link.split_once("#reset=").unwrap().1;
     let late = browser.life("reset-password/link", "other", &id, &[("link", secret)]).await;
     assert_eq!(late.error(), "invalid_link");
@@ -219,7 +319,10 @@ async fn c129_an_account_with_too_few_factors_is_reset_by_the_application_only()
     world.settle().await;
     assert!(notices(&world).contains(&(MAILA.to_owned(), NoticeKind::FactorsReset)));
     world.log.flush();
-    assert_eq!(world.log.read_events(&Query::default().kind(EventKind::FactorsReset)).events.len(), 1);
+    let events = |kind| world.log.read_events(&Query::default().kind(kind)).events;
+    let (factors, passwords) = (events(EventKind::FactorsReset), events(EventKind::PasswordReset));
+    assert_eq!((factors.len(), passwords.len()), (1, 1));
+    assert!(factors[0].subject.is_some() && factors[0].subject == passwords[0].subject);
 }
 
 /// Enrols an app for the account of globex.
@@ -293,4 +396,63 @@ async fn c129_without_accounts_that_offer_it_there_is_no_reset() {
     let request = http::Request::get(format!("/authentication/start?{}", query("web")));
     let told = browser.send(request.header("accept", "application/json"), "").await.json();
     assert_eq!(told["reset_password"], "/reset-password");
+}
+
+#[tokio::test]
+async fn c129_a_reset_is_told_although_what_it_ends_can_not_be_ended() {
+    let mut failing = None;
+    for _ in 0..2 {
+        let store = ControlledStore::default();
+        let world = World::with(store.clone(), |service| service).await;
+        add_maila(&world).await;
+        let mut browser = world.browser();
+        let id = begin(&mut browser, "other", MAILA).await;
+        prove(&world, &mut browser, "other", &id, MAILA).await;
+        store.done();
+        if let Some(at) = failing {
+            store.fail(at, Fault::Before);
+        }
+        assert_eq!(set(&mut browser, "other", &id).await.status, 200);
+        let done = store.done();
+        assert_eq!(store.heal(), failing.is_some());
+        // the last change of the generation comes after the password is set
+        failing = done.iter().rposition(|call| call.ends_with(" generations"));
+        assert!(signs_in(&world, "other", MAILA, FRESH).await);
+        world.settle().await;
+        assert_eq!(notices(&world), [(MAILA.to_owned(), NoticeKind::PasswordReset)]);
+    }
+}
+
+/// Looks passwords up, and meanwhile the address of maila changes.
+#[derive(Clone, Default)]
+struct Meanwhile(Arc<OnceLock<StoredUsers>>);
+
+impl BreachedPasswords for Meanwhile {
+    type Error = std::convert::Infallible;
+
+    async fn is_breached(&self, _: &Password) -> Result<bool, Self::Error> {
+        if let Some(users) = self.0.get() {
+            let contact = |email: &str| Contact::Email(EmailAddress::parse(email).unwrap());
+            let (old, new) = (contact(MAILA), contact("new@example.com"));
+            let id = UserId::parse("u-maila").unwrap();
+            Users::set_contact(users, &tenant("globex"), &id, Some(&old), Some(&new)).await.unwrap();
+        }
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn c129_proofs_that_stop_counting_while_the_password_is_checked_set_none() {
+    let meanwhile = Meanwhile::default();
+    let rules = PasswordRules::new().breached(meanwhile.clone());
+    let world = World::with(Memory::new(), |service| service.password_rules(rules)).await;
+    add_maila(&world).await;
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "other", MAILA).await;
+    prove(&world, &mut browser, "other", &id, MAILA).await;
+    assert!(meanwhile.0.set(world.users.clone()).is_ok());
+    assert_eq!(set(&mut browser, "other", &id).await.error(), "session_expired");
+    let mut browser = world.browser();
+    let id = browser.start("other", "new@example.com").await;
+    assert_eq!(browser.password("other", &id, "new@example.com", ADA_PASSWORD).await.status, 200);
 }

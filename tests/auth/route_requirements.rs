@@ -190,6 +190,10 @@ async fn a_session_of_the_application_is_judged_by_what_its_sign_in_declared() {
     assert_eq!(open(new().amr(["pwd", "otp", "mfa"]).unwrap(), "cors").await, (200, None));
     let weak = || new().amr(["pwd", "mfa"]).unwrap();
     assert_eq!(open(weak(), "cors").await, (401, None));
+    // one message, and one key
+    for same in [["otp", "sms"], ["pop", "hwk"]] {
+        assert_eq!(open(new().amr(same).unwrap(), "cors").await, (401, None), "{same:?}");
+    }
     let login = Some("/login?a&max_age=300&steps=2".to_owned());
     assert_eq!(open(weak(), "navigate").await, (303, login));
     let at = |ago: u64| {
@@ -200,8 +204,8 @@ async fn a_session_of_the_application_is_judged_by_what_its_sign_in_declared() {
     assert_eq!(open(at(299), "cors").await, (200, None));
     assert_eq!(open(at(302), "cors").await, (401, None));
 
-    for steps in [0, 17] {
-        assert!(layer.clone().steps(steps).is_err());
+    for (steps, is_valid) in [(0, false), (1, true), (6, true), (7, false)] {
+        assert_eq!(layer.clone().steps(steps).is_ok(), is_valid, "{steps}");
     }
     for age in [Duration::ZERO, Duration::from_secs(59), Duration::from_millis(60_500)] {
         assert!(layer.clone().max_age(age).is_err());

@@ -27,13 +27,16 @@ pub(super) async fn delete_account(
         return Err(Problem::invalid("confirmed must be true"));
     }
     let who = call.session().authentication();
-    // first, so that the user does not sign in before the rest is deleted
+    // first, because the user can ask again if this fails
+    core.sessions.end_user(tenant, user).await?;
+    // then nobody signs in before the rest is deleted
     answers::changed(core.users.remove(tenant, user).await?)?;
     let forgotten = match core.forget_user(tenant, user).await {
         Ok(ended) => Ok(ended),
         // the user could not ask again
         Err(_) => core.forget_user(tenant, user).await,
     };
+    // an unverified one may belong to somebody else, who waits for a code
     for contact in call.account().verified_contacts() {
         core.queue.forget(tenant, contact.as_str());
     }

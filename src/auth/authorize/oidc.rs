@@ -10,18 +10,17 @@ use crate::{
     },
     client::Client,
     login::Wanted,
-    policy::LoginPlan,
-    session::UserId,
+    policy::{LoginPlan, Policy},
+    session::{MOST_STEPS, UserId},
     util::encoding::base64url_to_32,
 };
+
+const _: () = assert!(MOST_STEPS == Policy::MAX_STEPS, "routes, sign-ins and policies have the same maximum");
 
 /// The maximum length of `nonce`.
 const LONGEST_NONCE: usize = 512;
 /// The maximum length of `id_token_hint`.
 const LONGEST_HINT: usize = 8192;
-
-/// The maximum number of steps that a sign-in can ask for.
-const MOST_STEPS: usize = 6;
 
 /// The maximum number of levels in `acr_values` or the claim `acr`. Each of them is planned.
 const MOST_LEVELS: usize = 16;

@@ -1,9 +1,11 @@
 //! What an account needs for a new password.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{credentials::row::Credentials, enrolment::factors::Factors};
 use crate::{
     auth::core::Core,
-    policy::{Method, ResetDemand},
+    policy::{LoginPlan, Method, MethodSet, ResetDemand},
     session::UserId,
     store::StoreError,
     tenant::Tenant,
@@ -18,12 +20,18 @@ impl Core {
         Ok(match &account {
             Some(account) => self.reset_demand_of(tenant, account, credentials.as_ref()),
             // gone meanwhile
-            None => ResetDemand { usable: crate::policy::MethodSet::EMPTY, steps: usize::MAX, needs_factor: true },
+            None => ResetDemand {
+                usable: MethodSet::EMPTY,
+                steps: usize::MAX,
+                policy_steps: usize::MAX,
+                needs_factor: true,
+            },
         })
     }
 
     /// As many classes as the strictest login that the account could complete with a password, and its second factor if it has
-    /// enrolled one. So a mailbox alone never opens an account whose logins need two steps.
+    /// enrolled one. So a mailbox alone never opens an account whose logins need two steps, and neither if a client that is not
+    /// listed may need them.
     pub(crate) fn reset_demand_of(
         &self,
         tenant: &Tenant,
@@ -35,16 +43,25 @@ impl Core {
             Factors { core: self, tenant, account, credentials, proved: Method::Password.into(), without: None };
         let listed = self.clients.listed();
         let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
-        let usable = factors.usable(1);
-        let most = self.policies.most_steps(tenant, clients, usable, |plan| factors.usable_in(plan));
-        let needs_factor = factors.has_enrolled();
-        let with_factor = || {
-            let mut plan = self.policies.plan(tenant, None, None, self.enabled(tenant)).ok()?.asking_enrolled();
-            let enrolled = credentials?.factors(self.enabled(tenant), &plan);
-            plan.demand_factor(Method::Password.into(), enrolled);
-            Some(plan.steps().max(2))
+        let mut plans =
+            self.policies.completable_plans(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
+        // routes of the site and clients that are not listed may ask for more
+        let least = self.route_steps.load(Relaxed).max(if self.clients.lists_all() { 1 } else { 2 });
+        plans.extend((1..=least).rev().find_map(|least| factors.longer_plan(least)));
+        let most = plans.iter().map(LoginPlan::steps).max().unwrap_or(1);
+        let usable = factors.usable(most);
+        let needs_factor = !usable.intersection(Method::Passkey | Method::Totp).is_empty();
+        let with_factor = |plan: LoginPlan| {
+            let mut plan = plan.asking_enrolled();
+            let first = plan.methods().that_can_be_first().iter().next();
+            let enrolled = credentials.map(|row| row.factors(self.enabled(tenant), &plan)).unwrap_or_default();
+            plan.demand_factor(first.map(MethodSet::from).unwrap_or_default(), enrolled);
+            plan.steps()
         };
-        let steps = if needs_factor { most.max(with_factor().unwrap_or(2)) } else { most };
-        ResetDemand { usable, steps: steps.max(1), needs_factor }
+        let steps = match needs_factor {
+            true => plans.into_iter().map(with_factor).fold(2, usize::max),
+            false => most,
+        };
+        ResetDemand { usable, steps, policy_steps: most, needs_factor }
     }
 }

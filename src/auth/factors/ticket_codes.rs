@@ -33,7 +33,7 @@ impl RequestContext<'_> {
     ///
     /// # Errors
     ///
-    /// Returns a problem with the time to wait if this browser or this address of a client asks too often.
+    /// Returns a problem with the time to wait if this browser, this user or this address of a client asks too often.
     pub(crate) async fn send_ticket_code(
         &self,
         place: TicketPlace<'_>,
@@ -44,6 +44,9 @@ impl RequestContext<'_> {
     ) -> Result<TicketCodeSent, Problem> {
         let (core, keyed, code) = (self.core, self.core.keyed().await?, OneTimeCode::generate());
         let spend = self.charge_ticket_message().await?;
+        let user = ticket.user.as_ref().map(|user| &user.id);
+        let counted = core.guard.count_ticket_request((place, user), method_of(channel), keyed).await?;
+        counted.map_err(|wait| too_many_messages().retry_in(wait))?;
         let interval = core.login_limits.resend_interval;
         if let Err(wait) = core.tickets.open_code(place, ticket, (&code, interval), keyed).await? {
             if let Some(spend) = spend {
@@ -51,7 +54,8 @@ impl RequestContext<'_> {
             }
             return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
         }
-        let may_send = core.guard.count_ticket_message(place.tenant, (method_of(channel), contact), keyed).await?;
+        let (method, client) = (method_of(channel), self.known_address());
+        let may_send = core.guard.count_ticket_message(place, (method, contact), client.as_ref(), keyed).await?;
         let expires = core.logins.now() + CODE_LIVES;
         let (tenant, to) = (place.tenant.clone(), contact.as_str());
         let message = match instead {
@@ -73,8 +77,8 @@ impl RequestContext<'_> {
         })
     }
 
-    /// Counts and compares a typed code. The guesses are counted for the address of the client, for the code, and for the contact
-    /// in all browsers.
+    /// Counts and compares a typed code. The guesses are counted for the address of the client, for the code, and for the contact:
+    /// in this browser, and in all, which the caller does not see.
     ///
     /// # Errors
     ///
@@ -93,10 +97,10 @@ impl RequestContext<'_> {
             }
         };
         let contact = &core.tickets.expected(place, keyed).await?.ok_or_else(no_code)?;
-        core.guard.count_ticket_guess(place.tenant, contact, keyed).await?.map_err(locked)?;
-        match core.tickets.guess_code(place, typed, keyed).await? {
+        let may_count = core.guard.count_ticket_guess(place, contact, keyed).await?.map_err(locked)?;
+        match core.tickets.guess_code(place, (contact, typed, may_count), keyed).await? {
             Guess::Right(ticket) => {
-                core.guard.clear_ticket_guesses(place.tenant, contact, keyed).await?;
+                core.guard.clear_ticket_guesses(place, contact, keyed).await?;
                 if let Some(spend) = spend {
                     core.limits.failures.refund_later(spend);
                 }
@@ -117,9 +121,12 @@ impl RequestContext<'_> {
         if decision.is_admitted() {
             return Ok(Some(decision.into_spend()));
         }
-        let problem = Problem::new(Code::TooManyAttempts, "too many codes were requested; try again later");
-        Err(problem.retry_in(decision.retry_after()))
+        Err(too_many_messages().retry_in(decision.retry_after()))
     }
+}
+
+fn too_many_messages() -> Problem {
+    Problem::new(Code::TooManyAttempts, "too many codes were requested; try again later")
 }
 
 fn no_code() -> Problem {

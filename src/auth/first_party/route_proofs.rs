@@ -1,6 +1,9 @@
 //! Whether a session has the proofs that a route of the site asks for.
 
-use std::{error::Error, sync::Arc};
+use std::{
+    error::Error,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use crate::{
     auth::{authorize::oidc::OidcParameters, core::Core, factors::signed_in::SignedIn},
@@ -12,6 +15,10 @@ use crate::{
 pub(crate) struct RouteProofs(pub(crate) Arc<Core>);
 
 impl ProofCheck for RouteProofs {
+    fn note_steps(&self, steps: usize) {
+        self.0.route_steps.fetch_max(steps, Relaxed);
+    }
+
     fn suffices(
         &self,
         session: &Session,

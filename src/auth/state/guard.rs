@@ -318,14 +318,14 @@ impl Guard {
     pub(crate) async fn unlock(
         &self,
         tenant: &Tenant,
-        identifier: &Identifier,
+        identifier: Option<&Identifier>,
         account: Option<&Account>,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
         let contacts: Vec<&Contact> = account.iter().flat_map(|it| it.contacts()).map(|(contact, _)| contact).collect();
         // people sign in with their addresses, too
         let names = contacts.iter().filter_map(|contact| Identifier::parse(contact.as_str()).ok());
-        let names = names.chain([identifier.clone()]).map(|name| submitted::name(&name, keyed));
+        let names = names.chain(identifier.cloned()).map(|name| submitted::name(&name, keyed));
         let names: Vec<SecretDigest> = names.chain(account.map(|it| submitted::user(it.id(), keyed))).collect();
         let addresses: Vec<_> = contacts.iter().map(|contact| submitted::address(contact, keyed)).collect();
         for name in &names {

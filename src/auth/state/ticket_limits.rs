@@ -1,65 +1,122 @@
-//! Limits of tickets: the messages to an address that need not belong to an account, and the guesses of their codes.
+//! Limits of tickets: the requests for messages to an address that need not belong to an account, the messages, and the guesses of
+//! their codes.
 
 use std::time::Duration;
 
-use super::guard::{Guard, submitted};
+use super::{
+    guard::{Guard, submitted},
+    tickets::{TicketPlace, TicketPurpose},
+};
 use crate::{
-    login::{Keyed, SendLimit, SentCodes, Throttle},
+    login::{Keyed, SendLimit, SendRefused, SentCodes, Throttle},
     policy::Method,
+    session::UserId,
     store::{StoreError, table::Change},
-    tenant::Tenant,
+    tenant::LimitKey,
     user::Contact,
     util::secret::SecretDigest,
 };
 
 impl Guard {
-    /// Counts a message to an address that need not belong to an account. Returns whether it may be sent, which the caller does
-    /// not see: an address gets at most ten a day, whoever asks for them.
-    pub(crate) async fn count_ticket_message(
+    /// Counts a request for a message to an address that need not belong to an account, under who asks: a user, or a login without
+    /// one. Returns how long to wait if there were too many, to whatever addresses.
+    pub(crate) async fn count_ticket_request(
         &self,
-        tenant: &Tenant,
-        (method, contact): (Method, &Contact),
-        keyed: &Keyed,
-    ) -> Result<bool, StoreError> {
-        let limit = SendLimit::OF_TICKETS;
-        let messages = keyed.hash("tickets", [submitted::address(contact, keyed).as_bytes()]);
-        let count = |row: Option<&SentCodes>, now| {
-            let sent = row.cloned().unwrap_or_default();
-            let more = sent.one_more(method, limit, now);
-            let is_below = more.is_ok();
-            // also written at the limit, because a missing write could be timed
-            Change::Put(more.unwrap_or(sent), SentCodes::forgotten_at(limit, now), is_below)
-        };
-        self.sent_codes.update(Some(tenant), messages.as_bytes(), count).await
-    }
-
-    /// Counts a guess of the code of a ticket to this address. Returns how long to wait if there were too many.
-    pub(crate) async fn count_ticket_guess(
-        &self,
-        tenant: &Tenant,
-        contact: &Contact,
+        (place, user): (TicketPlace<'_>, Option<&UserId>),
+        method: Method,
         keyed: &Keyed,
     ) -> Result<Result<(), Duration>, StoreError> {
-        let row = ticket_guesses(contact, keyed);
+        let limit = SendLimit::OF_TICKET_REQUESTS;
+        let row = match user {
+            Some(user) => keyed.hash("ticket requests of user", [user.as_str().as_bytes()]),
+            None => keyed.hash("ticket requests", [place.browser.as_bytes()]),
+        };
+        let count = |row: Option<&SentCodes>, now| match row.cloned().unwrap_or_default().one_more(method, limit, now) {
+            Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
+            Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
+        };
+        self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await
+    }
+
+    /// Counts a message to an address that need not belong to an account. Returns whether it may be sent, which the caller does
+    /// not see: an address gets at most ten a day. Strangers at one address of a client can't use up all of them, and strangers
+    /// leave some for users who are signed in.
+    pub(crate) async fn count_ticket_message(
+        &self,
+        place: TicketPlace<'_>,
+        (method, contact): (Method, &Contact),
+        client: Option<&LimitKey>,
+        keyed: &Keyed,
+    ) -> Result<bool, StoreError> {
+        let contact = submitted::address(contact, keyed);
+        let by_client = client.map_or_else(Default::default, LimitKey::as_bytes);
+        let rows = [
+            keyed.hash("tickets by client", [contact.as_bytes(), by_client]),
+            keyed.hash("tickets", [contact.as_bytes()]),
+        ];
+        let limits = match (place.purpose, client) {
+            (TicketPurpose::SignUp, Some(_)) => [SendLimit::OF_TICKETS_BY_CLIENT, SendLimit::OF_TICKETS_BY_STRANGERS],
+            (TicketPurpose::SignUp, None) => [SendLimit::OF_TICKETS_BY_STRANGERS; 2],
+            _ => [SendLimit::OF_TICKETS; 2],
+        };
+        let mut may_send = true;
+        for (row, limit) in rows.iter().zip(limits) {
+            let count = |row: Option<&SentCodes>, now| {
+                let sent = row.cloned().unwrap_or_default();
+                let more = sent.one_more(method, limit, now).ok().filter(|_| may_send);
+                let is_below = more.is_some();
+                // also written at the limit, because a missing write could be timed
+                Change::Put(more.unwrap_or(sent), SentCodes::forgotten_at(limit, now), is_below)
+            };
+            may_send = self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await?;
+        }
+        Ok(may_send)
+    }
+
+    /// Counts a guess of the code of a ticket to this address. Returns how long to wait if there were too many in this browser, and
+    /// otherwise whether the guess may count, which the caller does not see: the guesses of all browsers are below the ceiling.
+    pub(crate) async fn count_ticket_guess(
+        &self,
+        place: TicketPlace<'_>,
+        contact: &Contact,
+        keyed: &Keyed,
+    ) -> Result<Result<bool, Duration>, StoreError> {
+        let [shown, hidden] = ticket_guesses(place, contact, keyed);
         let count = |row: Option<&Throttle>, now| match row.copied().unwrap_or_default().count(&self.limits, now) {
             Ok(next) => Change::Put(next, Throttle::forgotten_at(&self.limits, now), Ok(())),
             Err(wait) => Change::Keep(Err(wait)),
         };
-        self.throttles.update(Some(tenant), row.as_bytes(), count).await
+        if let Err(wait) = self.throttles.update(Some(place.tenant), shown.as_bytes(), count).await? {
+            return Ok(Err(wait));
+        }
+        let is_signed_in = place.purpose == TicketPurpose::Contact;
+        let count = |row: Option<&Throttle>, now| {
+            let before = row.copied().unwrap_or_default();
+            let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, is_signed_in);
+            Change::Put(next, kept_until, is_below)
+        };
+        self.throttles.update(Some(place.tenant), hidden.as_bytes(), count).await.map(Ok)
     }
 
     /// Removes the counts of guesses after a right one.
     pub(crate) async fn clear_ticket_guesses(
         &self,
-        tenant: &Tenant,
+        place: TicketPlace<'_>,
         contact: &Contact,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        self.throttles.remove(Some(tenant), ticket_guesses(contact, keyed).as_bytes()).await
+        for row in ticket_guesses(place, contact, keyed) {
+            self.throttles.remove(Some(place.tenant), row.as_bytes()).await?;
+        }
+        Ok(())
     }
 }
 
-/// The row that counts guesses of the codes of tickets to this address, from all browsers.
-fn ticket_guesses(contact: &Contact, keyed: &Keyed) -> SecretDigest {
-    keyed.hash("ticket guesses", [submitted::address(contact, keyed).as_bytes()])
+/// The rows that count guesses of the codes of tickets to this address, from one browser and from all.
+fn ticket_guesses(place: TicketPlace<'_>, contact: &Contact, keyed: &Keyed) -> [SecretDigest; 2] {
+    let contact = submitted::address(contact, keyed);
+    [
+        keyed.hash("ticket guesses in browser", [contact.as_bytes(), place.browser.as_bytes()]),
+        keyed.hash("ticket guesses", [contact.as_bytes()]),
+    ]
 }

@@ -155,21 +155,24 @@ impl Tickets {
         self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), open).await
     }
 
-    /// Counts a guess and compares it with the code, in one step. After the right one, the ticket is [`proved`](Self::proved).
+    /// Counts a guess of a code to this contact and compares it, in one step. After the right one, the ticket is
+    /// [`proved`](Self::proved). A guess that may not count is a wrong one. Another call may have replaced the code by one to
+    /// another contact, for which the guess was not counted.
     pub(crate) async fn guess_code(
         &self,
         place: TicketPlace<'_>,
-        typed: &str,
+        (contact, typed, may_count): (&Contact, &str, bool),
         keyed: &Keyed,
     ) -> Result<Guess, StoreError> {
         let cutoff = self.0.cutoff().wait().await?;
         let guess = |row: Option<&TicketRow>, now: UnixTime| {
-            let Some(row) = row.filter(|row| row.began >= cutoff.as_nanos()) else {
+            let is_counted = |row: &&TicketRow| row.ticket.contact.as_ref() == Some(contact);
+            let Some(row) = row.filter(is_counted).filter(|row| row.began >= cutoff.as_nanos()) else {
                 return Change::Keep(Guess::NoCode);
             };
             let Some(code) = &row.code else { return Change::Keep(Guess::NoCode) };
             let (kept_until, mut next) = (UnixTime::from_nanos(row.began) + CODE_LIVES, row.clone());
-            if SecretDigest::from_bytes(code.digest).matches(&place.code(&row.ticket, typed, keyed)) {
+            if SecretDigest::from_bytes(code.digest).matches(&place.code(&row.ticket, typed, keyed)) && may_count {
                 next.code = None;
                 return Change::Put(next, now + CODE_LIVES, Guess::Right(row.ticket.clone()));
             }
@@ -319,7 +322,12 @@ mod tests {
         }
 
         fn guess(&self, place: TicketPlace<'_>, typed: &str) -> Guess {
-            block_on(self.tickets.guess_code(place, typed, &self.keyed)).unwrap()
+            self.guess_for(place, "ada@example.com", typed)
+        }
+
+        fn guess_for(&self, place: TicketPlace<'_>, email: &str, typed: &str) -> Guess {
+            let contact = EmailAddress::parse(email).unwrap().into();
+            block_on(self.tickets.guess_code(place, (&contact, typed, true), &self.keyed)).unwrap()
         }
     }
 
@@ -356,6 +364,15 @@ mod tests {
         let code = desk.open(own);
         desk.clock.advance(CODE_LIVES);
         assert!(matches!(desk.guess(own, &code), Guess::NoCode));
+    }
+
+    #[test]
+    fn c128_a_guess_counts_only_for_the_contact_that_it_was_counted_for() {
+        let desk = Desk::new();
+        let own = desk.place(TicketPurpose::SignUp, 0, 0);
+        let code = desk.open(own);
+        assert!(matches!(desk.guess_for(own, "eve@example.com", &code), Guess::NoCode));
+        assert!(matches!(desk.guess(own, &code), Guess::Right(_)));
     }
 
     #[test]

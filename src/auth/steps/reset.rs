@@ -23,13 +23,13 @@ use crate::{
             problem::Problem,
         },
         state::{
-            accounts::GenerationOf,
+            journal::EventSource,
             tickets::{TicketPlace, TicketPurpose},
         },
     },
     delivery::NoticeKind,
     http::body::Body,
-    login::{LoginCall, LoginError},
+    login::{LoginCall, LoginError, Subject},
     password::Password,
     user::{Account, AccountChange},
     util::secret::Secret,
@@ -45,6 +45,8 @@ pub(crate) async fn accept_reset_link(own: &OwnLogin<'_>, mut fields: Fields) ->
     let secret = fields.link.take();
     let step = prepare_reset(own, fields).await?;
     let (core, tenant) = (step.cx.core, &step.login.tenant);
+    // the name of a login may be that of another user
+    let secret = secret.filter(|_| step.login.subject == Subject::Unbound);
     let secret = secret.and_then(|typed| Secret::parse(typed.0.as_str()));
     let ticket = match secret {
         Some(secret) => core.tickets.take_link((TicketPurpose::Reset, tenant), &secret).await?,
@@ -64,6 +66,8 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     let password = password.ok_or(Problem::invalid("password is missing"))?;
     let hash = core.hash_new_password(tenant, &account, password).await.map_err(|problem| step.problem(problem))?;
+    // the check of the password takes long: a proof may have stopped counting
+    let _ = identified_user(&step).await?;
     // one password for each login
     if !step.apply(&LoginCall::End).await?.changed {
         return Err(step.problem(Problem::denied(LoginError::Expired)));
@@ -76,12 +80,14 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
         // the password was changed in the meantime
         AccountChange::Outdated | AccountChange::Taken => return Err(Problem::denied(LoginError::Expired)),
     }
-    core.sessions.end_user(tenant, account.id()).await?;
-    if let Some(name) = &step.login.identifier {
-        core.guard.unlock(tenant, name, Some(&account), step.keyed).await?;
+    // the password is set: each of these happens even if another one fails
+    let ended = core.sessions.end_user(tenant, account.id()).await;
+    let unlocked = core.guard.unlock(tenant, step.login.identifier.as_ref(), Some(&account), step.keyed).await;
+    let (language, source) = (step.cx.language(&step.login), EventSource::of_user(tenant, account.id()));
+    let announced = core.announce(source, (tenant, &account), NoticeKind::PasswordReset, language).await;
+    for error in [ended.err(), unlocked.err(), announced.err()].into_iter().flatten() {
+        step.cx.log(&Problem::from(error));
     }
-    let language = step.cx.language(&step.login);
-    core.announce(&*step.login, (tenant, &account), NoticeKind::PasswordReset, language).await?;
     let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
     if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
         removal.append_to(response.headers_mut());
@@ -105,14 +111,16 @@ async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
     if login.remaining() > 0 {
         return Err(refused());
     }
-    let account = core.counting(&who, GenerationOf::Account, step.keyed).await?;
-    let account = account.ok_or_else(|| step.problem(Problem::denied(LoginError::Expired)))?;
+    let current = core.current_proofs(&who, step.keyed).await?;
+    let current = current.filter(|current| current.proofs.len() == who.proofs.len());
+    let current = current.ok_or_else(|| step.problem(Problem::denied(LoginError::Expired)))?;
     // the account may need more by now than when the first step was proved
-    let credentials = core.credentials.get(tenant, account.id()).await?;
-    if !core.reset_demand_of(tenant, &account, credentials.as_ref()).is_met_by(login.proved()) {
-        return Err(refused());
+    let credentials = core.credentials.get(tenant, current.account.id()).await?;
+    let demand = core.reset_demand_of(tenant, &current.account, credentials.as_ref());
+    match demand.is_met_by(current.methods_for(demand.policy_steps)) {
+        true => Ok(current.account),
+        false => Err(refused()),
     }
-    Ok(account)
 }
 
 /// Checks that the login sets a new password.

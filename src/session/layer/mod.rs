@@ -82,10 +82,11 @@ impl<R> SessionLayer<R> {
     /// 401 with `error="insufficient_user_authentication"` and what is needed.
     ///
     /// If your application creates sessions itself, the names in their [`amr`](Session::amr) are counted, without `mfa` and `mca`.
+    /// Names of the same factor count once, such as `otp` and `sms`.
     ///
     /// # Errors
     ///
-    /// Returns an error for zero steps, or for more than any sign-in has.
+    /// Returns an error for zero steps, or for more than six.
     pub fn steps(mut self, steps: usize) -> Result<Self, ConfigError> {
         self.gate.requirements.set_steps(steps)?;
         Ok(self.requiring())

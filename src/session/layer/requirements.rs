@@ -14,8 +14,8 @@ use crate::{
 
 /// A shorter age could be over before the user has finished a sign-in of several steps.
 const SHORTEST_AGE: Duration = Duration::from_secs(60);
-/// The most steps that a route can ask for. Sign-ins have fewer.
-const MOST_STEPS: usize = 16;
+/// The most steps that a route can ask for. No sign-in has more.
+pub(crate) const MOST_STEPS: usize = 6;
 
 /// How many steps must have been proved, and how old their proofs may be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,9 @@ pub(crate) struct NeededProofs {
 
 /// Decides whether the proofs of a session suffice.
 pub(crate) trait ProofCheck: Send + Sync + 'static {
+    /// Notes that a route needs this many steps.
+    fn note_steps(&self, steps: usize);
+
     fn suffices(
         &self,
         session: &Session,
@@ -62,9 +65,12 @@ impl Requirements {
 
     pub(super) fn set_steps(&mut self, steps: usize) -> Result<(), ConfigError> {
         if !(1..=MOST_STEPS).contains(&steps) {
-            return Err(ConfigError::new("session steps", steps, "must be 1 or more, and not more than a sign-in has"));
+            return Err(ConfigError::new("session steps", steps, "must be 1 to 6, because no sign-in has more"));
         }
         self.proofs.steps = steps;
+        if let Some(check) = &self.check {
+            check.note_steps(steps);
+        }
         Ok(())
     }
 
@@ -153,13 +159,25 @@ fn has_claim(session: &Session, name: &str, value: &Value) -> bool {
         .is_some_and(|own| own == *value || own.as_array().is_some_and(|all| all.contains(value)))
 }
 
-/// Returns whether a session suffices by what its sign-in has declared: the number of different names in its `amr`, and its
+/// Returns the name under which a method is counted: one for all that prove the same factor. A code is usually declared as
+/// `otp` besides its channel.
+fn factor_of(name: &str) -> &str {
+    match name {
+        "otp" | "whatsapp" => "sms",
+        "recovery_code" => "totp",
+        "hwk" | "swk" => "pop",
+        name => name,
+    }
+}
+
+/// Returns whether a session suffices by what its sign-in has declared: the number of different factors in its `amr`, and its
 /// `auth_time`.
 fn declares(session: &Session, needed: NeededProofs, now: UnixTime) -> bool {
     let mut names: Vec<&str> = match session.proofs() {
         [] => session.amr().filter(|name| !matches!(*name, "mfa" | "mca")).collect(),
         proofs => proofs.iter().map(|proof| &*proof.method).collect(),
     };
+    names.iter_mut().for_each(|name| *name = factor_of(name));
     names.sort_unstable();
     names.dedup();
     names.len().max(1) >= needed.steps && needed.max_age.is_none_or(|age| session.auth_time() + age >= now)

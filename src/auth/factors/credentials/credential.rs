@@ -149,6 +149,12 @@ impl CurrentProofs {
         let strong = self.proofs.iter().zip(&self.strengths).filter(|(_, strength)| strength.counts_for(plan));
         plan.is_met_by(strong.filter_map(|(proof, _)| Method::from_name(&proof.method)).collect())
     }
+
+    /// Returns the methods whose proofs count in a login of this many steps, if no policy names methods.
+    pub(crate) fn methods_for(&self, steps: usize) -> MethodSet {
+        let strong = self.proofs.iter().zip(&self.strengths).filter(|(_, strength)| strength.suffices_for(steps));
+        strong.filter_map(|(proof, _)| Method::from_name(&proof.method)).collect()
+    }
 }
 
 /// For serde's `with`: bytes as base64url.

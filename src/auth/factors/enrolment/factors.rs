@@ -34,6 +34,12 @@ impl<'a> Factors<'a> {
         self.usable_if(|strength| strength.counts_for(plan))
     }
 
+    /// Returns the plan of a login to the site with at least this many steps, if the account can complete it.
+    pub(crate) fn longer_plan(&self, least: usize) -> Option<LoginPlan> {
+        let plan = |methods| self.core.policies.longer_plan(self.tenant, None, None, (methods, least)).ok();
+        plan(self.usable(least)).and_then(|first| plan(self.usable_in(&first)))
+    }
+
     fn usable_if(&self, counts: impl Fn(&Strength) -> bool) -> MethodSet {
         let can_use = |method: &Method| {
             *method == Method::Password && self.proved.contains(Method::Password)

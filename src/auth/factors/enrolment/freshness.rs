@@ -39,10 +39,9 @@ impl Freshness {
         let listed = core.clients.listed();
         let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
         let most = core.policies.most_steps(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
-        let of_two = |methods| core.policies.longer_plan(tenant, None, None, (methods, 2));
-        let of_two = of_two(factors.usable(2)).and_then(|plan| of_two(factors.usable_in(&plan)));
-        let refuses_self_enrolment = of_two.as_ref().is_ok_and(LoginPlan::refuses_self_enrolment);
-        let classes = most.max(if of_two.is_ok() { 2 } else { 1 });
+        let of_two = factors.longer_plan(2);
+        let refuses_self_enrolment = of_two.as_ref().is_some_and(LoginPlan::refuses_self_enrolment);
+        let classes = most.max(if of_two.is_some() { 2 } else { 1 });
         Self { classes, needs_factor: classes < 2 && factors.is_asked_for_enrolled(), refuses_self_enrolment }
     }
 
