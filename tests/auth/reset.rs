@@ -13,7 +13,7 @@ use tollgate::{
     password::{BreachedPasswords, PasswordRules},
     policy::{Method, Policy},
     store::{Memory, StoreError},
-    user::{Contact, EmailAddress},
+    user::{AccountChange, Contact, EmailAddress},
 };
 
 use crate::{
@@ -435,7 +435,8 @@ impl BreachedPasswords for Meanwhile {
             let contact = |email: &str| Contact::Email(EmailAddress::parse(email).unwrap());
             let (old, new) = (contact(MAILA), contact("new@example.com"));
             let id = UserId::parse("u-maila").unwrap();
-            Users::set_contact(users, &tenant("globex"), &id, Some(&old), Some(&new)).await.unwrap();
+            let changed = Users::set_contact(users, &tenant("globex"), &id, Some(&old), Some(&new)).await;
+            assert_eq!(changed.unwrap(), AccountChange::Done);
         }
         Ok(false)
     }
