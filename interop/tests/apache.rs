@@ -15,7 +15,7 @@ use std::{
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use browser::Browser;
@@ -24,7 +24,7 @@ use server::Server;
 use tokio::{
     net::TcpStream,
     process::{Child, Command},
-    time::sleep,
+    time::{Instant, sleep},
 };
 use user::User;
 
