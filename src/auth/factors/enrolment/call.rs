@@ -169,13 +169,14 @@ impl AccountCall {
         }
     }
 
-    /// Like [`require_fresh`](Self::require_fresh), for a new contact: proofs by contacts of its class must not be needed. What is
-    /// left of the account without them must also be freshly proved. The first contact of a class is a factor that counts for every
-    /// policy. If one of them would refuse an enrolled one, it needs two other factors.
+    /// Like [`require_fresh`](Self::require_fresh), but for a new contact: contacts of its class don't count as proofs. The
+    /// other factors of the account must be freshly proved, too. The first contact of a class is a factor that counts for every
+    /// policy. If a policy would refuse an enrolled factor, the contact requires two other factors.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if nothing or too little is left.
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if no or too few factors
+    /// remain.
     pub(crate) fn require_fresh_for_contact(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
         self.require_fresh(core)?;
         let all = factors(core, &self.who, self.credentials.as_ref());
