@@ -115,8 +115,8 @@
 //!   `/.well-known/passkey-endpoints` lead to the page.
 //! - **New passwords meet [`PasswordRules`](crate::password::PasswordRules)**, which
 //!   [`AuthServiceBuilder::password_rules`] sets.
-//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: the other factors of
-//!   the account must be freshly proved, too. All contacts that the account had before get a notice, as after a new password.
+//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: the fresh proofs must
+//!   also suffice without them. All contacts that the account had before get a notice, as after a new password.
 //! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
 //!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a

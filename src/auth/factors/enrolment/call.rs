@@ -169,14 +169,14 @@ impl AccountCall {
         }
     }
 
-    /// Like [`require_fresh`](Self::require_fresh), but for a new contact: contacts of its class don't count as proofs. The
-    /// other factors of the account must be freshly proved, too. The first contact of a class is a factor that counts for every
-    /// policy. If a policy would refuse an enrolled factor, the contact requires two other factors.
+    /// Like [`require_fresh`](Self::require_fresh), but for a new contact: the fresh proofs must also suffice without the
+    /// contacts of its class. The first contact of a class counts for every policy. It needs proofs of two factors if a policy
+    /// names methods or refuses factors that users enrol themselves.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if no or too few factors
-    /// remain.
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if the user can't sign in
+    /// without these contacts or has proved too few factors.
     pub(crate) fn require_fresh_for_contact(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
         self.require_fresh(core)?;
         let all = factors(core, &self.who, self.credentials.as_ref());
