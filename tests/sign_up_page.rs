@@ -134,7 +134,7 @@ async fn c127_c129_from_an_address_to_an_account_and_to_another_password() {
     site.focus("identifier").await;
     check(&mut site, "reset").await;
     site.enter(NORA).await;
-    // the phone and passkeys of nobody in particular are offered as well
+    // the page does not know the account yet, so it also offers the phone and passkeys
     site.press_button("email").await;
     site.focus("to").await;
     site.browser.press("Enter").await;

@@ -117,7 +117,7 @@ impl Walk {
         self.site.browser.click(selector).await;
     }
 
-    /// Returns the next code to this address after so many messages.
+    /// Returns the code of the next message to this address, after this many messages.
     async fn next_code(&mut self, to: &str, messages: usize) -> String {
         while self.site.world.outbox.messages().len() <= messages {
             tokio::task::yield_now().await;

@@ -10,7 +10,7 @@ pub(crate) struct Sent {
     pub(crate) id: String,
     pub(crate) channel: &'static str,
     pub(crate) to: String,
-    /// Empty if there is none.
+    /// Empty for a message without a code.
     pub(crate) code: String,
     pub(crate) text: String,
     /// When it was sent, in Unix milliseconds.

@@ -43,7 +43,7 @@ export async function runWithSecretAndKey({ isKnown, ...settings }) {
   }
 }
 
-// The same with oauth4webapi, from a pushed request to the revocation.
+// Runs the flow with oauth4webapi, from a pushed request to the revocation.
 async function runAlone({ issuer, redirectUri, clientId, auth }) {
   const at = new URL(issuer);
   const as = await oauth.processDiscoveryResponse(at, await oauth.discoveryRequest(at, options));

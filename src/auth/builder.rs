@@ -160,19 +160,19 @@ impl AuthServiceBuilder {
     /// Sets who can create an account: serves `/sign-up`, and offers it on the login page. Defaults to
     /// [`SignUp::Closed`](super::SignUp::Closed).
     ///
-    /// It needs accounts that [offer](crate::Users::offers) to be created, and a sender of e-mails.
+    /// Requires accounts that [offer](crate::Users::offers) to be created, and a sender of e-mails.
     pub fn sign_up(mut self, sign_up: SignUp) -> Self {
         self.sign_up.kind = sign_up;
         self
     }
 
-    /// Lets only owners of e-mail addresses of these domains sign up without an invitation. Defaults to all.
+    /// Limits sign-up without an invitation to e-mail addresses of these domains. Defaults to all domains.
     pub fn sign_up_domains<D: AsRef<str>>(mut self, domains: impl IntoIterator<Item = D>) -> Self {
         self.sign_up.domains = domains.into_iter().map(|domain| domain.as_ref().to_ascii_lowercase()).collect();
         self
     }
 
-    /// Does not serve `/reset-password`. By default, users can set a new password for a forgotten one if the accounts
+    /// Turns off `/reset-password`. By default, users can reset a forgotten password if the accounts
     /// [offer](crate::Users::offers) it and a code or a passkey can prove who they are.
     pub fn without_password_reset(mut self) -> Self {
         self.without_password_reset = true;

@@ -70,12 +70,12 @@ pub(crate) struct Core {
     pub(crate) sessions: Sessions,
     /// The layer that protects the routes of this site.
     pub(crate) session_layer: SessionLayer,
-    /// The most steps that a route of this site needs.
+    /// The largest number of steps that a route of this site requires.
     pub(crate) route_steps: AtomicUsize,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
     pub(crate) sign_up: SignUpRules,
-    /// Whether users can set a new password for a forgotten one.
+    /// Whether users can reset a forgotten password.
     pub(crate) offers_reset: bool,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
@@ -159,7 +159,7 @@ impl Core {
         }
     }
 
-    /// Returns the audience of a client's tokens that are requested without a resource, if there are tokens.
+    /// Returns the audience of a client's tokens that are requested without a resource, if the service issues tokens.
     pub(crate) fn default_audience<'a>(&'a self, client: &'a Client) -> Option<&'a str> {
         self.tokens.as_ref().map(|tokens| tokens.service.default_audience(client))
     }
@@ -216,18 +216,18 @@ impl Core {
         Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
     }
 
-    /// Returns what a user has allowed third-party clients, newest first, in the names of scopes, claims and APIs.
+    /// Returns the consents of a user to third-party clients, newest first, with the names of scopes, claims and APIs.
     pub(crate) async fn shown_consents(&self, tenant: &Tenant, user: &UserId) -> Result<Vec<Consent>, StoreError> {
         let mut all = self.consents.list(tenant, user).await?;
-        // tokens for the issuer give what the scopes and claims say
+        // scopes and claims describe tokens for the issuer
         all.iter_mut().for_each(|consent| {
             consent.access.resources.remove(self.issuer.as_str());
         });
         Ok(all)
     }
 
-    /// Removes the decisions of a user about a client, and revokes the tokens that the client has got for this user. Returns
-    /// whether there was a decision.
+    /// Removes the decisions of a user about a client, and revokes the client's tokens for this user. Returns whether there was
+    /// a decision.
     pub(crate) async fn withdraw_consent(
         &self,
         tenant: &Tenant,
@@ -244,7 +244,7 @@ impl Core {
         // if this fails, the client is still listed, and the user can try again
         revoke().await?;
         self.consents.withdraw(tenant, user, client_id).await?;
-        // a code that was exchanged meanwhile either has found no decision, or its tokens are listed now
+        // a code that was exchanged meanwhile either found no decision, or its tokens are listed now
         revoke().await?;
         let source = EventSource::of_user(tenant, user);
         self.journal.tally_login(EventKind::ConsentRevoked, source, (None, None), self.keyed().await?);
@@ -261,7 +261,7 @@ impl Core {
         Ok(ended)
     }
 
-    /// Returns whether anybody can create an account without the application.
+    /// Returns whether users can create accounts, perhaps only with an invitation.
     pub(crate) fn offers_sign_up(&self) -> bool {
         self.sign_up.kind != SignUp::Closed
     }

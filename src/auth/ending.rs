@@ -26,8 +26,8 @@ impl AuthService {
     /// Ends everything that a user has begun: sessions, logins in progress, authorization codes, refresh tokens and
     /// access tokens, at every client. Returns how many sessions there were.
     ///
-    /// What the user has [allowed](crate::auth#consent) third-party clients stays: these get new tokens after a new login.
-    /// [`forget_user`](Self::forget_user) deletes it.
+    /// The user's [consents](crate::auth#consent) stay: third-party clients get new tokens after a new login.
+    /// [`forget_user`](Self::forget_user) deletes the consents.
     ///
     /// Call this when an account is closed or may be compromised. It takes effect at once on every node that
     /// shares the store, even if their clocks differ. The user can log in again at once; disable the account first if that
@@ -36,14 +36,14 @@ impl AuthService {
         self.0.sessions.end_user(tenant, user).await
     }
 
-    /// Returns what a user has [allowed](crate::auth#consent) third-party clients, the client of the newest decision first, as
-    /// the account page lists it.
+    /// Returns the [consents](crate::auth#consent) of a user to third-party clients, newest first, as the account page lists
+    /// them.
     pub async fn consents(&self, tenant: &Tenant, user: &UserId) -> Result<Vec<Consent>, StoreError> {
         self.0.shown_consents(tenant, user).await
     }
 
-    /// Takes the access of a third-party client away: deletes what the user has allowed it, and revokes its tokens for this
-    /// user. Returns whether the user had allowed it anything.
+    /// Withdraws the consent of a user to a third-party client: deletes the decisions, and revokes the client's tokens for this
+    /// user. Returns whether there was a decision.
     ///
     /// [Remote verifiers](crate::bearer) accept access tokens until they expire. If the call fails, repeat it.
     pub async fn withdraw_consent(&self, tenant: &Tenant, user: &UserId, client_id: &str) -> Result<bool, StoreError> {
@@ -66,7 +66,7 @@ impl AuthService {
     }
 
     /// Deletes the credentials of a user, and ends everything that [`end_user`](Self::end_user) ends. Credentials are passkeys,
-    /// authenticator apps, recovery codes, and linked accounts at other identity providers. Also deletes what the user has allowed
+    /// authenticator apps, recovery codes, and linked accounts at other identity providers. Also deletes the user's consents to
     /// third-party clients. Returns how many sessions there were.
     ///
     /// Ended logins and counts expire by themselves within a day. A generation number stays, without which old sessions

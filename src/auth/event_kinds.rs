@@ -58,11 +58,11 @@ event_kinds! {
     AccountCreated = "account_created",
     /// the application invited the owner of an address to create an account.
     InvitationSent = "account_invitation_created",
-    /// the application created a link with which a user can set a new password.
+    /// the application created a link for a user to set a new password.
     ResetLinkCreated = "authn_reset_link_created",
-    /// a user set a new password in place of a forgotten one. Everything that the user had begun was ended.
+    /// a user reset a forgotten password, which ended everything that the user had begun.
     PasswordReset = "authn_password_reset",
-    /// the application deleted what a user had enrolled, for a user who has lost it.
+    /// the application deleted the enrolled factors of a user who had lost them.
     FactorsReset = "authn_factors_reset",
     /// an operator ended all sessions, logins and tokens.
     EverythingEnded = "everything_ended",
@@ -77,9 +77,9 @@ event_kinds! {
     /// an authorization code or a refresh token was used a second time, so two parties have it. Everything issued from
     /// it was revoked.
     TokenReused = "authn_token_reuse",
-    /// a user allowed a third-party client what it asked for.
+    /// a user consented to the request of a third-party client.
     ConsentGiven = "authz_consent_given" (of_users: true),
-    /// a user took the access of a third-party client away, and its tokens were revoked.
+    /// a user withdrew the consent to a third-party client, whose tokens were revoked.
     ConsentRevoked = "authz_consent_revoked" (of_users: true),
     /// tokens were revoked by their client or by a logout.
     TokenRevoked = "authn_token_revoked",

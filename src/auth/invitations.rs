@@ -39,13 +39,13 @@ pub struct Invitation {
 }
 
 impl Invitation {
-    /// Creates an invitation of the owner of this address.
+    /// Creates an invitation for the owner of this address.
     pub fn new(address: EmailAddress) -> Self {
         Self { address, claims: None, language: Language::English }
     }
 
-    /// Notes a claim for the new account, such as its roles. [`Users::create`](crate::Users::create) gets it. It comes from the
-    /// application alone: check what the inviting user may give away.
+    /// Adds a claim for the new account, such as its roles. [`Users::create`](crate::Users::create) gets it. It comes from the
+    /// application alone: check what the inviting user may grant.
     ///
     /// # Errors
     ///
@@ -68,12 +68,13 @@ impl Invitation {
 }
 
 impl AuthService {
-    /// Sends an invitation by e-mail. Its link works once, for seven days. It opens the page of the sign-up, where the owner of
-    /// the address sets a password; the address then counts as proved. Returns whether the message was queued.
+    /// Sends an invitation by e-mail. Its link works once, for seven days. It opens the sign-up page, where the owner of the
+    /// address sets a password; the address then counts as proved, because the link was sent to it. Returns whether the message
+    /// was queued.
     ///
-    /// Needs [`AuthServiceBuilder::sign_up`](crate::auth::AuthServiceBuilder::sign_up), and
-    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) for the page. An address that has an account already gets an
-    /// invitation that can't be accepted.
+    /// Requires [`AuthServiceBuilder::sign_up`](crate::auth::AuthServiceBuilder::sign_up), and
+    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) for the page. An address that has an account already gets
+    /// an invitation that can't be accepted.
     ///
     /// # Errors
     ///
@@ -95,8 +96,8 @@ impl AuthService {
         Ok(core.queue.push(Channel::Email, message))
     }
 
-    /// Creates a link with which a user can set a new password without any other proof, once and for fifteen minutes. Returns
-    /// `None` if there is no such account.
+    /// Creates a link with which a user can set a new password without any other proof. It works once, for fifteen minutes.
+    /// Returns `None` if there is no such account.
     ///
     /// A user who proves enough factors needs no such link: see the page `/reset-password`. Call this for others, once you know
     /// who they are, for example because they have shown a passport. The link is a secret.
@@ -112,9 +113,9 @@ impl AuthService {
         Ok(Some(format!("{}{RESET_PAGE}#reset={}", core.issuer.as_str(), secret.expose())))
     }
 
-    /// Deletes what a user has enrolled, for a user who has lost their factors and whom the application has identified: passkeys,
-    /// authenticator app, recovery codes and linked accounts. Ends everything that [`end_user`](Self::end_user) ends, and tells
-    /// the user at each contact. Returns how many sessions there were. Recorded as an event.
+    /// Deletes the passkeys, authenticator app, recovery codes and linked accounts of a user who has lost them and whom the
+    /// application has identified. Ends everything that [`end_user`](Self::end_user) ends, and tells the user at each contact.
+    /// Returns how many sessions there were. Recorded as an event.
     ///
     /// The password stays. Call [`create_reset_link`](Self::create_reset_link) too if the user has forgotten it.
     pub async fn reset_factors(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {

@@ -71,23 +71,23 @@
 //! | | |
 //! |---|---|
 //! | `GET /sign-up` | the page on which users create an account, if [`AuthServiceBuilder::sign_up`] is set; `prompt=create` leads there |
-//! | `POST /sign-up/code`, `POST /sign-up/verify` | sends a code of six digits to an `email`, and takes it (`otp`) |
+//! | `POST /sign-up/code`, `POST /sign-up/verify` | sends a code of six digits to an `email`, and checks it (`otp`) |
 //! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code |
 //! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with both as its proofs |
-//! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) new ones |
+//! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) to set a new one |
 //! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps are the calls of any login, but never the password |
 //! | `POST /reset-password/link` | takes the `link` that the [application](AuthService::create_reset_link) has created, in place of steps, in a login that began without a name |
 //! | `POST /reset-password` | sets the `password` |
 //!
-//! - **An account exists only after its address is proved.** The code counts in one browser, for ten minutes. An address that has an
-//!   account gets the same answers. Its owner gets the message that there is one.
-//! - **A mailbox alone never opens an account of two steps.** A new password needs as many classes of factors as the strictest login
-//!   of the account has steps, without the password, and a second factor that is enrolled. The first proof shows how many. If the
-//!   account has too few, [`AuthService::create_reset_link`] helps.
-//! - **A reset removes no factor**, and ends everything that the user has begun: sessions, tokens, trusted browsers. Each verified
-//!   contact is told. The user signs in again.
-//! - **Links** are built from the issuer. Opening one changes nothing: its page has a button. The secret is behind the `#`, so no
-//!   server and no log sees it.
+//! - **An account exists only after its address is proved.** The code counts in one browser, for ten minutes. The answers are
+//!   the same for an address that has an account. Its owner gets a message that the account exists.
+//! - **A mailbox alone never opens an account whose logins need two steps.** A new password needs as many classes of factors as
+//!   the strictest login of the account has steps, not counting the password, and the second factor if one is enrolled. The
+//!   response to the first proof shows how many. If the account has too few, [`AuthService::create_reset_link`] helps.
+//! - **A reset removes no factor**, and ends everything that the user has begun: sessions, tokens, trusted browsers. Each
+//!   verified contact gets a notice. The user then signs in again.
+//! - **Links** are built from the issuer. Opening one changes nothing: its page has a button. The secret is behind the `#`, so
+//!   it reaches no server and no log when the page is opened.
 //!
 //! # The account page
 //!
@@ -100,7 +100,7 @@
 //! | `GET /account/credentials` | lists passkeys, authenticator app, recovery codes, linked providers, contacts and sessions |
 //! | `POST /account/password` | sets a `new_password`, which ends all other sessions |
 //! | `POST /account/name` | sets the full `name` |
-//! | `POST /account/contacts/begin`, `POST /account/contacts` | sends a code to a new `email` or `phone_number`, and takes it (`code`); with a `contact_id`, the new contact replaces that one |
+//! | `POST /account/contacts/begin`, `POST /account/contacts` | sends a code to a new `email` or `phone_number`, and checks it (`code`); with a `contact_id`, the new contact replaces that one |
 //! | `POST /account/delete` | deletes the account, if the user has `confirmed` it |
 //! | `POST /account/passkeys/options`, `POST /account/passkeys` | adds a passkey; `/rename` and `/delete` change one |
 //! | `POST /account/totp/begin`, `POST /account/totp` | sets up an authenticator app; `/account/totp/delete` removes it |
@@ -110,12 +110,13 @@
 //! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
 //! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
 //!
-//! - **The accounts decide what users change.** A call that [`Users::offers`](crate::Users::offers) does not offer answers as not
-//!   found, and the page does not show it. `/.well-known/change-password` and `/.well-known/passkey-endpoints` lead to the page.
+//! - **The accounts decide what users change.** A change that [`Users::offers`](crate::Users::offers) does not offer is not
+//!   shown on the page, and its call is answered as not found. `/.well-known/change-password` and
+//!   `/.well-known/passkey-endpoints` lead to the page.
 //! - **New passwords meet [`PasswordRules`](crate::password::PasswordRules)**, which
 //!   [`AuthServiceBuilder::password_rules`] sets.
-//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: what is left of the
-//!   account without them must be freshly proved, too. All contacts that the account had before are told, as after a new password.
+//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: the fresh proofs must
+//!   also suffice without them. All contacts that the account had before get a notice, as after a new password.
 //! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
 //!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
 //!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
@@ -177,15 +178,15 @@
 //!
 //! # Consent
 //!
-//! Clients of your own get what they ask for. A [third-party client](crate::Client::third_party) gets a code only for what its
-//! user has allowed: `/authorize` then shows a page that names the client and, in words, the scopes, claims and resources. Without
-//! `resource`, it names the [`audience`](crate::Client::audience), unless that is the issuer.
+//! Your own clients get what they request. A [third-party client](crate::Client::third_party) gets a code only for what its
+//! user has allowed: `/authorize` then shows a page that names the client and, in words, the scopes, claims and resources.
+//! Without `resource`, it names the [`audience`](crate::Client::audience), unless that is the issuer.
 //!
-//! - The decision is bound to the very request, the user, and the login or session of the browser. Only the page itself can
-//!   send it, within ten minutes. A user who does not allow it returns to the client with `access_denied`.
-//! - It is stored for this user and client, and includes requests for the same or less. Other requests ask again, and so does
-//!   `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions about a client do not add up; the last eight
-//!   count.
+//! - The decision is bound to this exact request, the user, and the login or session of the browser. Only the page itself can
+//!   send it, within ten minutes. If the user refuses, the client gets `access_denied`.
+//! - It is stored for this user and client, and covers requests for the same or less. The page is shown again for other
+//!   requests, and with `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions about a client do
+//!   not add up; the last eight count.
 //! - The account page lists the decisions. Revoking one revokes the tokens of the client for this user, and codes that are not
 //!   exchanged yet. The event log shows both. [`AuthService::consents`](crate::AuthService::consents) and
 //!   [`withdraw_consent`](crate::AuthService::withdraw_consent) do the same for the application.
@@ -221,7 +222,7 @@
 //! | `GET`, `POST /userinfo` | returns the claims of the user: scopes `profile`, `email`, `phone`, and your own |
 //! | `GET /jwks` | returns the public keys; cacheable for five minutes |
 //! | `POST /revoke` | revokes every token issued from one code (RFC 7009) |
-//! | `POST /introspect` | describes a token (RFC 7662) to a machine client or the bearer of a token with the scope `introspect`, both of the same tenant, to the confidential client that has it, or to an `introspector` |
+//! | `POST /introspect` | describes a token (RFC 7662) to a machine client or the bearer of a token with the scope `introspect`, both of the same tenant, to the confidential client that it was issued to, or to an `introspector` |
 //! | `GET`, `POST /logout` | ends the session and its tokens (OpenID Connect RP-Initiated Logout) |
 //! | `GET /.well-known/openid-configuration` | the metadata for clients |
 //! | `GET /.well-known/oauth-authorization-server` | the same, in front of the issuer's path (RFC 8414) |

@@ -21,9 +21,9 @@ use crate::{
 const NOTICE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 impl Core {
-    /// Records a change of how a user signs in, and tells the user: by e-mail if possible, otherwise to their phone, in this
-    /// language. A change after which the user may need all of them is told to all contacts of the account as it was before.
-    /// Beyond the limit on messages to a contact, the change is only recorded.
+    /// Records a change of how a user signs in, and sends a notice in this language: by e-mail if possible, and to the phone if
+    /// not. If one contact is not safe enough, all contacts of the account as it was before get the notice. Beyond the limit on
+    /// messages to a contact, the change is only recorded.
     pub(crate) async fn announce<'a>(
         &self,
         source: impl Into<EventSource<'a>>,
@@ -41,7 +41,7 @@ impl Core {
         Ok(())
     }
 
-    /// Returns who is told about a change, and through which channel: one verified contact, or all of them.
+    /// Returns the contacts that get a notice about a change, and the channel of each: one verified contact, or all of them.
     fn told_contacts<'a>(&self, account: &'a Account, change: NoticeKind) -> Vec<(Channel, &'a Contact)> {
         match concerns_all_contacts(change) {
             false => self.reachable(account).into_iter().collect(),
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// Sends a notice to a contact, unless it gets too many.
+    /// Sends a notice to a contact, unless it has had too many.
     async fn tell(
         &self,
         tenant: &Tenant,
@@ -184,7 +184,7 @@ pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Option<Method>) {
     }
 }
 
-/// Returns whether all contacts of the user are told about a change: whoever has made it may read one of them.
+/// Returns whether all contacts get a notice about a change, because the person who made it may read one of them.
 fn concerns_all_contacts(change: NoticeKind) -> bool {
     matches!(
         change,

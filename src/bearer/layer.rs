@@ -77,10 +77,10 @@ impl<R> BearerLayer<R> {
     /// Names the API that this layer protects, so that clients that know only its URL can find its issuer (RFC 9728), as
     /// MCP clients do. Works with the tokens of any issuer.
     ///
-    /// - Tokens must have `url` as their audience. The other names of the verifier no longer count.
+    /// - Tokens must have `url` as their audience. The other audiences of the verifier no longer count.
     /// - The layer answers `/.well-known/oauth-protected-resource`, followed by the path of `url`, with a document that names
-    ///   the issuer and the scopes. If a router is outside of the layer, it must lead
-    ///   [this path](BearerLayer::document_path) to the layer, too.
+    ///   the issuer and the scopes. If a router is in front of the layer, it must send [this path](BearerLayer::document_path)
+    ///   to the layer, too.
     /// - Every 401 and 403 names this document and the required scopes in `WWW-Authenticate`.
     ///
     /// With [`AuthService`](crate::AuthService), allow the resource for each client that may use it: see
@@ -122,7 +122,7 @@ impl<R> BearerLayer<R> {
     ///
     /// # Errors
     ///
-    /// Returns an error unless `url` is an `https` URL, or an `http` URL on a loopback address, without a query, a fragment and
+    /// Returns an error unless `url` is an `https` URL, or an `http` URL on a loopback address, without a query, a fragment or
     /// a slash at the end.
     pub fn resource(mut self, url: &str) -> Result<BearerLayer<WithDocument<R>>, ConfigError> {
         let resource = ProtectedResource::parse(url)?;
@@ -186,7 +186,7 @@ impl<R> BearerLayer<WithDocument<R>> {
     ///
     /// # Errors
     ///
-    /// Returns an error unless `name` is visible characters.
+    /// Returns an error unless `name` consists of visible characters.
     pub fn resource_name(mut self, name: &str) -> Result<Self, ConfigError> {
         if let Some(resource) = Arc::make_mut(&mut self.gate.rejections).resource_mut() {
             resource.set_name(name)?;

@@ -52,7 +52,7 @@
 //! | with an invalid token, for any reason | 401 `invalid_token` |
 //! | with a valid token that lacks a [required scope](BearerLayer::require_scope) | 403 `insufficient_scope` with the required scopes |
 //! | if keys or revocations can't be loaded, or the memory of used proofs is full | 503 |
-//! | with a valid token whose user has not authenticated [so strongly](BearerLayer::require_acr) or [so recently](BearerLayer::require_max_age) | 401 `insufficient_user_authentication` (RFC 9470) |
+//! | with a valid token whose user has not authenticated [strongly enough](BearerLayer::require_acr) or [recently enough](BearerLayer::require_max_age) | 401 `insufficient_user_authentication` (RFC 9470) |
 //! | for the document of the [resource](BearerLayer::resource) | 200, without a token |
 //! | with a valid token | admitted with its [`AccessToken`] |
 //!

@@ -49,7 +49,7 @@ impl BearerRejections {
         rejections
     }
 
-    /// Writes the challenge for requests without a token again, after a change.
+    /// Rewrites the challenge for requests without a token after a change.
     fn write_challenge(&mut self) {
         self.challenge = self.asks(Scheme::Bearer, "");
     }

@@ -11,7 +11,7 @@ use crate::{
     util::{error::ConfigError, json_object::JsonObject, scan::is_unseen},
 };
 
-/// Where clients look for the document, in front of the path of the API.
+/// The beginning of the document's path. The path of the API follows it.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// Clients may keep the document as long as the metadata of the issuer.

@@ -44,8 +44,8 @@ pub trait Clients: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns whether [`listed`](Self::listed) returns all clients at any time. If not, which is the default, a client that is
-    /// not listed may need two steps, so each account that has two factors needs two of them for a new password.
+    /// Returns whether [`listed`](Self::listed) always returns all clients. Defaults to `false`. A client that is not listed
+    /// may then need two steps, so each account that has two factors needs two of them for a new password.
     fn lists_all(&self) -> bool {
         false
     }

@@ -33,14 +33,14 @@ pub struct ClientSecretDigest(SecretDigest);
 const SHA_256: &str = "sha256:";
 
 impl ClientSecretDigest {
-    /// Makes a secret, and what is stored in its place.
+    /// Creates a secret, and the digest to store in its place.
     pub fn generate() -> (Secret, Self) {
         let secret = Secret::generate();
         let stored = Self::from(&secret);
         (secret, stored)
     }
 
-    /// Returns whether this text is the secret. Takes the same time for each text of this length.
+    /// Returns whether this text is the secret. Takes the same time for all texts of the same length.
     pub(crate) fn is_secret(&self, text: &str) -> bool {
         self.0.matches(&SecretDigest::of_secret(text))
     }
@@ -73,7 +73,7 @@ impl FromStr for ClientSecretDigest {
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let digest = text.strip_prefix(SHA_256).and_then(|digest| base64url_to_32(digest.as_bytes()));
-        // what is no digest could be the secret itself
+        // a text that is not a digest could be the secret itself
         let wrong = || ConfigError::new("client secret", "(hidden)", "must be `sha256:` and a digest in base64url");
         digest.map(|digest| Self(SecretDigest::from_bytes(*digest))).ok_or_else(wrong)
     }
@@ -91,7 +91,7 @@ pub(crate) enum Credentials {
     /// A public client does not.
     #[default]
     None,
-    /// It shows one of these secrets (`client_secret_basic`, `client_secret_post`).
+    /// It sends one of these secrets (`client_secret_basic`, `client_secret_post`).
     Secrets(Vec<ClientSecretDigest>),
     /// It signs assertions with one of these keys (`private_key_jwt`).
     Keys(KeySet),

@@ -153,11 +153,11 @@ impl Client {
         Self { single_sign_on: true, ..self }
     }
 
-    /// Declares that the client belongs to somebody else: it gets a code only for what its user has allowed it.
+    /// Declares that the client belongs to somebody else: it gets a code only for the access that its user has allowed.
     ///
-    /// A page names the client and what it asks for: scopes, claims that it requests by name, and resources. The decision is
-    /// stored, and the page is shown again only if the client asks for more, or with `prompt=consent`. Users see their
-    /// decisions on the account page and can revoke them there, which ends the tokens of the client.
+    /// A page names the client and what it requests: scopes, individual claims, and resources. The decision is stored, and the
+    /// page is shown again only if the client asks for more, or with `prompt=consent`. Users see their decisions on the account
+    /// page and can revoke them there, which revokes the tokens of the client.
     pub fn third_party(mut self) -> Self {
         self.tokens.is_third_party = true;
         self
@@ -290,14 +290,14 @@ impl Client {
         Ok(client)
     }
 
-    /// Makes this a confidential client, which shows a secret at `/token`, `/par`, `/revoke` and `/introspect`
+    /// Makes this a confidential client, which authenticates with a secret at `/token`, `/par`, `/revoke` and `/introspect`
     /// (`client_secret_basic` or `client_secret_post`). It still needs PKCE.
     ///
-    /// Can be called twice, so that a secret can be replaced: register the new one next to the old one, change it at the
-    /// client, and remove the old one.
+    /// Can be called twice, so that a secret can be replaced: register the new one next to the old one, switch the client over,
+    /// and remove the old one.
     ///
-    /// A client without a call is public. If you call this in a loop over a stored list, refuse an empty list, or the client
-    /// could be impersonated: [`is_confidential`](Self::is_confidential) shows the result.
+    /// Without any call, the client is public. If you call this in a loop over a stored list, refuse an empty list, or others
+    /// could impersonate the client. [`is_confidential`](Self::is_confidential) shows the result.
     ///
     /// # Errors
     ///
@@ -307,7 +307,7 @@ impl Client {
         Ok(self)
     }
 
-    /// Makes this a confidential client, which signs an assertion for each call of `/token`, `/par`, `/revoke` and
+    /// Makes this a confidential client, which signs an assertion for each call to `/token`, `/par`, `/revoke` and
     /// `/introspect` (`private_key_jwt`). It still needs PKCE. The key set is as for [`machine`](Self::machine).
     ///
     /// # Errors
@@ -331,9 +331,9 @@ impl Client {
 
     /// Allows this client to request tokens for an API by its URI (RFC 8707). Can be called several times.
     ///
-    /// A client that names allowed resources in the parameter `resource` of its authorization request gets access tokens
-    /// with these audiences, and no others. At `/token` it can name some of them for a token that is good for less. Requests
-    /// without `resource` get the [`audience`](Self::audience), which can also be named if it is a URI.
+    /// A client that names allowed resources in the parameter `resource` of its authorization request gets access tokens with
+    /// these audiences, and no others. At `/token` it can name some of them for a token with fewer audiences. Requests without
+    /// `resource` get the [`audience`](Self::audience), which can also be named if it is a URI.
     ///
     /// `/userinfo` accepts a token that was requested for resources only if the issuer is one of them. Allow the issuer's URL
     /// here if a client needs one token for both.

@@ -8,14 +8,13 @@ const LONGEST: usize = 255;
 /// The maximum number of resources of a request. All of them are audiences of one token.
 const MOST: usize = 8;
 
-/// Why the resources of a request are refused: a text for the client.
+/// The reason for refusing the resources of a request, as a text for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceError(pub(crate) &'static str);
 
 /// Returns the URI of a resource in the form in which it is compared, if it is absolute and has no fragment.
 ///
-/// An empty path and `/` are the same path (RFC 3986 §6.2.3), and clients write both. Otherwise URIs are compared byte by
-/// byte.
+/// An empty path and `/` are the same path (RFC 3986 §6.2.3), and clients write both. All else is compared byte by byte.
 pub(crate) fn normal_resource(uri: &str) -> Option<&str> {
     let (scheme, rest) = uri.split_once(':')?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -29,8 +28,8 @@ pub(crate) fn normal_resource(uri: &str) -> Option<&str> {
     Some(if is_root { uri.strip_suffix('/').unwrap_or(uri) } else { uri })
 }
 
-/// Returns the resources that a request names, sorted and each once. All of them must be allowed. Empty values count as
-/// missing.
+/// Returns the resources that a request names, sorted and without duplicates. All of them must be allowed. Empty values count
+/// as missing.
 pub(crate) fn select_resources<'v>(
     named: impl Iterator<Item = &'v str>,
     allowed: &[&str],

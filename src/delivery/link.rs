@@ -2,11 +2,11 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// What the link in a message is for.
+/// The purpose of the link in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LinkKind {
-    /// Somebody wanted to create an account with an address that has one. The link leads to the sign-in.
+    /// Somebody tried to create an account with an address that already has one. The link leads to the sign-in.
     AccountExists,
     /// The application invites the owner of the address to create an account.
     Invitation,
@@ -41,7 +41,7 @@ impl Link {
         Self { kind, url: Zeroizing::new(url.into()) }
     }
 
-    /// Returns what the link is for.
+    /// Returns the purpose of the link.
     pub fn kind(&self) -> LinkKind {
         self.kind
     }

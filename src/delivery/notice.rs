@@ -20,9 +20,9 @@ pub enum NoticeKind {
     LinkRemoved,
     /// The password was changed.
     PasswordChanged,
-    /// An e-mail address was added, perhaps in place of another.
+    /// An e-mail address was added, or replaced another one.
     EmailChanged,
-    /// A phone number was added, perhaps in place of another.
+    /// A phone number was added, or replaced another one.
     PhoneChanged,
     /// The account was deleted.
     AccountDeleted,

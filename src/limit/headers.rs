@@ -137,7 +137,7 @@ impl HeaderStyle {
     }
 }
 
-/// What the fields of the IETF draft say of a tenant.
+/// The values of the fields of the IETF draft for a tenant.
 pub(super) struct IetfPolicy {
     /// The policies of its plan.
     fields: Arc<str>,

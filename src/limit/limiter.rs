@@ -379,7 +379,7 @@ impl Limiter {
     }
 }
 
-// no number of tenants: to count them takes the lock of every shard
+// no number of tenants: counting them takes the lock of every shard
 crate::util::fmt::debug_fields!(Limiter, |own| plans: own.plans());
 
 #[cfg(test)]

@@ -18,17 +18,17 @@ pub(crate) struct SendLimit {
 }
 
 impl SendLimit {
-    /// The limit of tickets, whose address need not belong to an account: strangers can have messages sent to it.
+    /// The limit of tickets, whose address need not belong to an account: any caller can have messages sent to it.
     pub(crate) const OF_TICKETS: Self =
         Self { most: 10, within: Duration::from_secs(24 * 3600), interval: Duration::ZERO };
 
-    /// The share of strangers, so that a signed-in user gets codes to an address whoever else has asked for them.
+    /// The share of callers who are not signed in. It leaves messages to each address for users who are.
     pub(crate) const OF_TICKETS_BY_STRANGERS: Self = Self { most: 8, ..Self::OF_TICKETS };
 
-    /// The share of strangers at one address of a client.
+    /// The share of callers at one client address who are not signed in.
     pub(crate) const OF_TICKETS_BY_CLIENT: Self = Self { most: 5, ..Self::OF_TICKETS };
 
-    /// The limit of one user, or of one login without a user, who asks for messages to addresses that may be anybody's.
+    /// The limit of one user, or of one login without a user, who requests messages to addresses that may belong to others.
     pub(crate) const OF_TICKET_REQUESTS: Self =
         Self { most: 10, within: Duration::from_secs(3600), interval: Duration::ZERO };
 

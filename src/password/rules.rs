@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::password::Password;
 use crate::store::BoxFuture;
 
-/// The minimum length of a password that is all that a login needs.
+/// The minimum length of a password that is enough to sign in.
 const LEAST_ALONE: usize = 15;
 /// The minimum length of a password next to another factor.
 const LEAST: usize = 8;
@@ -22,9 +22,10 @@ const COMMON: &str = include_str!("common.txt");
 
 /// The rules for passwords that users choose.
 ///
-/// A new password needs at least 15 characters where a password alone is enough to sign in, and at least 8 otherwise. It has at
-/// most 256 bytes. The 10,000 most common passwords are refused, and so is one that has fewer than 8 characters without the names
-/// of its user, or without repetitions. There are no rules about kinds of characters. NIST SP 800-63B-4 recommends the same.
+/// A new password needs at least 15 characters if a password alone is enough to sign in, and at least 8 if it is not. It has at
+/// most 256 bytes. The 10,000 most common passwords are refused, and so are passwords with fewer than 8 characters besides the
+/// names of the user, or besides repetitions. There are no rules about kinds of characters. NIST SP 800-63B-4 recommends the
+/// same.
 ///
 /// Passwords that your application sets by itself are not checked, and neither are those of logins.
 ///
@@ -62,7 +63,7 @@ pub enum PasswordFault {
 }
 
 impl PasswordFault {
-    /// Returns the name that responses have.
+    /// Returns the name that is used in responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::TooShort(_) => "too_short",
@@ -127,7 +128,7 @@ impl PasswordRules {
     }
 
     /// Asks this service about each password that meets the other rules. If it fails or takes more than three seconds, the
-    /// password is accepted, and a warning logged.
+    /// password is accepted, and a warning is logged.
     pub fn breached(mut self, service: impl BreachedPasswords) -> Self {
         self.breached = Some(Arc::new(service));
         self
@@ -182,7 +183,7 @@ fn is_common(folded: &str) -> bool {
     COMMON.lines().any(|line| line == folded)
 }
 
-/// Returns the shortest text that makes this one if it is repeated, the last time perhaps in part.
+/// Returns the shortest text whose repetition is this text. The last repetition can be a part of it.
 fn repeated_text(text: &str) -> &str {
     let starts = text.char_indices().map(|(at, _)| at).skip(1);
     let mut splits = starts.filter_map(|at| text.split_at_checked(at));

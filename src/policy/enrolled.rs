@@ -14,7 +14,7 @@ pub(crate) struct EnrolledFactors {
     pub(crate) all: MethodSet,
     /// The methods that also count for policies that name methods.
     pub(crate) counting: MethodSet,
-    /// What the account needs if the login sets a new password.
+    /// The factors that the account must prove, if the login sets a new password.
     pub(crate) reset: Option<ResetDemand>,
 }
 

@@ -8,14 +8,15 @@ use super::{
 /// The methods that prove an enrolled second factor.
 const FACTORS: MethodSet = MethodSet::EMPTY.with(Method::Passkey).with(Method::Totp).with(Method::RecoveryCode);
 
-/// What an account needs for a new password, known once its user has proved a step.
+/// The factors that an account must prove for a new password. They are known once the user has proved a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResetDemand {
-    /// The methods that the account can prove, strongly enough for `policy_steps`. Others count for nothing.
+    /// The methods that the account can prove strongly enough for `policy_steps`. Others don't count.
     pub(crate) usable: MethodSet,
     /// The number of factor classes: as many as the strictest login of the account has steps.
     pub(crate) steps: usize,
-    /// The same number without a step that is added for an enrolled factor: how strong a credential must be to count.
+    /// The number of steps without the one that is added for an enrolled factor. It decides how strong a credential must be to
+    /// count.
     pub(crate) policy_steps: usize,
     /// Whether one of them has to be the second factor that the account has enrolled.
     pub(crate) needs_factor: bool,
@@ -39,7 +40,7 @@ impl LoginPlan {
         Self::from_policies(&[], (enabled.intersection(ResetDemand::METHODS), 1), None).ok()
     }
 
-    /// Demands what an account needs after its user has proved these methods. If the account has too few, the steps that remain
+    /// Sets the demand of an account after its user has proved these methods. If the account has too few, the steps that remain
     /// can't be proved.
     pub(super) fn demand_for_reset(&mut self, proved: MethodSet, demand: ResetDemand) {
         if demand.is_met_by(proved) {

@@ -47,7 +47,7 @@ fn error_code(kind: RejectionKind) -> &'static str {
         RejectionKind::Forbidden => "access_denied",
         RejectionKind::RateLimited | RejectionKind::QuotaImpossible => "rate_limit_exceeded",
         RejectionKind::Unavailable => "temporarily_unavailable",
-        // a document is no error, and is never answered here
+        // a document is not an error, and is never answered here
         RejectionKind::Internal | RejectionKind::Answered => "server_error",
     }
 }

@@ -37,7 +37,7 @@ pub enum RejectionKind {
     Unavailable,
     /// The server is not set up correctly: 500.
     Internal,
-    /// The layer answers the request itself, with a document: 200. A [`Respond`](super::Respond) of your own never sees it.
+    /// The layer answers the request itself, with a document: 200. Your own [`Respond`](super::Respond) never sees it.
     Answered,
 }
 

@@ -106,8 +106,8 @@
 //!
 //! ## Routes that need more
 //!
-//! [`steps`](SessionLayer::steps), [`max_age`](SessionLayer::max_age) and [`claim`](SessionLayer::claim) ask more of a
-//! session than that it is live: how many factors were proved, how old the proofs are, and what the user may do.
+//! [`steps`](SessionLayer::steps), [`max_age`](SessionLayer::max_age) and [`claim`](SessionLayer::claim) require more than a
+//! live session: a number of proved factors, recent proofs, or a right of the user.
 //!
 //! ```
 //! use std::time::Duration;

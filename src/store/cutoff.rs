@@ -1,7 +1,8 @@
 //! The time before which everything that was begun has ended, such as all sessions.
 //!
-//! It is one row. A process keeps it in memory and reads it again when [`Store::complete_since`](super::Store::complete_since)
-//! has moved, so that it costs no call of the store otherwise. Writing it makes all processes notice.
+//! It is one row. A process keeps it in memory and reads it again only when
+//! [`Store::complete_since`](super::Store::complete_since) has moved, so it usually costs no call of the store. All processes
+//! notice when the row is written.
 
 use std::{sync::Arc, time::Duration};
 

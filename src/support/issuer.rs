@@ -17,7 +17,7 @@ impl Issuer {
         Self::parse_setting("issuer", url)
     }
 
-    /// Parses a URL of the same form that another setting has.
+    /// Parses a URL of the same form for another setting.
     pub(crate) fn parse_setting(setting: &'static str, url: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::new(setting, url, reason);
         let (scheme, rest) = url.split_once("://").ok_or_else(|| error("must start with https://"))?;

@@ -85,7 +85,8 @@ impl ApiKeys {
         Ok(self.tenants.insert(digest(key), tenant))
     }
 
-    /// Like [`insert`](Self::insert), with the SHA-256 of the key, so that keys need not be stored to be loaded at a start.
+    /// Like [`insert`](Self::insert), with the SHA-256 digest of the key, so that an application can store digests and load
+    /// them when it starts.
     ///
     /// ```
     /// use tollgate::{ApiKeys, SecretDigest, Tenant};

@@ -21,8 +21,7 @@ impl TokenService {
         RunToCompletion::new(async move { service.end_family(&id).await }).await
     }
 
-    /// Revokes all tokens that a client has got for a user. Runs to completion, and continues where it stopped if it is
-    /// repeated.
+    /// Revokes all tokens of a client for a user. Runs to completion, and continues where it stopped if it is repeated.
     pub(crate) async fn revoke_client(
         &self,
         tenant: &Tenant,

@@ -24,7 +24,7 @@ pub(crate) struct Grant {
     /// The claims that the client requested by name for the id_token and for `/userinfo`.
     pub(crate) id_token: Vec<String>,
     pub(crate) userinfo: Vec<String>,
-    /// The resources that the client requested, sorted. If there are none, its tokens are for the default audience.
+    /// The resources that the client requested, sorted. If empty, its tokens are for the default audience.
     pub(crate) resources: Vec<String>,
 }
 

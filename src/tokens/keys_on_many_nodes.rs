@@ -345,7 +345,7 @@ async fn a_node_with_another_seal_reads_and_writes_no_keys() {
     }
 }
 
-/// The old secret is needed until the last key that it encrypted is not published any more.
+/// The old secret is needed until the last key that it encrypted is no longer published.
 #[tokio::test]
 async fn a_node_with_a_new_seal_and_the_older_one_signs_with_the_stored_keys_and_seals_new_ones_with_the_new() {
     let (old, new) = (Secret::generate(), Secret::generate());

@@ -126,10 +126,10 @@
 //!
 //! # Resources
 //!
-//! A client that uses several APIs names them in the parameter `resource` (RFC 8707) of its authorization request, among those that
-//! [`Client::resource`](crate::Client::resource) allows. They become the audience of its access tokens. At `/token`, it can name some of
-//! them for one access token, and never others. Without `resource`, tokens are for the [`audience`](crate::Client::audience).
-//! `/userinfo` accepts tokens for resources only if the issuer is one of them.
+//! A client that uses several APIs names them in the parameter `resource` (RFC 8707) of its authorization request, among those
+//! that [`Client::resource`](crate::Client::resource) allows. They become the audience of its access tokens. At `/token`, it
+//! can name some of them for one access token, but never others. Without `resource`, tokens are for the
+//! [`audience`](crate::Client::audience). `/userinfo` accepts tokens for resources only if the issuer is one of them.
 //!
 //! # Revocation
 //!
@@ -215,13 +215,14 @@
 //!
 //! | method | the client sends |
 //! |---|---|
-//! | `client_secret_basic` | `authorization: Basic …`, with id and secret encoded like values of a form (RFC 6749 §2.3.1) |
+//! | `client_secret_basic` | `authorization: Basic …`, with the id and the secret form-encoded (RFC 6749 §2.3.1) |
 //! | `client_secret_post` | `client_id` and `client_secret` in the body |
 //! | `private_key_jwt` | an assertion in the body, as a [machine client](#machine-clients) does |
 //!
-//! [`ClientSecretDigest::generate`](crate::client::ClientSecretDigest::generate) makes secrets of 256 bits, and only their digests are kept. A client
-//! has two during a rotation. Wrong credentials count as failures of this client from this address: after 60 in a minute, further wrong
-//! ones get 429. Right ones are always accepted, without a lockout. `/introspect` describes only its own tokens to such a client.
+//! [`ClientSecretDigest::generate`](crate::client::ClientSecretDigest::generate) makes secrets of 256 bits, and only their
+//! digests are kept. A client has two during a rotation. Wrong credentials count as failures of this client from this address:
+//! after 60 in a minute, further wrong ones get 429. Right ones are always accepted: there is no lockout. `/introspect`
+//! describes only its own tokens to such a client.
 //!
 //! ```
 //! use tollgate::{Client, Tenant, client::ClientSecretDigest};

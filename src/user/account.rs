@@ -35,7 +35,7 @@ pub struct Account {
     pub(super) disabled: bool,
     pub(super) name: Option<String>,
     pub(super) username: Option<String>,
-    /// What the application has noted in the invitation of the user.
+    /// The claims that the application has set in the user's invitation.
     pub(super) claims: Option<Map<String, Value>>,
 }
 
@@ -262,14 +262,13 @@ impl NewUser {
         Self { account: self.account.disabled(disabled), ..self }
     }
 
-    /// Sets what the application has noted in the invitation of this user.
+    /// Sets the claims of the user's invitation.
     #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service invites"))]
     pub(crate) fn claims_of_invitation(self, claims: Option<Map<String, Value>>) -> Self {
         Self { account: Account { claims, ..self.account }, ..self }
     }
 
-    /// Returns what the application has noted in the invitation that the user has accepted, such as roles. They come from
-    /// the application alone.
+    /// Returns the claims of the invitation that the user has accepted, such as roles. They come from the application alone.
     pub fn invitation_claims(&self) -> Option<&Map<String, Value>> {
         self.account.claims.as_ref()
     }

@@ -1,18 +1,18 @@
-//! Who can create an account.
+//! The settings for sign-up.
 
 use super::contact::EmailAddress;
 use crate::util::error::ConfigError;
 
-/// Who can create an account.
+/// The ways in which users can create accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignUp {
     /// Only the application creates accounts.
     #[default]
     Closed,
-    /// Owners of addresses that the application has [invited](crate::AuthService::invite).
+    /// Only owners of addresses that the application has [invited](crate::AuthService::invite).
     InvitationOnly,
-    /// Everybody who proves to own an address.
+    /// Anyone who proves ownership of an address.
     Open,
 }
 
@@ -31,7 +31,7 @@ impl SignUpRules {
         self.domains.is_empty() || self.domains.iter().any(|allowed| allowed == domain)
     }
 
-    /// Checks the settings against what is there.
+    /// Checks that the accounts and the senders support the settings.
     pub(crate) fn check(&self, (can_create, can_mail): (bool, bool)) -> Result<(), ConfigError> {
         if self.kind == SignUp::Closed {
             return Ok(());

@@ -117,7 +117,7 @@ pub trait Users: Send + Sync + 'static {
         false
     }
 
-    /// Creates an account for a user who has proved to own its contacts, and returns its id. The [`id`](Account::id) in
+    /// Creates an account for a user who has proved ownership of its contacts, and returns its id. The [`id`](Account::id) in
     /// `new` is random; you can use one of your own.
     ///
     /// Create the account with all of its identifiers or not at all: of two calls at the same time for one identifier, one
@@ -129,8 +129,8 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(NewAccount::NotOffered) }
     }
 
-    /// Sets the password of an account, and gives it a new [mark](Account::password_mark) if it has one. This ends what the
-    /// old password has proved.
+    /// Sets the password of an account, and gives it a new [mark](Account::password_mark) if it has one. Proofs by the old
+    /// password then no longer count.
     ///
     /// `account` is the account as it was when the user proved who they are. Set the password only if the account still has
     /// the same mark or hash, or still has no password: `UPDATE users SET hash = $new WHERE id = $id AND hash IS NOT DISTINCT
@@ -160,12 +160,12 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(AccountChange::NotOffered) }
     }
 
-    /// Replaces the contact `old` by `new`, which the user has proved to own. Without `old` it adds a contact, without
-    /// `new` it removes one.
+    /// Replaces the contact `old` by `new`, whose ownership the user has proved. Without `old` it adds a contact, without `new`
+    /// it removes one.
     ///
-    /// Do it in one step. The new contact also becomes an identifier of the account, and the old one stops to be one. The
-    /// answer is [`AccountChange::Taken`] if another account has it, and [`AccountChange::Outdated`] if the account has
-    /// no contact `old` any more.
+    /// Do it in one step. The new contact also becomes an identifier of the account, and the old one no longer is. The answer
+    /// is [`AccountChange::Taken`] if another account has it, and [`AccountChange::Outdated`] if the account has no contact
+    /// `old` any more.
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn set_contact(

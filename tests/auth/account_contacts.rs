@@ -94,7 +94,7 @@ async fn c130_a_contact_that_is_a_factor_never_vouches_for_its_own_replacement()
         let refused = call(&mut browser, "contacts/begin", body).await;
         assert_eq!((refused.status.as_u16(), &*refused.error()), (403, "second_factor_required"));
     }
-    // a phone beside the mailbox: each vouches for the other
+    // a phone and a mailbox: each vouches for the other
     let phone = json!({ "phone_number": "+15555550177" });
     assert_eq!(call(&mut browser, "contacts/begin", phone).await.status, 200);
     let code = world.code("+15555550177").await;

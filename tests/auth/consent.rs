@@ -205,7 +205,7 @@ async fn c135_the_audience_of_tokens_without_a_resource_is_shown_and_decided_lik
     let page = asked.open(&mut browser).await;
     assert!(page.text.contains(other) && !page.text.contains(default), "{page:?}");
     assert!(decide(&mut browser, &page, "allow").await.redirected("code").is_some());
-    // a decision about one API is none about the other
+    // a decision about one API does not count for the other
     let asked = Asked::of(&mut browser, "buyer", &[]).await;
     let page = asked.open(&mut browser).await;
     assert!(page.text.contains(default) && !page.text.contains(other), "{page:?}");
@@ -217,7 +217,7 @@ async fn c135_the_audience_of_tokens_without_a_resource_is_shown_and_decided_lik
     }
     let given = consents(&world, &browser).await;
     assert_eq!(given[0]["resources"], json!(["https://invoices.example", "https://orders.example"]));
-    // tokens for the service itself are told by the scopes
+    // the scopes describe tokens for the service itself
     let page = Asked::of(&mut browser, "partner", &[]).await.open(&mut browser).await;
     assert!(is_question(&page) && !page.text.contains("access to <code>"), "{page:?}");
 }

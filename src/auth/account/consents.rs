@@ -1,4 +1,4 @@
-//! Takes the access of a third-party client away.
+//! `POST /account/consents/revoke`: withdraws the consent to a third-party client.
 
 use http::Response;
 
@@ -14,7 +14,7 @@ use crate::{
     http::body::Body,
 };
 
-/// Removes the decisions of the user about a client, and revokes the tokens that the client has got for this user.
+/// Removes the user's decisions about a client, and revokes its tokens for this user.
 pub(super) async fn withdraw_consent(
     cx: &RequestContext<'_>,
     call: &AccountCall,

@@ -47,7 +47,7 @@ struct Overview<'a> {
     name: Option<&'a str>,
     contacts: Vec<ContactShown>,
     sessions: Vec<SessionShown>,
-    /// The third-party clients that the user has allowed something, newest first.
+    /// The third-party clients to which the user has consented, newest first.
     consents: Vec<Consent>,
 }
 

@@ -14,8 +14,8 @@ use crate::{
     words::Language,
 };
 
-/// Deletes the account with everything that it has here: credentials, sessions, tokens, codes that wait for their delivery. Needs
-/// fresh proofs, and that the user has confirmed it.
+/// Deletes the account with everything that it has here: credentials, sessions, tokens, and codes that wait for delivery.
+/// Requires fresh proofs and a confirmation by the user.
 pub(super) async fn delete_account(
     cx: &RequestContext<'_>,
     call: &AccountCall,
@@ -29,7 +29,7 @@ pub(super) async fn delete_account(
     let who = call.session().authentication();
     // first, because the user can ask again if this fails
     core.sessions.end_user(tenant, user).await?;
-    // then nobody signs in before the rest is deleted
+    // from here on, no one can sign in while the rest is deleted
     answers::changed(core.users.remove(tenant, user).await?)?;
     let forgotten = match core.forget_user(tenant, user).await {
         Ok(ended) => Ok(ended),

@@ -16,8 +16,8 @@ use crate::{
     password::Password,
 };
 
-/// Sets a new password after fresh proofs, and ends all other sessions. The first password of an account is a factor more, so it
-/// needs fresh proofs of two others.
+/// Sets a new password after fresh proofs, and ends all other sessions. The first password of an account adds a factor, so it
+/// requires fresh proofs of two others.
 pub(super) async fn change_password(
     cx: &RequestContext<'_>,
     call: &AccountCall,
@@ -31,7 +31,7 @@ pub(super) async fn change_password(
     let mut typed = fields.new_password.take().ok_or(Problem::invalid("new_password is missing"))?;
     let password = Password::new(take(&mut *typed.0));
     let hash = core.hash_new_password(call.tenant(), account, password).await?;
-    // of two changes at the same time, one wins
+    // of two concurrent changes, one wins
     answers::changed(core.users.set_password(call.tenant(), account, hash).await?)?;
     call.changed(cx, NoticeKind::PasswordChanged).await;
     core.sessions.revoke_others(call.session()).await?;

@@ -54,7 +54,7 @@ pub(super) async fn sign_out_everywhere(
     signed_out(cx, call).await
 }
 
-/// Returns an answer that signs out of this browser, after everything of the user was ended.
+/// Returns a response that signs this browser out, after everything that the user had begun was ended.
 pub(super) async fn signed_out(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     let (sessions, tenant) = (&cx.core.sessions, call.tenant());
     let mut response = answer::no_content();

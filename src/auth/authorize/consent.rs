@@ -56,15 +56,15 @@ impl<'a> Decider<'a> {
     }
 }
 
-/// Checks that the user has allowed a third-party client what it asks for, and stores a decision that came with the request.
-/// Returns the page that asks if they have not decided yet.
+/// Checks that the user has consented to the request of a third-party client, and stores a decision that came with it. Returns
+/// the consent page if the user has not decided yet.
 ///
-/// A ticket binds the decision to the very request, to the user, and to the login or session of the browser. So a page that
-/// was shown for another request or for another user decides nothing.
+/// A ticket binds the decision to this exact request, to the user, and to the login or session of the browser. A page that was
+/// shown for another request or another user therefore decides nothing.
 ///
 /// # Errors
 ///
-/// Returns `access_denied` if the user does not allow it or may not log in any more, and `consent_required` if the user must not see a page.
+/// Returns `access_denied` if the user refuses or may no longer log in, and `consent_required` if the request allows no page.
 pub(crate) async fn require_consent(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
@@ -96,7 +96,7 @@ pub(crate) async fn require_consent(
                     endpoints.service.revoke_client(client.tenant(), decider.user(), &evicted).await?;
                 }
             }
-            // nothing may be left of a user who was forgotten in between
+            // nothing may remain of a user who was forgotten in the meantime
             if !decider.is_active(cx, keyed).await? {
                 core.consents.forget(client.tenant(), decider.user()).await?;
                 return Err(denied());
@@ -141,8 +141,8 @@ async fn question_page(
     Ok(consent_page(&core.pages, language, &question))
 }
 
-/// Returns what a client asks for, each once: the key of a text, and the name in it. What tokens for the issuer give is said by the
-/// scopes and claims.
+/// Returns the scopes, claims and resources that a client requests, without duplicates: the key of a text, and the name in it.
+/// The issuer is left out, because scopes and claims describe tokens for it.
 fn wishes<'a>(access: &'a Access, issuer: &str) -> Vec<(&'static str, &'a str)> {
     let of_scope = |name| match name {
         "openid" => ("login.scope_openid", name),

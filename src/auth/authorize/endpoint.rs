@@ -41,7 +41,7 @@ pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Respo
     answer_request(&cx, &asked).await
 }
 
-/// Answers a request, or one that comes again with the decision of the user.
+/// Answers a request, or a repeated one with the decision of the user.
 async fn answer_request(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<Response<Body>, Problem> {
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
@@ -168,7 +168,7 @@ async fn issue_code(
     }
 }
 
-/// Redirects to the login page, or to that of the sign-up, with the query of the request.
+/// Redirects to the login page or the sign-up page, with the query of the request.
 fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>, signs_up: bool) -> Result<Response<Body>, Problem> {
     let page = match signs_up {
         true => format!("{}{SIGN_UP_PAGE}", cx.core.issuer.path()),

@@ -52,8 +52,8 @@ pub(crate) async fn push_request(
     Ok(answer::json(StatusCode::CREATED, &answer))
 }
 
-/// Returns the parameters to store: without the credentials of the client, and with the key that the request proves to have,
-/// to which the code is bound then (RFC 9449 §10.1).
+/// Returns the parameters to store: without the credentials of the client, and with the DPoP key that the request proves. The
+/// code is then bound to this key (RFC 9449 §10.1).
 async fn stored_parameters(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,

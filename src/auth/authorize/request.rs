@@ -25,7 +25,7 @@ impl Recipient {
         self.client.is_first_party() || self.redirect.is_of_a_site()
     }
 
-    /// Returns where the response goes, as a user can judge it: the kind of the place, and its host or scheme.
+    /// Returns the target of the response in a form that users understand: its kind, and its host or scheme.
     pub(crate) fn place(&self) -> (&'static str, &str) {
         let (scheme, rest) = self.redirect.as_str().split_once(':').unwrap_or_default();
         let host = rest.strip_prefix("//").unwrap_or_default();

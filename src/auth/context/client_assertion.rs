@@ -102,7 +102,7 @@ impl Assertion {
         if self.iss != client.id() || self.sub != client.id() {
             return Err(Problem::unauthenticated_client("iss and sub of client_assertion must be the client_id"));
         }
-        // each server has to take these three (RFC 9126 §2); an assertion that is also for others could be replayed by them
+        // each server has to accept these three (RFC 9126 §2); an assertion that is also for others could be replayed by them
         let is_own = |name: &str| matches!(name.strip_prefix(issuer), Some("" | "/token" | "/par"));
         if self.aud.iter().next().is_none() || !self.aud.iter().all(is_own) {
             return Err(Problem::unauthenticated_client(

@@ -23,10 +23,10 @@ pub(crate) fn claimed_client<'f>(headers: &HeaderMap, value: impl Fn(&str) -> Op
     }
 }
 
-/// Authenticates the client of a call. Wrong credentials are failed attempts for this client from the caller's address. Nobody with
-/// right credentials waits for them.
+/// Authenticates the client of a call. Wrong credentials count as failed attempts for this client from the caller's address.
+/// They never delay a caller with the right ones.
 ///
-/// Public clients must show no credentials (RFC 6749 §5.2, RFC 9126 §2).
+/// Public clients must not send credentials (RFC 6749 §5.2, RFC 9126 §2).
 pub(crate) async fn authenticate_client<'f>(
     cx: &RequestContext<'_>,
     client: &Client,
@@ -61,7 +61,7 @@ pub(crate) fn refuse_credentials<'f>(
     Ok(())
 }
 
-/// Returns the secret of a request, which shows it in exactly one way.
+/// Returns the secret of a request, which must contain it in exactly one way.
 fn shown_secret<'f>(
     headers: &HeaderMap,
     client: &Client,
@@ -102,7 +102,7 @@ struct BasicCredentials {
 }
 
 impl BasicCredentials {
-    /// Returns `None` without the header, and a problem if it has another form.
+    /// Returns `None` without the header, and a problem if it is malformed.
     fn from_headers(headers: &HeaderMap) -> Option<Result<Self, Problem>> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (value, more) = (values.next()?, values.next());

@@ -1,4 +1,4 @@
-//! What an account needs for a new password.
+//! The factors that an account must prove for a new password.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Core {
-    /// Returns what the account of a user who has proved a step needs. The time of this depends on the account.
+    /// Returns the factors that an account must prove, once its user has proved a step. The time that this takes depends on the
+    /// account.
     pub(crate) async fn reset_demand(&self, tenant: &Tenant, user: &UserId) -> Result<ResetDemand, StoreError> {
         let account = self.accounts.of_user(tenant, Some(user)).await?;
         let credentials = self.credentials.get(tenant, user).await?;
@@ -30,8 +31,8 @@ impl Core {
     }
 
     /// As many classes as the strictest login that the account could complete with a password, and its second factor if it has
-    /// enrolled one. So a mailbox alone never opens an account whose logins need two steps, and neither if a client that is not
-    /// listed may need them.
+    /// enrolled one. So a mailbox alone never opens an account whose logins need two steps, or may need two at a client that is
+    /// not listed.
     pub(crate) fn reset_demand_of(
         &self,
         tenant: &Tenant,

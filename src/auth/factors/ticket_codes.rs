@@ -1,4 +1,4 @@
-//! Codes that prove an address outside of logins: that of a new account, and a new contact.
+//! Codes that prove an address outside of logins: the address of a new account, or a new contact.
 
 use serde::Serialize;
 
@@ -28,8 +28,8 @@ pub(crate) struct TicketCodeSent {
 }
 
 impl RequestContext<'_> {
-    /// Sends a code to the contact of a ticket, in this language, or a link `instead`, to an owner who has to go another way. The
-    /// answer and the work are the same.
+    /// Sends a code to the contact of a ticket, in this language. An owner who has to go another way gets the link `instead`.
+    /// The answer and the work are the same.
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ impl RequestContext<'_> {
         })
     }
 
-    /// Counts and compares a typed code. The guesses are counted for the address of the client, for the code, and for the contact:
-    /// in this browser, and in all, which the caller does not see.
+    /// Counts and compares a typed code. Guesses are counted by client address, by code, and by contact: in this browser, and
+    /// in all browsers. The caller does not see the last count.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Whether a session has the proofs that a route of the site asks for.
+//! The check whether a session has the proofs that a route of the site requires.
 
 use std::{
     error::Error,

@@ -70,7 +70,7 @@ pub(crate) enum AccountRoute {
     Update(AccountUpdate),
     EndSession,
     EndOtherSessions,
-    /// Takes the access of a third-party client away.
+    /// Withdraws the consent to a third-party client.
     WithdrawConsent,
     SignOutEverywhere,
 }

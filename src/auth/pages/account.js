@@ -184,7 +184,7 @@ async function show() {
   at("all").hidden = false;
 }
 
-// What the service does not offer is not shown.
+// Hides the changes that the service does not offer.
 function showProfile() {
   const { changes, contacts, has_password: hasPassword, has_two_factors: hasTwoFactors, least_password: count } = account;
   at("name-form").hidden = !changes.name;

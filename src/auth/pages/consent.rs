@@ -10,14 +10,14 @@ use crate::{
 
 const ROOT: &str = "authentication/";
 
-/// What the page shows.
+/// The contents of the page.
 pub(crate) struct Question<'a> {
     pub(crate) client: &'a str,
     /// Where the answer goes.
     pub(crate) place: String,
     /// The user who decides.
     pub(crate) user: String,
-    /// What the client asks for: the key of a text, and the name in it.
+    /// The scopes, claims and resources that the client requests: the key of a text, and the name in it.
     pub(crate) wishes: Vec<(&'static str, &'a str)>,
     /// Whether the user has an account page here.
     pub(crate) has_account_page: bool,
@@ -76,7 +76,7 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
     response
 }
 
-/// Returns the page with a link to the client, for a redirect that no policy can permit after a form.
+/// Returns the page with a link to the client. It replaces a redirect that no content security policy can permit after a form.
 pub(crate) fn consent_done_page(pages: &BuiltPages, language: Language, location: &str) -> Response<Body> {
     let next = format!(r#"<a href="{}">{}</a>"#, escape_html(location), pages.text(language, "logout.go_back"));
     let template = Template { built_in: include_str!("consent_done.html"), own: None, root: ROOT };

@@ -49,8 +49,8 @@ impl<'b> Posted<'b> {
         Ok((cx, client))
     }
 
-    /// Authenticates the client that posts, unless it is public. The credentials of the others name the client, too, so they
-    /// may leave out `client_id`.
+    /// Authenticates the calling client, unless it is public. Credentials also name the client, so a request with them may omit
+    /// `client_id`.
     async fn authenticated(
         &self,
         cx: &RequestContext<'_>,

@@ -73,7 +73,7 @@ enum Reach {
     /// Those of all tenants: the caller has a secret of the operator.
     Everything,
     Tenant(Tenant),
-    /// Those of the caller itself: a client with users.
+    /// Only the tokens of the caller, which is a client with users.
     Client(Arc<Client>),
 }
 
@@ -113,7 +113,7 @@ async fn reach<'a>(
             let (cx, client) = posted.confidential_client(request).await?;
             let reach = match client.is_machine() {
                 true => Reach::Tenant(client.tenant().clone()),
-                // another app of the tenant is none of its business
+                // a client must not learn about the tokens of another one
                 false => Reach::Client(client),
             };
             return Ok((cx.core, reach));

@@ -1,4 +1,4 @@
-//! [`Consents`]: what users have allowed third-party clients.
+//! [`Consents`]: the consents of users to third-party clients.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,10 +17,10 @@ use crate::{
     util::clock::{Clock, UnixTime},
 };
 
-/// The maximum number of clients that a user can allow. One more takes the place of the oldest decision.
+/// The maximum number of clients that a user can allow. A further one replaces the oldest.
 const MOST_CLIENTS: usize = 32;
 
-/// The maximum number of decisions about a client that count. One more takes the place of the oldest.
+/// The maximum number of decisions about a client that count. A further one replaces the oldest.
 const MOST_DECISIONS: usize = 8;
 
 /// The maximum length of the row of a user. Stores take 64 KiB.
@@ -35,7 +35,7 @@ pub(crate) struct Access {
     pub(crate) scopes: BTreeSet<String>,
     /// The claims that are requested by name.
     pub(crate) claims: BTreeSet<String>,
-    /// The APIs that the tokens are for (RFC 8707): those that are named, or the audience of tokens without any.
+    /// The APIs that the tokens are for (RFC 8707): the requested resources, or the audience of tokens without a resource.
     pub(crate) resources: BTreeSet<String>,
 }
 
@@ -69,15 +69,15 @@ impl Access {
     }
 }
 
-/// What a user has allowed one third-party client: [`AuthService::consents`](crate::AuthService::consents) returns it.
+/// The consent of a user to one third-party client, from [`AuthService::consents`](crate::AuthService::consents).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Consent {
     pub(crate) client_id: String,
     /// The name of the client at the time of the last decision.
     pub(crate) client_name: String,
-    /// When the user decided last, in Unix seconds.
+    /// The time of the last decision, in Unix seconds.
     pub(crate) given_at: u64,
-    /// What all decisions allow.
+    /// The access that all decisions allow together.
     #[serde(flatten)]
     pub(crate) access: Access,
 }
@@ -93,7 +93,7 @@ impl Consent {
         &self.client_name
     }
 
-    /// When the user decided last, in Unix seconds.
+    /// The time of the last decision, in Unix seconds.
     pub fn given_at(&self) -> u64 {
         self.given_at
     }
@@ -120,7 +120,8 @@ struct Decisions {
     client_id: String,
     client_name: String,
     given_at: u64,
-    /// What each of them allows, the newest last. They don't add up: scopes that were allowed for one API are not allowed for another.
+    /// The access that each decision allows, the newest last. Decisions don't add up: scopes that were allowed for one API are
+    /// not allowed for another.
     allowed: Vec<Access>,
 }
 
@@ -181,7 +182,7 @@ impl ConsentList {
         Ok((self, evicted))
     }
 
-    /// Removes the decisions about a client. Returns `None` if there are none.
+    /// Removes the decisions about a client. Returns `None` if there was no decision.
     fn without(mut self, client: &str) -> Option<Self> {
         let place = self.0.iter().position(|consent| consent.client_id == client)?;
         self.0.remove(place);
@@ -213,8 +214,8 @@ impl Consents {
         Ok(decisions.is_some_and(|decisions| decisions.allow(access)))
     }
 
-    /// Stores that the user allows a client this, next to what they have allowed before. Returns the clients whose decisions
-    /// had to make room.
+    /// Stores a decision that allows a client this access, in addition to earlier ones. Returns the clients whose decisions had
+    /// to make room.
     pub(crate) async fn give(
         &self,
         (tenant, user): (&Tenant, &UserId),
@@ -230,7 +231,7 @@ impl Consents {
         self.0.update(Some(tenant), user.as_str().as_bytes(), add).await?
     }
 
-    /// Returns what a user has allowed, the client of the newest decision first.
+    /// Returns the consents of a user, newest first.
     pub(crate) async fn list(&self, tenant: &Tenant, user: &UserId) -> Result<Vec<Consent>, StoreError> {
         let row = self.0.get(Some(tenant), user.as_str().as_bytes()).wait().await?;
         Ok(row.map(|row| row.value.0.into_iter().rev().map(Decisions::into_shown).collect()).unwrap_or_default())

@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Guard {
-    /// Counts a request for a message to an address that need not belong to an account, under who asks: a user, or a login without
-    /// one. Returns how long to wait if there were too many, to whatever addresses.
+    /// Counts a request for a message to an address that need not belong to an account. Each user, and each login without a
+    /// user, has one count for all addresses. Returns how long to wait if there were too many requests.
     pub(crate) async fn count_ticket_request(
         &self,
         (place, user): (TicketPlace<'_>, Option<&UserId>),
@@ -39,8 +39,8 @@ impl Guard {
     }
 
     /// Counts a message to an address that need not belong to an account. Returns whether it may be sent, which the caller does
-    /// not see: an address gets at most ten a day. Strangers at one address of a client can't use up all of them, and strangers
-    /// leave some for users who are signed in.
+    /// not see: an address gets at most ten a day. Callers who are not signed in can use up only a part of them, and fewer from
+    /// one client address, so some are left for signed-in users.
     pub(crate) async fn count_ticket_message(
         &self,
         place: TicketPlace<'_>,
@@ -73,8 +73,9 @@ impl Guard {
         Ok(may_send)
     }
 
-    /// Counts a guess of the code of a ticket to this address. Returns how long to wait if there were too many in this browser, and
-    /// otherwise whether the guess may count, which the caller does not see: the guesses of all browsers are below the ceiling.
+    /// Counts a guess of the code of a ticket to this address. Returns how long to wait if there were too many in this browser.
+    /// If not, returns whether the guess may count, which the caller does not see: it counts while the guesses of all browsers
+    /// are below the ceiling.
     pub(crate) async fn count_ticket_guess(
         &self,
         place: TicketPlace<'_>,

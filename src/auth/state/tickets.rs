@@ -1,8 +1,8 @@
 //! Tickets: proofs by message outside of logins. A ticket is a code of six digits that counts in one browser, or the secret
 //! of a link.
 //!
-//! A row has the digest of the secret only. There is at most one code for each purpose and browser, so a stranger never
-//! replaces the code of another, and repeating a request adds no row.
+//! A row contains only the digest of the secret. There is at most one code for each purpose and browser, so no caller can
+//! replace the code of another browser, and repeating a request adds no row.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ pub(crate) const CODE_LIVES: Duration = Duration::from_secs(600);
 /// How many wrong guesses invalidate a code.
 const GUESSES: u8 = 5;
 
-/// What a ticket is for. It counts for nothing else.
+/// The purpose of a ticket. It counts for no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TicketPurpose {
@@ -55,7 +55,7 @@ impl TicketPurpose {
     }
 }
 
-/// What a ticket proves: who has read its message, and for what it was sent.
+/// The contents of a ticket: the address whose owner has read the message, and what the message was for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ticket {
     /// The address that the message was sent to.
@@ -66,7 +66,7 @@ pub(crate) struct Ticket {
     pub(crate) replaces: Option<Contact>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<TicketUser>,
-    /// What the application has noted for the new account.
+    /// The claims that the application has set for the new account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claims: Option<Map<String, Value>>,
 }

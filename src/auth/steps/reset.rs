@@ -1,8 +1,8 @@
-//! A new password for a forgotten one: `POST /reset-password/start` begins a login that sets a password and nothing else,
-//! `link` takes a link of the application, and `POST /reset-password` sets the password.
+//! The reset of a forgotten password: `POST /reset-password/start` begins a login that sets a password and nothing else, `link`
+//! accepts a link of the application, and `POST /reset-password` sets the password.
 //!
-//! The steps in between are the calls of any login. The password is none of them, and the first proof shows how many more the
-//! account needs: see [`reset_demand`](crate::auth::factors::reset_demand). No factor is removed.
+//! The steps in between are the calls of any login, except the password. The first proof shows how many more the account needs:
+//! see [`reset_demand`](crate::auth::factors::reset_demand). No factor is removed.
 
 use std::mem::take;
 
@@ -72,7 +72,7 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
     if !step.apply(&LoginCall::End).await?.changed {
         return Err(step.problem(Problem::denied(LoginError::Expired)));
     }
-    // everything ends even if the password can't be set, and again once it is set: nothing that the old one has begun stays
+    // everything ends even if the password can't be set, and again once it is set: nothing that began with the old one remains
     core.sessions.end_user(tenant, account.id()).await?;
     match core.users.set_password(tenant, &account, hash).await? {
         AccountChange::Done => {}

@@ -129,7 +129,7 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Re
     let user = match core.users.create(tenant, new).await? {
         NewAccount::Created(user) => user,
         NewAccount::Taken => {
-            // the caller has proved to own the address
+            // the caller has proved ownership of the address
             return Err(step.problem(Problem::new(Code::AccountExists, "this address has an account")));
         }
         NewAccount::NotOffered => return Err(step.problem(not_offered())),
@@ -163,7 +163,7 @@ async fn log_in(
     Ok(answer::json(StatusCode::OK, &Counters::from(view)))
 }
 
-/// Returns which of the proofs of a new account lead towards the end of the login.
+/// Returns the proofs of a new account that bring the login closer to its end.
 fn proofs_of_plan(step: &LoginStep<'_>) -> MethodSet {
     let proved = (Method::Email | Method::Password).intersection(step.cx.core.enabled(&step.login.tenant));
     step.login.plan.closest(proved)

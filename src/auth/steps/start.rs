@@ -41,8 +41,8 @@ struct Started<C> {
     challenges: Option<C>,
 }
 
-/// Begins a login, or one that sets a new password (`is_reset`): its plan is the same for all accounts until a step is proved,
-/// and it continues no session.
+/// Begins a login, or a reset (`is_reset`). The plan of a reset is the same for all accounts until a step is proved, and it
+/// continues no session.
 pub(crate) async fn start_login(
     ClientCall { cx, client }: ClientCall<'_>,
     mut fields: Fields,

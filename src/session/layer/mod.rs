@@ -92,8 +92,8 @@ impl<R> SessionLayer<R> {
         Ok(self.requiring())
     }
 
-    /// Requires proofs that are not older than this: all that the sign-in needs. Answers like [`steps`](Self::steps), and
-    /// includes [`required`](Self::required).
+    /// Requires that all proofs that the sign-in needs are at most this old. Answers like [`steps`](Self::steps), and includes
+    /// [`required`](Self::required).
     ///
     /// The [`auth_time`](Session::auth_time) counts if your application creates sessions itself.
     ///
@@ -330,7 +330,7 @@ impl SessionGate {
         Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
     }
 
-    /// Adds the claims to the session that was found, and checks what the route asks of it.
+    /// Adds the claims to the session that was found, and checks the requirements of the route.
     #[inline]
     fn settle(
         &self,
@@ -364,7 +364,7 @@ impl SessionGate {
         }
     }
 
-    /// Lets a session pass that has all that the route asks for.
+    /// Admits a session that meets all requirements of the route.
     async fn check_requirements(
         &self,
         session: Result<Session, Box<dyn Error + Send + Sync>>,

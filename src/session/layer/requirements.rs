@@ -159,8 +159,8 @@ fn has_claim(session: &Session, name: &str, value: &Value) -> bool {
         .is_some_and(|own| own == *value || own.as_array().is_some_and(|all| all.contains(value)))
 }
 
-/// Returns the name under which a method is counted: one for all that prove the same factor. A code is usually declared as
-/// `otp` besides its channel.
+/// Returns the name under which a method is counted. Methods that prove the same factor share one name. A code is usually
+/// declared as `otp`, together with its channel.
 fn factor_of(name: &str) -> &str {
     match name {
         "otp" | "whatsapp" => "sms",

@@ -91,7 +91,7 @@ impl SignInRequired {
         (!page.is_at(head, uri)).then(|| self.page_with_query(page, head.method(), uri))
     }
 
-    /// Returns a redirect to this location, or the refusal if there is none.
+    /// Returns a redirect to this location, or the refusal without a location.
     pub(super) fn redirect_or(location: Option<HeaderValue>, refusal: impl FnOnce() -> Rejection) -> Rejection {
         location.map_or_else(refusal, Rejection::redirect).header(header::CACHE_CONTROL, NO_STORE)
     }

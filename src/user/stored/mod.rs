@@ -376,8 +376,8 @@ impl Users for StoredUsers {
         self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), upgrade).await
     }
 
-    /// Returns what the [invitation](NewUser::invitation_claims) of the user has noted: each claim to clients that were
-    /// granted the scope with its name.
+    /// Returns the claims of the user's [invitation](NewUser::invitation_claims), each one to clients that were granted the
+    /// scope with its name.
     async fn claims(&self, _: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, StoreError> {
         let mut claims = Claims::new();
         for (name, value) in account.claims.iter().flatten().filter(|(name, _)| request.has_scope(name)) {

@@ -68,7 +68,7 @@ pub(super) struct Row {
     pub(super) name: Option<String>,
     #[serde(default)]
     pub(super) username: Option<String>,
-    /// What the application has noted in the invitation of the user.
+    /// The claims that the application has set in the user's invitation.
     #[serde(default)]
     pub(super) claims: Option<Map<String, Json>>,
 }

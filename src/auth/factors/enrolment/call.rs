@@ -169,13 +169,14 @@ impl AccountCall {
         }
     }
 
-    /// Like [`require_fresh`](Self::require_fresh), for a new contact: proofs by contacts of its class must not be needed. What is
-    /// left of the account without them must also be freshly proved. The first contact of a class is a factor that counts for every
-    /// policy. If one of them would refuse an enrolled one, it needs two other factors.
+    /// Like [`require_fresh`](Self::require_fresh), but for a new contact: the fresh proofs must also suffice without the
+    /// contacts of its class. The first contact of a class counts for every policy. It needs proofs of two factors if a policy
+    /// names methods or refuses factors that users enrol themselves.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if nothing or too little is left.
+    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if the user can't sign in
+    /// without these contacts or has proved too few factors.
     pub(crate) fn require_fresh_for_contact(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
         self.require_fresh(core)?;
         let all = factors(core, &self.who, self.credentials.as_ref());

@@ -45,8 +45,8 @@ impl Freshness {
         Self { classes, needs_factor: classes < 2 && factors.is_asked_for_enrolled(), refuses_self_enrolment }
     }
 
-    /// Returns the URL of a login after which they are, although one fresh proof may not count. It must not end the login early:
-    /// a new login asks for the factor that the account has enrolled, and others for one step more.
+    /// Returns the URL of a login after which the proofs are fresh, although one fresh proof may not count. That one must not
+    /// end the login early: a new login asks for the factor that the account has enrolled, and others for one step more.
     pub(super) fn login_url_besides(self, core: &Core, has_other: bool, has_enrolled: bool) -> String {
         match has_enrolled {
             true => login_url(core, Some((0, self.classes))),

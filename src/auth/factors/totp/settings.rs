@@ -67,9 +67,9 @@ impl Totp {
         Self { seal: self.seal.with_secret(secret), ..self }
     }
 
-    /// Also reads secrets that were encrypted with this earlier secret of [`seal`](Self::seal), so that it can be changed. What
-    /// is still encrypted with it is encrypted anew when its user signs in with the app. Those of the signing keys
-    /// (`Tokens::older_seal`) count as well. Can be called several times.
+    /// Also reads secrets that were encrypted with this earlier secret of [`seal`](Self::seal), so that it can be changed. A
+    /// secret of an app that is still encrypted with it is encrypted again when its user signs in with the app. The older seals
+    /// of the signing keys (`Tokens::older_seal`) are used as well. Can be called several times.
     pub fn older_seal(self, secret: &Secret) -> Self {
         Self { seal: self.seal.with_older(secret), ..self }
     }

@@ -102,7 +102,8 @@ pub enum LeaseReply<T> {
     Failed,
 }
 
-/// The end of a call that other requests wait for. It is closed after a reply, and opened for all of them if there is none.
+/// The end of a call that other requests wait for. It is closed after a reply, and opened for all of them if the call ends
+/// without one.
 #[derive(Clone, Debug)]
 pub struct CallEnd(Arc<Semaphore>);
 
