@@ -129,10 +129,16 @@ pub mod store {
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../../../../tests/auth/confidential_clients.rs"]
+mod confidential_clients;
 #[path = "../../../../tests/auth/enrolled.rs"]
 mod enrolled;
+#[path = "../../../../tests/auth/five_tenants.rs"]
+mod five_tenants;
 #[path = "../../../../tests/auth/issued_tokens.rs"]
 mod issued_tokens;
+#[path = "../../../../tests/auth/machine_clients.rs"]
+mod machine_clients;
 #[path = "../../../../tests/auth/matrix.rs"]
 mod matrix;
 #[path = "../../../../tests/auth/method_matrix.rs"]
