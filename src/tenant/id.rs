@@ -380,7 +380,7 @@ mod tests {
         let parts =
             prop::collection::vec(prop::collection::vec(prop::sample::select(b"|%7C~a\xff".to_vec()), 0..4), 0..4);
         proptest!(|(one in parts.clone(), other in parts)| {
-            let keys = [&one, &other].map(|parts| LimitKey::from_parts(parts));
+            let keys = [&one, &other].map(LimitKey::from_parts);
             prop_assert_eq!(keys[0] == keys[1], one == other);
         });
     }

@@ -92,7 +92,7 @@ impl Browser {
         for set in parts.headers.get_all(header::SET_COOKIE) {
             let (pair, attributes) = set.to_str().unwrap().split_once(';').unwrap();
             let (name, value) = pair.split_once('=').unwrap();
-            match attributes.contains("Max-Age=0") {
+            match attributes.contains("Max-Age=0") || attributes.contains("01 Jan 1970") {
                 true => self.cookies.remove(name),
                 false => self.cookies.insert(name.to_owned(), value.to_owned()),
             };
