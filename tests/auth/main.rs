@@ -67,9 +67,9 @@ mod languages;
 mod late_bodies;
 mod lifetimes;
 mod last_sign_in_method;
-#[cfg(feature = "tracing")]
 mod life_matrix;
 mod life_sequences;
+#[cfg(feature = "tracing")]
 mod logged;
 mod login_cookies;
 mod login_user;
