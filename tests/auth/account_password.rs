@@ -46,7 +46,7 @@ async fn c132_a_new_password_ends_all_other_sessions_and_renews_its_own() {
     let world = site(|service| service).await;
     let mut elsewhere = sign_in(&world, ADA, &["password"]).await;
     let mut browser = ada(&world).await;
-    let own = sessions(&world, "u-ada").await.iter().map(|session| session.sid()).collect::<Vec<_>>();
+    let own = sessions(&world, "u-ada").await.iter().map(tollgate::Session::sid).collect::<Vec<_>>();
     let before = credentials(&mut browser).await;
     let sid = before["sessions"].as_array().unwrap().iter().find(|it| it["current"] == true).unwrap()["sid"].clone();
     assert_eq!(own.len(), 2);

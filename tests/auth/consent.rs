@@ -412,7 +412,7 @@ async fn c134_decisions_are_listed_and_revoking_one_ends_the_tokens_of_its_clien
     // the application sees and does the same
     let ada = UserId::parse("u-ada").unwrap();
     let listed = world.service.consents(&acme(), &ada).await.unwrap();
-    assert_eq!(listed.iter().map(|consent| consent.client_id()).collect::<Vec<_>>(), ["other-partner"]);
+    assert_eq!(listed.iter().map(tollgate::auth::Consent::client_id).collect::<Vec<_>>(), ["other-partner"]);
     assert_eq!((listed[0].scopes().collect::<Vec<_>>(), listed[0].resources().count()), (vec!["openid"], 0));
     allowed(&mut world.browser(), "quick", &[]).await;
     let withdraw = async || world.service.withdraw_consent(&acme(), &ada, "quick").await.unwrap();

@@ -11,6 +11,7 @@ use crate::support::{
 };
 
 /// The disk is a small file system in memory, which only that process sees.
+#[expect(clippy::print_stdout, reason = "says what was not tested")]
 #[tokio::test]
 async fn b40_a_start_without_room_says_that_the_disk_is_full() {
     let Some(unshare) = program(&["unshare"]) else { return missing("unshare") };
