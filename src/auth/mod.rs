@@ -162,7 +162,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `prompt` | `none`: no page is shown; if one is needed, the response is `login_required` `interaction_required` or `consent_required`; `login`: earlier proofs do not count; `consent`, `select_account`: the user must confirm |
+//! | `prompt` | `none`: no page is shown; if one is needed, the response is `login_required`, `interaction_required` or `consent_required`; `login`: earlier proofs do not count; `consent`, `select_account`: the user must confirm; `create`: the sign-up, if the service offers it |
 //! | `max_age` | the maximum age of proofs from a session; 0 means `prompt=login` |
 //! | `acr_values` | levels, best first; the first one that can be reached is required |
 //! | `claims` | claims by name; an essential `acr` must be reached, or the response is `unmet_authentication_requirements`; `sub` with values names the accepted users |
@@ -183,7 +183,7 @@
 //! Without `resource`, it names the [`audience`](crate::Client::audience), unless that is the issuer.
 //!
 //! - The decision is bound to this exact request, the user, and the login or session of the browser. Only the page itself can
-//!   send it, within ten minutes. If the user refuses, the client gets `access_denied`.
+//!   send it, within ten minutes, or five after a fresh login. If the user refuses, the client gets `access_denied`.
 //! - It is stored for this user and client, and covers requests for the same or less. The page is shown again for other
 //!   requests, and with `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions about a client do
 //!   not add up; the last eight count.
@@ -409,11 +409,11 @@
 //!
 //! | status | `error` |
 //! |---|---|
-//! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; for tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
+//! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `invalid_target`, `unsupported_response_type`, `unsupported_method`, `invalid_link`, `password_too_short`, `password_too_long`, `password_common`, `password_own_name`, `password_breached`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; for tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
 //! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `invalid_assertion`, `sso_failed`, `login_required`, `interaction_required`, `consent_required`; `invalid_client` for missing or wrong credentials of a client; for tokens `invalid_token` |
 //! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `fresh_login_required`, `second_factor_required`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
-//! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `step_required`, `session_failed`, `last_sign_in_method` |
+//! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `step_required`, `session_failed`, `last_sign_in_method`, `contact_taken`, `account_outdated`, `account_exists` |
 //! | 413, 415 | `content_too_large`, `unsupported_media_type` |
 //! | 429 | `slow_down`, `too_many_attempts`, `rate_limit_exceeded` |
 //! | 502, 503 | `provider_unavailable`, `temporarily_unavailable` |

@@ -197,7 +197,7 @@ impl Plan {
         state.finish()
     }
 
-    /// Returns the value of `RateLimit-Policy` for all enforced quotas.
+    /// Returns the policies of all enforced quotas for `RateLimit-Policy`, without the partition key.
     pub(super) fn ietf_policies(&self) -> Option<Arc<str>> {
         match self.kind() {
             PlanKind::Limited { ietf_policies, .. } => ietf_policies.clone(),

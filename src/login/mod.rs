@@ -8,7 +8,7 @@ mod machine;
 mod model;
 mod one_time_code;
 mod parameters;
-pub(crate) mod rows;
+mod rows;
 mod sent_codes;
 mod state;
 mod subject;

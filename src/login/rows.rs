@@ -120,19 +120,6 @@ impl RowPart for Wanted {
     }
 }
 
-pub(crate) use self::{
-    read_part as read_authentication, read_part as read_binding, read_part as read_wanted,
-    write_part as write_authentication, write_part as write_binding, write_part as write_wanted,
-};
-
-pub(crate) fn write_part(writer: &mut Writer, part: &impl RowPart) -> Result<(), StoreError> {
-    part.write_part(writer)
-}
-
-pub(crate) fn read_part<T: RowPart>(reader: &mut Reader<'_>) -> Option<T> {
-    T::read_part(reader)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::{collection::vec, prelude::*};

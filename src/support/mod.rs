@@ -1,7 +1,5 @@
-//! Helpers of the modules below: for configuration, for stored rows, and for requests to other services.
+//! Helpers of the modules below: for configuration, and for requests to other services.
 
-#[cfg(feature = "login")]
-pub(crate) use crate::store::compact;
 #[cfg(feature = "login")]
 pub(crate) mod fair_queue;
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "other features use only parts of it"))]

@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// How long a page can be answered.
+/// How long a page can be answered, if its login or session lasts as long.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
 
 /// The user whose decision counts, as a browser has proved it.

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    login::{Binding, Wanted, rows},
+    login::{Binding, Wanted},
     session::Authentication,
     store::{
-        AnyStore, StoreError, StoreErrorKind,
-        table::{ReadRow, RowOperation, Table, Value},
+        AnyStore, StoreError,
+        compact::{row_struct, stored_row},
+        table::{ReadRow, RowOperation, Table},
     },
-    support::compact::{Reader, Writer},
     util::{clock::Clock, public_id::PublicId, secret::SecretDigest},
 };
 
@@ -27,31 +27,8 @@ pub(crate) struct AuthorizationCode {
     pub(crate) wanted: Wanted,
 }
 
-/// The first byte of a row. A number is never used again with another meaning.
-const CODE: u8 = 1;
-
-impl Value for AuthorizationCode {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(CODE, 512);
-        rows::write_authentication(&mut writer, &self.who)?;
-        writer.bytes(self.session.as_bytes());
-        rows::write_binding(&mut writer, &self.binding)?;
-        rows::write_wanted(&mut writer, &self.wanted)?;
-        Ok(writer.into_bytes())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let row = Reader::read_whole_value(CODE, bytes, |reader| {
-            Some(Self {
-                who: rows::read_authentication(reader)?,
-                session: PublicId::from_bytes(*reader.bytes()?),
-                binding: rows::read_binding(reader)?,
-                wanted: rows::read_wanted(reader)?,
-            })
-        });
-        row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of a code"))
-    }
-}
+stored_row!(AuthorizationCode, 1, "not the row of a code");
+row_struct!(AuthorizationCode { who, session, binding, wanted });
 
 /// All codes that wait to be redeemed.
 #[derive(Clone, Debug)]

@@ -48,7 +48,7 @@ pub(crate) struct TokenEndpoints {
     introspectors: Vec<SecretDigest>,
     /// The DPoP proofs that were seen.
     pub(crate) proofs: DpopVerifier,
-    /// The assertions of machine clients that were used.
+    /// The assertions of clients that were used.
     pub(crate) used_assertions: Table<()>,
 }
 

@@ -16,9 +16,9 @@ use crate::{
     session::UserId,
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
+        compact::{Reader, Writer},
         table::{Stored, Table, Value},
     },
-    support::compact::{Reader, Writer},
     tenant::Tenant,
     util::clock::{Clock, UnixTime},
 };

@@ -7,8 +7,11 @@ use super::error::UserError;
 use crate::{
     password::{PasswordHash, PasswordMark, StoredPassword},
     session::UserId,
-    store::{StoreError, StoreErrorKind, table::Value},
-    support::compact::{Reader, Writer},
+    store::{
+        StoreError, StoreErrorKind,
+        compact::{Reader, Writer},
+        table::Value,
+    },
     user::{
         account::{Account, NewUser, OwnContact},
         contact::{Contact, EmailAddress, PhoneNumber},
