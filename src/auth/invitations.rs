@@ -120,8 +120,10 @@ impl AuthService {
     /// The password stays. Call [`create_reset_link`](Self::create_reset_link) too if the user has forgotten it.
     pub async fn reset_factors(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         let core = &self.0;
-        core.credentials.forget(tenant, user).await?;
+        // the first one ends calls that could still add a factor, the second one sign-ins with a lost factor meanwhile
         let ended = core.sessions.end_user(tenant, user).await?;
+        core.credentials.forget(tenant, user).await?;
+        let ended = ended + core.sessions.end_user(tenant, user).await?;
         let source = || EventSource::of_user(tenant, user);
         match core.accounts.of_user(tenant, Some(user)).await? {
             Some(account) => {

@@ -35,10 +35,12 @@ impl Core {
         let (kind, method) = event_of(change);
         let changed = self.journal.event(kind, source, method, keyed);
         self.journal.tally_event(&changed);
+        let mut told = Ok(());
         for to in self.told_contacts(account, change) {
-            self.tell(tenant, to, (change, changed.clone()), language).await?;
+            // each contact is told, even if another one can't be
+            told = told.and(self.tell(tenant, to, (change, changed.clone()), language).await);
         }
-        Ok(())
+        told
     }
 
     /// Returns the contacts that get a notice about a change, and the channel of each: one verified contact, or all of them.

@@ -60,7 +60,7 @@ enum Action {
     Finish {
         client: usize,
     },
-    /// The link of an invitation that was sent to the mailbox of ada is tried for a reset.
+    /// A made-up link.
     Link {
         login: usize,
         path: &'static str,

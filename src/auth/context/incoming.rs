@@ -68,8 +68,8 @@ impl<'a> IncomingRequest<'a> {
         self.address.clone()
     }
 
-    /// Checks whether a path is served: some exist only where tokens are issued, where there are other identity
-    /// providers, where the pages have a logo, or where users sign in to the site itself.
+    /// Checks whether a path is served: some need settings, such as tokens or a logo, or accounts that offer a
+    /// change.
     pub(crate) fn serves(&self, path: &Path) -> bool {
         let has_tokens = self.core.tokens.is_some();
         #[cfg(feature = "external-providers")]
