@@ -122,10 +122,12 @@ async fn self_service(users: AnyUsers) -> Vec<String> {
     let shown = |account: Option<Account>| {
         let Some(account) = account else { return "gone".to_owned() };
         let contacts: Vec<_> = account.contacts().map(|(contact, is_proved)| (contact.as_str(), is_proved)).collect();
-        format!("{:?} {:?} {contacts:?}", account.display_name(), account.password_hash().is_some())
+        let names = (account.display_name(), account.preferred_username());
+        format!("{names:?} {:?} {contacts:?}", account.password_hash().is_some())
     };
     assert!(users.offers(OfferedChange::Create) && users.offers(OfferedChange::Remove));
-    let new = |user: &str, address: &str| new(user, address).contact(mailbox(address));
+    // the address is the username, too, and goes with it
+    let new = |user: &str, address: &str| new(user, address).contact(mailbox(address)).username(address);
     for (user, address) in
         [("u-1", "ada@example.com"), ("u-2", "ada@example.com"), ("u-1", "eve@example.com"), ("u-2", "eve@example.com")]
     {

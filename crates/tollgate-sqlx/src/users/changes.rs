@@ -12,15 +12,28 @@ use super::{
     failure::instead_of_duplicate,
     row::{contact_columns, read_claims, write_mark},
     statements::{
-        ADD_CONTACT, ADD_IDENTIFIER, CLAIMS, CLEAR_USERNAME, COUNT_CONTACTS, COUNT_IDENTIFIERS, CREATE, REMOVE_CLAIM,
-        REMOVE_CONTACT, REMOVE_IDENTIFIER, SET_CLAIM, SET_DISABLED, SET_EXTERNAL_PASSWORD, SET_NAMES, SET_PASSWORD,
-        USERNAME, WAS_REMOVED,
+        ADD_CONTACT, ADD_IDENTIFIER, CLAIMS, COUNT_CONTACTS, COUNT_IDENTIFIERS, CREATE, REMOVE_CLAIM, REMOVE_CONTACT,
+        REMOVE_IDENTIFIER, SET_CLAIM, SET_DISABLED, SET_EXTERNAL_PASSWORD, SET_NAMES, SET_PASSWORD, WAS_REMOVED,
     },
     transaction::{change, in_transaction},
 };
 
 /// The maximum number of identifiers, and of contacts, of an account.
 const MOST: i64 = 16;
+
+/// Clears the username if it is this identifier, which another user may get next.
+macro_rules! clear_username {
+    ($connection:ident, $tenant:ident, $user:ident, $identifier:expr) => {
+        let find = sqlx::query_scalar($crate::users::statements::USERNAME).bind($tenant.as_str()).bind($user.as_str());
+        let username: Option<String> = find.fetch_one(&mut *$connection).await?;
+        if username.is_some_and(|username| Identifier::parse(username).is_ok_and(|own| own == *$identifier)) {
+            let update =
+                sqlx::query($crate::users::statements::CLEAR_USERNAME).bind($tenant.as_str()).bind($user.as_str());
+            update.execute(&mut *$connection).await?;
+        }
+    };
+}
+pub(super) use clear_username;
 
 impl SqlUsers {
     /// Creates an account.
@@ -167,13 +180,7 @@ impl SqlUsers {
         change!(self, tenant, user, connection => {
             let delete = sqlx::query(REMOVE_IDENTIFIER).bind(tenant.as_str()).bind(user.as_str());
             delete.bind(identifier.as_str()).execute(&mut *connection).await?;
-            let find = sqlx::query_scalar(USERNAME).bind(tenant.as_str()).bind(user.as_str());
-            let username: Option<String> = find.fetch_one(&mut *connection).await?;
-            // another user may get the name next
-            if username.is_some_and(|username| Identifier::parse(username).is_ok_and(|own| own == *identifier)) {
-                let update = sqlx::query(CLEAR_USERNAME).bind(tenant.as_str()).bind(user.as_str());
-                update.execute(&mut *connection).await?;
-            }
+            clear_username!(connection, tenant, user, identifier);
         })
     }
 

@@ -9,7 +9,7 @@ use tollgate::{
 
 use super::{
     SqlUsers,
-    changes::new_mark,
+    changes::{clear_username, new_mark},
     row::{StoredHash, contact_columns, mark_of},
     statements::{
         ADD_CONTACT, ADD_IDENTIFIER, COUNT_CONTACTS, HAS_CONTACT, PASSWORD, REMOVE_CONTACT, REMOVE_IDENTIFIER,
@@ -73,7 +73,11 @@ impl SqlUsers {
                 let delete = sqlx::query(REMOVE_CONTACT).bind(user.as_str()).bind(kind).bind(contact);
                 delete.execute(&mut *connection).await?;
                 let delete = sqlx::query(REMOVE_IDENTIFIER).bind(tenant.as_str()).bind(user.as_str());
-                delete.bind(identifier(contact)?.as_str()).execute(&mut *connection).await?;
+                let name = identifier(contact)?;
+                delete.bind(name.as_str()).execute(&mut *connection).await?;
+                if old != new {
+                    clear_username!(connection, tenant, user, &name);
+                }
             }
             if let Some((kind, contact)) = new {
                 let insert = sqlx::query(ADD_IDENTIFIER).bind(tenant.as_str()).bind(user.as_str());
