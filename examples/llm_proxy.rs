@@ -6,7 +6,7 @@
 //!     curl -iN 'http://127.0.0.1:3000/generate?tokens=50' -H 'x-api-key: demo-key'   # then press Ctrl-C
 //!     curl http://127.0.0.1:3000/left
 //!
-//! The model is a stand-in that runs in the same process and sends a token every 20 milliseconds, one a line.
+//! A stand-in for the model runs in the same process. It sends a line with one token every 20 milliseconds.
 
 #![expect(clippy::print_stdout, reason = "prints its address")]
 
@@ -69,7 +69,7 @@ fn app() -> Result<Router, Box<dyn Error>> {
         .route("/left", get(left).with_state(limiter)))
 }
 
-/// Hands the request to the model. With a model elsewhere, this is a call of an HTTP client.
+/// Forwards the request to the model. For a model elsewhere, use an HTTP client here.
 async fn proxy(State(model): State<Router>, request: Request) -> Result<Response, StatusCode> {
     model.oneshot(request).await.map_err(|_| StatusCode::BAD_GATEWAY)
 }

@@ -1,5 +1,5 @@
 //! Layers that track bodies: when a call ends, and what a metered call pays.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::{
     collections::VecDeque,
