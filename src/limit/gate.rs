@@ -11,12 +11,11 @@ use http::{Request, header};
 
 use super::{
     any_limiter::AnyLimiter,
-    decision::{Ask, CallAsk, Decision, RefusalReason},
+    decision::{Ask, CallAsk, ChargeRule, Decision, RefusalReason},
     engine::{TenantKey, Undecided},
     headers::{HeaderStyle, IetfPolicy},
-    hold::Hold,
-    pass::{ChargeRule, Extra, RateLimitPass, Settle},
-    tracking::{OpenedUsage, TrackingSettings},
+    pass::{Extra, RateLimitPass, Settle},
+    tracking::settings::TrackingSettings,
 };
 use crate::{
     event::EventKind,
@@ -365,8 +364,8 @@ impl RateLimitGate {
     #[cold]
     fn extra(&self, name: &TenantName<'_>, ask: Ask, decision: &mut Decision) -> Box<Extra> {
         let usage = self.tracking.as_ref().filter(|_| ask.call.opens()).map(|tracking| {
-            let hold = Hold::of_decision(&self.limiter.local, ask, decision);
-            OpenedUsage::new(hold, tracking, self.charge_rule.as_ref(), self.extensions)
+            let hold = self.limiter.local.take_hold(ask, decision);
+            tracking.opened(hold, self.charge_rule.as_ref(), self.extensions)
         });
         // a hold is settled when the call ends
         let charge_rule = self.charge_rule.as_ref().filter(|_| !ask.call.is_hold());

@@ -1,13 +1,11 @@
 //! Calls that are open on the server.
 
-use crate::limit::decision::CallEnd;
+use crate::limit::decision::{CallEnd, EndCall};
 
 /// An open call on the server.
 #[derive(Debug)]
-pub(in crate::limit) struct SharedCall;
+pub(super) struct SharedCall;
 
-impl SharedCall {
-    /// Ends the call in the background.
-    #[expect(clippy::unused_self, reason = "nothing is open yet")]
-    pub(in crate::limit) fn end(self, _end: CallEnd) {}
+impl EndCall for SharedCall {
+    fn end(self: Box<Self>, _end: CallEnd) {}
 }

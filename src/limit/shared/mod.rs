@@ -17,7 +17,6 @@ mod server;
 mod settling;
 mod shared_limiter;
 
-pub(super) use self::call::SharedCall;
 pub use self::lease::Leases;
 #[cfg(feature = "plans")]
 pub use self::redis_plans::RedisPlans;

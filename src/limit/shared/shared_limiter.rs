@@ -237,7 +237,7 @@ impl SharedLimiter {
         if !decision.is_admitted() {
             return Err(decision);
         }
-        Ok(Hold::of_decision(self.local(), ask, &mut decision))
+        Ok(self.local().take_hold(ask, &mut decision))
     }
 
     /// Decides on a request of a tenant whose plan is looked up.
