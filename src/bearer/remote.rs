@@ -1,6 +1,6 @@
 //! Keys of a remote issuer.
 
-use std::{fmt, future::ready, sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use super::{
     keys::{KeySource, Revocation, Unavailable},
@@ -180,15 +180,7 @@ impl Verifier {
     }
 }
 
-impl fmt::Debug for RemoteKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteKeys")
-            .field("issuer", &self.issuer)
-            .field("timeout", &self.deadline)
-            .field("outage", &self.outage)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(RemoteKeys, |own| issuer: own.issuer, timeout: own.deadline, outage: own.outage);
 
 type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
 

@@ -46,11 +46,7 @@ impl Outbox {
     }
 }
 
-impl Default for Outbox {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Outbox);
 
 impl OtpSender for Outbox {
     async fn send(&self, message: &Message) -> Result<(), SendError> {

@@ -206,14 +206,6 @@ impl fmt::Debug for EventLogBuilder {
     }
 }
 
-impl Default for EventLog {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(EventLog);
 
-impl fmt::Debug for EventLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventLog").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(EventLog, |own| stats: own.stats());

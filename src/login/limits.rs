@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use crate::util::error::ConfigError;
+use crate::util::{builder::setters, error::ConfigError};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -72,66 +72,44 @@ impl LoginLimits {
         }
     }
 
-    /// Ends a login after this time without progress.
-    pub fn idle_timeout(self, timeout: Duration) -> Self {
-        Self { idle_timeout: timeout, ..self }
-    }
+    setters! {
+        /// Ends a login after this time without progress.
+        pub fn idle_timeout(timeout: Duration) { idle_timeout: timeout }
 
-    /// Ends a login this long after its start, even if it makes progress.
-    pub fn absolute_timeout(self, timeout: Duration) -> Self {
-        Self { absolute_timeout: timeout, ..self }
-    }
+        /// Ends a login this long after its start, even if it makes progress.
+        pub fn absolute_timeout(timeout: Duration) { absolute_timeout: timeout }
 
-    /// Sets how long the browser may take from `complete` to `/authorize`.
-    pub fn completion_window(self, window: Duration) -> Self {
-        Self { completion_window: window, ..self }
-    }
+        /// Sets how long the browser may take from `complete` to `/authorize`.
+        pub fn completion_window(window: Duration) { completion_window: window }
 
-    /// Sets how long a one-time code can be used.
-    pub fn code_lifetime(self, lifetime: Duration) -> Self {
-        Self { code_lifetime: lifetime, ..self }
-    }
+        /// Sets how long a one-time code can be used.
+        pub fn code_lifetime(lifetime: Duration) { code_lifetime: lifetime }
 
-    /// Sets how many wrong guesses invalidate a one-time code.
-    pub fn code_attempts(self, attempts: u8) -> Self {
-        Self { code_attempts: attempts, ..self }
-    }
+        /// Sets how many wrong guesses invalidate a one-time code.
+        pub fn code_attempts(attempts: u8) { code_attempts: attempts }
 
-    /// Sets the minimum time between two one-time codes by one method.
-    pub fn resend_interval(self, interval: Duration) -> Self {
-        Self { resend_interval: interval, ..self }
-    }
+        /// Sets the minimum time between two one-time codes by one method.
+        pub fn resend_interval(interval: Duration) { resend_interval: interval }
 
-    /// Sets how many failures in a row each name and method may have before the next attempt must wait.
-    pub fn free_failures(self, failures: u32) -> Self {
-        Self { free_failures: failures, ..self }
-    }
+        /// Sets how many failures in a row each name and method may have before the next attempt must wait.
+        pub fn free_failures(failures: u32) { free_failures: failures }
 
-    /// Sets the wait after the last free failure. Each further failure doubles it.
-    pub fn first_wait(self, wait: Duration) -> Self {
-        Self { first_wait: wait, ..self }
-    }
+        /// Sets the wait after the last free failure. Each further failure doubles it.
+        pub fn first_wait(wait: Duration) { first_wait: wait }
 
-    /// Sets the longest wait between two attempts.
-    pub fn longest_wait(self, wait: Duration) -> Self {
-        Self { longest_wait: wait, ..self }
-    }
+        /// Sets the longest wait between two attempts.
+        pub fn longest_wait(wait: Duration) { longest_wait: wait }
 
-    /// Sets how many failures in a row lock an account's method until they are forgotten. The last fifth is kept for
-    /// trusted browsers.
-    pub fn failure_ceiling(self, failures: u32) -> Self {
-        Self { failure_ceiling: failures, ..self }
-    }
+        /// Sets how many failures in a row lock an account's method until they are forgotten. The last fifth is kept for
+        /// trusted browsers.
+        pub fn failure_ceiling(failures: u32) { failure_ceiling: failures }
 
-    /// Sets how long failures are remembered after the last of them.
-    pub fn failure_memory(self, memory: Duration) -> Self {
-        Self { failure_memory: memory, ..self }
-    }
+        /// Sets how long failures are remembered after the last of them.
+        pub fn failure_memory(memory: Duration) { failure_memory: memory }
 
-    /// Sets how long a browser stays trusted after a complete login. Its attempts are counted separately from
-    /// those of other browsers.
-    pub fn device_lifetime(self, lifetime: Duration) -> Self {
-        Self { device_lifetime: lifetime, ..self }
+        /// Sets how long a browser stays trusted after a complete login. Its attempts are counted separately from
+        /// those of other browsers.
+        pub fn device_lifetime(lifetime: Duration) { device_lifetime: lifetime }
     }
 
     /// Checks the bounds in the table above.
@@ -165,11 +143,7 @@ impl LoginLimits {
     }
 }
 
-impl Default for LoginLimits {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(LoginLimits);
 
 #[cfg(test)]
 mod tests {

@@ -121,7 +121,7 @@ impl Keys {
                 for (algorithm, secret) in &made {
                     ring.add(*algorithm, secret.clone(), shared.schedule, now);
                 }
-                Change::Put(ring.clone(), FOR_EVER, ring)
+                Change::Put(ring.clone(), UnixTime::FOREVER, ring)
             })
             .await?;
         self.adopt_ring(ring).map(|_| ())
@@ -197,7 +197,7 @@ impl Keys {
                 if found == Some(&ring) {
                     return Change::Keep(ring);
                 }
-                Change::Put(ring.clone(), FOR_EVER, ring)
+                Change::Put(ring.clone(), UnixTime::FOREVER, ring)
             })
             .await?;
         self.adopt_ring(ring)
@@ -253,7 +253,6 @@ impl Keys {
 }
 
 const ID: &[u8] = b"ring";
-const FOR_EVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
 crate::util::fmt::debug_fields!(Keys, |own| store: own.0.table);
 crate::util::fmt::debug_fields!(Copy { set });

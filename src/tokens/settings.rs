@@ -44,11 +44,7 @@ const LONGEST_REFRESH: Duration = Duration::from_secs(400 * 24 * 3600);
 const LEAD: Duration = Duration::from_secs(3600);
 const KEEP: Duration = DAY;
 
-impl Default for Tokens {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Tokens);
 
 impl Tokens {
     /// Creates the default settings.

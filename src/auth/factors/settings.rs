@@ -33,6 +33,16 @@ pub(crate) struct EnabledFactors {
     pub(crate) sso: SsoConnections,
 }
 
+impl EnabledFactors {
+    /// Returns whether any tenant has another identity provider.
+    pub(crate) fn has_providers(&self) -> bool {
+        #[cfg(feature = "external-providers")]
+        return !self.sso.is_empty();
+        #[cfg(not(feature = "external-providers"))]
+        false
+    }
+}
+
 impl FactorSettings {
     /// Returns the methods that have what they need, except `sso`, which depends on the tenant.
     pub(crate) fn methods(&self, queue: &Queue) -> MethodSet {

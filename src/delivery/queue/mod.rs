@@ -8,7 +8,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, sync::watch};
 
@@ -287,14 +287,6 @@ fn set_lane(lanes: &mut Vec<(Channel, Arc<Lane>)>, channel: Channel, sender: Any
     lanes.push((channel, Arc::new(Lane::new(sender))));
 }
 
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("lanes", &self.lanes).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Queue { lanes });
 
-impl fmt::Debug for QueueBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueBuilder").field("lanes", &self.lanes).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(QueueBuilder { lanes });

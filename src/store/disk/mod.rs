@@ -115,11 +115,7 @@ impl DiskConfig {
     }
 }
 
-impl Default for DiskConfig {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(DiskConfig);
 
 impl Disk {
     /// Opens or creates the file. Its directory must exist.
@@ -157,8 +153,11 @@ impl Disk {
         expected: Option<Version>,
         record: Record,
     ) -> Result<WriteOutcome, StoreError> {
-        let (key, expected) = (key.clone(), expected.into());
-        self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
+        let operations = vec![Operation::Write(key.clone(), expected.into(), record)];
+        match self.queue()?.send(|sender| Job::Run { operations, sender })?.await?.pop() {
+            Some(OperationOutcome::Write(outcome)) => Ok(outcome),
+            _ => Err(StoreErrorKind::Corrupt.into()),
+        }
     }
 }
 
