@@ -146,10 +146,7 @@ impl Keys {
         match (self.read_key_ring(false).await, old) {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
-                crate::util::trace::warning!(
-                    "signing keys could not be read, so the last known keys are used: {}",
-                    crate::util::error::with_sources(&error)
-                );
+                crate::util::trace::failure!("signing keys could not be read, so the last known keys are used", &error);
                 let later = self.0.clock.now() + PATIENCE;
                 let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
                 Ok(self.keep_copy(Copy { ring, signers, set, stale: later, settled: later }))

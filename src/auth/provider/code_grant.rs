@@ -99,10 +99,7 @@ pub(crate) async fn redeem(
         }
         // the family decides who redeemed the code, so this only cleans up
         if let Err(error) = codes.remove(&code).await {
-            crate::util::trace::warning!(
-                "a redeemed code could not be removed: {}",
-                crate::util::error::with_sources(&error)
-            );
+            crate::util::trace::failure!("a redeemed code could not be removed", &error);
             journal.store_failed();
         }
         Ok::<_, StoreError>(stored)

@@ -385,7 +385,7 @@ impl SessionGate {
 }
 
 fn unavailable(sessions: &Sessions, error: &(dyn Error + 'static)) -> Rejection {
-    crate::util::trace::warning!("sessions cannot be read: {}", crate::util::error::with_sources(error));
+    crate::util::trace::failure!("sessions cannot be read", error);
     sessions.store_failed();
     Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")
 }
