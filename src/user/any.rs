@@ -497,7 +497,10 @@ mod tests {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         assert_eq!(error.source().unwrap().to_string(), "the database password is hunter2");
         assert_eq!(error.to_string(), "the hook Users::find failed");
-        assert_eq!(store_error(FIND, StoreError::from(StoreErrorKind::Corrupt).into()).kind(), StoreErrorKind::Corrupt);
+        assert_eq!(
+            store_error("Users::find", StoreError::from(StoreErrorKind::Corrupt).into()).kind(),
+            StoreErrorKind::Corrupt
+        );
     }
 
     /// Never answers.

@@ -16,8 +16,8 @@ use crate::{
     session::UserId,
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        compact::{Reader, Writer},
-        table::{Stored, Table, Value},
+        compact::{row_struct, stored_row},
+        table::{Stored, Table},
     },
     tenant::Tenant,
     util::clock::{Clock, UnixTime},
@@ -54,21 +54,8 @@ pub(super) enum Unique {
 #[derive(Clone)]
 pub(super) struct Owner(pub(super) String);
 
-/// The first byte of a row. A number is never used again with another meaning.
-const OWNER: u8 = 1;
-
-impl Value for Owner {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(OWNER, 3 + self.0.len());
-        writer.text(&self.0)?;
-        Ok(writer.into_bytes())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let owner = Reader::read_whole_value(OWNER, bytes, |reader| reader.text().map(str::to_owned));
-        owner.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the owner of a name"))
-    }
-}
+stored_row!(Owner, 1, "not the owner of a name");
+row_struct!(Owner(id));
 
 /// An index row that an account has claimed.
 pub(super) struct Claimed {

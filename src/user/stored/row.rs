@@ -8,8 +8,7 @@ use crate::{
     session::UserId,
     store::{
         StoreError, StoreErrorKind,
-        compact::{Reader, Writer},
-        table::Value,
+        compact::{Reader, RowPart, Writer, row_enum, row_struct, row_text, stored_row},
     },
     user::{
         account::{Account, NewUser, OwnContact},
@@ -40,7 +39,7 @@ impl Name {
     }
 }
 
-/// An account.
+/// An account. Compact instead of JSON, because each call of a login reads one.
 #[derive(Clone)]
 pub(super) struct Row {
     /// A random number that distinguishes this account from an earlier or later one with the same id.
@@ -48,90 +47,42 @@ pub(super) struct Row {
     /// Sorted, so that if two accounts claim the same names concurrently, one of them gets the first name and then all.
     pub(super) names: Vec<Name>,
     pub(super) password: Option<PasswordHash>,
-    /// Changes with the password and not with its hash. Older rows have none: see [`Row::mark`].
+    /// Changes with the password and not with its hash.
     pub(super) password_mark: Option<PasswordMark>,
     pub(super) contacts: Vec<OwnContact>,
     pub(super) disabled: bool,
-    /// The full name. Older rows have none.
+    /// The full name.
     pub(super) name: Option<String>,
     pub(super) username: Option<String>,
     /// The claims that the application has set in the user's invitation.
     pub(super) claims: Option<Map<String, Json>>,
 }
 
-/// The first byte of a row. A number is never used again with another meaning.
-const ACCOUNT: u8 = 1;
-/// The bits of a contact.
-const IS_PHONE: u8 = 1;
-const IS_VERIFIED: u8 = 2;
+stored_row!(Row, 2, "not the row of an account");
+row_struct!(Row { instance, names, password, password_mark, contacts, disabled, name, username, claims });
+row_struct!(Name(digest));
+row_struct!(OwnContact { contact, verified });
+row_enum!(Contact { 0 => Email(EmailAddress), 1 => Phone(PhoneNumber) });
 
-/// Compact instead of JSON, because each call of a login reads one.
-impl Value for Row {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(ACCOUNT, 512);
-        writer.number(self.instance);
-        writer.list(&self.names, |writer, name| {
-            writer.bytes(name.as_bytes());
-            Ok(())
-        })?;
-        writer.optional_text(self.password.as_ref().map(PasswordHash::as_str))?;
-        writer.byte(
-            u8::from(self.disabled)
-                | u8::from(self.password_mark.is_some()) << 1
-                | u8::from(self.claims.is_some()) << 2,
-        );
-        if let Some(mark) = &self.password_mark {
-            writer.bytes(mark.as_bytes());
-        }
-        writer.list(&self.contacts, |writer, OwnContact { contact, verified }| {
-            let is_phone = matches!(contact, Contact::Phone(_));
-            writer.byte(if is_phone { IS_PHONE } else { 0 } | if *verified { IS_VERIFIED } else { 0 });
-            writer.text(contact.as_str())
-        })?;
-        writer.optional_text(self.name.as_deref())?;
-        writer.optional_text(self.username.as_deref())?;
-        if let Some(claims) = &self.claims {
-            writer.text(&serde_json::to_string(claims).map_err(|_| StoreErrorKind::Corrupt)?)?;
-        }
-        Ok(writer.into_bytes())
+row_text! {
+    PasswordHash: as_str, |text: &str| PasswordHash::parse(text).ok();
+    // they were checked before they were stored
+    EmailAddress: as_str, |text: &str| Some(EmailAddress::restore(text));
+    PhoneNumber: as_str, |text: &str| Some(PhoneNumber::restore(text));
+}
+
+/// As JSON.
+impl RowPart for Map<String, Json> {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.text(&serde_json::to_string(self).map_err(|_| StoreErrorKind::Corrupt)?)
     }
 
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let row = Reader::read_whole_value(ACCOUNT, bytes, Self::parts);
-        row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of an account"))
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        serde_json::from_str(reader.text()?).ok()
     }
 }
 
 impl Row {
-    fn parts(reader: &mut Reader<'_>) -> Option<Self> {
-        let instance = reader.number()?;
-        let names = reader.list(|reader| reader.bytes().copied().map(Name))?;
-        let password = match reader.optional_text()? {
-            Some(text) => Some(PasswordHash::parse(text).ok()?),
-            None => None,
-        };
-        let flags = reader.byte().filter(|flags| *flags < 8)?;
-        let password_mark = match flags & 2 {
-            0 => None,
-            _ => Some(PasswordMark::restore(*reader.bytes()?)),
-        };
-        let contacts = reader.list(|reader| {
-            let (flags, text) = (reader.byte().filter(|flags| *flags < 4)?, reader.text()?);
-            let contact = match flags & IS_PHONE {
-                0 => Contact::Email(EmailAddress::restore(text)),
-                _ => Contact::Phone(PhoneNumber::restore(text)),
-            };
-            Some(OwnContact { contact, verified: flags & IS_VERIFIED != 0 })
-        })?;
-        let (name, username) = (reader.optional_text()?.map(str::to_owned), reader.optional_text()?.map(str::to_owned));
-        let claims = match flags & 4 {
-            0 => None,
-            _ => Some(serde_json::from_str(reader.text()?).ok()?),
-        };
-        let disabled = flags & 1 != 0;
-        Some(Self { instance, names, password, password_mark, contacts, disabled, name, username, claims })
-    }
-
     pub(super) fn new(new: &NewUser) -> Result<Self, UserError> {
         let mut names: Vec<Name> = new.identifiers.iter().map(Name::from_identifier).collect();
         names.sort_unstable();
