@@ -83,9 +83,7 @@ impl AbuseLimits {
         for (setting, most) in
             [("bodies_at_once", self.bodies_at_once), ("bodies_per_address", self.bodies_per_address)]
         {
-            if most == 0 {
-                return Err(ConfigError::new(setting, most, "must be at least 1"));
-            }
+            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
         }
         Ok(BodyLimits::new(self.bodies_at_once, self.bodies_per_address))
     }

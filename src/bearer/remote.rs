@@ -126,10 +126,8 @@ impl RemoteKeys {
     ///
     /// Returns an error if `timeout` is zero or longer than 30 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() || timeout > Duration::from_secs(30) {
-            let given = format_args!("{timeout:?}");
-            return Err(ConfigError::new("issuer timeout", given, "must be greater than zero and at most 30 s"));
-        }
+        let range = Duration::from_nanos(1)..=Duration::from_secs(30);
+        ConfigError::check_range("issuer timeout", timeout, range, "must be greater than zero and at most 30 s")?;
         self.deadline = timeout;
         Ok(self)
     }

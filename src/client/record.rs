@@ -107,9 +107,7 @@ impl Client {
         if self.is_machine() {
             return Err(ConfigError::new("redirect URI", uri, "is not for a machine client, which has no users"));
         }
-        if self.redirect_uris.contains(&uri) {
-            return Err(ConfigError::new("redirect URI", uri, "is registered twice"));
-        }
+        ConfigError::refuse_if(self.redirect_uris.contains(&uri), "redirect URI", &uri, "is registered twice")?;
         if self.redirect_uris.len() == MOST {
             return Err(ConfigError::new("redirect URI", uri, "exceeds the limit of 64 per client"));
         }
@@ -128,9 +126,7 @@ impl Client {
     /// several times. The origin must use `https`, or `http` on a loopback address.
     pub fn origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         let normal = origin::normal("client origin", origin)?;
-        if self.origins.contains(&normal) {
-            return Err(ConfigError::new("client origin", origin, "is allowed twice"));
-        }
+        ConfigError::refuse_if(self.origins.contains(&normal), "client origin", origin, "is allowed twice")?;
         if self.origins.len() == MOST {
             return Err(ConfigError::new("client origin", origin, "exceeds the limit of 64 per client"));
         }

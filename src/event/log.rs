@@ -161,9 +161,8 @@ impl EventLogBuilder {
     ///
     /// Returns an error unless `events` is between 1 and 16,777,215.
     pub fn max_per_second(mut self, events: u32) -> Result<Self, ConfigError> {
-        if events == 0 || events > coalesce::RecordCap::MOST {
-            return Err(ConfigError::new("events per second", events, "must be between 1 and 16777215"));
-        }
+        let range = 1..=coalesce::RecordCap::MOST;
+        ConfigError::check_range("events per second", events, range, "must be between 1 and 16777215")?;
         self.max_per_second = events;
         Ok(self)
     }

@@ -80,9 +80,7 @@ impl Query {
     ///
     /// Returns an error unless `limit` is between 1 and 1,000.
     pub fn limit(mut self, limit: usize) -> Result<Self, ConfigError> {
-        if limit == 0 || limit > Self::MAX_LIMIT {
-            return Err(ConfigError::new("event query limit", limit, "must be from 1 to 1000"));
-        }
+        ConfigError::check_range("event query limit", limit, 1..=Self::MAX_LIMIT, "must be from 1 to 1000")?;
         self.limit = limit;
         Ok(self)
     }

@@ -1,6 +1,6 @@
 //! How long logins and one-time codes last, and how failed attempts slow callers down.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::time::Duration;
 
 use crate::util::{builder::setters, error::ConfigError};
 
@@ -114,32 +114,27 @@ impl LoginLimits {
 
     /// Checks the bounds in the table above.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        let time = |setting, value: Duration, allowed: RangeInclusive<Duration>, reason| match allowed.contains(&value)
-        {
-            true => Ok(()),
-            false => Err(ConfigError::new(setting, format!("{value:?}"), reason)),
-        };
-        let count = |setting, value: u32, allowed: RangeInclusive<u32>, reason| match allowed.contains(&value) {
-            true => Ok(()),
-            false => Err(ConfigError::new(setting, value, reason)),
-        };
-        time("login idle_timeout", self.idle_timeout, MINUTE..=HOUR, "must be 1 minute to 1 hour")?;
+        ConfigError::check_range("login idle_timeout", self.idle_timeout, MINUTE..=HOUR, "must be 1 minute to 1 hour")?;
         let reason = "must be idle_timeout to 24 hours";
-        time("login absolute_timeout", self.absolute_timeout, self.idle_timeout..=DAY, reason)?;
+        ConfigError::check_range("login absolute_timeout", self.absolute_timeout, self.idle_timeout..=DAY, reason)?;
         let reason = "must be 10 seconds to 5 minutes";
-        time("login completion_window", self.completion_window, 10 * SECOND..=5 * MINUTE, reason)?;
-        time("login code_lifetime", self.code_lifetime, MINUTE..=10 * MINUTE, "must be 1 to 10 minutes")?;
-        count("login code_attempts", self.code_attempts.into(), 1..=5, "must be 1 to 5")?;
+        ConfigError::check_range("login completion_window", self.completion_window, 10 * SECOND..=5 * MINUTE, reason)?;
+        let reason = "must be 1 to 10 minutes";
+        ConfigError::check_range("login code_lifetime", self.code_lifetime, MINUTE..=10 * MINUTE, reason)?;
+        ConfigError::check_range("login code_attempts", self.code_attempts, 1..=5, "must be 1 to 5")?;
         let reason = "must be 30 seconds to 10 minutes";
-        time("login resend_interval", self.resend_interval, 30 * SECOND..=10 * MINUTE, reason)?;
-        count("login free_failures", self.free_failures, 1..=10, "must be 1 to 10")?;
+        ConfigError::check_range("login resend_interval", self.resend_interval, 30 * SECOND..=10 * MINUTE, reason)?;
+        ConfigError::check_range("login free_failures", self.free_failures, 1..=10, "must be 1 to 10")?;
         let reason = "must be 30 seconds to longest_wait";
-        time("login first_wait", self.first_wait, 30 * SECOND..=self.longest_wait, reason)?;
-        time("login longest_wait", self.longest_wait, self.first_wait..=DAY, "must be first_wait to 24 hours")?;
+        ConfigError::check_range("login first_wait", self.first_wait, 30 * SECOND..=self.longest_wait, reason)?;
+        let reason = "must be first_wait to 24 hours";
+        ConfigError::check_range("login longest_wait", self.longest_wait, self.first_wait..=DAY, reason)?;
         let reason = "must be free_failures to 100";
-        count("login failure_ceiling", self.failure_ceiling, self.free_failures..=100, reason)?;
-        time("login failure_memory", self.failure_memory, DAY..=30 * DAY, "must be 24 hours to 30 days")?;
-        time("login device_lifetime", self.device_lifetime, DAY..=400 * DAY, "must be 1 to 400 days")
+        ConfigError::check_range("login failure_ceiling", self.failure_ceiling, self.free_failures..=100, reason)?;
+        let reason = "must be 24 hours to 30 days";
+        ConfigError::check_range("login failure_memory", self.failure_memory, DAY..=30 * DAY, reason)?;
+        let reason = "must be 1 to 400 days";
+        ConfigError::check_range("login device_lifetime", self.device_lifetime, DAY..=400 * DAY, reason)
     }
 }
 

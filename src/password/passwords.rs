@@ -1,4 +1,4 @@
-use std::{fmt, thread};
+use std::thread;
 
 use tokio::runtime::Handle;
 
@@ -186,23 +186,13 @@ impl PasswordsBuilder {
     /// Returns an error if a setting is out of bounds.
     pub fn build(self) -> Result<Passwords, ConfigError> {
         let Self { cost, floor, concurrency, waiting } = self;
-        let within = |value: u32, least: u32, most: u32| (least..=most).contains(&value);
-        let refuse = |setting, value: &dyn fmt::Display, reason| Err(ConfigError::new(setting, value, reason));
-        if !within(cost.memory_kib, floor.memory_kib, Cost::MOST.memory_kib) {
-            return refuse("password memory_kib", &cost.memory_kib, "must be 19456 to 262144");
-        }
-        if !within(cost.iterations, floor.iterations, Cost::MOST.iterations) {
-            return refuse("password iterations", &cost.iterations, "must be 2 to 16");
-        }
-        if !cost.is_usable() {
-            return refuse("password parallelism", &cost.parallelism, "must be 1 to 8");
-        }
-        if !(1..=MOST).contains(&concurrency) {
-            return refuse("password concurrency", &concurrency, "must be 1 to 1048576");
-        }
-        if waiting > MOST {
-            return refuse("password waiting", &waiting, "must be at most 1048576");
-        }
+        let memory = floor.memory_kib..=Cost::MOST.memory_kib;
+        ConfigError::check_range("password memory_kib", cost.memory_kib, memory, "must be 19456 to 262144")?;
+        let iterations = floor.iterations..=Cost::MOST.iterations;
+        ConfigError::check_range("password iterations", cost.iterations, iterations, "must be 2 to 16")?;
+        ConfigError::refuse_if(!cost.is_usable(), "password parallelism", cost.parallelism, "must be 1 to 8")?;
+        ConfigError::check_range("password concurrency", concurrency, 1..=MOST, "must be 1 to 1048576")?;
+        ConfigError::check_range("password waiting", waiting, ..=MOST, "must be at most 1048576")?;
         Ok(Passwords::from_builder(&self))
     }
 }

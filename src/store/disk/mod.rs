@@ -100,10 +100,8 @@ impl DiskConfig {
     ///
     /// Returns an error if `most` is less than 128 KiB.
     pub fn bytes(mut self, most: u64) -> Result<Self, ConfigError> {
-        if most < 128 * 1024 {
-            let reason = "must be at least 131072, the size of the largest value with its key";
-            return Err(ConfigError::new("store bytes", most, reason));
-        }
+        let reason = "must be at least 131072, the size of the largest value with its key";
+        ConfigError::refuse_if(most < 128 * 1024, "store bytes", most, reason)?;
         self.bytes = most;
         Ok(self)
     }

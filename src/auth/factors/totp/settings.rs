@@ -74,14 +74,10 @@ impl Totp {
         if name.is_empty() || name.len() > Self::MAX_NAME || name.chars().any(char::is_control) {
             return Err(ConfigError::new("totp name", name, "must have 1 to 64 bytes without control characters"));
         }
-        if !matches!(self.kind.digits, 6 | 8) {
-            return Err(ConfigError::new("totp digits", self.kind.digits, "must be 6 or 8"));
-        }
+        ConfigError::refuse_if(!matches!(self.kind.digits, 6 | 8), "totp digits", self.kind.digits, "must be 6 or 8")?;
         let seal = self.seal.or(seal);
-        if is_persistent && seal.is_open() {
-            let reason = "must be set for a persistent store, because a copy of the store could make codes otherwise";
-            return Err(ConfigError::new("totp seal", "", reason));
-        }
+        let reason = "must be set for a persistent store, because a copy of the store could make codes otherwise";
+        ConfigError::refuse_if(is_persistent && seal.is_open(), "totp seal", "", reason)?;
         Ok(TotpSettings { name, kind: self.kind, seal })
     }
 }
