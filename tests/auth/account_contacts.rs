@@ -10,8 +10,9 @@ use tollgate::{
 };
 
 use crate::{
-    account_password::told,
-    own_account::{LONE, acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, sign_in_at, site, totp},
+    own_account::{
+        LONE, acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, sign_in_at, site, told, totp,
+    },
     world::{ADA, ADA_PHONE, Answer, Browser, GRACE, World},
 };
 
@@ -43,7 +44,7 @@ fn email(address: &str) -> Contact {
 }
 
 async fn contacts(world: &World, user: &str) -> Vec<String> {
-    let account = Users::by_id(&world.users, &acme(), &user.parse().unwrap()).await.unwrap().unwrap();
+    let account = world.users.by_id(&acme(), &user.parse().unwrap()).await.unwrap().unwrap();
     account.contacts().map(|(contact, verified)| format!("{} {verified}", contact.as_str())).collect()
 }
 

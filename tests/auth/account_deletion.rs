@@ -4,9 +4,8 @@ use serde_json::json;
 use tollgate::{NewUser, Password, Passwords, Users, delivery::NoticeKind, event::EventKind, user::EmailAddress};
 
 use crate::{
-    account_password::told,
     controlled_store::{ControlledStore, Fault},
-    own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, site},
+    own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, site, told},
     world::{ADA, ADA_PASSWORD, ADA_PHONE, GRACE, NOBODY, World},
 };
 
@@ -27,7 +26,7 @@ async fn an_account_is_deleted_with_all_that_it_has() {
     assert_eq!(deleted.status, 204, "{deleted:?}");
     assert!(!browser.cookies.keys().any(|name| name.starts_with("__Host-session_")));
     assert!(sessions(&world, "u-ada").await.is_empty());
-    assert!(Users::by_id(&world.users, &acme(), &"u-ada".parse().unwrap()).await.unwrap().is_none());
+    assert!(world.users.by_id(&acme(), &"u-ada".parse().unwrap()).await.unwrap().is_none());
     assert!(crate::enrolled::stored(&world, "u-ada").await.is_none_or(|row| row["totp"].is_null()));
     let all = [(ADA.to_owned(), NoticeKind::AccountDeleted), (ADA_PHONE.to_owned(), NoticeKind::AccountDeleted)];
     assert_eq!(told(&world).await[before..], all);
@@ -78,7 +77,7 @@ async fn c130_a_deletion_that_can_not_end_the_sessions_deletes_nothing() {
         let deleted = call(&mut browser, "delete", json!({ "confirmed": true })).await;
         let done = store.done();
         assert_eq!((store.heal(), deleted.status == 204), (failing.is_some(), failing.is_none()), "{deleted:?}");
-        let account = Users::by_id(&world.users, &acme(), &"u-ada".parse().unwrap()).await.unwrap();
+        let account = world.users.by_id(&acme(), &"u-ada".parse().unwrap()).await.unwrap();
         assert_eq!(account.is_some(), failing.is_some());
         failing = done.iter().position(|call| call.ends_with(" generations") && !call.starts_with("get"));
         assert!(failing.is_some(), "{done:?}");

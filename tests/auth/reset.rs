@@ -435,7 +435,7 @@ impl BreachedPasswords for Meanwhile {
             let contact = |email: &str| Contact::Email(EmailAddress::parse(email).unwrap());
             let (old, new) = (contact(MAILA), contact("new@example.com"));
             let id = UserId::parse("u-maila").unwrap();
-            let changed = Users::set_contact(users, &tenant("globex"), &id, Some(&old), Some(&new)).await;
+            let changed = users.set_contact(&tenant("globex"), &id, Some(&old), Some(&new)).await;
             assert_eq!(changed.unwrap(), AccountChange::Done);
         }
         Ok(false)
