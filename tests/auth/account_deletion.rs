@@ -1,12 +1,20 @@
 //! A user deletes the account.
 
+use std::sync::Arc;
+
 use serde_json::json;
-use tollgate::{NewUser, Password, Passwords, Users, delivery::NoticeKind, event::EventKind, user::EmailAddress};
+use tokio::sync::Semaphore;
+use tollgate::{
+    NewUser, Password, Passwords, Users,
+    delivery::{Message, NoticeKind, OtpSender, Outbox, SendError},
+    event::EventKind,
+    user::EmailAddress,
+};
 
 use crate::{
     controlled_store::{ControlledStore, Fault},
     own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, site, told},
-    world::{ADA, ADA_PASSWORD, ADA_PHONE, GRACE, NOBODY, World},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, GRACE, GRACE_PHONE, NOBODY, World},
 };
 
 #[tokio::test]
@@ -96,4 +104,40 @@ async fn c130_a_deletion_takes_no_message_from_the_owner_of_an_address_that_was_
     assert_eq!(owner.ask("web", &id, "email", GRACE).await.status, 200);
     assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.status, 204);
     assert_eq!(world.code(GRACE).await.len(), 6);
+}
+
+/// Sends its messages when the test allows it.
+#[derive(Clone)]
+struct Held {
+    allowed: Arc<Semaphore>,
+    sent: Outbox,
+}
+
+impl OtpSender for Held {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        self.allowed.acquire().await.unwrap().forget();
+        self.sent.send(message).await
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_takes_the_messages_that_wait_for_the_user_and_those_of_nobody_else() {
+    let held = Held { allowed: Arc::new(Semaphore::new(0)), sent: Outbox::new() };
+    let sender = held.clone();
+    let world = site(|service| service.sms(sender)).await;
+    // four are being sent, and two wait for them
+    for at in 0..6 {
+        let (who, number) = if at == 4 { (ADA, ADA_PHONE) } else { ("grace", GRACE_PHONE) };
+        let mut stranger = world.browser();
+        let id = stranger.start("web", who).await;
+        assert_eq!(stranger.ask("web", &id, "sms", number).await.status, 200);
+        world.settle().await;
+        world.advance(31);
+    }
+    let mut browser = ada(&world).await;
+    assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.status, 204);
+    held.allowed.add_permits(10);
+    world.settle().await;
+    let sent: Vec<_> = held.sent.messages().iter().map(|message| message.to().to_owned()).collect();
+    assert_eq!(sent, [GRACE_PHONE; 5]);
 }
