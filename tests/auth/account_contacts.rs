@@ -175,7 +175,8 @@ async fn c130_the_address_of_another_account_takes_the_same_work_rows_and_events
         let mut browser = by_phone(&world).await;
         let mut own = vec![id(&mut browser, "email").await];
         own.push(json!(null));
-        (store.done(), store.written());
+        store.done();
+        store.written();
         for contact in own {
             let asked = call(&mut browser, "contacts/begin", json!({ "email": address, "contact_id": contact })).await;
             seen.push((asked.status, asked.own()));
@@ -189,7 +190,10 @@ async fn c130_the_address_of_another_account_takes_the_same_work_rows_and_events
         seen.push((StatusCode::OK, store.written().iter().map(|row| row.shape() + "\n").collect()));
         world.log.flush();
         let events = world.log.read_events(&Query::default()).events;
-        seen.push((StatusCode::OK, events.iter().map(|it| format!("{:?} {:?} {}\n", it.kind, it.method, it.count)).collect()));
+        seen.push((
+            StatusCode::OK,
+            events.iter().map(|it| format!("{:?} {:?} {}\n", it.kind, it.method, it.count)).collect(),
+        ));
     }
     let (known, unknown) = seen.split_at(seen.len() / 2);
     assert!(known[0].0 == 200 && known[7].0 == 200, "{known:?}");
