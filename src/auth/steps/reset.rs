@@ -73,9 +73,7 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
     let unlocked = core.guard.unlock(tenant, step.login.identifier.as_ref(), Some(&account), step.keyed).await;
     let (language, source) = (step.cx.language(&step.login), EventSource::of_user(tenant, account.id()));
     let announced = core.announce(source, (tenant, &account), NoticeKind::PasswordReset, language).await;
-    for error in [ended.err(), unlocked.err(), announced.err()].into_iter().flatten() {
-        step.cx.log(&Problem::from(error));
-    }
+    step.cx.log_failures([ended.err(), unlocked.err(), announced.err()]);
     let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
     if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
         removal.append_to(response.headers_mut());

@@ -17,6 +17,7 @@ use crate::{
         contact::Contact,
         identifier::Identifier,
     },
+    util::clock::UnixTime,
 };
 
 impl StoredUsers {
@@ -29,11 +30,11 @@ impl StoredUsers {
     ) -> Result<AccountChange, StoreError> {
         let mark = account.current_password_mark();
         let replace = |row: Option<&Row>, _| {
-            let Some(mut row) = row.filter(|row| row.mark() == mark).cloned() else {
+            let Some(mut row) = row.filter(|row| row.password_mark == mark).cloned() else {
                 return Change::Keep(AccountChange::Outdated);
             };
             row.set_password(Some(new.clone()));
-            Change::Put(row, super::index::FOREVER, AccountChange::Done)
+            Change::Put(row, UnixTime::FOREVER, AccountChange::Done)
         };
         self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), replace).await
     }

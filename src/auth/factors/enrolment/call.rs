@@ -359,9 +359,7 @@ impl AccountCall {
         let (_, method) = event_of(change);
         let changed = method.map(|method| (self.session(), method));
         let ended = cx.core.end_outdated(tenant, user, changed).await;
-        for error in [announced.err(), ended.err()].into_iter().flatten() {
-            cx.log(&Problem::from(error));
-        }
+        cx.log_failures([announced.err(), ended.err()]);
     }
 }
 
