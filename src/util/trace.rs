@@ -11,10 +11,13 @@ macro_rules! warning {
 }
 
 /// Warns of an error, with its sources.
+#[cfg(feature = "session")]
 macro_rules! failure {
     ($what:literal, $error:expr) => {
         $crate::util::trace::warning!("{}: {}", $what, $crate::util::error::with_sources($error))
     };
 }
 
-pub(crate) use {failure, warning};
+#[cfg(feature = "session")]
+pub(crate) use failure;
+pub(crate) use warning;
