@@ -191,7 +191,7 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 7),
     ) {
         let Some(mut plan) = plan(&demands, enabled) else { return Ok(()) };
-        let all = all.intersection(EnrolledFactors::METHODS);
+        let all = all.intersection(MethodSet::ENROLLED);
         let factors = EnrolledFactors { all, counting: counting.intersection(all), reset: None };
         let (before, mut proved) = (plan.clone(), MethodSet::EMPTY);
         let mut read_again = Vec::new();
@@ -209,7 +209,7 @@ proptest! {
         prop_assert!(read_again.into_iter().all(|is_same| is_same));
         prop_assert_eq!(plan.policy_steps(), before.steps());
         prop_assert!(plan.steps() <= before.steps() + 1 && before.is_met_by(proved));
-        let has_factor = !proved.intersection(EnrolledFactors::METHODS).is_empty();
+        let has_factor = !proved.intersection(MethodSet::ENROLLED).is_empty();
         prop_assert!(has_factor || all.is_empty(), "{}", proved);
         // an account without a factor sees nothing of the rule
         prop_assert!(!all.is_empty() || plan == before);

@@ -170,11 +170,23 @@ impl StoredUsers {
         user: &UserId,
         identifier: &Identifier,
     ) -> Result<(), UserError> {
-        let (account, name) = (AccountKey { tenant, user }, Name::from_identifier(identifier));
+        self.add_name(AccountKey { tenant, user }, Name::from_identifier(identifier), None).await
+    }
+
+    /// Adds a name, which may be the 17th for a moment if another one is removed next.
+    async fn add_name(&self, account: AccountKey<'_>, name: Name, replaced: Option<Name>) -> Result<(), UserError> {
+        let AccountKey { tenant, user } = account;
         if self.index.is_taken(account, Unique::Name(name)).await? {
             return Err(UserError::Taken);
         }
-        self.change(tenant, user, |row| row.list(name)).await?;
+        let list = |row: &mut Row| {
+            let place = replaced.and_then(|replaced| row.names.iter().position(|listed| *listed == replaced));
+            let replaced = place.map(|place| row.names.swap_remove(place));
+            row.list(name)?;
+            row.names.extend(replaced);
+            Ok(())
+        };
+        self.change(tenant, user, list).await?;
         let refused = if self.index.claim(account, Unique::Id).await?.is_none() {
             UserError::Exists
         } else if self.index.claim(account, Unique::Name(name)).await?.is_none() {

@@ -70,7 +70,7 @@ impl Credentials {
     /// two factors must not need them.
     pub(crate) fn factors(&self, enabled: MethodSet, plan: &LoginPlan) -> EnrolledFactors {
         let provable = |counts: &dyn Fn(&Strength) -> bool| -> MethodSet {
-            let methods = EnrolledFactors::METHODS.intersection(enabled);
+            let methods = MethodSet::ENROLLED.intersection(enabled);
             methods.iter().filter(|method| self.can_prove(*method, counts)).collect()
         };
         let all = provable(&|strength| strength.counts_for_steps(plan));
