@@ -11,13 +11,10 @@ macro_rules! warning {
 }
 
 /// Warns of an error, with its sources.
-#[cfg(feature = "session")]
 macro_rules! failure {
     ($what:literal, $error:expr) => {
         $crate::util::trace::warning!("{}: {}", $what, $crate::util::error::with_sources($error))
     };
 }
 
-#[cfg(feature = "session")]
-pub(crate) use failure;
-pub(crate) use warning;
+pub(crate) use {failure, warning};
