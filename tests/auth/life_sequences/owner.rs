@@ -141,7 +141,7 @@ impl Scene {
 
     /// Returns the address of ada.
     async fn mailbox(&self) -> String {
-        let account = Users::by_id(&self.sites[0].users, &acme(), &ada()).await.unwrap();
+        let account = self.sites[0].users.by_id(&acme(), &ada()).await.unwrap();
         let account =
             account.as_ref().map(|account| account.contacts().map(|(contact, _)| contact.as_str().to_owned()));
         account.into_iter().flatten().find(|contact| contact.contains('@')).unwrap_or_else(|| ADA.to_owned())
@@ -149,7 +149,7 @@ impl Scene {
 
     /// Returns what of the account must not change: all of it except the full name, which needs no fresh proofs.
     pub(super) async fn account(&self) -> Option<Kept> {
-        let account = Users::by_id(&self.sites[0].users, &acme(), &ada()).await.unwrap()?;
+        let account = self.sites[0].users.by_id(&acme(), &ada()).await.unwrap()?;
         let row = enrolled::stored(&self.sites[0], "u-ada").await.unwrap_or_default();
         let mut contacts: Vec<_> = account.contacts().map(|(contact, _)| contact.as_str().to_owned()).collect();
         contacts.sort();
