@@ -200,6 +200,8 @@ mod reset;
 mod sign_up;
 #[path = "../../../../tests/auth/confidential_clients.rs"]
 mod confidential_clients;
+#[path = "../../../../tests/auth/consent_pages.rs"]
+mod consent_pages;
 #[path = "../../../../tests/auth/enrolled.rs"]
 mod enrolled;
 #[path = "../../../../tests/auth/five_tenants.rs"]
