@@ -65,7 +65,7 @@ fn request() -> Request<()> {
 
 type Item = Result<Frame<Bytes>, &'static str>;
 
-/// A body of these frames. It stays open after the last, unless that is an error or it is told to end.
+/// A body with scripted frames. After the last, it ends or stays open.
 #[derive(Debug, Default)]
 struct Scripted {
     frames: VecDeque<Item>,
@@ -165,7 +165,7 @@ async fn c138_a_call_is_open_until_its_body_has_ended() {
     assert!(is_refused(&call(&layer, respond).await));
     assert_eq!(next(&mut body).await.unwrap().unwrap().into_data().unwrap(), "two");
     assert!(body.is_end_stream());
-    assert_eq!(left(&limiter), 1, "who has got everything may not poll again");
+    assert_eq!(left(&limiter), 1, "a server may not poll it again");
     assert!(next(&mut body).await.is_none());
     assert!(!is_refused(&call(&layer, respond).await));
 }
@@ -216,7 +216,7 @@ async fn a_call_ends_when_its_body_is_dropped_fails_or_is_empty() {
     assert_eq!(left(&limiter), 1);
 
     let _empty: Response<Tracked<Scripted>> = call(&layer, |_| Response::new(Scripted::ending([]))).await;
-    assert_eq!(left(&limiter), 1, "nobody may poll it");
+    assert_eq!(left(&limiter), 1, "a server may never poll it");
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn c138_an_upgraded_connection_is_a_call_until_its_handle_is_dropped() {
         *kept.lock().unwrap() = None;
         assert_eq!(left(&limiter), 1, "{status}");
     }
-    // nobody has kept it
+    // the handler has dropped it
     let limiter = limiter([concurrent(1)]);
     let switching = |_| Response::builder().status(101).body(Scripted::open([])).unwrap();
     let _response: Response<Tracked<Scripted>> = call(&tracking(&limiter), switching).await;
@@ -402,7 +402,7 @@ async fn a_rule_on_the_response_refunds_units_and_the_slot_stays() {
     let not_found = |_| Response::builder().status(404).body(Scripted::ending([data("no")])).unwrap();
     drop(call::<_, Tracked<Scripted>>(&layer, not_found).await);
     assert_eq!(left(&limiter), 9);
-    // a metered call is free, whatever it counts, or pays what it has counted
+    // a metered call is free, or pays what it has counted
     let metered =
         only_failures.tracking_bodies().metered(4, 9).read_usage(|chunk, usage| usage.add(chunk.len() as u32));
     for (status, ends) in [(200, 9), (404, 6)] {
@@ -482,7 +482,7 @@ async fn estimates_can_depend_on_the_request_and_expire() {
     clock.advance(Duration::from_secs(64));
     assert_eq!(left(&limiter), 29);
     clock.advance(Duration::from_secs(1));
-    assert_eq!(left(&limiter), 100, "charged after 5 seconds, whatever the calls do");
+    assert_eq!(left(&limiter), 100, "charged after 5 seconds, even if the calls go on");
     drop((open, small));
     assert_eq!(left(&limiter), 100);
 }

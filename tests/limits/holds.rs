@@ -208,7 +208,7 @@ fn while_a_hold_blocks_the_reset_is_its_latest_end_and_not_exact() {
     assert_eq!(refusal(&refused()), (RefusalReason::Spent, 100 * SECOND, false));
     first.commit(4);
     assert_eq!(refusal(&refused()), (RefusalReason::Spent, MINUTE, true));
-    // beside a hold that leaves room, the window says when
+    // if the hold leaves enough room, the reset is that of the window
     at(&engine, 60);
     let open = hold(&engine, 1, 1);
     assert!(spends(&engine, 9));

@@ -56,7 +56,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 enum Rule {
     Window,
     Fixed,
-    /// One unit in so many milliseconds.
+    /// One unit comes back in this many milliseconds.
     #[cfg_attr(not(feature = "smooth"), allow(dead_code, reason = "needs the feature"))]
     Smooth(u64),
     Concurrent,
@@ -112,7 +112,7 @@ fn plans_with_windows() -> impl Strategy<Value = Vec<Vec<Spec>>> {
     vec(specs, 1..4)
 }
 
-/// What one quota has charged: when and how much, in milliseconds.
+/// The charges of one quota, with their times in milliseconds.
 #[derive(Debug)]
 struct Counted {
     spec: Spec,
@@ -134,7 +134,7 @@ struct Open {
 struct Model {
     quotas: Vec<Counted>,
     open: Vec<Open>,
-    /// What the wall clock shows at the begin, in milliseconds.
+    /// The wall clock at the beginning, in milliseconds.
     wall: u64,
 }
 

@@ -19,6 +19,11 @@ fn plans_are_written_and_read() {
         (Plan::new([burst, quota(7, 10)]).unwrap(), "50/second name=burst; 7/10s"),
         (quota(9, 10).slices(5).unwrap().reserve(0.5).unwrap().shadow().into(), "9/10s slices=5 reserve=5 shadow"),
         (Quota::fixed(5, Duration::from_secs(86_400)).unwrap().reserve(1.0).unwrap().into(), "5/day fixed reserve=5"),
+        (Plan::new([quota(7, 10), Quota::concurrent(5).unwrap()]).unwrap(), "7/10s; 5 concurrent"),
+        (
+            Quota::concurrent(5).unwrap().with_name("default").unwrap().shadow().into(),
+            "5 concurrent name=default shadow",
+        ),
     ] {
         assert_eq!((plan.to_string().as_str(), text.parse().as_ref()), (text, Ok(&plan)));
     }
@@ -72,6 +77,11 @@ fn a_text_that_is_no_plan_is_refused() {
         "600/minute; 5/second",
         "1/1s;2/1s name=a;3/1s name=b;4/1s name=c;5/1s name=d;6/1s name=e;7/1s name=f",
         "600/minute é",
+        "0 concurrent",
+        "5 concurrent reserve=1",
+        "5 concurrent slices=5",
+        "5/minute concurrent",
+        "concurrent",
     ] {
         assert!(bad.parse::<Plan>().is_err(), "{bad}");
     }
@@ -80,7 +90,7 @@ fn a_text_that_is_no_plan_is_refused() {
 }
 
 fn any_quota() -> impl Strategy<Value = Quota> {
-    let basis = (1..=u32::MAX, 1000..31_000_000_000_000_u64, 1..=1000_u16, 0..4_u8);
+    let basis = (1..=u32::MAX, 1000..31_000_000_000_000_u64, 1..=1000_u16, 0..5_u8);
     let extras = (0..=4_u8, any::<bool>(), option::of("[A-Za-z0-9._-]{1,2}"));
     (basis, extras).prop_map(|((limit, micros, slices, rule), (quarters, shadow, name))| {
         let window = Duration::from_micros(micros);
@@ -89,9 +99,14 @@ fn any_quota() -> impl Strategy<Value = Quota> {
             #[cfg(feature = "smooth")]
             1 => Quota::smooth(limit % 10_000 + 1, Duration::from_micros(micros % 100_000_000 + 1000), 7),
             2 => Quota::new(limit, window),
+            3 => Quota::concurrent(limit),
             _ => Quota::new(limit, window).and_then(|quota| quota.slices(slices)),
         };
-        let quota = quota.unwrap().reserve(f64::from(quarters) / 4.0).unwrap();
+        let quota = match rule {
+            // it has no reserve
+            3 => quota.unwrap(),
+            _ => quota.unwrap().reserve(f64::from(quarters) / 4.0).unwrap(),
+        };
         let quota = if shadow { quota.shadow() } else { quota };
         name.iter().fold(quota, |quota, name| quota.with_name(name).unwrap())
     })
@@ -110,7 +125,7 @@ proptest! {
 
     #[test]
     fn reading_a_plan_never_panics_and_unlimited_is_never_guessed(
-        text in r"(unlimited|denied|[0-9]{1,12}/(minute|[0-9]{1,12}(ns|ms|s|d))( fixed| smooth)?|[ -~é]{0,12}| (slices|reserve|name)=[0-9a]{1,7}| shadow|;){0,6}",
+        text in r"(unlimited|denied|[0-9]{1,12}/(minute|[0-9]{1,12}(ns|ms|s|d))( fixed| smooth)?| concurrent|[ -~é]{0,12}| (slices|reserve|name)=[0-9a]{1,7}| shadow|;){0,6}",
     ) {
         if let Ok(plan) = text.parse::<Plan>() {
             prop_assert_eq!(plan == Plan::unlimited(), text.trim_ascii() == "unlimited");

@@ -35,7 +35,7 @@ const FIRST_CAPACITY: usize = 4;
 /// The meters of a row that has open calls, or whose plan counts them.
 pub(super) struct Calls {
     pub(super) meters: Vec<Meter>,
-    /// The units and slots that open calls hold, for each quota.
+    /// Units and slots that open calls hold, for each quota.
     held: Vec<Held>,
     /// In the order of their numbers.
     open: Vec<Call>,
@@ -190,7 +190,8 @@ impl Calls {
         Some(if reset == Standing::NEVER { standing } else { standing.inexact() })
     }
 
-    /// Returns when these units may fit beside the estimates, or `None` if they fit now. They are at most the limit.
+    /// Returns when these units may fit beside the estimates, or `None` if they fit now. The caller checks that they are at
+    /// most the limit.
     fn blocked_until(&self, place: usize, limited: &Limited, context: Context<'_>, units: u32) -> Option<Moment> {
         let (meter, held) = (self.meters.get(place)?, clamp(self.held.get(place)?.units));
         let full_until = |units| meter.full_until(limited.gauge, limited.most, context, units);
