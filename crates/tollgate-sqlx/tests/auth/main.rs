@@ -186,11 +186,9 @@ mod account_contacts;
 mod account_deletion;
 #[path = "../../../../tests/auth/account_matrix.rs"]
 mod account_matrix;
-#[path = "../../../../tests/auth/account_sequences.rs"]
-mod account_sequences;
 #[path = "../../../../tests/auth/life_matrix.rs"]
 mod life_matrix;
-#[path = "../../../../tests/auth/life_sequences.rs"]
+#[path = "../../../../tests/auth/life_sequences/mod.rs"]
 mod life_sequences;
 #[path = "../../../../tests/auth/own_account.rs"]
 mod own_account;
