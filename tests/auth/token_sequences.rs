@@ -572,6 +572,9 @@ proptest! {
 #[test]
 fn c134_many_random_calls_withdraw_consent_to_clients_that_have_tokens() {
     use proptest::strategy::ValueTree;
+    if random_runs::config(16, 0).cases < 10 {
+        return; // on purpose, to save time
+    }
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = vec(action(), 50);
     let all = (0..10).map(|_| simulate(script.new_tree(&mut runner).unwrap().current()).unwrap());

@@ -183,7 +183,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(browser, site, call)| Step::Account { browser, site, call }),
         1 => (site(), 0..2_usize).prop_map(|(site, to)| Step::Invite { site, to }),
         1 => site().prop_map(|site| Step::ResetLink { site }),
-        2 => owner.prop_map(Step::Owner),
+        4 => owner.prop_map(Step::Owner),
         2 => prop_oneof![2 => 1_u64..40, 1 => 40_u64..700].prop_map(Step::Wait),
     ]
 }
