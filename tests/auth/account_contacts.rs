@@ -189,7 +189,10 @@ async fn c130_the_address_of_another_account_takes_the_same_work_rows_and_events
         seen.push((StatusCode::OK, store.written().iter().map(|row| row.shape() + "\n").collect()));
         world.log.flush();
         let events = world.log.read_events(&Query::default()).events;
-        seen.push((StatusCode::OK, events.iter().map(|it| format!("{:?} {:?} {}\n", it.kind, it.method, it.count)).collect()));
+        seen.push((
+            StatusCode::OK,
+            events.iter().map(|it| format!("{:?} {:?} {}\n", it.kind, it.method, it.count)).collect(),
+        ));
     }
     let (known, unknown) = seen.split_at(seen.len() / 2);
     assert!(known[0].0 == 200 && known[7].0 == 200, "{known:?}");

@@ -151,7 +151,8 @@ impl Life {
                 assert!(name.is_none() && !is_done || name.as_deref() == Some("Ada L."), "{case}");
             }
             NewContact | ConfirmContact => {
-                let contacts: Vec<_> = self.ada().await.unwrap().contacts().map(|(it, _)| it.as_str().to_owned()).collect();
+                let contacts: Vec<_> =
+                    self.ada().await.unwrap().contacts().map(|(it, _)| it.as_str().to_owned()).collect();
                 let has_new = contacts.iter().any(|contact| contact == MOVED);
                 assert!(if has_new { failed == ConfirmContact } else { failed == NewContact || !is_done }, "{case}");
                 assert!(!has_new || self.owner_of(MOVED).await.as_deref() == Some("u-ada"), "{case}");

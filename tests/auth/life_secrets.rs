@@ -37,7 +37,8 @@ async fn c127_c128_c129_c130_no_secret_and_no_address_of_the_life_of_an_account_
     let logged = Logged::up_to(Level::TRACE);
     let store = ControlledStore::default();
     let world = World::with(store.clone(), |service| service.sign_up(SignUp::Open).first_party(acme())).await;
-    let mut secrets: Vec<String> = [ADA_PASSWORD, NEW_PASSWORD, FRESH, CHANGED, ADA, ADA_PHONE, NEW, MOVED].map(str::to_owned).into();
+    let mut secrets: Vec<String> =
+        [ADA_PASSWORD, NEW_PASSWORD, FRESH, CHANGED, ADA, ADA_PHONE, NEW, MOVED].map(str::to_owned).into();
 
     let mut browser = world.browser();
     let id = sign_up::begin(&mut browser, "web").await;

@@ -23,8 +23,8 @@ use crate::{
     own_account,
     sign_up::newest,
     world::{
-        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, NOBODY, World, clients, form_of, join,
-        parameters, posted, query, query_of, with,
+        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, NOBODY, World, clients, form_of, join, parameters,
+        posted, query, query_of, with,
     },
 };
 

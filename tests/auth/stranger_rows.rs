@@ -119,7 +119,8 @@ async fn c127_c128_a_sign_up_leaves_one_ticket_for_ten_minutes_and_a_made_up_lin
         let mut browser = world.browser();
         let body = parameters("web");
         let id = browser.post("/authentication/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
-        let reset = browser.post("/reset-password/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
+        let reset =
+            browser.post("/reset-password/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
         rows.latest("tickets");
         let link = "A".repeat(43);
         let refused = browser.life("sign-up/invitation", "web", &id, &[("link", &link)]).await;

@@ -87,11 +87,7 @@ fn all() -> Vec<Budget> {
             2,
             for_counts("layer/empty/{}/Ample/TollgateBare/ratio", [1.2, 1.2, 1.0]),
         ),
-        most(
-            "… one hot tenant on all cores ÷ tower_governor",
-            2,
-            one("threads/empty/1/Ample/Tollgate/ratio", 1.0),
-        ),
+        most("… one hot tenant on all cores ÷ tower_governor", 2, one("threads/empty/1/Ample/Tollgate/ratio", 1.0)),
         most(
             "refused ÷ own admitted, 1, 10k, 1M tenants",
             2,

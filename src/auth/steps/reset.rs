@@ -18,11 +18,7 @@ use crate::{
     auth::{
         context::stages::OwnLogin,
         factors::step::LoginStep,
-        http::{
-            answer,
-            fields::Fields,
-            problem::Problem,
-        },
+        http::{answer, fields::Fields, problem::Problem},
         state::{
             journal::EventSource,
             tickets::{TicketPlace, TicketPurpose},

@@ -228,7 +228,10 @@ mod tests {
     struct Meanwhile(AnyStore);
 
     impl Store for Meanwhile {
-        fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
             self.0.get(key)
         }
 
