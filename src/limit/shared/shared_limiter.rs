@@ -455,7 +455,6 @@ impl SharedLimiter {
                 units: ask.units,
                 is_anonymous: ask.is_anonymous,
                 marks,
-                call: None,
             }));
         }
         decision
