@@ -255,7 +255,11 @@ impl RateLimitGate {
             Some(charged) => {
                 let rest = units.saturating_sub(charged.units);
                 let call = match (&self.tracking, charged.is_open) {
-                    (_, true) => CallAsk::AlreadyOpen,
+                    (Some(tracking), true) => {
+                        tracking.warn_if_not_metered(charged.is_metered);
+                        CallAsk::AlreadyOpen
+                    }
+                    (None, true) => CallAsk::AlreadyOpen,
                     (Some(tracking), false) => tracking.call(rest),
                     (None, false) => CallAsk::Untracked,
                 };
@@ -309,7 +313,7 @@ impl RateLimitGate {
         }
         if self.extensions {
             let (payer, is_open) = (self.limiter.local.payer_id(key), ask.call != CallAsk::Untracked);
-            let charge = LimiterCharge { payer, units: ask.units, is_open };
+            let charge = LimiterCharge { payer, units: ask.units, is_open, is_metered: ask.call.is_hold() };
             let standing = decision.standing.unwrap_or(Standing::UNLIMITED);
             let would_refuse = decision.would_refuse();
             *extension = Some(RateLimit::new(name.to_known_key(), name.is_claimed(), standing, charge, would_refuse));

@@ -188,9 +188,10 @@ impl Limiter {
     /// [used](Hold::commit), or else the estimate. So units of a long call never slide out of a window while it still
     /// spends. The hold also takes a slot of each quota of [concurrent](crate::Quota::concurrent) calls.
     ///
-    /// A call that uses more than its estimate is charged up to `at_most`, in debt. Each quota counts at most two limits in
-    /// all, and admits nothing until the debt is paid. All calls together exceed a limit by at most what they use beyond
-    /// their estimates.
+    /// A call that uses more than its estimate is charged up to `at_most`, in debt: each quota counts at most two limits in all,
+    /// and admits nothing until it counts less than one again. In a window, the debt counts for one window, or until the end
+    /// of the calendar period. A smooth quota makes up for all of it. All calls together exceed a limit by at most what they
+    /// use beyond their estimates, so choose `at_most` with care. One that is less than the estimate counts as the estimate.
     ///
     /// After `lifetime`, at least one millisecond and at most a day, the estimate is charged as if the call had ended. The
     /// slot is free when the hold is dropped.

@@ -104,9 +104,9 @@ impl Standing {
 
     /// Returns whether [`reset`](Self::reset) is known exactly.
     ///
-    /// It is an estimate while open calls count: they may end earlier, and what they use is charged when they end. It is
-    /// then the latest time at which the open [holds](crate::limit::Hold) that block expire. If calls without an end block,
-    /// it is one second from now.
+    /// It is an estimate while open calls count: they may end earlier, and what they use is charged when they end, so a retry
+    /// may be refused then, too. It is the latest time at which the open [holds](crate::limit::Hold) that block expire. If
+    /// calls without an end block, it is one second from now.
     pub fn is_exact(&self) -> bool {
         self.now.as_nanos() & Self::INEXACT == 0
     }
@@ -162,13 +162,16 @@ pub(crate) struct LimiterCharge {
     pub(crate) units: u32,
     /// Whether a layer of the limiter tracks when the call ends.
     pub(crate) is_open: bool,
+    /// Whether that layer charges what the call uses.
+    pub(crate) is_metered: bool,
 }
 
 impl LimiterCharge {
     /// Adds another charge of the same limiter and payer.
     fn with(self, other: Self) -> Self {
-        let is_open = self.is_open || other.is_open;
-        Self { units: self.units.saturating_add(other.units), is_open, ..self }
+        let units = self.units.saturating_add(other.units);
+        let (is_open, is_metered) = (self.is_open || other.is_open, self.is_metered || other.is_metered);
+        Self { units, is_open, is_metered, ..self }
     }
 }
 

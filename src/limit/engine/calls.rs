@@ -9,15 +9,13 @@
 //! - A slot is taken until its guard ends the call.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     iter::zip,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
-use super::{
-    meter::{Context, Gauge, Meter},
-    window::ByteBudget,
-};
+use super::meter::{Context, Gauge, Meter};
 use crate::{
     limit::{
         decision::{Ask, CallAsk, CallEnd, Decision, Marks},
@@ -30,19 +28,18 @@ use crate::{
 /// When to try again if only slots are missing: no one knows when a call ends.
 const SLOT_RETRY: Duration = Duration::from_secs(1);
 
-const FIRST_CAPACITY: usize = 4;
+/// The bytes of a call in maps whose nodes are half full.
+const CALL_BYTES: usize = 2 * (size_of::<(u64, Call)>() + size_of::<(Moment, u64)>());
 
 /// The meters of a row that has open calls, or whose plan counts them.
 pub(super) struct Calls {
     pub(super) meters: Vec<Meter>,
     /// Units and slots that open calls hold, for each quota.
     held: Vec<Held>,
-    /// In the order of their numbers.
-    open: Vec<Call>,
-    /// No estimate expires before this.
-    next_end: Moment,
-    /// The bytes that this has taken from the budget.
-    bytes: usize,
+    /// The open calls by their numbers. Each has a guard in this process, which takes more memory than this.
+    open: BTreeMap<u64, Call>,
+    /// When estimates that count expire, and the numbers of their calls.
+    ends: BTreeSet<(Moment, u64)>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -99,7 +96,7 @@ impl Call {
 impl Calls {
     pub(super) fn new(meters: Vec<Meter>) -> Self {
         let held = vec![Held::default(); meters.len()];
-        Self { meters, held, open: Vec::new(), next_end: Standing::NEVER, bytes: 0 }
+        Self { meters, held, open: BTreeMap::new(), ends: BTreeSet::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -110,7 +107,7 @@ impl Calls {
     pub(super) fn with_meters(mut self: Box<Self>, meters: Vec<Meter>, limits: &[Limited]) -> Box<Self> {
         self.held = vec![Held::default(); meters.len()];
         self.meters = meters;
-        for call in &mut self.open {
+        for call in self.open.values_mut() {
             call.uncounted = 0;
             hold(&mut self.held, limits, call);
         }
@@ -149,14 +146,11 @@ impl Calls {
             decision.refuse(if is_exact { latest } else { latest.inexact() });
             return None;
         }
-        if !self.make_room(ask, context.bytes) {
-            *decision = Decision::UNAVAILABLE;
-            return None;
-        }
         let charged = |limited: &Limited| limited.charges(ask) && limited.bit & would_refuse == 0;
         let opened = ask.call.opens().then(|| Call::open(ask, context, would_refuse));
         if let Some(call) = opened {
             self.insert(call, quotas);
+            context.bytes.force(CALL_BYTES);
         }
         let now_charged = ask.units - ask.estimate();
         let meters = zip(zip(&mut self.meters, quotas), marks);
@@ -226,26 +220,19 @@ impl Calls {
     }
 
     fn latest_end(&self, limited: &Limited) -> Moment {
-        let held = self.open.iter().filter(|call| call.is_held && call.counts_in(limited));
-        held.map(|call| call.ends).max().unwrap_or_default()
+        let counts = |id| self.open.get(id).is_some_and(|call| call.counts_in(limited));
+        self.ends.iter().rev().find(|(_, id)| counts(id)).map(|(ends, _)| *ends).unwrap_or_default()
     }
 
     /// Charges the estimates that have expired, each at its end.
     pub(super) fn settle(&mut self, limits: &[Limited], context: Context<'_>) {
-        if context.now < self.next_end {
-            return;
-        }
-        let has_expired = |call: &Call| call.is_held && call.ends <= context.now;
-        let mut expired: Vec<Call> = self.open.iter().copied().filter(has_expired).collect();
-        expired.sort_by_key(|call| (call.ends, call.id));
-        for call in &expired {
-            self.charge(limits, call, context.at_earlier(call.ends), |_, _| call.estimate);
-        }
-        for call in self.open.iter_mut().filter(|call| has_expired(call)) {
+        while let Some(&(ends, id)) = self.ends.first().filter(|(ends, _)| *ends <= context.now) {
+            self.ends.pop_first();
+            let Some(call) = self.open.get_mut(&id) else { continue };
+            let expired = *call;
             call.is_held = false;
+            self.charge(limits, &expired, context.at_earlier(ends), |_, _| expired.estimate);
         }
-        self.next_end =
-            self.open.iter().filter(|call| call.is_held).map(|call| call.ends).min().unwrap_or(Standing::NEVER);
     }
 
     /// Releases the estimate of a call, and charges each quota what the function returns for what else counts there.
@@ -263,8 +250,9 @@ impl Calls {
     /// Ends a call, and charges what it has used. Returns whether it was open here.
     pub(super) fn end(&mut self, limits: &[Limited], context: Context<'_>, id: u64, end: CallEnd) -> bool {
         self.settle(limits, context);
-        let Ok(place) = self.open.binary_search_by_key(&id, |call| call.id) else { return false };
-        let call = self.open.remove(place);
+        let Some(call) = self.open.remove(&id) else { return false };
+        self.ends.remove(&(call.ends, id));
+        context.bytes.give_back(CALL_BYTES);
         let used = match end {
             CallEnd::Commit(actual) => actual.min(call.at_most),
             CallEnd::Estimate => call.estimate,
@@ -278,99 +266,68 @@ impl Calls {
         for (held, _) in zip(&mut self.held, limits).filter(|(_, limited)| call.counts_in(limited)) {
             held.calls = held.calls.saturating_sub(1);
         }
-        self.shrink(context.bytes);
         true
     }
 
     /// Forgets the estimates of the open calls. They keep their slots, and what they use beyond the estimate is charged.
     pub(super) fn forget_estimates(&mut self) {
-        self.open.iter_mut().for_each(|call| call.is_held = false);
+        self.open.values_mut().for_each(|call| call.is_held = false);
         self.held.iter_mut().for_each(|held| held.units = 0);
-        self.next_end = Standing::NEVER;
+        self.ends.clear();
     }
 
     /// Notes the tenant of the call that was opened last.
     pub(super) fn name_newest(&mut self, tenant: u64) {
-        if let Some(newest) = self.open.last_mut() {
-            newest.tenant = tenant;
+        if let Some(mut newest) = self.open.last_entry() {
+            newest.get_mut().tenant = tenant;
         }
     }
 
     /// Returns the calls of this tenant, and removes them if it gets them.
-    pub(super) fn of_tenant(&mut self, limits: &[Limited], tenant: u64, removes: bool) -> Vec<Call> {
-        let (own, others): (Vec<_>, Vec<_>) = self.open.iter().copied().partition(|call| call.tenant == tenant);
-        if removes && !own.is_empty() {
-            self.open.clear();
-            self.held.fill(Held::default());
-            others.into_iter().for_each(|call| self.insert(call, limits));
+    pub(super) fn of_tenant(
+        &mut self,
+        limits: &[Limited],
+        context: Context<'_>,
+        tenant: u64,
+        removes: bool,
+    ) -> Vec<Call> {
+        let own: Vec<Call> = self.open.values().copied().filter(|call| call.tenant == tenant).collect();
+        for call in own.iter().filter(|_| removes) {
+            self.open.remove(&call.id);
+            self.ends.remove(&(call.ends, call.id));
+            context.bytes.give_back(CALL_BYTES);
+            for (held, _) in zip(&mut self.held, limits).filter(|(_, limited)| call.counts_in(limited)) {
+                held.calls = held.calls.saturating_sub(1);
+                held.units = held.units.saturating_sub(call.held_estimate().into());
+            }
         }
         own
     }
 
     /// Adds calls that were opened in a bucket. They count in all quotas.
     pub(super) fn add(&mut self, calls: Vec<Call>, limits: &[Limited], context: Context<'_>) {
+        context.bytes.force(calls.len() * CALL_BYTES);
         for call in calls {
             self.insert(Call { uncounted: 0, ..call }, limits);
         }
-        self.open.sort_by_key(|call| call.id);
-        self.take_bytes(self.size_with(self.open.capacity()), |bytes| {
-            context.bytes.force(bytes);
-            true
-        });
     }
 
     fn insert(&mut self, call: Call, limits: &[Limited]) {
         hold(&mut self.held, limits, &call);
         if call.is_held {
-            self.next_end = self.next_end.min(call.ends);
+            self.ends.insert((call.ends, call.id));
         }
-        self.open.push(call);
+        self.open.insert(call.id, call);
     }
 
-    /// Makes room for a call, if one is opened and the budget allows it.
-    fn make_room(&mut self, ask: Ask, bytes: &ByteBudget) -> bool {
-        if !ask.call.opens() {
-            return true;
-        }
-        let (length, mut capacity) = (self.open.len(), self.open.capacity());
-        if length == capacity {
-            capacity = (2 * capacity).max(FIRST_CAPACITY);
-        }
-        let has_room = self.take_bytes(self.size_with(capacity), |more| bytes.reserve_bytes(more));
-        if has_room {
-            self.open.reserve_exact(capacity - length);
-        }
-        has_room
+    /// Returns the bytes that this takes beyond those of its calls.
+    pub(super) fn own_bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&self.meters[..]) + size_of_val(&self.held[..])
     }
 
-    /// Releases memory that a burst of calls needed.
-    fn shrink(&mut self, bytes: &ByteBudget) {
-        if self.open.capacity() > 8 * FIRST_CAPACITY && self.open.len() < self.open.capacity() / 4 {
-            self.open.shrink_to(2 * self.open.len());
-            let needed = self.size_with(self.open.capacity());
-            bytes.give_back(self.bytes.saturating_sub(needed));
-            self.bytes = needed.min(self.bytes);
-        }
-    }
-
-    fn take_bytes(&mut self, needed: usize, take: impl FnOnce(usize) -> bool) -> bool {
-        let more = needed.saturating_sub(self.bytes);
-        let has_room = more == 0 || take(more);
-        if has_room {
-            self.bytes += more;
-        }
-        has_room
-    }
-
-    fn size_with(&self, capacity: usize) -> usize {
-        // the row accounts for several meters
-        let meter = if self.held.len() == 1 { size_of::<Meter>() } else { 0 };
-        size_of::<Self>() + meter + self.held.len() * size_of::<Held>() + capacity * size_of::<Call>()
-    }
-
-    /// Returns the bytes that this has taken from the budget.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Returns the bytes that the calls have taken from the budget.
+    pub(super) fn bytes_of_calls(&self) -> usize {
+        self.open.len() * CALL_BYTES
     }
 }
 

@@ -375,7 +375,9 @@ impl Engine {
     }
 
     fn post(&self, key: TenantKey<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &Decision) {
-        let Some(standing) = decision.standing.filter(|standing| standing.reset() != Standing::NEVER) else { return };
+        // an open call can end at any time
+        let lasts = |standing: &Standing| standing.reset() != Standing::NEVER && standing.is_exact();
+        let Some(standing) = decision.standing.filter(lasts) else { return };
         if !self.board.has_room(key.hash, row.epoch(), context.now) {
             return;
         }

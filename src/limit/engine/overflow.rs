@@ -209,7 +209,7 @@ impl Buckets<'_> {
         let mut row = empty;
         for id in &ids {
             if let Some(bucket) = self.rows.get_mut(id)
-                && !bucket.is_idle(context)
+                && !bucket.has_idle_meters(context)
             {
                 row = bucket.copied(&row, context);
                 break;

@@ -114,7 +114,9 @@ impl Row {
         decision: &mut Decision,
     ) -> Option<u64> {
         match self.plan.kind() {
-            PlanKind::Limited { .. } if ask.call.opens() || matches!(self.meters, Meters::WithCalls(_)) => {
+            PlanKind::Limited { quotas, .. }
+                if matches!(self.meters, Meters::WithCalls(_)) || ask.call.opens() && opens_call(ask, quotas) =>
+            {
                 return self.decide_with_calls(context, ask, marks, decision);
             }
             PlanKind::Limited { quotas, .. } => {
@@ -134,7 +136,10 @@ impl Row {
         marks: &mut Marks,
         decision: &mut Decision,
     ) -> Option<u64> {
-        self.meters.with_calls()?.decide(self.plan.limits(), context, ask, marks, decision)
+        context.bytes.give_back(self.boxed_bytes());
+        let opened = self.meters.with_calls()?.decide(self.plan.limits(), context, ask, marks, decision);
+        context.bytes.force(self.boxed_bytes());
+        opened
     }
 
     /// Ends a call, and charges what it has used. Returns whether it was open here.
@@ -147,7 +152,7 @@ impl Row {
 
     /// Notes the tenant of the call that was opened last, in a bucket.
     pub(super) fn name_newest_call(&mut self, tenant: u64) {
-        if let Some(calls) = self.meters.with_calls() {
+        if let Meters::WithCalls(calls) = &mut self.meters {
             calls.name_newest(tenant);
         }
     }
@@ -156,12 +161,12 @@ impl Row {
     pub(super) fn calls_of_tenant(&mut self, context: Context<'_>, tenant: u64, removes: bool) -> Vec<Call> {
         self.meters.settled(self.plan.limits(), context);
         match &mut self.meters {
-            Meters::WithCalls(calls) => calls.of_tenant(self.plan.limits(), tenant, removes),
+            Meters::WithCalls(calls) => calls.of_tenant(self.plan.limits(), context, tenant, removes),
             Meters::One(_) | Meters::Many(_) => Vec::new(),
         }
     }
 
-    /// Adds calls that were opened in a bucket.
+    /// Adds calls that were opened in a bucket to a row that is in no map yet.
     pub(super) fn add_calls(&mut self, calls: Vec<Call>, context: Context<'_>) {
         if !calls.is_empty()
             && let Some(own) = self.meters.with_calls()
@@ -227,9 +232,12 @@ impl Row {
     /// Returns whether no units count any more, and no call is open.
     pub(super) fn is_idle(&mut self, context: Context<'_>) -> bool {
         let has_calls = matches!(&self.meters, Meters::WithCalls(calls) if !calls.is_empty());
-        !has_calls
-            && zip(self.meters.as_slice(), self.plan.limits())
-                .all(|(meter, limited)| meter.is_idle(limited.gauge, context))
+        !has_calls && self.has_idle_meters(context)
+    }
+
+    /// Returns whether no units count any more that were charged.
+    pub(super) fn has_idle_meters(&mut self, context: Context<'_>) -> bool {
+        zip(self.meters.as_slice(), self.plan.limits()).all(|(meter, limited)| meter.is_idle(limited.gauge, context))
     }
 
     /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed. Other
@@ -252,9 +260,7 @@ impl Row {
                 self.meters.settled(was.limits(), context);
                 let (old, mut calls) = mem::replace(&mut self.meters, Meters::Many(Box::default())).into_parts();
                 let converted = convert(was.limits(), old, self.plan.limits(), context);
-                if let Some(unused) = calls.take_if(|calls| calls.is_empty()) {
-                    context.bytes.give_back(unused.bytes());
-                }
+                calls.take_if(|calls| calls.is_empty());
                 self.meters = Meters::of_plan(converted, &self.plan, calls);
                 context.bytes.force(self.boxed_bytes());
                 self.bits = generation() << GENERATION_SHIFT | self.bits & (PLACE | ON_BOARD);
@@ -305,7 +311,7 @@ impl Row {
     /// Releases the bytes of the logs and of the calls. Call it before the row is dropped.
     pub(super) fn release(&mut self, context: Context<'_>) {
         if let Meters::WithCalls(calls) = &self.meters {
-            context.bytes.give_back(calls.bytes());
+            context.bytes.give_back(calls.bytes_of_calls());
         }
         context.bytes.give_back(self.meters.as_slice().iter().map(Meter::heap_bytes).sum());
     }
@@ -317,17 +323,20 @@ impl Row {
         size_of::<(K, Self)>() + SLACK + self.boxed_bytes()
     }
 
-    /// Returns the bytes that the meters take outside the row, without those of their logs and of calls.
+    /// Returns the bytes that the meters take outside the row, without those of their logs and of open calls.
     fn boxed_bytes(&self) -> usize {
         match &self.meters {
             Meters::One(_) => 0,
             Meters::Many(meters) => size_of_val::<[Meter]>(meters),
-            Meters::WithCalls(calls) => match &calls.meters[..] {
-                [_] => 0,
-                meters => size_of_val::<[Meter]>(meters),
-            },
+            Meters::WithCalls(calls) => calls.own_bytes(),
         }
     }
+}
+
+/// Returns whether an admission opens a call. Quotas that count no calls need no slot.
+#[cold]
+fn opens_call(ask: Ask, quotas: &[Limited]) -> bool {
+    ask.call.is_hold() || quotas.iter().any(|limited| !limited.gauge.counts_units())
 }
 
 impl Meters {

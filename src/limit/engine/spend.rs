@@ -267,8 +267,8 @@ impl Engine {
         if self.has_stale_plan(&tenant, context) {
             row.outdate();
         }
-        self.decide_in_row(request, &mut row, decision);
         self.bytes.force(row_bytes(&tenant, &row));
+        self.decide_in_row(request, &mut row, decision);
         if let Some(shard) = self.shard(key.hash) {
             let hash = |(tenant, _): &(LimitKey, Row)| self.hasher.hash_one(tenant.as_bytes());
             let mut rows = lock(&shard.0);

@@ -53,6 +53,9 @@ impl<R> TrackingLayer<R> {
     ///
     /// A client that hangs up pays for what was counted until then.
     ///
+    /// If several layers of one limiter surround a handler, meter in the outermost that tracks bodies. An inner one finds the call
+    /// open, charges its estimate, and logs a warning.
+    ///
     /// With [`charge_if`](crate::RateLimitLayer::charge_if), a response that is not charged is free when it ends.
     pub fn metered(self, estimate: u32, at_most: u32) -> MeteredLayer<R> {
         let metering = Metering { estimate, at_most, lifetime: DEFAULT_LIFETIME, estimate_of: None, read: None };

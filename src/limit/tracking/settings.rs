@@ -22,6 +22,7 @@ pub(in crate::limit) struct TrackingSettings {
     pub(super) metering: Option<Metering>,
     /// The warning about an upgraded connection that nothing tracks is logged once.
     pub(super) warned: Arc<Once>,
+    warned_unmetered: Arc<Once>,
 }
 
 /// How requests are metered.
@@ -36,7 +37,7 @@ pub(in crate::limit) struct Metering {
 
 impl TrackingSettings {
     pub(super) fn new() -> Self {
-        Self { metering: None, warned: Arc::new(Once::new()) }
+        Self { metering: None, warned: Arc::new(Once::new()), warned_unmetered: Arc::new(Once::new()) }
     }
 
     /// Returns the estimate of this request, if requests are metered.
@@ -49,6 +50,17 @@ impl TrackingSettings {
     pub(in crate::limit) fn call(&self, units: u32) -> CallAsk {
         let hold = |metering: &Metering| Ask::hold(units, metering.at_most, metering.lifetime, false).call;
         self.metering.as_ref().map_or(CallAsk::Slot, hold)
+    }
+
+    /// Warns once if this layer should charge what calls use, and an outer layer of the limiter has opened them without that.
+    pub(in crate::limit) fn warn_if_not_metered(&self, is_metered: bool) {
+        if self.metering.is_some() && !is_metered {
+            self.warned_unmetered.call_once(|| {
+                crate::util::trace::warning!(
+                    "a metered layer charges only estimates, because an outer layer of its limiter tracks bodies without metering"
+                );
+            });
+        }
     }
 
     /// Returns what an admitted request takes along.
