@@ -113,6 +113,10 @@ impl RateLimitGate {
                 }
                 Err(error) => return MaybeReady::Ready(Err(self.unusable(&error))),
             },
+            #[cfg(feature = "plans")]
+            Err(error) if error.kind() == TenantErrorKind::Pending => {
+                return MaybeReady::Pending(self.look_up_and_charge(head));
+            }
             Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
         };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
@@ -140,7 +144,8 @@ impl RateLimitGate {
             TenantErrorKind::Unknown => (EventKind::CredentialUnknown, RejectionKind::Unauthenticated),
             TenantErrorKind::Missing => (EventKind::TenantMissing, RejectionKind::Unauthenticated),
             TenantErrorKind::Invalid => (EventKind::TenantMissing, RejectionKind::InvalidRequest),
-            TenantErrorKind::Internal => (EventKind::TenantMissing, RejectionKind::Internal),
+            TenantErrorKind::Unavailable => (EventKind::TenantLookupFailed, RejectionKind::Unavailable),
+            TenantErrorKind::Pending | TenantErrorKind::Internal => (EventKind::TenantMissing, RejectionKind::Internal),
         };
         if kind == RejectionKind::Internal {
             self.warned.call_once(|| {
@@ -159,24 +164,52 @@ impl RateLimitGate {
     #[cfg(any(feature = "plans", feature = "redis"))]
     #[inline(never)]
     fn charge_later(&self, name: &TenantName<'_>, units: u32) -> RateLimitFuture {
-        let (gate, key, name) = (self.clone(), name.to_known_key(), name.to_known_name());
-        let charge = async move |extension: &mut Option<RateLimit>| {
-            #[cfg(feature = "plans")]
-            gate.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
-            #[cfg(feature = "redis")]
-            if let Some(shared) = &gate.limiter.shared {
-                let mut decision = shared.check_in_plan(&key, gate.build_ask(&name, units)).await;
-                return gate.pass(&name, gate.limiter.local.key(&name), units, &mut decision, extension);
+        let (gate, name) = (self.clone(), name.to_known_name());
+        RateLimitFuture::new(async move { gate.charge_waiting(&name, units).await })
+    }
+
+    /// Looks up the tenant of a request, and charges it then.
+    #[cfg(feature = "plans")]
+    #[cold]
+    fn look_up_and_charge(&self, head: Head<'_>) -> RateLimitFuture {
+        let (gate, found) = (self.clone(), self.source.look_up(head));
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let outer = head.extensions().get::<RateLimit>().cloned();
+        RateLimitFuture::new(async move {
+            let name = found.await.map_err(|error| gate.unusable(&error))?;
+            match gate.unpaid(&name, cost, outer.as_ref()) {
+                Some(units) => gate.charge_waiting(&name, units).await,
+                None => Ok(RateLimitPass::UNCHARGED),
             }
-            gate.charge_in_memory(&name, units, false, extension)
-        };
-        let decided = async move {
-            let mut extension = None;
-            let mut pass = charge(&mut extension).await.map_err(Unadmitted::into_rejection)?;
-            pass.keep(extension);
-            Ok(pass)
-        };
-        RateLimitFuture(Mutex::new(Box::pin(decided)))
+        })
+    }
+
+    /// Charges a request whose tenant is known to be valid.
+    #[cfg(any(feature = "plans", feature = "redis"))]
+    async fn charge_waiting(&self, name: &TenantName<'_>, units: u32) -> Result<RateLimitPass, Rejection> {
+        let mut extension = None;
+        let pass = self.load_and_charge(name, units, &mut extension).await;
+        let mut pass = pass.map_err(Unadmitted::into_rejection)?;
+        pass.keep(extension);
+        Ok(pass)
+    }
+
+    #[cfg(any(feature = "plans", feature = "redis"))]
+    async fn load_and_charge(
+        &self,
+        name: &TenantName<'_>,
+        units: u32,
+        extension: &mut Option<RateLimit>,
+    ) -> Result<RateLimitPass, Unadmitted> {
+        let key = name.to_known_key();
+        #[cfg(feature = "plans")]
+        self.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.limiter.shared {
+            let mut decision = shared.check_in_plan(&key, self.build_ask(name, units)).await;
+            return self.pass(name, self.limiter.local.key(name), units, &mut decision, extension);
+        }
+        self.charge_in_memory(name, units, false, extension)
     }
 
     /// Returns the tenant to charge for a request in which the source has found none.
@@ -366,6 +399,13 @@ fn no_plan() -> Rejection {
 ///
 /// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
 pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);
+
+#[cfg(any(feature = "plans", feature = "redis"))]
+impl RateLimitFuture {
+    fn new(decided: impl Future<Output = Result<RateLimitPass, Rejection>> + Send + 'static) -> Self {
+        Self(Mutex::new(Box::pin(decided)))
+    }
+}
 
 type Deciding = dyn Future<Output = Result<RateLimitPass, Rejection>> + Send;
 
