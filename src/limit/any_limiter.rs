@@ -1,10 +1,13 @@
 //! [`AnyLimiter`]: a limiter in memory, or one whose budgets are shared.
 
+use std::time::Duration;
+
 #[cfg(feature = "redis")]
 use super::shared::SharedLimiter;
 use super::{
     decision::{Decision, Spend},
     error::LimiterError,
+    hold::Hold,
     limiter::Limiter,
     plans::table::Plans,
 };
@@ -71,6 +74,25 @@ impl AnyLimiter {
         }
         self.local.reset(key);
         Ok(())
+    }
+
+    /// Holds units of this key while a call is open; see [`Limiter::hold`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the decision if the call is refused.
+    pub async fn hold(
+        &self,
+        key: &LimitKey,
+        estimate: u32,
+        at_most: u32,
+        lifetime: Duration,
+    ) -> Result<Hold, Decision> {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            return Box::pin(shared.hold(key, estimate, at_most, lifetime)).await;
+        }
+        self.local.hold(key, estimate, at_most, lifetime)
     }
 
     /// Returns the plans, which can be changed live; see [`Limiter::plans`].

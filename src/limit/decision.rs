@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::plan::Plan;
+#[cfg(feature = "redis")]
+use super::shared::SharedCall;
 use crate::{
     tenant::{LimitKey, Standing},
     util::clock::Moment,
@@ -28,6 +30,9 @@ impl Decision {
 
     /// Refuses a request of a denied tenant.
     pub(super) const DENIED: Self = Self { refused: Some(RefusalReason::Denied), ..Self::UNLIMITED };
+
+    /// Refuses a request that nothing tracks, because its plan counts open calls.
+    pub(super) const UNTRACKED: Self = Self { refused: Some(RefusalReason::Untracked), ..Self::UNLIMITED };
 
     /// Refuses a request for which no budget can be determined.
     pub(super) const UNAVAILABLE: Self = Self { refused: Some(RefusalReason::Unavailable), ..Self::UNLIMITED };
@@ -103,12 +108,85 @@ pub(super) struct Ask {
     pub(super) can_wait: bool,
     /// Whether a shared server has admitted the request, so that it is charged even if it does not fit.
     pub(super) is_admitted: bool,
+    /// What stays open after the admission.
+    pub(super) call: CallAsk,
 }
 
 impl Ask {
-    /// Asks for units that are never refunded, and that can't wait.
+    /// Asks for units that are never refunded, and that can't wait. Nothing tracks when the request ends.
+    #[inline]
     pub(super) fn new(units: u32, is_anonymous: bool) -> Self {
-        Self { units, is_anonymous, refundable: false, can_wait: false, is_admitted: false }
+        Self { units, is_anonymous, refundable: false, can_wait: false, is_admitted: false, call: CallAsk::Untracked }
+    }
+
+    /// Returns the units that count while the call is open.
+    pub(super) fn estimate(self) -> u32 {
+        match self.call {
+            CallAsk::Hold { .. } => self.units,
+            _ => 0,
+        }
+    }
+
+    /// Asks for a hold of at least one unit. The estimate raises a smaller maximum.
+    pub(super) fn hold(estimate: u32, at_most: u32, lifetime: Duration, is_anonymous: bool) -> Self {
+        let units = estimate.max(1);
+        let lifetime = lifetime.clamp(Duration::from_millis(1), LONGEST_LIFETIME);
+        let millis = u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX);
+        Self { call: CallAsk::Hold { at_most: at_most.max(units), millis }, ..Self::new(units, is_anonymous) }
+    }
+}
+
+/// The longest time that a hold can stay open.
+const LONGEST_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What stays open after a request is admitted, and counts until it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallAsk {
+    /// Nothing tracks when the request ends. A plan that counts open calls refuses it.
+    Untracked,
+    /// An outer layer of the same limiter has opened the call already: only the units are charged.
+    AlreadyOpen,
+    /// The units are charged now. The call takes a slot of each concurrency quota until it ends.
+    Slot,
+    /// The units are an estimate. They count while the call is open, and are charged when it ends. It takes slots, too.
+    Hold {
+        at_most: u32,
+        /// How long the estimate counts at most.
+        millis: u32,
+    },
+}
+
+/// A call that was opened.
+#[derive(Debug)]
+pub(super) enum OpenCall {
+    Memory(CallInMemory),
+    #[cfg(feature = "redis")]
+    Shared(SharedCall),
+}
+
+/// Identifies an open call in memory.
+#[derive(Debug)]
+pub(super) struct CallInMemory {
+    pub(super) key: LimitKey,
+    /// The bucket that has admitted it. If the key gets a row of its own, its calls move there.
+    pub(super) bucket: Option<BucketId>,
+    pub(super) id: u64,
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    /// It has used these units.
+    Commit(u32),
+    /// It has used its estimate, as far as is known.
+    Estimate,
+}
+
+impl CallAsk {
+    /// Returns whether an admission opens a call.
+    #[inline]
+    pub(super) fn opens(self) -> bool {
+        matches!(self, Self::Slot | Self::Hold { .. })
     }
 }
 
@@ -125,6 +203,9 @@ pub enum RefusalReason {
     /// The plan of the tenant can't be looked up, or the shared server does not answer, and the limiter refuses requests
     /// meanwhile.
     Unavailable,
+    /// The plan has a quota of [concurrent](crate::Quota::concurrent) calls, and nothing tracks when this one ends. Use
+    /// [`tracking_bodies`](super::RateLimitLayer::tracking_bodies) or [`Limiter::hold`](super::Limiter::hold).
+    Untracked,
 }
 
 /// Units that were charged and can be refunded once.
@@ -157,6 +238,8 @@ pub(super) struct Charge {
     pub(super) units: u32,
     pub(super) is_anonymous: bool,
     pub(super) marks: Marks,
+    /// The call that was opened, if one was asked for.
+    pub(super) call: Option<OpenCall>,
 }
 
 /// Identifies a bucket.

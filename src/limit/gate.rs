@@ -333,7 +333,9 @@ impl RateLimitGate {
                 (RejectionKind::QuotaImpossible, "the request costs more than the quota allows")
             }
             RefusalReason::Denied => (RejectionKind::Forbidden, "this tenant has no access"),
-            RefusalReason::Unavailable => (RejectionKind::Unavailable, "rate limits cannot be checked for now"),
+            RefusalReason::Unavailable | RefusalReason::Untracked => {
+                (RejectionKind::Unavailable, "rate limits cannot be checked for now")
+            }
         };
         let rejection = Rejection::new(kind, detail).with_limit_key(key.clone());
         match standing {

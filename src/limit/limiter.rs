@@ -3,13 +3,15 @@
 use std::{
     cell::Cell,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 #[cfg(feature = "redis")]
 use super::plan::Plan;
 use super::{
-    decision::{Ask, Decision, Spend},
+    decision::{Ask, CallEnd, CallInMemory, Decision, Spend},
     engine::{Engine, TenantKey, Undecided, meter::Context, spend::SpendRequest},
+    hold::Hold,
     plans::table::Plans,
     report::Report,
 };
@@ -179,8 +181,51 @@ impl Limiter {
         self.check_as(key, units, true)
     }
 
+    /// Holds units of this key while a call is open. Use it for a call whose cost is known only at its end, such as an answer
+    /// of a language model.
+    ///
+    /// The estimate, at least one unit, is checked now, and counts while the hold is open. It is charged at the end: what was
+    /// [used](Hold::commit), or else the estimate. So units of a long call never slide out of a window while it still
+    /// spends. The hold also takes a slot of each quota of [concurrent](crate::Quota::concurrent) calls.
+    ///
+    /// A call that uses more than its estimate is charged up to `at_most`, in debt. Each quota counts at most two limits in
+    /// all, and admits nothing until the debt is paid. All calls together exceed a limit by at most what they use beyond
+    /// their estimates.
+    ///
+    /// After `lifetime`, at least one millisecond and at most a day, the estimate is charged as if the call had ended. The
+    /// slot is free when the hold is dropped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Plans, Quota, Tenant};
+    ///
+    /// let limiter = Limiter::memory(Plans::new(Quota::per_minute(1_000)?));
+    /// let acme = Tenant::parse("acme")?;
+    /// let hold = limiter.hold(&acme, 400, 800, Duration::from_secs(60)).unwrap();
+    /// assert_eq!(limiter.peek(&acme).unwrap().remaining(), 600);
+    /// hold.commit(250);
+    /// assert_eq!(limiter.peek(&acme).unwrap().remaining(), 750);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the decision if the call is refused. While open calls block it, its reset is an estimate; see
+    /// [`Standing::is_exact`].
+    pub fn hold(&self, key: &LimitKey, estimate: u32, at_most: u32, lifetime: Duration) -> Result<Hold, Decision> {
+        let ask = Ask::hold(estimate, at_most, lifetime, false);
+        let mut decision = self.check_ask(key, ask);
+        if !decision.is_admitted() {
+            return Err(decision);
+        }
+        Ok(Hold::of_decision(self, ask, &mut decision))
+    }
+
     pub(super) fn check_as(&self, key: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
-        let ask = Ask { refundable: true, ..Ask::new(units, is_anonymous) };
+        self.check_ask(key, Ask { refundable: true, ..Ask::new(units, is_anonymous) })
+    }
+
+    fn check_ask(&self, key: &LimitKey, ask: Ask) -> Decision {
         // the key is valid, so this fails only if its plan can't be looked up
         let mut decision = Decision::UNLIMITED;
         match self.check_key(self.0.engine.key(key), ask, &mut decision) {
@@ -330,6 +375,11 @@ impl Limiter {
     pub fn refund(&self, spend: Spend) -> Option<Standing> {
         let charge = spend.0.filter(|charge| charge.limiter == self.0.engine.id)?;
         self.0.engine.refund(&charge, self.context())
+    }
+
+    /// Ends a call, and charges what it has used.
+    pub(super) fn end_call(&self, call: &CallInMemory, end: CallEnd) {
+        self.0.engine.end_call(call, end, self.context());
     }
 
     /// Clears all spends of the key and logs it. Spends in a shared bucket stay.

@@ -106,6 +106,7 @@ mod engine;
 mod error;
 mod gate;
 mod headers;
+mod hold;
 mod layer;
 mod limiter;
 mod pass;
@@ -130,6 +131,7 @@ pub use self::{
     error::{LimiterError, LimiterErrorKind},
     gate::{MissingTenant, RateLimitFuture, RateLimitGate},
     headers::HeaderStyle,
+    hold::Hold,
     layer::{RateLimitLayer, RateLimited},
     limiter::{Limiter, LimiterBuilder},
     pass::RateLimitPass,

@@ -10,12 +10,16 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 #[cfg(feature = "redis")]
 use bytes::Bytes;
 
-use super::{engine::meter::Gauge, quota::Quota};
+use super::{
+    engine::meter::Gauge,
+    quota::{Quota, Rule},
+};
 use crate::util::error::ConfigError;
 
 /// The quotas of a tenant: one or several, or none because the tenant is unlimited or
@@ -145,6 +149,11 @@ impl Plan {
         self.limits().last().is_some_and(|limited| limited.is_for_anonymous)
     }
 
+    /// Returns whether a quota counts open calls.
+    pub(super) fn counts_calls(&self) -> bool {
+        self.limits().iter().any(|limited| limited.quota.rule() == Rule::Concurrent)
+    }
+
     pub(super) fn kind(&self) -> &PlanKind {
         &self.0
     }
@@ -244,11 +253,13 @@ fn ietf_policies(quotas: &[Quota]) -> Option<Arc<str>> {
     let enforced = quotas.iter().filter(|quota| !quota.is_shadow());
     let policies: Vec<String> = enforced
         .map(|quota| {
+            let unit = if quota.rule() == Rule::Concurrent { "concurrent-requests" } else { "requests" };
             let window = match quota.window() {
+                Duration::ZERO => String::new(),
                 window if window.subsec_nanos() == 0 => format!(";w={}", window.as_secs()),
                 _ => String::new(),
             };
-            format!("\"{}\";q={};qu=\"requests\"{window}", quota.name(), quota.limit())
+            format!("\"{}\";q={};qu=\"{unit}\"{window}", quota.name(), quota.limit())
         })
         .collect();
     (!policies.is_empty()).then(|| policies.join(", ").into())

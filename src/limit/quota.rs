@@ -16,7 +16,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 pub(super) const DEFAULT_SLICES: u16 = 240;
-pub(super) const DEFAULT_NAME: &str = "default";
+const DEFAULT_NAME: &str = "default";
+const CONCURRENT_NAME: &str = "concurrent";
 
 /// How many units a tenant may spend in what time, and by which rule.
 ///
@@ -25,6 +26,7 @@ pub(super) const DEFAULT_NAME: &str = "default";
 /// | [`per_minute`](Self::per_minute) and similar, [`new`](Self::new) | sliding window | the limit, never more |
 /// | `smooth` (feature `smooth`) | GCRA | `burst + units` |
 /// | [`fixed`](Self::fixed) | calendar window | twice the limit, across a boundary |
+/// | [`concurrent`](Self::concurrent) | open calls | none: it limits how many are open at the same time |
 ///
 /// Limits that are part of the program can't be invalid: [`const_per_minute`](Self::const_per_minute) and similar are checked by the
 /// compiler and return no error.
@@ -61,6 +63,8 @@ pub(super) enum Rule {
     Smooth { interval: u64 },
     /// All at once, at multiples of the window since the Unix epoch.
     Fixed,
+    /// One when a call ends.
+    Concurrent,
 }
 
 impl Quota {
@@ -158,6 +162,23 @@ impl Quota {
         Self::checked(limit, period, Rule::Fixed)
     }
 
+    /// Allows at most `limit` calls that are open at the same time. Its name defaults to `concurrent`.
+    ///
+    /// A call is open from its admission until its response body has ended, or its upgraded connection. Something must
+    /// track that: a layer with [`tracking_bodies`](super::RateLimitLayer::tracking_bodies), or a
+    /// [`Hold`](super::Hold). All other requests under such a plan are refused.
+    ///
+    /// A call counts as one, whatever it costs. In one plan with rates, a request is charged to all quotas or to none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the limit is zero.
+    pub fn concurrent(limit: u32) -> Result<Self, ConfigError> {
+        ConfigError::refuse_if(limit == 0, "quota limit", limit, "must be at least 1")?;
+        let name = PolicyName::intern_name(CONCURRENT_NAME);
+        Ok(Self { name, ..Self::from_rule(limit, Duration::ZERO, Rule::Concurrent) })
+    }
+
     fn checked(limit: u32, window: Duration, rule: Rule) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(limit == 0, "quota limit", limit, "must be at least 1")?;
         if !(SHORTEST..=LONGEST).contains(&window) {
@@ -239,9 +260,11 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Returns an error if the part is not from 0 to 1.
+    /// Returns an error if the part is not from 0 to 1, or if the quota is one of concurrent calls.
     pub fn reserve(self, fraction: f64) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(!(0.0..=1.0).contains(&fraction), "quota reserve", fraction, "must be from 0 to 1")?;
+        let is_concurrent = self.rule == Rule::Concurrent;
+        ConfigError::refuse_if(is_concurrent, "quota reserve", fraction, "a quota of concurrent calls has no reserve")?;
         // 0.07 of 100 is 7.000000000000001
         let reserved = (f64::from(self.limit) * fraction - 1e-6).ceil();
         #[expect(
@@ -255,7 +278,7 @@ impl Quota {
 
     /// Reserves this many units, which must not be more than the limit.
     pub(super) fn reserve_units(self, reserved: u32) -> Option<Self> {
-        (reserved <= self.limit).then_some(Self { reserved, ..self })
+        (reserved <= self.limit && self.rule != Rule::Concurrent).then_some(Self { reserved, ..self })
     }
 
     /// Returns the units that anonymous requests can't spend; see [`reserve`](Self::reserve).
@@ -284,7 +307,7 @@ impl Quota {
         self.limit
     }
 
-    /// Returns the window: the time in which a spent quota comes back completely.
+    /// Returns the window: the time in which a spent quota comes back completely. Zero for a quota of concurrent calls.
     pub fn window(&self) -> Duration {
         self.window
     }
@@ -292,6 +315,11 @@ impl Quota {
     /// Returns whether the quota is a [`shadow`](Self::shadow).
     pub fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// Returns whether the quota has the name that its constructor gives.
+    pub(super) fn has_default_name(&self) -> bool {
+        self.name.text == if self.rule == Rule::Concurrent { CONCURRENT_NAME } else { DEFAULT_NAME }
     }
 
     pub(super) fn rule(&self) -> Rule {
@@ -317,10 +345,13 @@ const WINDOWS: [(&str, Duration); 4] = [
     ("day", DAY),
 ];
 
-/// Writes the limit, the window and the rule: `600/minute`, `5/10s`, `10000/day fixed`, `20/2s smooth`. The text of a
+/// Writes the limit, the window and the rule: `600/minute`, `5/10s`, `10000/day fixed`, `20/2s smooth`, `5 concurrent`. The text of a
 /// [`Plan`](super::Plan) shows the other settings, too.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rule == Rule::Concurrent {
+            return write!(f, "{} concurrent", self.limit);
+        }
         write!(f, "{}/", self.limit)?;
         if let Some((name, _)) = WINDOWS.iter().find(|(_, window)| *window == self.window) {
             f.write_str(name)?;
@@ -335,6 +366,7 @@ impl fmt::Display for Quota {
             #[cfg(feature = "smooth")]
             Rule::Smooth { .. } => " smooth",
             Rule::Fixed => " fixed",
+            Rule::Concurrent => " concurrent",
         })
     }
 }
@@ -345,10 +377,16 @@ impl FromStr for Quota {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let malformed = || ConfigError::new("quota", text, "must be written like 600/minute, 5/10s or 10000/day fixed");
+        let malformed = || {
+            ConfigError::new("quota", text, "must be written like 600/minute, 5/10s, 10000/day fixed or 5 concurrent")
+        };
+        let count = |limit: &str| number(limit).and_then(|limit| u32::try_from(limit).ok()).ok_or_else(malformed);
+        if let Some(limit) = text.strip_suffix(" concurrent") {
+            return Self::concurrent(count(limit)?);
+        }
         let (limit, rest) = text.split_once('/').ok_or_else(malformed)?;
         let (window, rule) = rest.split_once(' ').unwrap_or((rest, ""));
-        let limit = number(limit).and_then(|limit| u32::try_from(limit).ok()).ok_or_else(malformed)?;
+        let limit = count(limit)?;
         let window = duration(window).ok_or_else(malformed)?;
         match rule {
             "" => Self::new(limit, window),

@@ -28,6 +28,8 @@ event_kinds! {
     OverflowBegan = "overflow_began",
     /// the limiter has room again. New tenants get their own budget.
     OverflowEnded = "overflow_ended",
+    /// a request was rejected because its plan has a quota of concurrent calls, and nothing tracks when it ends.
+    CallUntracked = "call_untracked",
     /// the tenant of a credential could not be looked up.
     TenantLookupFailed = "tenant_lookup_fail",
     /// the plan of a tenant could not be looked up.
@@ -84,6 +86,7 @@ impl Report {
             RefusalReason::Spent => EventKind::RateLimited,
             RefusalReason::Impossible => EventKind::QuotaImpossible,
             RefusalReason::Denied => EventKind::TenantDenied,
+            RefusalReason::Untracked => EventKind::CallUntracked,
             // one event says that the fallback decides
             RefusalReason::Unavailable => return,
         };

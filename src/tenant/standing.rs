@@ -15,6 +15,7 @@ pub struct Standing {
     limit: u32,
     remaining: u32,
     reset: Moment,
+    /// When the decision was made. The highest bit is set if the reset is an estimate, so that this takes no room.
     now: Moment,
     unix_now: UnixTime,
 }
@@ -22,6 +23,9 @@ pub struct Standing {
 impl Standing {
     /// The reset of a request that can never fit.
     pub(crate) const NEVER: Moment = Moment::from_nanos(u64::MAX);
+
+    /// The bit of `now` that marks an estimate. No process runs for 292 years.
+    const INEXACT: u64 = 1 << 63;
 
     /// The standing of a tenant without an enforced quota.
     pub(crate) const UNLIMITED: Self = Self {
@@ -51,10 +55,21 @@ impl Standing {
         Self { reset, ..self }
     }
 
+    /// Marks the reset as an estimate.
+    pub(crate) fn inexact(self) -> Self {
+        Self { now: Moment::from_nanos(self.now.as_nanos() | Self::INEXACT), ..self }
+    }
+
+    #[inline]
+    fn now(&self) -> Moment {
+        Moment::from_nanos(self.now.as_nanos() & !Self::INEXACT)
+    }
+
     /// Returns the standing as it is shown at a later moment.
     #[cfg(feature = "redis")]
     pub(crate) fn read_at(self, now: Moment) -> Self {
-        Self { now, unix_now: self.unix_now + now.since(self.now), ..self }
+        let read = Self { now, unix_now: self.unix_now + now.since(self.now()), ..self };
+        if self.is_exact() { read } else { read.inexact() }
     }
 
     /// Returns the standing after these units have come back.
@@ -87,10 +102,19 @@ impl Standing {
         self.reset
     }
 
+    /// Returns whether [`reset`](Self::reset) is known exactly.
+    ///
+    /// It is an estimate while open calls count: they may end earlier, and what they use is charged when they end. It is
+    /// then the latest time at which the open [holds](crate::limit::Hold) that block expire. If calls without an end block,
+    /// it is one second from now.
+    pub fn is_exact(&self) -> bool {
+        self.now.as_nanos() & Self::INEXACT == 0
+    }
+
     /// Returns [`reset`](Self::reset) in wall-clock time, or `None` if no retry helps.
     #[inline]
     pub fn reset_unix(&self) -> Option<UnixTime> {
-        let wait = self.reset.as_nanos().saturating_sub(self.now.as_nanos());
+        let wait = self.reset.as_nanos().saturating_sub(self.now().as_nanos());
         let reset = UnixTime::from_nanos(self.unix_now.as_nanos().saturating_add(wait));
         (self.reset != Self::NEVER).then_some(reset)
     }
@@ -99,7 +123,7 @@ impl Standing {
     /// [`reset_unix`](Self::reset_unix) returns `None`.
     #[inline]
     pub fn time_until_reset(&self) -> Duration {
-        self.reset.since(self.now)
+        self.reset.since(self.now())
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) enum Gauge {
     Fixed {
         period: u64,
     },
+    /// Counts open calls, so its meter has nothing to count.
+    Concurrent,
 }
 
 impl Gauge {
@@ -51,6 +53,7 @@ impl Gauge {
             #[cfg(feature = "smooth")]
             Rule::Smooth { interval } => Self::Smooth(Pace { interval, burst: quota.limit() }),
             Rule::Fixed => Self::Fixed { period: saturating_nanos(quota.window()) },
+            Rule::Concurrent => Self::Concurrent,
         }
     }
 
@@ -83,6 +86,7 @@ pub(super) enum Meter {
     #[cfg(feature = "smooth")]
     Smooth(Smooth),
     Fixed(Fixed),
+    Concurrent,
 }
 
 impl Meter {
@@ -92,6 +96,7 @@ impl Meter {
             #[cfg(feature = "smooth")]
             Gauge::Smooth(_) => Self::Smooth(Smooth::default()),
             Gauge::Fixed { .. } => Self::Fixed(Fixed::default()),
+            Gauge::Concurrent => Self::Concurrent,
         }
     }
 
@@ -181,7 +186,7 @@ impl Meter {
             #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), _) => smooth.refilled_at() <= context.now,
             (Self::Fixed(fixed), _) => fixed.used() == 0 || fixed.ends <= context.calendar_now(),
-            (Self::Window(_), _) => true,
+            (Self::Window(_) | Self::Concurrent, _) => true,
         }
     }
 
@@ -225,7 +230,7 @@ impl Meter {
             #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), _) => Self::Smooth(*smooth),
             (Self::Fixed(fixed), _) => Self::Fixed(*fixed),
-            (Self::Window(_), _) => Self::new(gauge),
+            (Self::Window(_) | Self::Concurrent, _) => Self::new(gauge),
         }
     }
 
@@ -234,7 +239,7 @@ impl Meter {
             Self::Window(log) => log.heap_bytes(),
             #[cfg(feature = "smooth")]
             Self::Smooth(_) => 0,
-            Self::Fixed(_) => 0,
+            Self::Fixed(_) | Self::Concurrent => 0,
         }
     }
 }

@@ -44,7 +44,7 @@ use super::plan::Plan;
 #[cfg(feature = "plans")]
 use super::plans::cache::{PlanCache, PlanState};
 use super::{
-    decision::{Ask, Charge, Decision, Payer},
+    decision::{Ask, CallEnd, CallInMemory, Charge, Decision, Payer},
     plan::PlanKind,
     plans::table::{PlanFound, Plans},
 };
@@ -183,6 +183,9 @@ impl Engine {
             row.peek(context, charge.is_anonymous)
         })?
     }
+
+    /// Ends a call, and charges what it has used.
+    pub(super) fn end_call(&self, _call: &CallInMemory, _end: CallEnd, _context: Context<'_>) {}
 
     /// Makes the quotas of the tenant count at least this much, as a shared server did at a time. Spends from buckets don't change.
     #[cfg(feature = "redis")]

@@ -171,8 +171,15 @@ impl Engine {
     ) {
         // a tenant without limits has spent nothing
         if refundable && units > 0 && past.plan != Plan::NO_ID && decision.is_admitted() {
-            decision.spend.0 =
-                Some(Box::new(Charge { limiter: self.id, payer: payer(), past, units, is_anonymous, marks }));
+            decision.spend.0 = Some(Box::new(Charge {
+                limiter: self.id,
+                payer: payer(),
+                past,
+                units,
+                is_anonymous,
+                marks,
+                call: None,
+            }));
         }
     }
 

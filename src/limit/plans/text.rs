@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 use crate::{
     limit::{
         plan::{Plan, PlanKind},
-        quota::{DEFAULT_NAME, DEFAULT_SLICES, Quota, Rule, number},
+        quota::{DEFAULT_SLICES, Quota, Rule, number},
     },
     util::error::ConfigError,
 };
@@ -49,7 +49,7 @@ impl fmt::Display for Plan {
 
 fn write_quota(quota: &Quota, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{quota}")?;
-    if quota.name() != DEFAULT_NAME {
+    if !quota.has_default_name() {
         write!(f, " name={}", quota.name())?;
     }
     match quota.rule() {
@@ -78,7 +78,7 @@ impl FromStr for Plan {
 fn read_quota(text: &str) -> Result<Quota, ConfigError> {
     let mut words = text.split_ascii_whitespace().peekable();
     let mut amount = words.next().unwrap_or_default().to_owned();
-    if let Some(rule) = words.next_if(|word| matches!(*word, "fixed" | "smooth")) {
+    if let Some(rule) = words.next_if(|word| matches!(*word, "fixed" | "smooth" | "concurrent")) {
         amount = format!("{amount} {rule}");
     }
     let (mut quota, mut seen): (Quota, _) = (amount.parse()?, BTreeSet::new());
@@ -98,7 +98,7 @@ fn read_quota(text: &str) -> Result<Quota, ConfigError> {
             ("reserve", Some(value)) => {
                 let units = number(value).and_then(|units| u32::try_from(units).ok());
                 let reserved = units.and_then(|units| quota.reserve_units(units));
-                reserved.ok_or_else(|| invalid("must be a number of units, at most the limit"))?
+                reserved.ok_or_else(|| invalid("must be a number of units, at most the limit of a rate"))?
             }
             _ => return Err(invalid("is neither name=…, slices=…, reserve=… nor shadow")),
         };

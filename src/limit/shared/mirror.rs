@@ -150,7 +150,7 @@ impl Mirror {
             let (tenant, mirrored) = (tenant.clone(), Spend(Some(charge)));
             let payer =
                 Payer::Shared(SharedPast { tenant, quotas: Bytes::new(), generation: turn, lease: 0, mirrored });
-            decision.spend.0 = Some(Box::new(Charge { limiter, payer, past, units, is_anonymous, marks }));
+            decision.spend.0 = Some(Box::new(Charge { limiter, payer, past, units, is_anonymous, marks, call: None }));
         }
         decision
     }

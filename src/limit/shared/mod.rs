@@ -1,6 +1,7 @@
 //! Limiters whose budget is shared by many processes, on Redis or Valkey.
 
 mod breaker;
+mod call;
 #[cfg(test)]
 mod fallback_tests;
 pub(crate) mod lease;
@@ -16,6 +17,7 @@ mod server;
 mod settling;
 mod shared_limiter;
 
+pub(super) use self::call::SharedCall;
 pub use self::lease::Leases;
 #[cfg(feature = "plans")]
 pub use self::redis_plans::RedisPlans;

@@ -41,6 +41,7 @@ fn pack(limits: &[Limited]) -> Bytes {
                 _ => (b's', interval, u64::from(*most)),
             },
             Rule::Fixed => (b'f', window, 0),
+            Rule::Concurrent => (b'c', 0, 0),
         };
         packed.extend([rule, u8::from(*is_for_anonymous), u8::from(quota.is_shadow()), *bit]);
         packed.extend(most.to_be_bytes());

@@ -14,6 +14,7 @@ use crate::{
     limit::{
         decision::{Ask, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
         error::LimiterError,
+        hold::Hold,
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, PlanKind},
         plans::table::Plans,
@@ -219,10 +220,33 @@ impl SharedLimiter {
         self.check_in_plan(tenant, Ask { refundable: true, ..Ask::new(units, is_anonymous) }).await
     }
 
+    /// Holds units of this key while a call is open; see [`Limiter::hold`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the decision if the call is refused.
+    pub async fn hold(
+        &self,
+        key: &LimitKey,
+        estimate: u32,
+        at_most: u32,
+        lifetime: Duration,
+    ) -> Result<Hold, Decision> {
+        let ask = Ask::hold(estimate, at_most, lifetime, false);
+        let mut decision = self.check_in_plan(key, ask).await;
+        if !decision.is_admitted() {
+            return Err(decision);
+        }
+        Ok(Hold::of_decision(self.local(), ask, &mut decision))
+    }
+
     /// Decides on a request of a tenant whose plan is looked up.
     pub(in crate::limit) async fn check_in_plan(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let plan = self.plans().plan(tenant);
         let decision = match plan.kind() {
+            // no server counts open calls yet
+            PlanKind::Limited { .. } if ask.call.opens() => Decision::UNAVAILABLE,
+            PlanKind::Limited { .. } if plan.counts_calls() && ask.units > 0 => Decision::UNTRACKED,
             PlanKind::Limited { .. } => {
                 let payer = self.0.server.payer(tenant, &plan, ask);
                 match self.charge(&payer, &plan, ask).await {
@@ -431,6 +455,7 @@ impl SharedLimiter {
                 units: ask.units,
                 is_anonymous: ask.is_anonymous,
                 marks,
+                call: None,
             }));
         }
         decision
