@@ -5,6 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
+    call::{OpenCalls, SLOT, SentAt, SharedCall},
     lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
@@ -12,12 +13,13 @@ use super::{
 };
 use crate::{
     limit::{
-        decision::{Ask, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
+        decision::{Ask, CallAsk, Charge, Decision, Marks, OpenCall, Past, Payer, RefusalReason, SharedPast, Spend},
         error::LimiterError,
         hold::Hold,
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, PlanKind},
         plans::table::Plans,
+        quota::Rule,
     },
     redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
@@ -191,6 +193,19 @@ impl SharedLimiterBuilder {
     }
 }
 
+/// Returns whether the server must know when the call ends.
+fn opens_call(plan: &Plan, ask: Ask) -> bool {
+    match ask.call {
+        CallAsk::Untracked | CallAsk::AlreadyOpen => false,
+        CallAsk::Slot => plan.limits().iter().any(|limited| limited.quota.rule() == Rule::Concurrent),
+        CallAsk::Hold { .. } => true,
+    }
+}
+
+pub(super) fn is_untracked(plan: &Plan, ask: Ask) -> bool {
+    ask.call == CallAsk::Untracked && ask.units > 0 && plan.counts_calls()
+}
+
 impl SharedLimiter {
     /// Creates a limiter of something else, such as failures of addresses, with the connection of this one and keys of its own.
     /// Each check is a call. `local` has the quotas, and decides while the server does not answer.
@@ -233,6 +248,10 @@ impl SharedLimiter {
         lifetime: Duration,
     ) -> Result<Hold, Decision> {
         let ask = Ask::hold(estimate, at_most, lifetime, false);
+        #[cfg(feature = "plans")]
+        if self.local().load_plan(key).await.is_err() {
+            return Err(Decision::UNAVAILABLE);
+        }
         let mut decision = self.check_in_plan(key, ask).await;
         if !decision.is_admitted() {
             return Err(decision);
@@ -244,9 +263,11 @@ impl SharedLimiter {
     pub(in crate::limit) async fn check_in_plan(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let plan = self.plans().plan(tenant);
         let decision = match plan.kind() {
-            // no server counts open calls yet
-            PlanKind::Limited { .. } if ask.call.opens() => Decision::UNAVAILABLE,
-            PlanKind::Limited { .. } if plan.counts_calls() && ask.units > 0 => Decision::UNTRACKED,
+            PlanKind::Limited { .. } if opens_call(&plan, ask) => {
+                let payer = self.0.server.payer(tenant, &plan, ask);
+                self.open_call(&payer, &plan, ask).await
+            }
+            PlanKind::Limited { .. } if is_untracked(&plan, ask) => Decision::UNTRACKED,
             PlanKind::Limited { .. } => {
                 let payer = self.0.server.payer(tenant, &plan, ask);
                 match self.charge(&payer, &plan, ask).await {
@@ -258,6 +279,48 @@ impl SharedLimiter {
             PlanKind::Denied { .. } => Decision::DENIED,
         };
         self.report(&decision, tenant, ask);
+        decision
+    }
+
+    /// Opens a call at the server, with one call and without a lease. No fallback decides instead.
+    async fn open_call(&self, payer: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
+        let server = &self.0.server;
+        let clock = &*server.watcher.reports().clock;
+        if !server.count_open_calls(payer).await {
+            return Decision::UNAVAILABLE;
+        }
+        let (id, sent_at) = (OpenCalls::next_id(), SentAt::now(clock));
+        let (at_most, millis) = match ask.call {
+            CallAsk::Hold { at_most, millis } => (at_most, millis),
+            CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
+        };
+        let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
+        let [slot, at_most, lifetime] = times.each_ref().map(|number| number.as_bytes());
+        let answer = server.call("hold", payer, plan, ask, &[&id, slot, at_most, lifetime]).await;
+        let Some(answer) = answer.filter(|_| !sent_at.is_late(clock)) else {
+            server.abandon_call(payer, id);
+            return Decision::UNAVAILABLE;
+        };
+        let is_opened = answer.decision.is_admitted();
+        let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: is_opened, ..ask });
+        if !decision.is_admitted() {
+            if is_opened {
+                server.abandon_call(payer, id);
+            }
+            return decision;
+        }
+        if let Some(charge) = &mut decision.spend.0 {
+            let mirrored = match &mut charge.payer {
+                Payer::Shared(past) => past.mirrored.0.as_mut().and_then(|mirrored| mirrored.call.take()),
+                Payer::Tenant(_) | Payer::Bucket(_) => None,
+            };
+            let mirrored = match mirrored {
+                Some(OpenCall::Memory(call)) => Some(call),
+                Some(OpenCall::Shared(_)) | None => None,
+            };
+            let call = SharedCall::new(server, payer, id, (ask.is_anonymous, sent_at), mirrored);
+            charge.call = Some(OpenCall::Shared(call));
+        }
         decision
     }
 
@@ -382,7 +445,7 @@ impl SharedLimiter {
     /// Returns an error if the server does not answer. It may have cleared them.
     pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
         let Inner { server, leasing, .. } = &*self.0;
-        server.link.remove(&server.key(key)).await?;
+        server.change_calls("", "reset", key, &[]).await?;
         if let Some(leasing) = leasing {
             leasing.forget(key);
         }
@@ -447,12 +510,12 @@ impl SharedLimiter {
         past: impl FnOnce(LimitKey) -> SharedPast,
         marks: Marks,
     ) -> Decision {
-        if ask.refundable && ask.units > 0 && decision.is_admitted() {
+        if ask.refundable && (ask.units > 0 || ask.call.opens()) && decision.is_admitted() {
             decision.spend.0 = Some(Box::new(Charge {
                 limiter: self.local().id(),
                 payer: Payer::Shared(past(tenant.clone())),
                 past: Past { plan: plan.id(), generation: 0 },
-                units: ask.units,
+                units: ask.units - ask.estimate(),
                 is_anonymous: ask.is_anonymous,
                 marks,
                 call: None,
