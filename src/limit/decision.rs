@@ -183,6 +183,11 @@ pub(super) enum CallEnd {
 }
 
 impl CallAsk {
+    #[inline]
+    pub(super) fn is_hold(self) -> bool {
+        matches!(self, Self::Hold { .. })
+    }
+
     /// Returns whether an admission opens a call.
     #[inline]
     pub(super) fn opens(self) -> bool {

@@ -11,14 +11,16 @@ use http::{Request, header};
 
 use super::{
     any_limiter::AnyLimiter,
-    decision::{Ask, Decision, RefusalReason},
+    decision::{Ask, CallAsk, Decision, RefusalReason},
     engine::{TenantKey, Undecided},
     headers::{HeaderStyle, IetfPolicy},
+    hold::Hold,
     pass::{ChargeRule, Extra, RateLimitPass, Settle},
+    tracking::{OpenedUsage, TrackingSettings},
 };
 use crate::{
     event::EventKind,
-    gate::{Gate, MaybeReady},
+    gate::{Gate, MaybeReady, Pass},
     http::head::Head,
     reject::{Rejection, RejectionKind},
     tenant::{
@@ -53,6 +55,8 @@ pub struct RateLimitGate {
     pub(super) charge_rule: Option<Arc<ChargeRule>>,
     pub(super) exempt_preflight: bool,
     pub(super) extensions: bool,
+    /// Set if the layer knows when calls end.
+    pub(super) tracking: Option<Arc<TrackingSettings>>,
     /// The warning about a missing address is logged once: it is missing in all requests or in none.
     pub(super) warned: Arc<Once>,
 }
@@ -73,9 +77,14 @@ impl Gate for RateLimitGate {
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
         let mut extension = None;
-        let decision = self.check(Head::of_request(request), &mut extension);
+        let mut decision = self.check(Head::of_request(request), &mut extension);
         if let Some(extension) = extension {
             extension.put_into(request.extensions_mut());
+        }
+        if self.tracking.is_some()
+            && let MaybeReady::Ready(Ok(pass)) = &mut decision
+        {
+            pass.admit(request.extensions_mut());
         }
         decision
     }
@@ -92,6 +101,7 @@ impl RateLimitGate {
             charge_rule: None,
             exempt_preflight: false,
             extensions: true,
+            tracking: None,
             warned: Arc::new(Once::new()),
         }
     }
@@ -119,23 +129,29 @@ impl RateLimitGate {
             }
             Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
         };
-        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
-        let Some(units) = self.unpaid(name, cost, head.extensions().get()) else {
+        let cost = self.cost_of(head);
+        let Some(ask) = self.unpaid(name, cost, head.extensions().get()) else {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         #[cfg(feature = "redis")]
         if self.limiter.shared.is_some() {
             return match name.to_key() {
-                Ok(_) => MaybeReady::Pending(self.charge_later(name, units)),
+                Ok(_) => MaybeReady::Pending(self.charge_later(name, ask)),
                 Err(error) => MaybeReady::Ready(Err(self.unusable(&error))),
             };
         }
-        match self.charge_in_memory(name, units, true, extension) {
+        match self.charge_in_memory(name, Ask { can_wait: true, ..ask }, extension) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
             #[cfg(feature = "plans")]
-            Err(Unadmitted::NeedsPlan) => MaybeReady::Pending(self.charge_later(name, units)),
+            Err(Unadmitted::NeedsPlan) => MaybeReady::Pending(self.charge_later(name, ask)),
         }
+    }
+
+    #[inline]
+    fn cost_of(&self, head: Head<'_>) -> u32 {
+        let estimate = self.tracking.as_ref().and_then(|tracking| tracking.estimate(head));
+        estimate.unwrap_or_else(|| self.cost.as_ref().map_or(1, |cost| cost(head)))
     }
 
     #[cold]
@@ -163,9 +179,9 @@ impl RateLimitGate {
     /// Looks up the plan of the tenant or asks the shared limiter, and charges the request then.
     #[cfg(any(feature = "plans", feature = "redis"))]
     #[inline(never)]
-    fn charge_later(&self, name: &TenantName<'_>, units: u32) -> RateLimitFuture {
+    fn charge_later(&self, name: &TenantName<'_>, ask: Ask) -> RateLimitFuture {
         let (gate, name) = (self.clone(), name.to_known_name());
-        RateLimitFuture::new(async move { gate.charge_waiting(&name, units).await })
+        RateLimitFuture::new(async move { gate.charge_waiting(&name, ask).await })
     }
 
     /// Looks up the tenant of a request, and charges it then.
@@ -173,12 +189,12 @@ impl RateLimitGate {
     #[cold]
     fn look_up_and_charge(&self, head: Head<'_>) -> RateLimitFuture {
         let (gate, found) = (self.clone(), self.source.look_up(head));
-        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let cost = self.cost_of(head);
         let outer = head.extensions().get::<RateLimit>().cloned();
         RateLimitFuture::new(async move {
             let name = found.await.map_err(|error| gate.unusable(&error))?;
             match gate.unpaid(&name, cost, outer.as_ref()) {
-                Some(units) => gate.charge_waiting(&name, units).await,
+                Some(ask) => gate.charge_waiting(&name, ask).await,
                 None => Ok(RateLimitPass::UNCHARGED),
             }
         })
@@ -186,9 +202,9 @@ impl RateLimitGate {
 
     /// Charges a request whose tenant is known to be valid.
     #[cfg(any(feature = "plans", feature = "redis"))]
-    async fn charge_waiting(&self, name: &TenantName<'_>, units: u32) -> Result<RateLimitPass, Rejection> {
+    async fn charge_waiting(&self, name: &TenantName<'_>, ask: Ask) -> Result<RateLimitPass, Rejection> {
         let mut extension = None;
-        let pass = self.load_and_charge(name, units, &mut extension).await;
+        let pass = self.load_and_charge(name, ask, &mut extension).await;
         let mut pass = pass.map_err(Unadmitted::into_rejection)?;
         pass.keep(extension);
         Ok(pass)
@@ -198,7 +214,7 @@ impl RateLimitGate {
     async fn load_and_charge(
         &self,
         name: &TenantName<'_>,
-        units: u32,
+        ask: Ask,
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         let key = name.to_known_key();
@@ -206,10 +222,10 @@ impl RateLimitGate {
         self.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.limiter.shared {
-            let mut decision = shared.check_in_plan(&key, self.build_ask(name, units)).await;
-            return self.pass(name, self.limiter.local.key(name), units, &mut decision, extension);
+            let mut decision = shared.check_in_plan(&key, ask).await;
+            return self.pass(name, self.limiter.local.key(name), ask, &mut decision, extension);
         }
-        self.charge_in_memory(name, units, false, extension)
+        self.charge_in_memory(name, ask, extension)
     }
 
     /// Returns the tenant to charge for a request in which the source has found none.
@@ -247,16 +263,16 @@ impl RateLimitGate {
         outer: Option<&RateLimit>,
         extension: &mut Option<RateLimit>,
     ) -> MaybeReady<RateLimitFuture> {
-        let Some(units) = self.unpaid(name, units, outer) else {
+        let Some(ask) = self.unpaid(name, units, outer) else {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         #[cfg(feature = "redis")]
         if self.limiter.shared.is_some() {
-            return MaybeReady::Pending(self.charge_later(name, units));
+            return MaybeReady::Pending(self.charge_later(name, ask));
         }
         #[cfg(feature = "plans")]
         self.limiter.local.load_plan_later(&name.to_known_key());
-        MaybeReady::Ready(self.charge_in_memory(name, units, false, extension).map_err(Unadmitted::into_rejection))
+        MaybeReady::Ready(self.charge_in_memory(name, ask, extension).map_err(Unadmitted::into_rejection))
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.
@@ -264,36 +280,47 @@ impl RateLimitGate {
         self.limiter.local.plans().plan(tenant).has_reserve()
     }
 
-    /// Returns what is left to charge for a request that costs this much, or `None` if an outer layer of the same limiter has
-    /// charged as much.
+    /// Returns what is left to ask for, for a request that costs this much, or `None` if an outer layer of the same limiter has
+    /// charged as much and tracks the call.
     #[inline]
-    fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<u32> {
+    fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<Ask> {
         let outer = outer.filter(|_| self.extensions);
         match outer.and_then(|outer| outer.charged(self.limiter.local.payer_id(self.limiter.local.key(name)))) {
-            Some(charged) => units.checked_sub(charged).filter(|rest| *rest > 0),
-            None => Some(units),
+            Some(charged) => {
+                let rest = units.saturating_sub(charged.units);
+                let call = match (&self.tracking, charged.is_open) {
+                    (_, true) => CallAsk::AlreadyOpen,
+                    (Some(tracking), false) => tracking.call(rest),
+                    (None, false) => CallAsk::Untracked,
+                };
+                let ask = self.build_ask(name, if call.is_hold() { rest.max(1) } else { rest }, call);
+                (ask.units > 0 || call.opens()).then_some(ask)
+            }
+            None => Some(self.build_ask(
+                name,
+                units,
+                self.tracking.as_ref().map_or(CallAsk::Untracked, |own| own.call(units)),
+            )),
         }
     }
 
     /// A tenant that is only claimed has proved nothing.
     #[inline]
-    fn build_ask(&self, name: &TenantName<'_>, units: u32) -> Ask {
-        Ask { refundable: self.charge_rule.is_some(), ..Ask::new(units, name.is_claimed()) }
+    fn build_ask(&self, name: &TenantName<'_>, units: u32, call: CallAsk) -> Ask {
+        Ask { refundable: self.charge_rule.is_some(), call, ..Ask::new(units, name.is_claimed()) }
     }
 
     #[inline]
     fn charge_in_memory(
         &self,
         name: &TenantName<'_>,
-        units: u32,
-        can_wait: bool,
+        ask: Ask,
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         let key = self.limiter.local.key(name);
-        let ask = Ask { can_wait, ..self.build_ask(name, units) };
         let mut decision = Decision::UNLIMITED;
         match self.limiter.local.check_key(key, ask, &mut decision) {
-            Ok(()) => self.pass(name, key, units, &mut decision, extension),
+            Ok(()) => self.pass(name, key, ask, &mut decision, extension),
             Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(&error))),
             #[cfg(feature = "plans")]
             Err(Undecided::NeedsPlan) => Err(Unadmitted::NeedsPlan),
@@ -306,7 +333,7 @@ impl RateLimitGate {
         &self,
         name: &TenantName<'_>,
         key: TenantKey<'_>,
-        units: u32,
+        ask: Ask,
         decision: &mut Decision,
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
@@ -315,19 +342,26 @@ impl RateLimitGate {
             return Err(Unadmitted::Rejected(rejection));
         }
         if self.extensions {
-            let charge = LimiterCharge { payer: self.limiter.local.payer_id(key), units };
+            let (payer, is_open) = (self.limiter.local.payer_id(key), ask.call != CallAsk::Untracked);
+            let charge = LimiterCharge { payer, units: ask.units, is_open };
             let standing = decision.standing.unwrap_or(Standing::UNLIMITED);
             let would_refuse = decision.would_refuse();
             *extension = Some(RateLimit::new(name.to_known_key(), name.is_claimed(), standing, charge, would_refuse));
         }
         let values = decision.standing().and_then(|standing| self.style.values(standing));
-        let is_plain = self.charge_rule.is_none() && decision.shadow.is_none() && !self.style.wants_policy();
-        Ok(RateLimitPass { values, extra: (!is_plain).then(|| self.extra(name, decision)) })
+        let is_plain = self.charge_rule.is_none()
+            && decision.shadow.is_none()
+            && !self.style.wants_policy()
+            && self.tracking.is_none();
+        Ok(RateLimitPass { values, extra: (!is_plain).then(|| self.extra(name, ask, decision)) })
     }
 
     #[cold]
     fn rejection(&self, key: &LimitKey, reason: RefusalReason, standing: Option<&Standing>) -> Rejection {
         let (kind, detail) = match reason {
+            RefusalReason::Spent if standing.is_some_and(|standing| !standing.is_exact()) => {
+                (RejectionKind::RateLimited, "rate limit exceeded while other calls are open")
+            }
             RefusalReason::Spent => (RejectionKind::RateLimited, "rate limit exceeded"),
             RefusalReason::Impossible => {
                 (RejectionKind::QuotaImpossible, "the request costs more than the quota allows")
@@ -337,6 +371,13 @@ impl RateLimitGate {
                 (RejectionKind::Unavailable, "rate limits cannot be checked for now")
             }
         };
+        if reason == RefusalReason::Untracked {
+            self.warned.call_once(|| {
+                crate::util::trace::warning!(
+                    "requests are refused, because a plan has a quota of concurrent calls and the layer does not track bodies"
+                );
+            });
+        }
         let rejection = Rejection::new(kind, detail).with_limit_key(key.clone());
         match standing {
             Some(standing) => {
@@ -355,14 +396,21 @@ impl RateLimitGate {
     }
 
     #[cold]
-    fn extra(&self, name: &TenantName<'_>, decision: &mut Decision) -> Box<Extra> {
-        let settle = self.charge_rule.as_ref().map(|rule| Settle {
+    fn extra(&self, name: &TenantName<'_>, ask: Ask, decision: &mut Decision) -> Box<Extra> {
+        let usage = self.tracking.as_ref().filter(|_| ask.call.opens()).map(|tracking| {
+            let hold = Hold::of_decision(&self.limiter.local, ask, decision);
+            OpenedUsage::new(hold, tracking, self.charge_rule.as_ref(), self.extensions)
+        });
+        // a hold is settled when the call ends
+        let charge_rule = self.charge_rule.as_ref().filter(|_| !ask.call.is_hold());
+        let settle = charge_rule.map(|rule| Settle {
             rule: Arc::clone(rule),
             limiter: self.limiter.clone(),
             spend: mem::take(&mut decision.spend),
         });
         Box::new(Extra {
             extension: None,
+            usage,
             style: self.style,
             standing: decision.standing,
             would_refuse: decision.would_refuse(),

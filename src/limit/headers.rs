@@ -93,7 +93,8 @@ impl HeaderStyle {
             return;
         }
         let mut field = format!("\"{}\";r={}", standing.policy(), standing.remaining());
-        if standing.reset() != Standing::NEVER {
+        // while calls are open, the time is an estimate
+        if standing.reset() != Standing::NEVER && standing.is_exact() {
             field.push_str(&format!(";t={}", ceil_seconds(standing.time_until_reset())));
         }
         if let Some(policy) = policy {

@@ -9,6 +9,7 @@ use super::{
     any_limiter::AnyLimiter,
     gate::{MissingTenant, RateLimitGate},
     headers::HeaderStyle,
+    tracking::TrackingLayer,
 };
 use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource};
 
@@ -123,6 +124,12 @@ impl<R> RateLimitLayer<R> {
     pub fn exempt_preflight(mut self) -> Self {
         self.gate.exempt_preflight = true;
         self
+    }
+
+    /// Tracks when calls end, as quotas of [concurrent](crate::Quota::concurrent) calls and metered requests require. The
+    /// response bodies get another type, [`Tracked`](super::Tracked), so call it after the other methods.
+    pub fn tracking_bodies(self) -> TrackingLayer<R> {
+        TrackingLayer::new(self.gate, self.respond)
     }
 
     /// Puts nothing into the extensions of requests, which saves time.

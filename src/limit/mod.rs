@@ -116,6 +116,7 @@ mod quota;
 mod report;
 #[cfg(feature = "redis")]
 pub(crate) mod shared;
+mod tracking;
 mod usage;
 
 #[cfg(feature = "plans")]
@@ -138,5 +139,6 @@ pub use self::{
     plan::Plan,
     plans::table::Plans,
     quota::Quota,
+    tracking::{MeteredLayer, Tracked, TrackedCalls, TrackedFuture, Tracking, TrackingLayer, Usage, WithoutCall},
 };
 pub use crate::tenant::{RateLimit, Standing};

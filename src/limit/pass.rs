@@ -8,6 +8,7 @@ use super::{
     any_limiter::AnyLimiter,
     decision::Spend,
     headers::{HeaderStyle, IetfPolicy, Values},
+    tracking::OpenedUsage,
 };
 use crate::{
     gate::Pass,
@@ -29,6 +30,8 @@ pub struct RateLimitPass {
 pub(super) struct Extra {
     /// The extension that [`Pass::admit`] inserts.
     pub(super) extension: Option<RateLimit>,
+    /// The open call, which [`Pass::admit`] hands to the service that ends it.
+    pub(super) usage: Option<OpenedUsage>,
     pub(super) style: HeaderStyle,
     pub(super) standing: Option<Standing>,
     pub(super) would_refuse: Option<&'static str>,
@@ -71,8 +74,12 @@ impl RateLimitPass {
 
 impl Pass for RateLimitPass {
     fn admit(&mut self, extensions: &mut Extensions) {
-        if let Some(extension) = self.extra.as_mut().and_then(|extra| extra.extension.take()) {
+        let Some(extra) = &mut self.extra else { return };
+        if let Some(extension) = extra.extension.take() {
             extension.put_into(extensions);
+        }
+        if let Some(usage) = extra.usage.take() {
+            extensions.insert(usage);
         }
     }
 

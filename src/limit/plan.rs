@@ -77,6 +77,11 @@ impl Limited {
         Self { quota: *quota, gauge: Gauge::new(quota), most: quota.limit(), is_for_anonymous: false, bit }
     }
 
+    /// Returns whether only requests are admitted whose end is tracked.
+    pub(super) fn needs_tracking(&self) -> bool {
+        self.quota.rule() == Rule::Concurrent && !self.quota.is_shadow()
+    }
+
     /// Returns the part of the quota that is not reserved, if some of it is.
     fn for_anonymous(&self) -> Option<Self> {
         let most = self.quota.limit() - self.quota.reserved();
@@ -149,9 +154,9 @@ impl Plan {
         self.limits().last().is_some_and(|limited| limited.is_for_anonymous)
     }
 
-    /// Returns whether a quota counts open calls.
+    /// Returns whether an enforced quota counts open calls.
     pub(super) fn counts_calls(&self) -> bool {
-        self.limits().iter().any(|limited| limited.quota.rule() == Rule::Concurrent)
+        self.limits().iter().any(Limited::needs_tracking)
     }
 
     pub(super) fn kind(&self) -> &PlanKind {

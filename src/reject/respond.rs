@@ -113,7 +113,8 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
     }
 }
 
-/// Writes the members of RFC 9457, and `violated-policies` of the IETF draft on rate limits.
+/// Writes the members of RFC 9457, and `violated-policies` of the IETF draft on rate limits. While open calls block a request,
+/// `reset-is-estimate` is true.
 fn problem(rejection: &Rejection) -> Bytes {
     let (r#type, title) = match rejection.kind() {
         RejectionKind::RateLimited | RejectionKind::QuotaImpossible => {
@@ -127,12 +128,15 @@ fn problem(rejection: &Rejection) -> Bytes {
         .number("status", rejection.status().as_u16().into())
         .text("detail", rejection.detail())
         .text("kind", rejection.kind().as_str());
-    match rejection.violated_policy() {
+    let problem = match rejection.violated_policy() {
         Some(policy) => problem.texts("violated-policies", &[policy]),
         None => problem,
-    }
-    .end()
-    .into()
+    };
+    let problem = match rejection.standing() {
+        Some(standing) if !standing.is_exact() => problem.json("reset-is-estimate", "true"),
+        _ => problem,
+    };
+    problem.end().into()
 }
 
 pub(super) fn with_status<B>(status: StatusCode, body: B) -> Response<B> {

@@ -112,7 +112,8 @@ mod tests {
     fn a_tenant_that_an_outer_limit_found_by_a_claim_stays_a_claim() {
         for is_claimed in [false, true] {
             let mut request = Request::new(());
-            let (acme, charge) = (LimitKey::parse("acme").unwrap(), LimiterCharge { payer: 1, units: 1 });
+            let (acme, charge) =
+                (LimitKey::parse("acme").unwrap(), LimiterCharge { payer: 1, units: 1, is_open: false });
             request.extensions_mut().insert(RateLimit::new(acme, is_claimed, Standing::UNLIMITED, charge, None));
             assert_eq!(find(&ExtensionTenant::new(), &request), Some(("acme".into(), is_claimed)));
             request.extensions_mut().insert(Tenant::parse("globex").unwrap());

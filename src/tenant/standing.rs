@@ -160,6 +160,16 @@ struct More {
 pub(crate) struct LimiterCharge {
     pub(crate) payer: u64,
     pub(crate) units: u32,
+    /// Whether a layer of the limiter tracks when the call ends.
+    pub(crate) is_open: bool,
+}
+
+impl LimiterCharge {
+    /// Adds another charge of the same limiter and payer.
+    fn with(self, other: Self) -> Self {
+        let is_open = self.is_open || other.is_open;
+        Self { units: self.units.saturating_add(other.units), is_open, ..self }
+    }
 }
 
 impl Tenant {
@@ -249,16 +259,16 @@ impl RateLimit {
         self.more.as_ref().and_then(|more| more.would_refuse)
     }
 
-    /// Returns the units that the limiter has charged to this payer, or `None` if it has not seen the request.
-    pub(crate) fn charged(&self, payer: u64) -> Option<u32> {
+    /// Returns what the limiter has charged to this payer, or `None` if it has not seen the request.
+    pub(crate) fn charged(&self, payer: u64) -> Option<LimiterCharge> {
         let more = self.more.iter().flat_map(|more| &more.charges);
         let charges = [&self.charge].into_iter().chain(more).filter(|charge| charge.payer == payer);
-        charges.map(|charge| charge.units).reduce(u32::saturating_add)
+        charges.copied().reduce(LimiterCharge::with)
     }
 
     fn add_charge(&mut self, charge: LimiterCharge) {
         match self.charge.payer == charge.payer {
-            true => self.charge.units = self.charge.units.saturating_add(charge.units),
+            true => self.charge = self.charge.with(charge),
             false => self.more.get_or_insert_default().charges.push(charge),
         }
     }

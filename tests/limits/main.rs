@@ -10,6 +10,8 @@ mod board;
 mod change;
 mod engine;
 mod fixed;
+mod holds;
+mod holds_oracle;
 mod idle;
 mod names;
 mod oracle;

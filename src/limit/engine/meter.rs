@@ -27,6 +27,13 @@ impl Context<'_> {
         self.unix_now.as_nanos().max(self.swept_at)
     }
 
+    /// Returns the context of an earlier moment, whose calendar windows have not been removed.
+    pub(super) fn at_earlier(self, now: Moment) -> Self {
+        let ago = saturating_nanos(self.now.since(now));
+        let unix_now = UnixTime::from_nanos(self.unix_now.as_nanos().saturating_sub(ago));
+        Self { now, unix_now, swept_at: 0, ..self }
+    }
+
     /// Returns the moment at which the wall clock will show this time, in nanoseconds since the Unix epoch.
     fn moment_of(self, unix: u64) -> Moment {
         self.now + Duration::from_nanos(unix.saturating_sub(self.unix_now.as_nanos()))

@@ -7,6 +7,9 @@ mod admitted;
 mod board;
 #[cfg(test)]
 mod board_tests;
+mod calls;
+#[cfg(test)]
+mod calls_tests;
 #[cfg(test)]
 pub(super) mod lock_tests;
 pub(super) mod meter;
@@ -35,7 +38,7 @@ use self::{
     admitted::Admitted,
     board::{Board, BoardTerms, TenantHash},
     meter::Context,
-    overflow::{Overflow, is_before},
+    overflow::{NewRow, Overflow, is_before},
     row::{Place, Row},
     window::ByteBudget,
 };
@@ -184,8 +187,21 @@ impl Engine {
         })?
     }
 
-    /// Ends a call, and charges what it has used.
-    pub(super) fn end_call(&self, _call: &CallInMemory, _end: CallEnd, _context: Context<'_>) {}
+    /// Ends a call, and charges what it has used. The row keeps its plan: no function that chooses plans runs.
+    pub(super) fn end_call(&self, call: &CallInMemory, end: CallEnd, context: Context<'_>) {
+        let key = self.key(&call.key);
+        let end_in_row = || {
+            self.with_row(key, |row, _| {
+                if row.end_call(context, call.id, end) {
+                    self.clear_board(key, row);
+                }
+            });
+        };
+        match call.bucket {
+            None => end_in_row(),
+            Some(bucket) => self.overflow.end_call(bucket, |row| row.end_call(context, call.id, end), end_in_row),
+        }
+    }
 
     /// Makes the quotas of the tenant count at least this much, as a shared server did at a time. Spends from buckets don't change.
     #[cfg(feature = "redis")]
@@ -248,9 +264,10 @@ impl Engine {
             if self.has_row(key) {
                 continue;
             }
+            let peeking = NewRow { context, tenant: key.hash, moves_calls: false };
             let mut row = match &unnamed {
-                Some(unnamed) => self.new_row(&mut buckets, &found, (Place::Named, named_since), unnamed, context),
-                None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context),
+                Some(unnamed) => self.new_row(&mut buckets, &found, (Place::Named, named_since), unnamed, peeking),
+                None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, peeking),
                 None => {
                     match buckets.peek(&found, || self.next_generation(), context, |row| row.peek(context, false)) {
                         Some(standing) => return standing,

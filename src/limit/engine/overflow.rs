@@ -9,6 +9,8 @@
 //!   no row. So it never spends from both, and no spend is missed when a row is created.
 //! - Buckets with the same number share one lock. It covers all buckets that a tenant may have spent from: that of its plan,
 //!   and that of the default plan.
+//! - The open calls of a tenant move from its bucket to its row while the bucket is locked, and a call ends under the same
+//!   lock. So a call is found in one of them.
 //! - Locks are taken in one order: buckets first, then one shard of the rows. No user code runs under either.
 //! - A new row of a named tenant counts its bucket only if the buckets began before the tenant was named. A spend
 //!   from a bucket is therefore refused if the buckets began after the epoch in which the caller looked up its plan: the
@@ -60,10 +62,22 @@ pub(super) struct Buckets<'a> {
     rows: MutexGuard<'a, Rows>,
 }
 
+/// A row that a tenant gets, or would get.
+#[derive(Clone, Copy)]
+pub(super) struct NewRow<'a> {
+    pub(super) context: Context<'a>,
+    /// The hash of its key.
+    pub(super) tenant: u64,
+    /// Whether the open calls of the tenant leave their bucket.
+    pub(super) moves_calls: bool,
+}
+
 /// A spend from a bucket.
 pub(super) struct BucketSpend {
     pub(super) bucket: BucketId,
     pub(super) past: Past,
+    /// The number of the call that was opened.
+    pub(super) call: Option<u64>,
     /// Whether this is the first bucket.
     pub(super) began: bool,
 }
@@ -87,6 +101,19 @@ impl Overflow {
     /// Uses a bucket, if it exists.
     pub(super) fn on_bucket<T>(&self, id: BucketId, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
         self.lock_number(id.number).rows.get_mut(&id).map(use_row)
+    }
+
+    /// Ends a call in a bucket, or in the row of its tenant if it has moved there. No call moves meanwhile.
+    pub(super) fn end_call(
+        &self,
+        id: BucketId,
+        end_in_bucket: impl FnOnce(&mut Row) -> bool,
+        end_in_row: impl FnOnce(),
+    ) {
+        let mut buckets = self.lock_number(id.number);
+        if !buckets.rows.get_mut(&id).is_some_and(end_in_bucket) {
+            end_in_row();
+        }
     }
 
     /// Removes idle buckets of one stripe. Returns whether the last bucket is gone.
@@ -142,8 +169,7 @@ impl Buckets<'_> {
         &mut self,
         found: &PlanFound,
         generation: impl Fn() -> u32,
-        context: Context<'_>,
-        ask: Ask,
+        (context, ask, tenant): (Context<'_>, Ask, u64),
         marks: &mut Marks,
         decision: &mut Decision,
     ) -> Option<BucketSpend> {
@@ -160,21 +186,37 @@ impl Buckets<'_> {
         if is_late || !adopt(row, found, generation, context) {
             return None;
         }
-        row.decide(context, ask, marks, decision);
-        Some(BucketSpend { bucket: id, past: row.past(), began })
+        let call = row.decide(context, ask, marks, decision);
+        if call.is_some() {
+            row.name_newest_call(tenant);
+        }
+        Some(BucketSpend { bucket: id, past: row.past(), call, began })
     }
 
     /// Fills an empty row with all that the tenant may have spent from a bucket, as one with the plan `shared_under`.
-    pub(super) fn inherit(&mut self, empty: Row, shared_under: &PlanFound, context: Context<'_>) -> Row {
+    /// Its own calls come along.
+    pub(super) fn inherit(&mut self, empty: Row, shared_under: &PlanFound, terms: NewRow<'_>) -> Row {
+        let NewRow { context, tenant, moves_calls } = terms;
         let ids = [self.id(&shared_under.plan, shared_under.is_default), self.id(&shared_under.plan, true)];
-        for id in ids {
-            if let Some(bucket) = self.rows.get_mut(&id)
-                && !bucket.is_idle(context)
-            {
-                return bucket.copied(&empty, context);
+        let mut ids = ids.to_vec();
+        ids.dedup();
+        let mut calls = Vec::new();
+        for id in &ids {
+            if let Some(bucket) = self.rows.get_mut(id) {
+                calls.extend(bucket.calls_of_tenant(context, tenant, moves_calls));
             }
         }
-        empty
+        let mut row = empty;
+        for id in &ids {
+            if let Some(bucket) = self.rows.get_mut(id)
+                && !bucket.is_idle(context)
+            {
+                row = bucket.copied(&row, context);
+                break;
+            }
+        }
+        row.add_calls(calls, context);
+        row
     }
 
     /// Uses the bucket of this plan, if there is one that is not idle.

@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, iter::zip, mem, ptr, slice};
 
 use super::{
+    calls::{Call, Calls},
     meter::{Context, Gauge, Meter},
     window::over,
 };
@@ -10,7 +11,7 @@ use super::{
 use crate::util::clock::UnixTime;
 use crate::{
     limit::{
-        decision::{Ask, Decision, Marks, NO_MARKS, Past, UNCHARGED},
+        decision::{Ask, CallEnd, Decision, Marks, NO_MARKS, Past, UNCHARGED},
         plan::{Limited, Plan, PlanKind},
         quota::Quota,
     },
@@ -43,6 +44,8 @@ pub(super) struct Row {
 enum Meters {
     One(Meter),
     Many(Box<[Meter]>),
+    /// Boxed, so that other rows stay small, and their decisions need not look for calls.
+    WithCalls(Box<Calls>),
 }
 
 const PLACE: u32 = 0b011;
@@ -54,8 +57,11 @@ impl Row {
     /// have the same generation. Generations repeat after 2^29 of them.
     pub(super) fn new(plan: Plan, place: Place, epoch: u32, generation: u32) -> Self {
         let meters = match plan.limits() {
-            [only] => Meters::One(Meter::new(only.gauge)),
-            several => Meters::Many(several.iter().map(|limited| Meter::new(limited.gauge)).collect()),
+            [only] if !only.needs_tracking() => Meters::One(Meter::new(only.gauge)),
+            several => {
+                let meters = several.iter().map(|limited| Meter::new(limited.gauge)).collect();
+                Meters::of_plan(meters, &plan, None)
+            }
         };
         Self { plan, meters, epoch, bits: generation << GENERATION_SHIFT | place as u32 }
     }
@@ -97,15 +103,69 @@ impl Row {
     }
 
     /// Decides on a request, and charges it if it fits. Sets the marks of what was charged, and the `decision`, which is
-    /// [`Decision::UNLIMITED`] before.
+    /// [`Decision::UNLIMITED`] before. Returns the number of the call that was opened, if one was asked for.
     #[inline]
-    pub(super) fn decide(&mut self, context: Context<'_>, ask: Ask, marks: &mut Marks, decision: &mut Decision) {
+    pub(super) fn decide(
+        &mut self,
+        context: Context<'_>,
+        ask: Ask,
+        marks: &mut Marks,
+        decision: &mut Decision,
+    ) -> Option<u64> {
         match self.plan.kind() {
+            PlanKind::Limited { .. } if ask.call.opens() || matches!(self.meters, Meters::WithCalls(_)) => {
+                return self.decide_with_calls(context, ask, marks, decision);
+            }
             PlanKind::Limited { quotas, .. } => {
                 charge_all(quotas, self.meters.as_slice(), context, ask, marks, decision);
             }
             PlanKind::Unlimited { .. } => {}
             PlanKind::Denied { .. } => *decision = Decision::DENIED,
+        }
+        None
+    }
+
+    #[cold]
+    fn decide_with_calls(
+        &mut self,
+        context: Context<'_>,
+        ask: Ask,
+        marks: &mut Marks,
+        decision: &mut Decision,
+    ) -> Option<u64> {
+        self.meters.with_calls()?.decide(self.plan.limits(), context, ask, marks, decision)
+    }
+
+    /// Ends a call, and charges what it has used. Returns whether it was open here.
+    pub(super) fn end_call(&mut self, context: Context<'_>, id: u64, end: CallEnd) -> bool {
+        match &mut self.meters {
+            Meters::WithCalls(calls) => calls.end(self.plan.limits(), context, id, end),
+            Meters::One(_) | Meters::Many(_) => false,
+        }
+    }
+
+    /// Notes the tenant of the call that was opened last, in a bucket.
+    pub(super) fn name_newest_call(&mut self, tenant: u64) {
+        if let Some(calls) = self.meters.with_calls() {
+            calls.name_newest(tenant);
+        }
+    }
+
+    /// Returns the calls of a tenant in a bucket, and removes them if the tenant gets them.
+    pub(super) fn calls_of_tenant(&mut self, context: Context<'_>, tenant: u64, removes: bool) -> Vec<Call> {
+        self.meters.settled(self.plan.limits(), context);
+        match &mut self.meters {
+            Meters::WithCalls(calls) => calls.of_tenant(self.plan.limits(), tenant, removes),
+            Meters::One(_) | Meters::Many(_) => Vec::new(),
+        }
+    }
+
+    /// Adds calls that were opened in a bucket.
+    pub(super) fn add_calls(&mut self, calls: Vec<Call>, context: Context<'_>) {
+        if !calls.is_empty()
+            && let Some(own) = self.meters.with_calls()
+        {
+            own.add(calls, self.plan.limits(), context);
         }
     }
 
@@ -124,11 +184,12 @@ impl Row {
         ask: Ask,
         standing: &Standing,
     ) -> Option<(Quota, Moment)> {
-        let (meter, limited) = zip(self.meters.as_slice(), self.plan.limits()).find(|(meter, limited)| {
-            limited.charges(ask) && limited.refusal(meter, context, ask.units).is_some_and(|own| own == *standing)
-        })?;
-        // the wall clock can jump to the end of a calendar window
-        if let Gauge::Fixed { .. } = limited.gauge {
+        let (meter, limited) =
+            zip(self.meters.settled(self.plan.limits(), context), self.plan.limits()).find(|(meter, limited)| {
+                limited.charges(ask) && limited.refusal(meter, context, ask.units).is_some_and(|own| own == *standing)
+            })?;
+        // the wall clock can jump to the end of a calendar window, and a call can end
+        if let Gauge::Fixed { .. } | Gauge::Concurrent = limited.gauge {
             return None;
         }
         let rises_at = meter.rises_at(limited.gauge, limited.most, context);
@@ -140,7 +201,8 @@ impl Row {
         if past != self.past() {
             return;
         }
-        for ((meter, limited), mark) in zip(zip(self.meters.as_slice(), self.plan.limits()), marks) {
+        let meters = self.meters.settled(self.plan.limits(), context);
+        for ((meter, limited), mark) in zip(zip(meters, self.plan.limits()), marks) {
             meter.refresh(limited.gauge, context);
             // a shadow quota that would have refused was not charged
             if *mark != UNCHARGED {
@@ -149,18 +211,24 @@ impl Row {
         }
     }
 
-    /// Clears all spends.
+    /// Clears all spends, and the estimates of open calls.
     pub(super) fn reset(&mut self, context: Context<'_>, generation: u32) {
         for (meter, limited) in zip(self.meters.as_slice(), self.plan.limits()) {
             context.bytes.give_back(meter.heap_bytes());
             *meter = Meter::new(limited.gauge);
         }
+        if let Meters::WithCalls(calls) = &mut self.meters {
+            calls.forget_estimates();
+        }
         self.bits = generation << GENERATION_SHIFT | self.bits & (PLACE | ON_BOARD);
     }
 
-    /// Returns whether no units count any more.
+    /// Returns whether no units count any more, and no call is open.
     pub(super) fn is_idle(&mut self, context: Context<'_>) -> bool {
-        zip(self.meters.as_slice(), self.plan.limits()).all(|(meter, limited)| meter.is_idle(limited.gauge, context))
+        let has_calls = matches!(&self.meters, Meters::WithCalls(calls) if !calls.is_empty());
+        !has_calls
+            && zip(self.meters.as_slice(), self.plan.limits())
+                .all(|(meter, limited)| meter.is_idle(limited.gauge, context))
     }
 
     /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed. Other
@@ -180,8 +248,13 @@ impl Row {
             let was = mem::replace(&mut self.plan, plan);
             if !ptr::eq(was.limits(), self.plan.limits()) {
                 context.bytes.give_back(self.boxed_bytes());
-                let old = mem::replace(&mut self.meters, Meters::Many(Box::default())).into_vec();
-                self.meters = Meters::from(convert(was.limits(), old, self.plan.limits(), context));
+                self.meters.settled(was.limits(), context);
+                let (old, mut calls) = mem::replace(&mut self.meters, Meters::Many(Box::default())).into_parts();
+                let converted = convert(was.limits(), old, self.plan.limits(), context);
+                if let Some(unused) = calls.take_if(|calls| calls.is_empty()) {
+                    context.bytes.give_back(unused.bytes());
+                }
+                self.meters = Meters::of_plan(converted, &self.plan, calls);
                 context.bytes.force(self.boxed_bytes());
                 self.bits = generation() << GENERATION_SHIFT | self.bits & (PLACE | ON_BOARD);
             }
@@ -197,7 +270,7 @@ impl Row {
             return;
         }
         let same_period = |limited: &Limited| limited.gauge.is_same_period(context, at);
-        let limits = zip(self.meters.as_slice(), self.plan.limits());
+        let limits = zip(self.meters.settled(self.plan.limits(), context), self.plan.limits());
         for ((meter, limited), used) in zip(limits, used).filter(|((_, limited), _)| same_period(limited)) {
             meter.refresh(limited.gauge, context);
             let more = used.saturating_sub(meter.used(limited.gauge, context.now));
@@ -208,41 +281,50 @@ impl Row {
     /// Returns the units that count of each quota of this plan.
     #[cfg(feature = "redis")]
     pub(super) fn counts(&mut self, context: Context<'_>, plan: &Plan) -> Option<Vec<u32>> {
-        let counted = zip(self.meters.as_slice(), self.plan.limits()).map(|(meter, limited)| {
+        let meters = self.meters.settled(self.plan.limits(), context);
+        let counted = zip(meters, self.plan.limits()).map(|(meter, limited)| {
             meter.refresh(limited.gauge, context);
             meter.used(limited.gauge, context.now)
         });
         (self.plan == *plan).then(|| counted.collect())
     }
 
-    /// Returns a row with another plan that counts all that this one counts.
+    /// Returns a row with another plan that counts all that this one counts, without its open calls.
     pub(super) fn copied(&mut self, into: &Self, context: Context<'_>) -> Self {
         let old = self.plan.limits();
-        let copies = zip(self.meters.as_slice(), old).map(|(meter, was)| {
+        let copies = zip(self.meters.settled(old, context), old).map(|(meter, was)| {
             meter.refresh(was.gauge, context);
             meter.copied(was.gauge, context)
         });
         let converted = convert(old, copies.collect(), into.plan.limits(), context);
-        Self { plan: into.plan.clone(), meters: Meters::from(converted), epoch: into.epoch, bits: into.bits }
+        let meters = Meters::of_plan(converted, &into.plan, None);
+        Self { plan: into.plan.clone(), meters, epoch: into.epoch, bits: into.bits }
     }
 
-    /// Releases the bytes of the logs. Call it before the row is dropped.
+    /// Releases the bytes of the logs and of the calls. Call it before the row is dropped.
     pub(super) fn release(&mut self, context: Context<'_>) {
+        if let Meters::WithCalls(calls) = &self.meters {
+            context.bytes.give_back(calls.bytes());
+        }
         context.bytes.give_back(self.meters.as_slice().iter().map(Meter::heap_bytes).sum());
     }
 
-    /// Returns the bytes that the row takes in a map with such keys, without those of its logs.
+    /// Returns the bytes that the row takes in a map with such keys, without those of its logs and calls.
     pub(super) fn bytes_in_map<K>(&self) -> usize {
         // of the map and of the allocator
         const SLACK: usize = 32;
         size_of::<(K, Self)>() + SLACK + self.boxed_bytes()
     }
 
-    /// Returns the bytes that the meters take outside the row, without those of their logs.
+    /// Returns the bytes that the meters take outside the row, without those of their logs and of calls.
     fn boxed_bytes(&self) -> usize {
         match &self.meters {
             Meters::One(_) => 0,
             Meters::Many(meters) => size_of_val::<[Meter]>(meters),
+            Meters::WithCalls(calls) => match &calls.meters[..] {
+                [_] => 0,
+                meters => size_of_val::<[Meter]>(meters),
+            },
         }
     }
 }
@@ -253,13 +335,44 @@ impl Meters {
         match self {
             Self::One(meter) => slice::from_mut(meter),
             Self::Many(meters) => meters,
+            Self::WithCalls(calls) => &mut calls.meters,
         }
     }
 
-    fn into_vec(self) -> Vec<Meter> {
+    /// Charges the estimates that have expired, and returns the meters. They are those of these limits.
+    fn settled(&mut self, limits: &[Limited], context: Context<'_>) -> &mut [Meter] {
+        if let Self::WithCalls(calls) = self {
+            calls.settle(limits, context);
+        }
+        self.as_slice()
+    }
+
+    /// Makes room for calls.
+    fn with_calls(&mut self) -> Option<&mut Calls> {
+        if !matches!(self, Self::WithCalls(_)) {
+            let (meters, _) = mem::replace(self, Self::Many(Box::default())).into_parts();
+            *self = Self::WithCalls(Box::new(Calls::new(meters)));
+        }
         match self {
-            Self::One(meter) => vec![meter],
-            Self::Many(meters) => meters.into(),
+            Self::WithCalls(calls) => Some(calls),
+            Self::One(_) | Self::Many(_) => None,
+        }
+    }
+
+    fn into_parts(self) -> (Vec<Meter>, Option<Box<Calls>>) {
+        match self {
+            Self::One(meter) => (vec![meter], None),
+            Self::Many(meters) => (meters.into(), None),
+            Self::WithCalls(mut calls) => (mem::take(&mut calls.meters), Some(calls)),
+        }
+    }
+
+    /// Creates the meters of a plan, with the calls that are open.
+    fn of_plan(meters: Vec<Meter>, plan: &Plan, calls: Option<Box<Calls>>) -> Self {
+        match calls {
+            Some(calls) => Self::WithCalls(calls.with_meters(meters, plan.limits())),
+            None if plan.counts_calls() => Self::WithCalls(Box::new(Calls::new(meters))),
+            None => Self::from(meters),
         }
     }
 }
@@ -336,13 +449,13 @@ fn charge_all(
 impl Limited {
     /// Returns whether this request is charged here.
     #[inline]
-    fn charges(&self, ask: Ask) -> bool {
+    pub(super) fn charges(&self, ask: Ask) -> bool {
         ask.is_anonymous || !self.is_for_anonymous
     }
 
     /// Returns the standing of the quota if it has no room for these units.
     #[inline]
-    fn refusal(&self, meter: &Meter, context: Context<'_>, units: u32) -> Option<Standing> {
+    pub(super) fn refusal(&self, meter: &Meter, context: Context<'_>, units: u32) -> Option<Standing> {
         let reset = match units <= self.most {
             true => meter.full_until(self.gauge, self.most, context, units)?,
             false => Standing::NEVER,
@@ -351,20 +464,20 @@ impl Limited {
     }
 
     #[inline]
-    fn standing(&self, meter: &Meter, context: Context<'_>) -> Standing {
+    pub(super) fn standing(&self, meter: &Meter, context: Context<'_>) -> Standing {
         let reset = meter.rises_at(self.gauge, self.most, context);
         self.standing_with(meter.used(self.gauge, context.now), reset, context)
     }
 
     #[inline]
-    fn standing_with(&self, used: u32, reset: Moment, context: Context<'_>) -> Standing {
+    pub(super) fn standing_with(&self, used: u32, reset: Moment, context: Context<'_>) -> Standing {
         let remaining = self.most.saturating_sub(used);
         Standing::new(self.quota.name(), self.quota.limit(), remaining, reset, (context.now, context.unix_now))
     }
 
     /// Orders quotas by how little they leave. With as much left, one that is whole comes first, because `remaining`
     /// can't rise above it, and then the one whose units come back later, because `remaining` rises only when both do.
-    fn order(&self, standing: &Standing) -> impl Ord + Copy + use<> {
+    pub(super) fn order(&self, standing: &Standing) -> impl Ord + Copy + use<> {
         (standing.remaining(), standing.remaining() < self.most, Reverse(standing.reset()))
     }
 }
@@ -379,8 +492,13 @@ fn convert(old: &[Limited], mut meters: Vec<Meter>, new: &[Limited], context: Co
     let sources: Vec<Option<usize>> = new
         .iter()
         .map(|is| {
+            if let Gauge::Concurrent = is.gauge {
+                return None;
+            }
             let same = |for_anonymous| {
-                let same = |was: &Limited| was.quota.name() == is.quota.name() && was.is_for_anonymous == for_anonymous;
+                let same = |was: &Limited| {
+                    was.quota.name() == is.quota.name() && was.is_for_anonymous == for_anonymous && counts_units(was)
+                };
                 old.iter().position(same)
             };
             let same_name = same(is.is_for_anonymous).or_else(|| same(false));
@@ -414,8 +532,14 @@ fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -
         let counts = if covers_window { 0 } else { meter.used(was.gauge, now) };
         (!was.is_for_anonymous, !was.quota.is_shadow(), covers_window, counts, window)
     };
-    let ranked = zip(old, meters).map(|(was, meter)| rank(was, meter));
-    ranked.enumerate().max_by_key(|(_, rank)| *rank).map(|(index, _)| index)
+    let ranked = zip(old, meters).map(|(was, meter)| (counts_units(was), rank(was, meter)));
+    let best = ranked.enumerate().filter(|(_, (counts_units, _))| *counts_units).max_by_key(|(_, rank)| *rank);
+    best.map(|(index, _)| index)
+}
+
+/// Returns whether a quota counts units, and not open calls.
+fn counts_units(limited: &Limited) -> bool {
+    !matches!(limited.gauge, Gauge::Concurrent)
 }
 
 #[cfg(test)]

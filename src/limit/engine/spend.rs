@@ -7,7 +7,7 @@ use super::{
     admitted::Admitted,
     board::BoardTerms,
     meter::Context,
-    overflow::{Buckets, is_before},
+    overflow::{Buckets, NewRow, is_before},
     row::{Place, Row},
     row_bytes,
 };
@@ -15,7 +15,7 @@ use super::{
 use crate::limit::plans::cache::{PlanCache, PlanState};
 use crate::{
     limit::{
-        decision::{Ask, Charge, Decision, Marks, NO_MARKS, Past, Payer},
+        decision::{Ask, CallInMemory, Charge, Decision, Marks, NO_MARKS, OpenCall, Past, Payer},
         plan::{Plan, PlanKind},
         plans::table::PlanFound,
     },
@@ -149,12 +149,13 @@ impl Engine {
     fn decide_in_row(&self, request: SpendRequest<'_>, row: &mut Row, decision: &mut Decision) {
         let SpendRequest { key, context, ask, .. } = request;
         let mut marks = NO_MARKS;
-        row.decide(context, ask, &mut marks, decision);
+        let call = row.decide(context, ask, &mut marks, decision);
         if decision.is_admitted() {
             if ask.units > 0 {
                 self.clear_board(key, row);
             }
-            self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(LimitKey::trusted(key.name)));
+            let payer = || Payer::Tenant(LimitKey::trusted(key.name));
+            self.keep_spend(decision, request, (row.past(), marks, call), payer);
         } else {
             self.post(key, row, context, ask, decision);
         }
@@ -164,22 +165,23 @@ impl Engine {
     fn keep_spend(
         &self,
         decision: &mut Decision,
-        Ask { units, is_anonymous, refundable, .. }: Ask,
-        past: Past,
-        marks: Marks,
+        SpendRequest { key, ask, .. }: SpendRequest<'_>,
+        (past, marks, call): (Past, Marks, Option<u64>),
         payer: impl FnOnce() -> Payer,
     ) {
         // a tenant without limits has spent nothing
-        if refundable && units > 0 && past.plan != Plan::NO_ID && decision.is_admitted() {
-            decision.spend.0 = Some(Box::new(Charge {
-                limiter: self.id,
-                payer: payer(),
-                past,
-                units,
-                is_anonymous,
-                marks,
-                call: None,
-            }));
+        let is_charged = ask.refundable && ask.units > 0 && past.plan != Plan::NO_ID && decision.is_admitted();
+        if is_charged || call.is_some() {
+            let (units, is_anonymous, payer) = (ask.units - ask.estimate(), ask.is_anonymous, payer());
+            let call = call.map(|id| {
+                let bucket = match payer {
+                    Payer::Bucket(bucket) => Some(bucket),
+                    _ => None,
+                };
+                OpenCall::Memory(CallInMemory { key: LimitKey::trusted(key.name), bucket, id })
+            });
+            decision.spend.0 =
+                Some(Box::new(Charge { limiter: self.id, payer, past, units, is_anonymous, marks, call }));
         }
     }
 
@@ -200,14 +202,15 @@ impl Engine {
             }
             let unnamed = named_since.map(|_| self.plans.unnamed(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
+            let moving = NewRow { context, tenant: key.hash, moves_calls: true };
             if self.has_row(key) {
                 // another thread has created it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
-                let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
+                let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, moving);
                 self.insert(request, tenant, row, decision);
                 return Ok(());
             } else if self.take_room() {
-                let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context);
+                let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, moving);
                 self.insert(request, tenant, row, decision);
                 return Ok(());
             } else if self.spend_from_bucket(&mut buckets, &found, request, decision).is_some() {
@@ -232,10 +235,11 @@ impl Engine {
         request: SpendRequest<'_>,
         decision: &mut Decision,
     ) -> Option<()> {
-        let SpendRequest { context, ask, began, .. } = request;
+        let SpendRequest { key, context, ask, began } = request;
         let mut marks = NO_MARKS;
-        let shared = buckets.spend(found, || self.next_generation(), context, ask, &mut marks, decision)?;
-        self.keep_spend(decision, ask, shared.past, marks, || Payer::Bucket(shared.bucket));
+        let terms = (context, ask, key.hash);
+        let shared = buckets.spend(found, || self.next_generation(), terms, &mut marks, decision)?;
+        self.keep_spend(decision, request, (shared.past, marks, shared.call), || Payer::Bucket(shared.bucket));
         if shared.began {
             began.set(true);
         }
@@ -249,12 +253,12 @@ impl Engine {
         found: &PlanFound,
         (place, named_since): (Place, Option<u32>),
         shared_under: &PlanFound,
-        context: Context<'_>,
+        terms: NewRow<'_>,
     ) -> Row {
         let empty = Row::new(found.plan.clone(), place, found.epoch, self.next_generation());
         match (self.overflow.began(), named_since) {
-            (Some(began), Some(since)) if is_before(began, since) => buckets.inherit(empty, shared_under, context),
-            (Some(_), None) => buckets.inherit(empty, shared_under, context),
+            (Some(began), Some(since)) if is_before(began, since) => buckets.inherit(empty, shared_under, terms),
+            (Some(_), None) => buckets.inherit(empty, shared_under, terms),
             _ => empty,
         }
     }

@@ -337,7 +337,7 @@ impl ByteBudget {
     }
 
     /// Takes bytes if there is room for them, and returns whether there was.
-    fn reserve_bytes(&self, bytes: usize) -> bool {
+    pub(super) fn reserve_bytes(&self, bytes: usize) -> bool {
         self.used
             .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|after| *after <= self.most))
             .is_ok()

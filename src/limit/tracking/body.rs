@@ -1,0 +1,90 @@
+use std::{
+    io::IoSlice,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::service::CallGuard;
+
+/// The most parts of a chunk that are read. Bodies of `Bytes` have one.
+const MOST_PARTS: usize = 64;
+
+pin_project! {
+    /// A response body that ends its call when it has ended, fails or is dropped. Frames pass through unchanged.
+    #[derive(Debug, Default)]
+    pub struct Tracked<B> {
+        #[pin]
+        body: B,
+        call: Option<CallGuard>,
+    }
+}
+
+impl<B> Tracked<B> {
+    pub(super) fn without_call(body: B) -> Self {
+        Self { body, call: None }
+    }
+
+    /// Returns the body, without its call, which ends.
+    pub fn into_inner(self) -> B {
+        self.body
+    }
+}
+
+/// As a [`Respond`](crate::reject::Respond) of a layer around the tracking one needs it.
+impl<B: From<Bytes>> From<Bytes> for Tracked<B> {
+    fn from(bytes: Bytes) -> Self {
+        Self::without_call(bytes.into())
+    }
+}
+
+impl<B: Body> Tracked<B> {
+    pub(super) fn new(body: B, call: Option<CallGuard>) -> Self {
+        // whoever sends a body that has ended may not poll it
+        let call = call.filter(|_| !body.is_end_stream());
+        Self { body, call }
+    }
+}
+
+impl<B: Body> Body for Tracked<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let mut own = self.project();
+        let frame = ready!(own.body.as_mut().poll_frame(cx));
+        match (&frame, &own.call) {
+            (Some(Ok(frame)), Some(call)) => {
+                if let Some(data) = frame.data_ref() {
+                    read_parts(data, |part| call.read_usage(part));
+                }
+                if own.body.is_end_stream() {
+                    *own.call = None;
+                }
+            }
+            _ => *own.call = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Reads a chunk without consuming it.
+fn read_parts(data: &impl Buf, read: impl Fn(&[u8])) {
+    if data.chunk().len() == data.remaining() {
+        return read(data.chunk());
+    }
+    let mut parts = [IoSlice::new(&[]); MOST_PARTS];
+    let count = data.chunks_vectored(&mut parts);
+    parts.iter().take(count).for_each(|part| read(part));
+}

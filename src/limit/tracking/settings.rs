@@ -1,0 +1,68 @@
+use std::{
+    fmt,
+    sync::{Arc, Once},
+    time::Duration,
+};
+
+use super::usage::Usage;
+use crate::{
+    http::head::Head,
+    limit::decision::{Ask, CallAsk},
+};
+
+type Estimate = dyn Fn(Head<'_>) -> u32 + Send + Sync;
+type ReadUsage = dyn Fn(&[u8], &Usage) + Send + Sync;
+
+/// The settings of a layer that tracks bodies.
+#[derive(Clone)]
+pub(in crate::limit) struct TrackingSettings {
+    /// If set, each request holds an estimate.
+    pub(super) metering: Option<Metering>,
+    /// The warning about an upgraded connection that nothing tracks is logged once.
+    pub(super) warned: Arc<Once>,
+}
+
+/// How requests are metered.
+#[derive(Clone)]
+pub(in crate::limit) struct Metering {
+    pub(super) estimate: u32,
+    pub(super) at_most: u32,
+    pub(super) lifetime: Duration,
+    pub(super) estimate_of: Option<Arc<Estimate>>,
+    pub(super) read: Option<Arc<ReadUsage>>,
+}
+
+impl TrackingSettings {
+    pub(super) fn new() -> Self {
+        Self { metering: None, warned: Arc::new(Once::new()) }
+    }
+
+    /// Returns the estimate of this request, if requests are metered.
+    pub(in crate::limit) fn estimate(&self, head: Head<'_>) -> Option<u32> {
+        let metering = self.metering.as_ref()?;
+        Some(metering.estimate_of.as_ref().map_or(metering.estimate, |estimate| estimate(head)).max(1))
+    }
+
+    /// Returns the call that a request opens which asks for these units.
+    pub(in crate::limit) fn call(&self, units: u32) -> CallAsk {
+        let hold = |metering: &Metering| Ask::hold(units, metering.at_most, metering.lifetime, false).call;
+        self.metering.as_ref().map_or(CallAsk::Slot, hold)
+    }
+
+    pub(in crate::limit) fn is_metered(&self) -> bool {
+        self.metering.is_some()
+    }
+}
+
+impl fmt::Debug for Metering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { estimate, at_most, lifetime, .. } = self;
+        f.debug_struct("Metering")
+            .field("estimate", estimate)
+            .field("at_most", at_most)
+            .field("lifetime", lifetime)
+            .finish_non_exhaustive()
+    }
+}
+
+crate::util::fmt::debug_fields!(TrackingSettings { metering });
