@@ -23,6 +23,8 @@ mod full_disk;
 mod leases;
 #[path = "examples/live_plans.rs"]
 mod live_plans;
+#[path = "examples/llm_proxy.rs"]
+mod llm_proxy;
 #[path = "examples/notices.rs"]
 mod notices;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -34,7 +34,10 @@
 //! | a quota is lowered live | nothing is admitted until the spent units fit; no spent unit is forgotten |
 //! | a refund | gives back units of that spend or of older ones, never of newer ones, and only once; nothing if they have come back already, or if the tenant was reset or got another plan |
 //! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | the units are reserved first and settled with the response; a dropped future stays charged |
-//! | [`Limiter::reset`] | clears what the tenant has spent, and is logged |
+//! | a [hold](Limiter::hold) | its estimate counts while it is open; at its end, what it has used is charged, or else the estimate |
+//! | a hold uses more than its estimate | up to its maximum, it is a debt that is paid before anything else is admitted; a quota counts at most two limits |
+//! | an open call ([`Quota::concurrent`]) | counts until its guard is dropped or its [body](RateLimitLayer::tracking_bodies) has ended; requests that nothing tracks are refused |
+//! | [`Limiter::reset`] | clears what the tenant has spent and holds, and is logged; calls stay open |
 //! | a [shadow](Quota::shadow) quota | what it would refuse is logged, marked with `x-ratelimit-would-refuse`, and charged to the other quotas; it never appears in the standard headers |
 //! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Plans`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
@@ -49,10 +52,17 @@
 //! the load with GCRA, and a window can see `burst + units`. [`Quota::fixed`] follows the
 //! calendar, and a window can see twice the limit across a boundary.
 //!
+//! [`Quota::concurrent`] counts calls that are open instead of units.
+//!
+//! # Calls that last
+//!
+//! [`RateLimitLayer::tracking_bodies`] returns a layer that knows when a call ends, and can charge then what it has used.
+//! [`Limiter::hold`] does the same without a layer.
+//!
 //! # Several limits
 //!
 //! The quotas of one [`Plan`] are charged all or nothing. The headers describe the one that
-//! refused, or else the one with the least left. If two layers have different limiters, a
+//! refused, or else the rate with the least left. If two layers have different limiters, a
 //! request is charged to one after the other, so the outer one stays charged if the inner one
 //! refuses. Then, too, the headers describe the one that refused.
 //!

@@ -168,7 +168,7 @@ impl Quota {
     /// track that: a layer with [`tracking_bodies`](super::RateLimitLayer::tracking_bodies), or a
     /// [`Hold`](super::Hold). All other requests under such a plan are refused.
     ///
-    /// A call counts as one, whatever it costs. In one plan with rates, a request is charged to all quotas or to none.
+    /// Each call counts as one, even if it costs several units. In one plan with rates, a request is charged to all quotas or to none.
     ///
     /// # Errors
     ///

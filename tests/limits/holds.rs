@@ -247,14 +247,14 @@ fn calls_and_units_are_charged_all_or_nothing() {
     let refused = try_hold(&engine, 3, 3, SECOND).unwrap_err();
     assert_eq!(refused.standing().unwrap().policy(), "concurrent");
     assert_eq!(refusal(&refused), (RefusalReason::Spent, SECOND, false));
+    assert_eq!((remaining(&engine), standing(&engine).policy()), (4, "default"), "slots don't hide units");
     first.commit(3);
-    assert_eq!(standing(&engine).policy(), "concurrent");
-    assert_eq!(remaining(&engine), 1);
-    assert!(try_hold(&engine, 5, 5, SECOND).is_err(), "4 units are left");
-    assert_eq!((remaining(&engine), standing(&engine).policy()), (1, "concurrent"), "it has taken no slot");
+    let too_much = try_hold(&engine, 5, 5, SECOND).unwrap_err();
+    assert_eq!(too_much.standing().unwrap().policy(), "default");
     let third = hold(&engine, 4, 4);
+    assert!(try_hold(&engine, 1, 1, SECOND).is_err(), "both slots are taken, and no other");
     drop((second, third));
-    assert_eq!((remaining(&engine), standing(&engine).policy()), (0, "default"));
+    assert_eq!(remaining(&engine), 0);
 }
 
 #[test]
@@ -308,9 +308,10 @@ fn open_calls_survive_a_change_of_plan() {
     let engine = engine(per_minute(10));
     let (first, second) = (hold(&engine, 3, 3), hold(&engine, 3, 3));
     engine.set_plan(&tenant("acme"), Plan::new([Quota::per_hour(8).unwrap(), concurrent(2)]).unwrap());
-    assert!(try_hold(&engine, 1, 1, SECOND).is_err(), "both take a slot of the new quota");
+    let refused = try_hold(&engine, 1, 1, SECOND).unwrap_err();
+    assert_eq!(refused.standing().unwrap().policy(), "concurrent", "both take a slot of the new quota");
     drop(first);
-    assert_eq!(remaining(&engine), 1);
+    assert_eq!(remaining(&engine), 2);
     let third = try_hold(&engine, 2, 2, SECOND).unwrap();
     assert_eq!(remaining(&engine), 0);
     engine.set_plan(&tenant("acme"), per_minute(20).into());
@@ -340,12 +341,10 @@ fn a_reset_forgets_units_and_estimates_but_no_slots() {
     engine.reset(&tenant("acme"));
     assert!(try_hold(&engine, 1, 1, SECOND).is_err());
     second.commit(5);
-    assert_eq!((remaining(&engine), standing(&engine).policy()), (1, "concurrent"));
+    assert_eq!(remaining(&engine), 10);
     first.commit(7);
-    assert_eq!(remaining(&engine), 2);
-    let open = hold(&engine, 8, 8);
-    assert!(try_hold(&engine, 1, 1, SECOND).is_err(), "2 beyond the estimate were charged");
-    drop(open);
+    assert_eq!(remaining(&engine), 8, "2 beyond the estimate are charged");
+    hold(&engine, 8, 8).commit(8);
 }
 
 #[test]
@@ -408,21 +407,19 @@ fn a_call_that_was_opened_in_a_bucket_moves_along() {
     let (engine, sweep) = crowded(plan.clone());
     let (first, second) = (hold(&engine, 2, 2), try_hold(&engine, 3, 3, 24 * 60 * MINUTE).unwrap());
     assert_eq!(engine.limiter.tenants(), 2, "a row and a bucket");
-    assert_eq!(remaining(&engine), 1);
+    assert_eq!(remaining(&engine), 5);
     // the tenant gets a name, and with it a row
     engine.set_plan(&tenant("acme"), plan);
-    assert_eq!(remaining(&engine), 1, "a look moves nothing");
-    assert_eq!(engine.limiter.tenants(), 2);
+    assert_eq!((remaining(&engine), engine.limiter.tenants()), (5, 2), "a look moves nothing");
     let third = hold(&engine, 1, 1);
-    assert_eq!((engine.limiter.tenants(), remaining(&engine)), (3, 0));
-    assert!(try_hold(&engine, 1, 1, SECOND).is_err());
+    assert_eq!((engine.limiter.tenants(), remaining(&engine)), (3, 4));
+    assert!(try_hold(&engine, 1, 1, SECOND).is_err(), "there are three calls");
     first.commit(1);
-    assert_eq!(remaining(&engine), 1);
+    assert_eq!(remaining(&engine), 5);
     drop(third);
     second.commit(3);
-    assert_eq!((remaining(&engine), standing(&engine).policy()), (3, "concurrent"));
-    let open = hold(&engine, 5, 5);
-    assert_eq!(remaining(&engine), 0, "5 units were charged");
+    let open = [hold(&engine, 1, 1), hold(&engine, 1, 1), hold(&engine, 1, 1)];
+    assert_eq!(remaining(&engine), 2, "5 units are charged, and no slot is taken");
     drop(open);
     sweep(&engine);
     assert_eq!(engine.limiter.tenants(), 2, "the bucket is gone");

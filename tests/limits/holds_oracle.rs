@@ -221,10 +221,11 @@ impl Model {
         self.open.iter_mut().for_each(|open| open.is_held = false);
     }
 
-    /// Returns the least that a quota has left.
+    /// Returns the least that a rate has left, or else a quota of concurrent calls.
     fn left(&self, now: u64) -> u64 {
         let left = |quota: usize| u64::from(self.quotas[quota].spec.limit).saturating_sub(self.counts(quota, now));
-        (0..self.quotas.len()).map(left).min().unwrap()
+        let is_rate = |quota: usize| !matches!(self.quotas[quota].spec.rule, Rule::Concurrent);
+        (0..self.quotas.len()).map(|quota| (!is_rate(quota), left(quota))).min().unwrap().1
     }
 }
 

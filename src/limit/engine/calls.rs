@@ -35,7 +35,7 @@ const FIRST_CAPACITY: usize = 4;
 /// The meters of a row that has open calls, or whose plan counts them.
 pub(super) struct Calls {
     pub(super) meters: Vec<Meter>,
-    /// What the open calls hold of each quota.
+    /// The units and slots that open calls hold, for each quota.
     held: Vec<Held>,
     /// In the order of their numbers.
     open: Vec<Call>,
@@ -190,7 +190,7 @@ impl Calls {
         Some(if reset == Standing::NEVER { standing } else { standing.inexact() })
     }
 
-    /// Returns when these units, at most the limit, may fit beside the estimates, or `None` if they fit now.
+    /// Returns when these units may fit beside the estimates, or `None` if they fit now. They are at most the limit.
     fn blocked_until(&self, place: usize, limited: &Limited, context: Context<'_>, units: u32) -> Option<Moment> {
         let (meter, held) = (self.meters.get(place)?, clamp(self.held.get(place)?.units));
         let full_until = |units| meter.full_until(limited.gauge, limited.most, context, units);

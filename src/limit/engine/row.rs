@@ -476,9 +476,11 @@ impl Limited {
     }
 
     /// Orders quotas by how little they leave. With as much left, one that is whole comes first, because `remaining`
-    /// can't rise above it, and then the one whose units come back later, because `remaining` rises only when both do.
+    /// can't rise above it, and then the one whose units come back later, because `remaining` rises only when both do. A few
+    /// slots would hide the units of all rates, so they come last.
     pub(super) fn order(&self, standing: &Standing) -> impl Ord + Copy + use<> {
-        (standing.remaining(), standing.remaining() < self.most, Reverse(standing.reset()))
+        let counts_calls = !counts_units(self);
+        (counts_calls, standing.remaining(), standing.remaining() < self.most, Reverse(standing.reset()))
     }
 }
 

@@ -43,7 +43,7 @@ impl<B: From<Bytes>> From<Bytes> for Tracked<B> {
 
 impl<B: Body> Tracked<B> {
     pub(super) fn new(body: B, call: Option<CallGuard>) -> Self {
-        // whoever sends a body that has ended may not poll it
+        // a server may never poll a body that has ended
         let call = call.filter(|_| !body.is_end_stream());
         Self { body, call }
     }

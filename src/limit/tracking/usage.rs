@@ -29,7 +29,8 @@ use crate::{
 /// }
 /// ```
 ///
-/// With several limiters around a handler, it has the handle of the innermost. What is counted there counts for all of them.
+/// If several limiters surround a handler, it gets the handle of the innermost. Units that it counts there count for all of
+/// them.
 #[derive(Clone, Debug)]
 pub struct Usage {
     own: Arc<UsageState>,
@@ -49,7 +50,7 @@ pub(super) struct UsageState {
 /// Nothing was counted.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The response is not charged, whatever is counted.
+/// The response is not charged, even if units are counted.
 const FREE: u64 = u64::MAX - 1;
 
 /// A call that the gate has opened, in the extensions of a request on its way to the service that ends it.
