@@ -456,7 +456,7 @@ impl Limited {
     /// Returns the standing of the quota if it has no room for these units.
     #[inline]
     pub(super) fn refusal(&self, meter: &Meter, context: Context<'_>, units: u32) -> Option<Standing> {
-        let reset = match units <= self.most {
+        let reset = match units <= self.most || !counts_units(self) {
             true => meter.full_until(self.gauge, self.most, context, units)?,
             false => Standing::NEVER,
         };

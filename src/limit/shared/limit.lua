@@ -257,7 +257,7 @@ end
 
 -- returns the mark by which a refund finds the spend
 local function charge(quota, wanted, at)
-  if quota.rule == CONCURRENT then return NEVER end
+  if quota.rule == CONCURRENT or wanted <= 0 then return NEVER end
   if quota.rule == SMOOTH then
     quota.whole = max(quota.whole, at) + quota.length * wanted
     return quota.whole + quota.moved_up
@@ -494,7 +494,7 @@ local function decide(needed, wanted, lifetime, call)
   local shadow_number, shadow_left, shadow_wait = 0, 0, 0
   if shadow then shadow_number, shadow_left, shadow_wait = standing(shadow, shadow_reset) end
   local least_number, least, least_wait, marks = 0, 0, 0, ''
-  local least_whole, latest
+  local least_whole, latest, least_counts_calls
   for i, quota in ipairs(quotas) do
     local mark = NEVER
     if charged(quota) and not would_refuse[quota.bit] then
@@ -502,15 +502,18 @@ local function decide(needed, wanted, lifetime, call)
       if not quota.shadow then
         local reset = rises_beside_calls(quota)
         local number, left, wait = standing(i, reset)
-        -- the least left, then one that is whole, then the one that comes back later
+        -- rates first, then the least left, then one that is whole, then the one that comes back later
         local is_whole = left >= quota.most
         local order = reset == NEVER and math.huge or reset
-        local tighter = least_number == 0 or left < least
-        if not tighter and left == least then
+        local is_first = least_number == 0 or (least_counts_calls and quota.rule ~= CONCURRENT)
+        local may_be = least_counts_calls or quota.rule ~= CONCURRENT
+        local tighter = is_first or (may_be and left < least)
+        if not tighter and may_be and left == least then
           if is_whole ~= least_whole then tighter = is_whole else tighter = order > latest end
         end
         if tighter then
           least_number, least, least_wait, least_whole, latest = number, left, wait, is_whole, order
+          least_counts_calls = quota.rule == CONCURRENT
         end
       end
     end
@@ -658,7 +661,10 @@ end
 if opens then
   for _, call in ipairs(calls) do
     -- it was sent twice
-    if call.id == ARGV[6] then return decide(0, 0) end
+    if call.id == ARGV[6] then
+      opens = false
+      return decide(0, 0)
+    end
   end
   local lifetime = tonumber(ARGV[9])
   local call = {
