@@ -284,7 +284,8 @@ impl Both {
 
 #[test]
 fn the_script_decides_like_the_limiter_in_memory() {
-    let cases = std::env::var("MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    // PROPTEST_CASES runs more
+    let cases = Config::default().cases.max(400);
     for (server, cases) in redis_server::RedisServer::each(&[]).zip([cases, cases / 4]) {
         compare(&server, cases);
     }
