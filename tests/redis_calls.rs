@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use redis_server::{RedisCluster, RedisServer};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tollgate::{
     Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
     limit::{Decision, Fallback, Hold, Leases, RefusalReason, SharedLimiter, Tracked, Usage},
@@ -259,6 +259,24 @@ async fn a_node_opens_nothing_before_its_calls_are_counted_again() {
             sleep(Duration::from_millis(100)).await;
         }
         drop(call);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_leaves_no_call_open() {
+    for server in RedisServer::each(&[]) {
+        let limiter = node(&server.url(), plan()).await;
+        for _ in 0..20 {
+            // it is polled once
+            assert!(timeout(Duration::ZERO, hold(&limiter, 5)).await.is_err());
+        }
+        until_left(&limiter, 100).await;
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(left(&limiter).await, 100);
+        for _ in 0..3 {
+            until_admitted(&limiter).await;
+        }
+        assert!(limiter.peek(&acme()).await.unwrap().is_exact());
     }
 }
 

@@ -177,12 +177,31 @@ impl Server {
         // a server that does not answer charges the estimate when it expires
         _ = self.change_calls("", "commit", key, &[&id, used.as_bytes()]).await;
     }
+}
 
-    /// Removes in the background a call that the server may have opened, and that no one waits for.
-    pub(super) fn abandon_call(self: &Arc<Self>, key: &LimitKey, id: CallId) {
-        if self.breaker.may_allow(self.watcher.reports().clock.now()) {
-            let (server, key) = (Arc::clone(self), key.clone());
-            self.link.spawn(async move { server.end_call(&key, id, CallEnd::Commit(0)).await });
+/// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
+/// of no use, or its request was dropped.
+pub(super) struct UnusedCall<'a>(Option<(&'a Arc<Server>, &'a LimitKey)>, pub(super) CallId);
+
+impl<'a> UnusedCall<'a> {
+    pub(super) fn new(server: &'a Arc<Server>, key: &'a LimitKey) -> Self {
+        Self(Some((server, key)), OpenCalls::next_id())
+    }
+
+    /// Keeps the call.
+    pub(super) fn keep(mut self) -> CallId {
+        self.0 = None;
+        self.1
+    }
+}
+
+impl Drop for UnusedCall<'_> {
+    fn drop(&mut self) {
+        if let Some((server, key)) = self.0
+            && server.breaker.may_allow(server.watcher.reports().clock.now())
+        {
+            let (server, key, id) = (Arc::clone(server), key.clone(), self.1);
+            server.link.clone().spawn(async move { server.end_call(&key, id, CallEnd::Commit(0)).await });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    call::{OpenCalls, SLOT, SentAt, SharedCall},
+    call::{SLOT, SentAt, SharedCall, UnusedCall},
     lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
@@ -65,6 +65,16 @@ use crate::{
 ///
 /// A layer with [`charge_if`](crate::RateLimitLayer::charge_if) gives units back in the background, so a request that
 /// follows at once may not have them yet.
+///
+/// # Open calls
+///
+/// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the server never learns
+/// about its end, the estimate is charged when the hold expires.
+///
+/// A node renews the slots of its open calls every three seconds. Slots that are not renewed end after ten. A node that could not
+/// renew its slots opens no call under the same key before the server counts them again, so the open calls of all nodes
+/// that could renew are never more than a quota of [concurrent](crate::Quota::concurrent) calls allows. No fallback decides about
+/// calls: they are refused while the server does not answer. A key has at most 4,096 open calls.
 ///
 /// # When the server does not answer
 ///
@@ -289,38 +299,41 @@ impl SharedLimiter {
         if !server.count_open_calls(payer).await {
             return Decision::UNAVAILABLE;
         }
-        let (id, sent_at) = (OpenCalls::next_id(), SentAt::now(clock));
+        let (call, sent_at) = (UnusedCall::new(server, payer), SentAt::now(clock));
         let (at_most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
             CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
         let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(|number| number.as_bytes());
-        let answer = server.call("hold", payer, plan, ask, &[&id, slot, at_most, lifetime]).await;
-        let Some(answer) = answer.filter(|_| !sent_at.is_late(clock)) else {
-            server.abandon_call(payer, id);
+        let Some(answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
             return Decision::UNAVAILABLE;
         };
         let is_opened = answer.decision.is_admitted();
         let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: is_opened, ..ask });
-        if !decision.is_admitted() {
-            if is_opened {
-                server.abandon_call(payer, id);
+        let Some(charge) = decision.spend.0.as_mut() else {
+            if !is_opened {
+                // there is nothing to end
+                _ = call.keep();
             }
             return decision;
+        };
+        let mirrored = match &mut charge.payer {
+            Payer::Shared(past) => past.mirrored.0.as_mut().and_then(|mirrored| mirrored.call.take()),
+            Payer::Tenant(_) | Payer::Bucket(_) => None,
+        };
+        let mirrored = match mirrored {
+            Some(OpenCall::Memory(call)) => Some(call),
+            Some(OpenCall::Shared(_)) | None => None,
+        };
+        if sent_at.is_late(clock) {
+            if let Some(mirrored) = mirrored {
+                self.local().end_call(&mirrored, CallEnd::Commit(0));
+            }
+            return Decision::UNAVAILABLE;
         }
-        if let Some(charge) = &mut decision.spend.0 {
-            let mirrored = match &mut charge.payer {
-                Payer::Shared(past) => past.mirrored.0.as_mut().and_then(|mirrored| mirrored.call.take()),
-                Payer::Tenant(_) | Payer::Bucket(_) => None,
-            };
-            let mirrored = match mirrored {
-                Some(OpenCall::Memory(call)) => Some(call),
-                Some(OpenCall::Shared(_)) | None => None,
-            };
-            let call = SharedCall::new(server, payer, id, (ask.is_anonymous, sent_at), mirrored);
-            charge.call = Some(OpenCall::Shared(call));
-        }
+        let call = SharedCall::new(server, payer, call.keep(), (ask.is_anonymous, sent_at), mirrored);
+        charge.call = Some(OpenCall::Shared(call));
         decision
     }
 
