@@ -99,7 +99,7 @@ fn run(wanted: &[String], writes: bool, is_quick: bool) -> io::Result<ExitCode> 
         match (summary, chart::svg(&report.figures)) {
             (Ok(summary), Ok(chart)) if wanted.is_empty() => {
                 docs::write("BENCHMARKS.md", "machine", &machine)?;
-                docs::write("BENCHMARKS.md", "budgets", &budgets)?;
+                docs::write("docs/budgets.md", "budgets", &budgets)?;
                 fs::write(docs::path(CHART), chart)?;
                 docs::write(
                     "BENCHMARKS.md",

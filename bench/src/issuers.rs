@@ -12,6 +12,7 @@ use tollgate::{Password, Passwords};
 use crate::{
     login::{Ask, Browser, CALLBACK, PASSWORD, identifier, runtime, username},
     remote::RemoteBrowser,
+    sections::Programs,
     wire::Server,
 };
 
@@ -24,6 +25,8 @@ pub const LEAN: &str = "lean";
 pub enum Issuer {
     /// The bundled server.
     Ours,
+    /// A bare server that makes the same signatures and answers as many bytes.
+    Signatures,
     /// oidc-provider with signed access tokens, like ours.
     PeerSigned,
     /// oidc-provider with opaque access tokens, its default.
@@ -37,16 +40,18 @@ impl Issuer {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ours => "tollgate",
+            Self::Signatures => "signatures and a bare server",
             Self::PeerSigned => "oidc-provider, access tokens signed",
             Self::PeerOpaque => "oidc-provider, access tokens opaque",
         }
     }
 
-    /// Starts the issuer on the first core. `server` is the bundled server.
-    pub fn start(self, server: &Path) -> io::Result<Server> {
+    /// Starts the issuer on the first core.
+    pub fn start(self, programs: &Programs<'_>) -> io::Result<Server> {
         let peer = peer().join("server.mjs").display().to_string();
         match self {
-            Self::Ours => bundled(&server.display().to_string()),
+            Self::Ours => bundled(&programs.server.display().to_string()),
+            Self::Signatures => on_first_core(&[&programs.one.display().to_string(), "signatures"]),
             Self::PeerSigned => on_first_core(&["node", &peer, "jwt"]),
             Self::PeerOpaque => on_first_core(&["node", &peer, "opaque"]),
         }
@@ -59,6 +64,9 @@ impl Issuer {
         known: &mut LoggedIn,
         (user, client): (u64, &'static str),
     ) -> io::Result<Ask> {
+        if self == Self::Signatures {
+            return Ok(remote.browser.again(client).by_code("any"));
+        }
         if self != Self::Ours {
             // the browser of a connection stays logged in as its first user
             let target = format!("/auth?{}&login_hint={}", remote.browser.query(), username(user));

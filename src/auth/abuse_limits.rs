@@ -2,7 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use crate::{auth::http::bodies::BodyLimits, limit::Quota, util::error::ConfigError};
+use crate::{
+    util::builder::setters,
+    {auth::http::bodies::BodyLimits, limit::Quota, util::error::ConfigError},
+};
 
 /// Limits on what strangers can cause, for [`AuthServiceBuilder::abuse_limits`](crate::auth::AuthServiceBuilder::abuse_limits).
 ///
@@ -52,54 +55,38 @@ impl AbuseLimits {
         }
     }
 
-    /// Limits how much of the tenants' budgets one address may spend, so that a stranger who knows a public client id
-    /// cannot use up a tenant's budget. Defaults to no limit.
-    pub fn requests_per_address(self, quota: Quota) -> Self {
-        Self { requests_per_address: Some(quota), ..self }
-    }
+    setters! {
+        /// Limits how much of the tenants' budgets one address may spend, so that a stranger who knows a public client id
+        /// cannot use up a tenant's budget. Defaults to no limit.
+        pub fn requests_per_address(quota: Quota) { requests_per_address: Some(quota) }
 
-    /// Limits how many one-time codes one address can ask for. Set less than the default where messages cost money.
-    pub fn messages_per_address(self, quota: Quota) -> Self {
-        Self { messages_per_address: Some(quota), ..self }
-    }
+        /// Limits how many one-time codes one address can ask for. Set less than the default where messages cost money.
+        pub fn messages_per_address(quota: Quota) { messages_per_address: Some(quota) }
 
-    /// Limits how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
-    /// logins, and checks of signatures. Good requests are not counted. Further requests get a 429 without that work.
-    pub fn unverified_per_address(self, quota: Quota) -> Self {
-        Self { unverified_per_address: Some(quota), ..self }
-    }
+        /// Limits how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
+        /// logins, and checks of signatures. Good requests are not counted. Further requests get a 429 without that work.
+        pub fn unverified_per_address(quota: Quota) { unverified_per_address: Some(quota) }
 
-    /// Limits how many requests cause such work at the same time if their addresses are unknown. Further requests get a
-    /// 503.
-    pub fn unverified_at_once(self, most: NonZeroU32) -> Self {
-        Self { unverified_at_once: most, ..self }
-    }
+        /// Limits how many requests cause such work at the same time if their addresses are unknown. Further requests get a
+        /// 503.
+        pub fn unverified_at_once(most: NonZeroU32) { unverified_at_once: most }
 
-    /// Limits how many request bodies are received at the same time. Further ones get a 503. A body takes at most 64 KiB
-    /// and 30 seconds.
-    pub fn bodies_at_once(self, most: usize) -> Self {
-        Self { bodies_at_once: most, ..self }
-    }
+        /// Limits how many request bodies are received at the same time. Further ones get a 503. A body takes at most 64 KiB
+        /// and 30 seconds.
+        pub fn bodies_at_once(most: usize) { bodies_at_once: most }
 
-    /// Limits how many request bodies of one address are received at the same time. Further ones get a 429.
-    pub fn bodies_per_address(self, most: usize) -> Self {
-        Self { bodies_per_address: most, ..self }
+        /// Limits how many request bodies of one address are received at the same time. Further ones get a 429.
+        pub fn bodies_per_address(most: usize) { bodies_per_address: most }
     }
 
     pub(super) fn body_limits(&self) -> Result<BodyLimits, ConfigError> {
         for (setting, most) in
             [("bodies_at_once", self.bodies_at_once), ("bodies_per_address", self.bodies_per_address)]
         {
-            if most == 0 {
-                return Err(ConfigError::new(setting, most, "must be at least 1"));
-            }
+            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
         }
         Ok(BodyLimits::new(self.bodies_at_once, self.bodies_per_address))
     }
 }
 
-impl Default for AbuseLimits {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(AbuseLimits);

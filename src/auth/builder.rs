@@ -19,6 +19,7 @@ use crate::{
         sign_up::{SignUp, SignUpRules},
     },
     util::{
+        builder::setters,
         clock::{Clock, SystemClock},
         secret::Secret,
     },
@@ -106,29 +107,20 @@ impl AuthServiceBuilder {
         }
     }
 
-    /// Sets the accounts: [`StoredUsers`](crate::StoredUsers), or your own behind [`Users`](crate::Users). Required.
-    pub fn users(mut self, users: impl Into<AnyUsers>) -> Self {
-        self.users = Some(users.into());
-        self
-    }
+    setters! {
+        /// Sets the accounts: [`StoredUsers`](crate::StoredUsers), or your own behind [`Users`](crate::Users). Required.
+        pub fn users(users: impl Into<AnyUsers>) { users: Some(users.into()) }
 
-    /// Sets the applications that may send users here. Defaults to none.
-    pub fn clients(mut self, clients: impl Into<AnyClients>) -> Self {
-        self.clients = clients.into();
-        self
-    }
+        /// Sets the applications that may send users here. Defaults to none.
+        pub fn clients(clients: impl Into<AnyClients>) { clients: clients.into() }
 
-    /// Sets how the client's address is found. Required, because without it nothing limits a single address:
-    /// [`ClientIp::peer`], [`ClientIp::behind`] or, to do without, `ClientIp::unknown`.
-    pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
-        self.client_ip = Some(client_ip);
-        self
-    }
+        /// Sets how the client's address is found. Required, because without it nothing limits a single address:
+        /// [`ClientIp::peer`], [`ClientIp::behind`] or, to do without, `ClientIp::unknown`.
+        pub fn client_ip(client_ip: ClientIp) { client_ip: Some(client_ip) }
 
-    /// Sets which steps a login needs. Defaults to one step by any method, and the second factor of users who have enrolled one.
-    pub fn policies(mut self, policies: Policies) -> Self {
-        self.policies = policies;
-        self
+        /// Sets which steps a login needs. Defaults to one step by any method, and the second factor of users who have enrolled
+        /// one.
+        pub fn policies(policies: Policies) { policies: policies }
     }
 
     /// Sends one-time codes as text messages, which enables the method `sms`.
@@ -151,19 +143,15 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Sends one-time codes through this queue. Replaces senders that were set before.
-    pub fn delivery(mut self, queue: Queue) -> Self {
-        self.queue = queue;
-        self
-    }
+    setters! {
+        /// Sends one-time codes through this queue. Replaces senders that were set before.
+        pub fn delivery(queue: Queue) { queue: queue }
 
-    /// Sets who can create an account: serves `/sign-up`, and offers it on the login page. Defaults to
-    /// [`SignUp::Closed`](super::SignUp::Closed).
-    ///
-    /// Requires accounts that [offer](crate::Users::offers) to be created, and a sender of e-mails.
-    pub fn sign_up(mut self, sign_up: SignUp) -> Self {
-        self.sign_up.kind = sign_up;
-        self
+        /// Sets who can create an account: serves `/sign-up`, and offers it on the login page. Defaults to
+        /// [`SignUp::Closed`](super::SignUp::Closed).
+        ///
+        /// Requires accounts that [offer](crate::Users::offers) to be created, and a sender of e-mails.
+        pub fn sign_up(sign_up: SignUp) { sign_up.kind: sign_up }
     }
 
     /// Limits sign-up without an invitation to e-mail addresses of these domains. Defaults to all domains.
@@ -172,137 +160,85 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Turns off `/reset-password`. By default, users can reset a forgotten password if the accounts
-    /// [offer](crate::Users::offers) it and a code or a passkey can prove who they are.
-    pub fn without_password_reset(mut self) -> Self {
-        self.without_password_reset = true;
-        self
-    }
+    setters! {
+        /// Turns off `/reset-password`. By default, users can reset a forgotten password if the accounts
+        /// [offer](crate::Users::offers) it and a code or a passkey can prove who they are.
+        pub fn without_password_reset() { without_password_reset: true }
 
-    /// Sets the cost and the concurrency of password checks.
-    pub fn passwords(mut self, passwords: Passwords) -> Self {
-        self.passwords = passwords;
-        self
-    }
+        /// Sets the cost and the concurrency of password checks.
+        pub fn passwords(passwords: Passwords) { passwords: passwords }
 
-    /// Sets the rules for passwords that users choose at sign-up, on the account page, and after a reset. Defaults to those of
-    /// [`PasswordRules`] without a service of breached passwords.
-    pub fn password_rules(mut self, rules: PasswordRules) -> Self {
-        self.password_rules = rules;
-        self
-    }
+        /// Sets the rules for passwords that users choose at sign-up, on the account page, and after a reset. Defaults to those
+        /// of [`PasswordRules`] without a service of breached passwords.
+        pub fn password_rules(rules: PasswordRules) { password_rules: rules }
 
-    /// Disables the method `password`.
-    pub fn without_passwords(mut self) -> Self {
-        self.factors.without_passwords = true;
-        self
-    }
+        /// Disables the method `password`.
+        pub fn without_passwords() { factors.without_passwords: true }
 
-    /// Ends signed-in sessions that are not used for this long. Defaults to one hour.
-    pub fn session_idle(mut self, idle: Duration) -> Self {
-        self.session_idle = Some(idle);
-        self
-    }
+        /// Ends signed-in sessions that are not used for this long. Defaults to one hour.
+        pub fn session_idle(idle: Duration) { session_idle: Some(idle) }
 
-    /// Ends signed-in sessions this long after the login. Defaults to 24 hours.
-    pub fn session_lifetime(mut self, lifetime: Duration) -> Self {
-        self.session_lifetime = Some(lifetime);
-        self
-    }
+        /// Ends signed-in sessions this long after the login. Defaults to 24 hours.
+        pub fn session_lifetime(lifetime: Duration) { session_lifetime: Some(lifetime) }
 
-    /// Names the session cookie, without its prefix. Defaults to `session`.
-    pub fn session_cookie(mut self, name: &str) -> Self {
-        self.session_cookie = Some(name.to_owned());
-        self
-    }
+        /// Names the session cookie, without its prefix. Defaults to `session`.
+        pub fn session_cookie(name: &str) { session_cookie: Some(name.to_owned()) }
 
-    /// Lets users stay signed in for this long ("remember me"): the login page offers it, and `start` accepts `remember`.
-    /// Off by default. At most 30 days; after a login of several steps, 24 hours at most.
-    pub fn remember_me(mut self, lifetime: Duration) -> Self {
-        self.remember = Some(lifetime);
-        self
-    }
+        /// Lets users stay signed in for this long ("remember me"): the login page offers it, and `start` accepts `remember`.
+        /// Off by default. At most 30 days; after a login of several steps, 24 hours at most.
+        pub fn remember_me(lifetime: Duration) { remember: Some(lifetime) }
 
-    /// Sets the lifetimes of logins and one-time codes, and how failed attempts are slowed down.
-    pub fn login_limits(mut self, limits: LoginLimits) -> Self {
-        self.login_limits = limits;
-        self
-    }
+        /// Sets the lifetimes of logins and one-time codes, and how failed attempts are slowed down.
+        pub fn login_limits(limits: LoginLimits) { login_limits: limits }
 
-    /// Charges requests to their tenant's budget in this limiter, which other APIs can share. Defaults to 600 requests a
-    /// minute for this service alone.
-    ///
-    /// Requests with a valid access token, introspection secret, session or refresh token may spend what a quota
-    /// [reserves](crate::Quota::reserve), others may not. A session or a refresh token is looked up only when nothing but the
-    /// reserve is left. The service does not wait for the lookup of a plan: it uses the default until the plan is found.
-    ///
-    /// If the limiter is shared by several processes, they also share the limits of addresses, under keys of their own: requests,
-    /// failures, messages and unverified work. While its server does not answer, each process counts these on its own.
-    /// The fallback of the limiter does not change that.
-    pub fn limiter(mut self, limiter: impl Into<AnyLimiter>) -> Self {
-        self.limiter = Some(limiter.into());
-        self
-    }
+        /// Charges requests to their tenant's budget in this limiter, which other APIs can share. Defaults to 600 requests a
+        /// minute for this service alone.
+        ///
+        /// Requests with a valid access token, introspection secret, session or refresh token may spend what a quota
+        /// [reserves](crate::Quota::reserve), others may not. A session or a refresh token is looked up only when nothing but the
+        /// reserve is left. The service does not wait for the lookup of a plan: it uses the default until the plan is found.
+        ///
+        /// If the limiter is shared by several processes, they also share the limits of addresses, under keys of their own:
+        /// requests, failures, messages and unverified work. While its server does not answer, each process counts these on its
+        /// own. The fallback of the limiter does not change that.
+        pub fn limiter(limiter: impl Into<AnyLimiter>) { limiter: Some(limiter.into()) }
 
-    /// Limits the work that anonymous callers can cause. Set at least
-    /// [`requests_per_address`](AbuseLimits::requests_per_address), for example to a tenth of a tenant's budget.
-    pub fn abuse_limits(mut self, limits: AbuseLimits) -> Self {
-        self.abuse_limits = limits;
-        self
-    }
+        /// Limits the work that anonymous callers can cause. Set at least
+        /// [`requests_per_address`](AbuseLimits::requests_per_address), for example to a tenth of a tenant's budget.
+        pub fn abuse_limits(limits: AbuseLimits) { abuse_limits: limits }
 
-    /// Records logins, sessions and tokens in this event log.
-    pub fn events(mut self, log: EventLog) -> Self {
-        self.log = Some(log);
-        self
-    }
+        /// Records logins, sessions and tokens in this event log.
+        pub fn events(log: EventLog) { log: Some(log) }
 
-    /// Takes the time from this clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
+        /// Takes the time from this clock.
+        pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
 
-    /// Hashes one-time codes, identifiers and addresses under this key, which all nodes must share. Defaults to a key
-    /// that is kept in the store.
-    ///
-    /// A different key invalidates open codes, throttle counts, device cookies, and passwords that were proved in open logins
-    /// and sessions.
-    pub fn key(mut self, key: &Secret) -> Self {
-        self.key = Some(Keyed::new(key));
-        self
-    }
+        /// Hashes one-time codes, identifiers and addresses under this key, which all nodes must share. Defaults to a key
+        /// that is kept in the store.
+        ///
+        /// A different key invalidates open codes, throttle counts, device cookies, and passwords that were proved in open logins
+        /// and sessions.
+        pub fn key(key: &Secret) { key: Some(Keyed::new(key)) }
 
-    /// Sets the logo, the colors and the words of the pages and messages, or replaces pages by your own.
-    pub fn pages(mut self, pages: Pages) -> Self {
-        self.pages = pages;
-        self
-    }
+        /// Sets the logo, the colors and the words of the pages and messages, or replaces pages by your own.
+        pub fn pages(pages: Pages) { pages: pages }
 
-    /// Lets users sign in to this site itself, without a client application: serves `/sign-in` and `/sign-out`.
-    ///
-    /// `source` finds the tenant of a request, such as [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant)
-    /// is also a source: pass it if the site has only one. [`AuthService::session_layer`] protects the routes of the site.
-    pub fn first_party(mut self, source: impl TenantSource) -> Self {
-        self.first_party = Some(Arc::new(source));
-        self
-    }
+        /// Lets users sign in to this site itself, without a client application: serves `/sign-in` and `/sign-out`.
+        ///
+        /// `source` finds the tenant of a request, such as [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant)
+        /// is also a source: pass it if the site has only one. [`AuthService::session_layer`] protects the routes of the site.
+        pub fn first_party(source: impl TenantSource) { first_party: Some(Arc::new(source)) }
 
-    /// Sends cookies over plain HTTP, without `__Host-` and `Secure`. For development only; the issuer must be a loopback
-    /// address.
-    ///
-    /// Without it, curl and some browsers do not return the cookies over plain HTTP, and each call after the start of a login
-    /// gets the error `invalid_session`.
-    pub fn insecure_loopback(mut self) -> Self {
-        self.insecure_loopback = true;
-        self
-    }
+        /// Sends cookies over plain HTTP, without `__Host-` and `Secure`. For development only; the issuer must be a loopback
+        /// address.
+        ///
+        /// Without it, curl and some browsers do not return the cookies over plain HTTP, and each call after the start of a login
+        /// gets the error `invalid_session`.
+        pub fn insecure_loopback() { insecure_loopback: true }
 
-    /// Issues tokens: serves `/token`, `/jwks`, `/userinfo`, `/revoke`, `/introspect`, `/logout` and both documents below
-    /// `/.well-known/`.
-    pub fn tokens(mut self, tokens: Tokens) -> Self {
-        self.tokens = Some(tokens);
-        self
+        /// Issues tokens: serves `/token`, `/jwks`, `/userinfo`, `/revoke`, `/introspect`, `/logout` and both documents below
+        /// `/.well-known/`.
+        pub fn tokens(tokens: Tokens) { tokens: Some(tokens) }
     }
 
     /// Lets an API that shows this secret as a bearer token ask about any token at `/introspect`. Machine clients, and bearers
@@ -320,8 +256,4 @@ impl AuthServiceBuilder {
     }
 }
 
-impl std::fmt::Debug for AuthServiceBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AuthServiceBuilder").field("issuer", &self.issuer).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(AuthServiceBuilder { issuer });

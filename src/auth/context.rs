@@ -19,6 +19,7 @@ use crate::{
     },
     http::head::Head,
     login::Login,
+    store::StoreError,
     tenant::LimitKey,
     words::Language,
 };
@@ -81,6 +82,11 @@ impl<'a> RequestContext<'a> {
     pub(crate) async fn spend_proof(&self, proof: DpopProof) -> Result<String, Problem> {
         let endpoints = self.core.tokens.as_ref().ok_or_else(Problem::unavailable)?;
         Ok(endpoints.proofs.spend(proof).wait().await?.thumbprint)
+    }
+
+    /// Records failures that the call survives.
+    pub(crate) fn log_failures<const N: usize>(&self, failures: [Option<StoreError>; N]) {
+        failures.into_iter().flatten().for_each(|error| self.log(&Problem::from(error)));
     }
 
     /// Records what is behind a problem.

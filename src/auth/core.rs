@@ -208,7 +208,7 @@ impl Core {
         proved: MethodSet,
     ) -> Result<EnrolledFactors, StoreError> {
         let enabled = self.enabled(tenant);
-        let can_have_any = !enabled.intersection(EnrolledFactors::METHODS).is_empty();
+        let can_have_any = !enabled.intersection(MethodSet::ENROLLED).is_empty();
         if !can_have_any || !plan.depends_on_factors(proved) {
             return Ok(EnrolledFactors::default());
         }

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
@@ -184,15 +184,7 @@ impl BearerGate {
     }
 }
 
-impl fmt::Debug for BearerGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BearerGate")
-            .field("verifier", &self.verifier)
-            .field("optional", &self.optional)
-            .field("scopes", &self.rejections.scopes())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(BearerGate, |own| verifier: own.verifier, optional: own.optional, scopes: own.rejections.scopes());
 
 /// The token of an admitted request, if it has one.
 #[derive(Debug, Default)]

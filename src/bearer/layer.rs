@@ -4,7 +4,7 @@ use tower_layer::Layer;
 
 use super::{
     gate::BearerGate,
-    rejections::{BearerRejections, check_scope},
+    rejections::{BearerRejections, check_single_name},
     resource::{ProtectedResource, WithDocument},
     verifier::Verifier,
 };
@@ -201,7 +201,7 @@ impl<R> BearerLayer<WithDocument<R>> {
     ///
     /// Returns an error unless `scope` is a valid scope name.
     pub fn resource_scope(mut self, scope: &str) -> Result<Self, ConfigError> {
-        check_scope("scope of the resource", scope)?;
+        check_single_name("scope of the resource", scope)?;
         if let Some(resource) = Arc::make_mut(&mut self.gate.rejections).resource_mut() {
             resource.add_scope(scope);
         }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::token::claims::{AccessTokenClaims, TYPE};
 use crate::{
     jose::{JwsAlgorithm, jws::Unverified},
-    util::secret::SecretDigest,
+    util::{builder::setters, secret::SecretDigest},
 };
 
 /// The form of an issuer's access tokens. Pass it to
@@ -138,57 +138,45 @@ impl TokenProfile {
         Self { mark: Some(AccessTokenMark::Value { claim: claim.into(), values }), ..self }
     }
 
-    /// Accepts the type `JWT`, or none, if the token has at least one of these claims.
-    ///
-    /// Weaker than the type, which tells every kind of token apart: ID tokens of the issuer must never have these
-    /// claims.
-    pub fn jwt_with(self, claims: &[&str]) -> Self {
-        Self { mark: Some(AccessTokenMark::AnyOf(claims.iter().copied().map(Box::from).collect())), ..self }
-    }
+    setters! {
+        /// Accepts the type `JWT`, or none, if the token has at least one of these claims.
+        ///
+        /// Weaker than the type, which tells every kind of token apart: ID tokens of the issuer must never have these
+        /// claims.
+        pub fn jwt_with(claims: &[&str]) { mark: Some(AccessTokenMark::AnyOf(claims.iter().copied().map(Box::from).collect())) }
 
-    /// Accepts the type `JWT`, or none, unless the client is an audience of the token. ID tokens
-    /// always name their client as audience.
-    ///
-    /// Weaker than the type, which tells every kind of token apart. An API that is registered as the client of its
-    /// own tokens can't be used.
-    pub fn jwt_unless_for_client(self) -> Self {
-        Self { mark: Some(AccessTokenMark::NotForClient), ..self }
-    }
+        /// Accepts the type `JWT`, or none, unless the client is an audience of the token. ID tokens
+        /// always name their client as audience.
+        ///
+        /// Weaker than the type, which tells every kind of token apart. An API that is registered as the client of its
+        /// own tokens can't be used.
+        pub fn jwt_unless_for_client() { mark: Some(AccessTokenMark::NotForClient) }
 
-    /// Reads the client from this claim if there is no `client_id`. As strong as `client_id` if only the
-    /// issuer can set the claim, as with `azp`.
-    pub fn client_claim(self, name: &str) -> Self {
-        Self { client: Some(name.into()), ..self }
-    }
+        /// Reads the client from this claim if there is no `client_id`. As strong as `client_id` if only the
+        /// issuer can set the claim, as with `azp`.
+        pub fn client_claim(name: &str) { client: Some(name.into()) }
 
-    /// Reads the scopes from this claim if there is no `scope`. It may be a text or an array of texts. As strong
-    /// as `scope` if only the issuer can set the claim, as with `scp`.
-    pub fn scope_claim(self, name: &str) -> Self {
-        Self { scope: Some(name.into()), ..self }
-    }
+        /// Reads the scopes from this claim if there is no `scope`. It may be a text or an array of texts. As strong
+        /// as `scope` if only the issuer can set the claim, as with `scp`.
+        pub fn scope_claim(name: &str) { scope: Some(name.into()) }
 
-    /// Reads the tenant from this claim, and rejects tokens without it or with a value that is not a
-    /// valid tenant name. The claim `tenant` is ignored.
-    ///
-    /// Use a claim that only the issuer can set, such as `tid` or `org_id`. A claim that users can edit at
-    /// the provider lets them choose their tenant.
-    pub fn tenant_claim(self, name: &str) -> Self {
-        Self { tenant: TenantClaim::Required(name.into()), ..self }
-    }
+        /// Reads the tenant from this claim, and rejects tokens without it or with a value that is not a
+        /// valid tenant name. The claim `tenant` is ignored.
+        ///
+        /// Use a claim that only the issuer can set, such as `tid` or `org_id`. A claim that users can edit at
+        /// the provider lets them choose their tenant.
+        pub fn tenant_claim(name: &str) { tenant: TenantClaim::Required(name.into()) }
 
-    /// Uses the client as the audience of tokens without `aud`. The audience of the verifier is then the
-    /// id of a client; add further clients with [`VerifierBuilder::audience`](super::VerifierBuilder::audience).
-    ///
-    /// Weaker than an audience: a token that the client got for another API is accepted here, too. Require a scope
-    /// of this API.
-    pub fn client_as_audience(self) -> Self {
-        Self { client_is_audience: true, ..self }
-    }
+        /// Uses the client as the audience of tokens without `aud`. The audience of the verifier is then the
+        /// id of a client; add further clients with [`VerifierBuilder::audience`](super::VerifierBuilder::audience).
+        ///
+        /// Weaker than an audience: a token that the client got for another API is accepted here, too. Require a scope
+        /// of this API.
+        pub fn client_as_audience() { client_is_audience: true }
 
-    /// Accepts tokens without an id (`jti`). Their [`id`](super::AccessToken::id) is the SHA-256 of the
-    /// token, which does not appear in the issuer's logs.
-    pub fn optional_id(self) -> Self {
-        Self { id_is_optional: true, ..self }
+        /// Accepts tokens without an id (`jti`). Their [`id`](super::AccessToken::id) is the SHA-256 of the
+        /// token, which does not appear in the issuer's logs.
+        pub fn optional_id() { id_is_optional: true }
     }
 
     /// Accepts ES384 (P-384 keys).

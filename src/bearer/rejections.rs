@@ -65,7 +65,7 @@ impl BearerRejections {
     }
 
     pub(super) fn require(&mut self, scope: &str) -> Result<(), ConfigError> {
-        check_scope("required scope", scope)?;
+        check_single_name("required scope", scope)?;
         self.scopes.push(scope.into());
         self.write_challenge();
         Ok(())
@@ -73,7 +73,7 @@ impl BearerRejections {
 
     /// Accepts a level of authentication.
     pub(super) fn accept_level(&mut self, acr: &str) -> Result<(), ConfigError> {
-        check_scope("required acr", acr)?;
+        check_single_name("required acr", acr)?;
         self.levels.push(acr.into());
         Ok(())
     }
@@ -201,7 +201,7 @@ impl BearerRejections {
 }
 
 /// Checks a single name, as scopes and levels of authentication have it.
-pub(super) fn check_scope(setting: &'static str, name: &str) -> Result<(), ConfigError> {
+pub(super) fn check_single_name(setting: &'static str, name: &str) -> Result<(), ConfigError> {
     let allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     if name.is_empty() || !name.bytes().all(allowed) {
         return Err(ConfigError::new(setting, name, "must be a single name of visible ASCII without quotes"));

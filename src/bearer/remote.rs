@@ -1,6 +1,6 @@
 //! Keys of a remote issuer.
 
-use std::{fmt, future::ready, sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use super::{
     keys::{KeySource, Revocation, Unavailable},
@@ -126,10 +126,8 @@ impl RemoteKeys {
     ///
     /// Returns an error if `timeout` is zero or longer than 30 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() || timeout > Duration::from_secs(30) {
-            let given = format_args!("{timeout:?}");
-            return Err(ConfigError::new("issuer timeout", given, "must be greater than zero and at most 30 s"));
-        }
+        let range = Duration::from_nanos(1)..=Duration::from_secs(30);
+        ConfigError::check_range("issuer timeout", timeout, range, "must be greater than zero and at most 30 s")?;
         self.deadline = timeout;
         Ok(self)
     }
@@ -180,15 +178,7 @@ impl Verifier {
     }
 }
 
-impl fmt::Debug for RemoteKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteKeys")
-            .field("issuer", &self.issuer)
-            .field("timeout", &self.deadline)
-            .field("outage", &self.outage)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(RemoteKeys, |own| issuer: own.issuer, timeout: own.deadline, outage: own.outage);
 
 type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
 

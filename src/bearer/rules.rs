@@ -59,9 +59,7 @@ impl Rules {
     }
 
     pub(super) fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
-        if leeway > LONGEST_LEEWAY {
-            return Err(ConfigError::new("leeway", format_args!("{leeway:?}"), "must be at most 60 seconds"));
-        }
+        ConfigError::check_range("leeway", leeway, ..=LONGEST_LEEWAY, "must be at most 60 seconds")?;
         self.leeway = leeway;
         Ok(self)
     }

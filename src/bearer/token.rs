@@ -2,7 +2,7 @@ pub(super) mod claims;
 #[cfg(feature = "axum")]
 pub(super) mod extractor;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{Extensions, HeaderValue};
 use serde::de::DeserializeOwned;
@@ -165,16 +165,7 @@ impl AccessToken {
     }
 }
 
-impl fmt::Debug for AccessToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessToken")
-            .field("id", &self.id())
-            .field("tenant", &self.tenant())
-            .field("subject", &self.subject())
-            .field("client_id", &self.client_id())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(AccessToken, |own| id: own.id(), tenant: own.tenant(), subject: own.subject(), client_id: own.client_id());
 
 /// Left by the layer in every admitted request, so that a missing token can be distinguished from a
 /// missing layer.

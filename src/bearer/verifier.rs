@@ -325,11 +325,7 @@ impl VerifierBuilder {
     }
 }
 
-impl fmt::Debug for VerifierBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerifierBuilder").field("rules", &self.settings.rules).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(VerifierBuilder, |own| rules: own.settings.rules);
 
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,10 @@
 use std::{any::type_name, fmt, future::Future, sync::Arc};
 
 use super::record::Client;
-use crate::store::{BoxFuture, StoreError};
+use crate::{
+    store::{BoxFuture, StoreError},
+    tenant::Tenant,
+};
 
 /// Finds clients by their id.
 ///
@@ -89,6 +92,13 @@ impl AnyClients {
     /// Calls [`Clients::listed`].
     pub fn listed(&self) -> Vec<Arc<Client>> {
         self.0.listed()
+    }
+
+    /// Returns the listed clients of this tenant.
+    pub(crate) fn listed_at(&self, tenant: &Tenant) -> Vec<Arc<Client>> {
+        let mut listed = self.listed();
+        listed.retain(|client| client.tenant() == tenant);
+        listed
     }
 
     /// Calls [`Clients::lists_all`].

@@ -79,11 +79,7 @@ impl FromStr for ClientSecretDigest {
     }
 }
 
-impl fmt::Debug for ClientSecretDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientSecretDigest(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(ClientSecretDigest);
 
 /// How a client authenticates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

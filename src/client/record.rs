@@ -12,7 +12,7 @@ use crate::{
     jose::Algorithm,
     policy::Policy,
     tenant::Tenant,
-    util::{error::ConfigError, scan::is_unseen},
+    util::{builder::setters, error::ConfigError, scan::is_unseen},
 };
 
 /// An application whose users sign in here. It belongs to one tenant.
@@ -107,9 +107,7 @@ impl Client {
         if self.is_machine() {
             return Err(ConfigError::new("redirect URI", uri, "is not for a machine client, which has no users"));
         }
-        if self.redirect_uris.contains(&uri) {
-            return Err(ConfigError::new("redirect URI", uri, "is registered twice"));
-        }
+        ConfigError::refuse_if(self.redirect_uris.contains(&uri), "redirect URI", &uri, "is registered twice")?;
         if self.redirect_uris.len() == MOST {
             return Err(ConfigError::new("redirect URI", uri, "exceeds the limit of 64 per client"));
         }
@@ -128,9 +126,7 @@ impl Client {
     /// several times. The origin must use `https`, or `http` on a loopback address.
     pub fn origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         let normal = origin::normal("client origin", origin)?;
-        if self.origins.contains(&normal) {
-            return Err(ConfigError::new("client origin", origin, "is allowed twice"));
-        }
+        ConfigError::refuse_if(self.origins.contains(&normal), "client origin", origin, "is allowed twice")?;
         if self.origins.len() == MOST {
             return Err(ConfigError::new("client origin", origin, "exceeds the limit of 64 per client"));
         }
@@ -138,35 +134,28 @@ impl Client {
         Ok(self)
     }
 
-    /// Requires this policy for logins of this client, in addition to the policy of its tenant.
-    pub fn policy(self, policy: Policy) -> Self {
-        Self { policy: Some(policy), ..self }
-    }
+    setters! {
+        /// Requires this policy for logins of this client, in addition to the policy of its tenant.
+        pub fn policy(policy: Policy) { policy: Some(policy) }
 
-    /// Enables single sign-on: a user with a session from another client of the tenant continues
-    /// without a new login, if the methods that were used satisfy the policy of this client.
-    ///
-    /// Without it, each authorization request requires a new login. Users confirm the
-    /// sign-in if the redirect URI is a loopback address or a private scheme, because any local app
-    /// can receive those (RFC 8252 §8.6).
-    pub fn single_sign_on(self) -> Self {
-        Self { single_sign_on: true, ..self }
-    }
+        /// Enables single sign-on: a user with a session from another client of the tenant continues
+        /// without a new login, if the methods that were used satisfy the policy of this client.
+        ///
+        /// Without it, each authorization request requires a new login. Users confirm the
+        /// sign-in if the redirect URI is a loopback address or a private scheme, because any local app
+        /// can receive those (RFC 8252 §8.6).
+        pub fn single_sign_on() { single_sign_on: true }
 
-    /// Declares that the client belongs to somebody else: it gets a code only for the access that its user has allowed.
-    ///
-    /// A page names the client and what it requests: scopes, individual claims, and resources. The decision is stored, and the
-    /// page is shown again only if the client asks for more, or with `prompt=consent`. Users see their decisions on the account
-    /// page and can revoke them there, which revokes the tokens of the client.
-    pub fn third_party(mut self) -> Self {
-        self.tokens.is_third_party = true;
-        self
-    }
+        /// Declares that the client belongs to somebody else: it gets a code only for the access that its user has allowed.
+        ///
+        /// A page names the client and what it requests: scopes, individual claims, and resources. The decision is stored, and
+        /// the page is shown again only if the client asks for more, or with `prompt=consent`. Users see their decisions on the
+        /// account page and can revoke them there, which revokes the tokens of the client.
+        pub fn third_party() { tokens.is_third_party: true }
 
-    /// Rejects authorization requests of this client that were not pushed (RFC 9126), so that they
-    /// can't be modified on the way.
-    pub fn require_pushed_requests(self) -> Self {
-        Self { pushed_requests: true, ..self }
+        /// Rejects authorization requests of this client that were not pushed (RFC 9126), so that they
+        /// can't be modified on the way.
+        pub fn require_pushed_requests() { pushed_requests: true }
     }
 
     /// Sets the name that pages show for this client: 1 to 64 visible characters. Defaults to the
@@ -359,44 +348,31 @@ impl Client {
         self.tokens.resources.iter().map(String::as_str)
     }
 
-    /// Sets the signature algorithm of this client's id_tokens: RS256 or that of [`Tokens`](crate::Tokens), which is the
-    /// default.
-    pub fn id_token_algorithm(mut self, algorithm: Algorithm) -> Self {
-        self.tokens.id_token_algorithm = Some(algorithm);
-        self
-    }
+    setters! {
+        /// Sets the signature algorithm of this client's id_tokens: RS256 or that of [`Tokens`](crate::Tokens), which is the
+        /// default.
+        pub fn id_token_algorithm(algorithm: Algorithm) { tokens.id_token_algorithm: Some(algorithm) }
 
-    /// Issues no refresh tokens to this client. When its access token expires, the user returns to
-    /// `/authorize`.
-    pub fn without_refresh_tokens(mut self) -> Self {
-        self.tokens.without_refresh = true;
-        self
-    }
+        /// Issues no refresh tokens to this client. When its access token expires, the user returns to
+        /// `/authorize`.
+        pub fn without_refresh_tokens() { tokens.without_refresh: true }
 
-    /// Issues no new id_token when this client exchanges a refresh token. By default, it gets one each time.
-    ///
-    /// A refresh then signs one token instead of two. Use this for clients that read the id_token only at the login, which
-    /// OpenID Connect allows for (Core §12.2).
-    pub fn without_id_token_on_refresh(mut self) -> Self {
-        self.tokens.without_id_token_on_refresh = true;
-        self
-    }
+        /// Issues no new id_token when this client exchanges a refresh token. By default, it gets one each time.
+        ///
+        /// A refresh then signs one token instead of two. Use this for clients that read the id_token only at the login, which
+        /// OpenID Connect allows for (Core §12.2).
+        pub fn without_id_token_on_refresh() { tokens.without_id_token_on_refresh: true }
 
-    /// Issues tokens to this client only with a DPoP proof, so that a stolen token is useless.
-    pub fn require_dpop(mut self) -> Self {
-        self.tokens.require_dpop = true;
-        self
-    }
+        /// Issues tokens to this client only with a DPoP proof, so that a stolen token is useless.
+        pub fn require_dpop() { tokens.require_dpop: true }
 
-    /// Checks the policies of this client and of its tenant again whenever a code or a refresh token is exchanged, with the
-    /// proofs that still count: not the password that was changed since, or the phone number that was removed.
-    ///
-    /// If they are not met, the answer is `invalid_grant`, and the tokens of the family are revoked, so the user has to sign
-    /// in again. By default, a family lives as long as any of its proofs counts. The `acr` of the login is not checked
-    /// again; tokens lose it with the first proof that stops counting.
-    pub fn recheck_policy(mut self) -> Self {
-        self.tokens.recheck_policy = true;
-        self
+        /// Checks the policies of this client and of its tenant again whenever a code or a refresh token is exchanged, with the
+        /// proofs that still count: not the password that was changed since, or the phone number that was removed.
+        ///
+        /// If they are not met, the answer is `invalid_grant`, and the tokens of the family are revoked, so the user has to sign
+        /// in again. By default, a family lives as long as any of its proofs counts. The `acr` of the login is not checked
+        /// again; tokens lose it with the first proof that stops counting.
+        pub fn recheck_policy() { tokens.recheck_policy: true }
     }
 
     /// Registers a URI that browsers may return to after a logout (`post_logout_redirect_uri`). Can

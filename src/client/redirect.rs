@@ -1,7 +1,5 @@
 //! Redirect URIs of clients.
 
-use std::{fmt, str::FromStr};
-
 use crate::{
     http::origin,
     util::{error::ConfigError, form, form::Form},
@@ -182,19 +180,9 @@ fn is_private_scheme(scheme: &str) -> bool {
         && scheme.split('.').all(is_label)
 }
 
-impl FromStr for RedirectUri {
-    type Err = ConfigError;
+crate::util::fmt::from_str!(RedirectUri, ConfigError);
 
-    fn from_str(uri: &str) -> Result<Self, ConfigError> {
-        Self::parse(uri)
-    }
-}
-
-impl fmt::Display for RedirectUri {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.uri)
-    }
-}
+crate::util::fmt::display!(RedirectUri, |own| &own.uri);
 
 /// A redirect URI that a request contained and its client has registered. Responses are sent
 /// nowhere else.

@@ -74,13 +74,7 @@ impl fmt::Display for Scopes {
     }
 }
 
-impl std::str::FromStr for Scopes {
-    type Err = ScopeError;
-
-    fn from_str(text: &str) -> Result<Self, ScopeError> {
-        Self::parse(text)
-    }
-}
+crate::util::fmt::from_str!(Scopes, ScopeError);
 
 /// Serialized as text.
 impl Serialize for Scopes {
@@ -106,13 +100,7 @@ impl ScopeError {
     }
 }
 
-impl fmt::Display for ScopeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for ScopeError {}
+crate::util::fmt::text_error!(ScopeError, |own| own.0);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 /// The kind of a [`SendError`], which decides about retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,14 +68,10 @@ impl From<SendErrorKind> for SendError {
 
 crate::util::fmt::debug_fields!(SendError { kind, source });
 
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            SendErrorKind::Transient => "the message could not be sent yet",
-            SendErrorKind::Permanent => "the message cannot be sent",
-        })
-    }
-}
+crate::util::fmt::display!(SendError, |own| match own.kind {
+    SendErrorKind::Transient => "the message could not be sent yet",
+    SendErrorKind::Permanent => "the message cannot be sent",
+});
 
 impl Error for SendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

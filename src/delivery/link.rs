@@ -1,5 +1,3 @@
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 /// The purpose of the link in a message.
@@ -52,8 +50,4 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Link { kind });

@@ -30,10 +30,8 @@ impl Outbox {
     ///
     /// Returns an error if `capacity` is zero.
     pub fn with_capacity(capacity: usize) -> Result<Self, ConfigError> {
-        match capacity {
-            0 => Err(ConfigError::new("outbox capacity", capacity, "must be at least 1")),
-            capacity => Ok(Self { capacity, ..Self::new() }),
-        }
+        ConfigError::check_range("outbox capacity", capacity, 1.., "must be at least 1")?;
+        Ok(Self { capacity, ..Self::new() })
     }
 
     /// Returns the messages, newest last.
@@ -46,11 +44,7 @@ impl Outbox {
     }
 }
 
-impl Default for Outbox {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Outbox);
 
 impl OtpSender for Outbox {
     async fn send(&self, message: &Message) -> Result<(), SendError> {

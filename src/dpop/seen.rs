@@ -63,10 +63,7 @@ impl SeenProofs {
                     Sighting::Again
                 }
                 Err(error) => {
-                    crate::util::trace::warning!(
-                        "failed to store a DPoP proof: {}",
-                        crate::util::error::with_sources(&error)
-                    );
+                    crate::util::trace::failure!("failed to store a DPoP proof", &error);
                     Sighting::Unknown
                 }
             }

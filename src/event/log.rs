@@ -161,9 +161,8 @@ impl EventLogBuilder {
     ///
     /// Returns an error unless `events` is between 1 and 16,777,215.
     pub fn max_per_second(mut self, events: u32) -> Result<Self, ConfigError> {
-        if events == 0 || events > coalesce::RecordCap::MOST {
-            return Err(ConfigError::new("events per second", events, "must be between 1 and 16777215"));
-        }
+        let range = 1..=coalesce::RecordCap::MOST;
+        ConfigError::check_range("events per second", events, range, "must be between 1 and 16777215")?;
         self.max_per_second = events;
         Ok(self)
     }
@@ -206,14 +205,6 @@ impl fmt::Debug for EventLogBuilder {
     }
 }
 
-impl Default for EventLog {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(EventLog);
 
-impl fmt::Debug for EventLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventLog").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(EventLog, |own| stats: own.stats());

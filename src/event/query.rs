@@ -6,6 +6,7 @@ use super::{kind::EventKind, record::Event};
 use crate::{
     tenant::LimitKey,
     util::{
+        builder::setters,
         error::ConfigError,
         form::{Form, FormError, encode_form_value},
         json_object::JsonObject,
@@ -59,25 +60,18 @@ impl Query {
         query.limit(limit).map_err(|_| QueryError(()))
     }
 
-    /// Selects events after the one with this number. Pass [`Page::next`] of the previous page.
-    ///
-    /// A number that the log has not reached yet must be from before a restart. Reading then starts
-    /// with the oldest event.
-    pub fn since(mut self, id: u64) -> Self {
-        self.since = Some(id);
-        self
-    }
+    setters! {
+        /// Selects events after the one with this number. Pass [`Page::next`] of the previous page.
+        ///
+        /// A number that the log has not reached yet must be from before a restart. Reading then starts
+        /// with the oldest event.
+        pub fn since(id: u64) { since: Some(id) }
 
-    /// Selects events of this tenant, or of another key, such as an address.
-    pub fn tenant(mut self, tenant: LimitKey) -> Self {
-        self.tenant = Some(tenant);
-        self
-    }
+        /// Selects events of this tenant, or of another key, such as an address.
+        pub fn tenant(tenant: LimitKey) { tenant: Some(tenant) }
 
-    /// Selects events of this kind.
-    pub fn kind(mut self, kind: EventKind) -> Self {
-        self.kind = Some(kind);
-        self
+        /// Selects events of this kind.
+        pub fn kind(kind: EventKind) { kind: Some(kind) }
     }
 
     /// Sets the maximum number of events on a page. Defaults to 100.
@@ -86,9 +80,7 @@ impl Query {
     ///
     /// Returns an error unless `limit` is between 1 and 1,000.
     pub fn limit(mut self, limit: usize) -> Result<Self, ConfigError> {
-        if limit == 0 || limit > Self::MAX_LIMIT {
-            return Err(ConfigError::new("event query limit", limit, "must be from 1 to 1000"));
-        }
+        ConfigError::check_range("event query limit", limit, 1..=Self::MAX_LIMIT, "must be from 1 to 1000")?;
         self.limit = limit;
         Ok(self)
     }
@@ -99,11 +91,7 @@ impl Query {
     }
 }
 
-impl Default for Query {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Query);
 
 /// Writes the query string that [`Query::parse`] reads.
 impl fmt::Display for Query {

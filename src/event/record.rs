@@ -3,7 +3,7 @@
 use super::kind::EventKind;
 use crate::{
     tenant::LimitKey,
-    util::{clock::UnixTime, json_object::JsonObject, public_id::PublicId},
+    util::{builder::setters, clock::UnixTime, json_object::JsonObject, public_id::PublicId},
 };
 
 /// Whether a quota is enforced.
@@ -83,34 +83,21 @@ impl Event {
         }
     }
 
-    /// Sets the tenant.
-    pub fn tenant(mut self, tenant: LimitKey) -> Self {
-        self.tenant = Some(tenant);
-        self
-    }
+    setters! {
+        /// Sets the tenant.
+        pub fn tenant(tenant: LimitKey) { tenant: Some(tenant) }
 
-    /// Sets the session.
-    pub fn session(mut self, session: PublicId) -> Self {
-        self.session = Some(session);
-        self
-    }
+        /// Sets the session.
+        pub fn session(session: PublicId) { session: Some(session) }
 
-    /// Sets the keyed hash of the submitted identifier.
-    pub fn subject(mut self, subject: PublicId) -> Self {
-        self.subject = Some(subject);
-        self
-    }
+        /// Sets the keyed hash of the submitted identifier.
+        pub fn subject(subject: PublicId) { subject: Some(subject) }
 
-    /// Sets the method or the channel.
-    pub fn method(mut self, method: &'static str) -> Self {
-        self.method = Some(method);
-        self
-    }
+        /// Sets the method or the channel.
+        pub fn method(method: &'static str) { method: Some(method) }
 
-    /// Sets the reason, a fixed word.
-    pub fn reason(mut self, reason: &'static str) -> Self {
-        self.reason = Some(reason);
-        self
+        /// Sets the reason, a fixed word.
+        pub fn reason(reason: &'static str) { reason: Some(reason) }
     }
 }
 

@@ -1,13 +1,12 @@
 //! The outcome of a rate-limit check.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 #[cfg(feature = "redis")]
 use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
 
 use super::plan::Plan;
-#[cfg(feature = "redis")]
-use super::shared::SharedCall;
 use crate::{
     tenant::{LimitKey, Standing},
     util::clock::Moment,
@@ -161,7 +160,7 @@ pub(super) enum CallAsk {
 pub(super) enum OpenCall {
     Memory(CallInMemory),
     #[cfg(feature = "redis")]
-    Shared(SharedCall),
+    Shared(Box<dyn EndCall>),
 }
 
 /// Identifies an open call in memory.
@@ -172,6 +171,14 @@ pub(super) struct CallInMemory {
     pub(super) bucket: Option<BucketId>,
     pub(super) id: u64,
 }
+
+/// Ends an open call, wherever it is counted.
+pub(super) trait EndCall: fmt::Debug + Send + Sync {
+    fn end(self: Box<Self>, end: CallEnd);
+}
+
+/// Decides by the response whether a request is charged.
+pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
 /// How a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,12 +11,11 @@ use http::{Request, header};
 
 use super::{
     any_limiter::AnyLimiter,
-    decision::{Ask, CallAsk, Decision, RefusalReason},
+    decision::{Ask, CallAsk, ChargeRule, Decision, RefusalReason},
     engine::{TenantKey, Undecided},
     headers::{HeaderStyle, IetfPolicy},
-    hold::Hold,
-    pass::{ChargeRule, Extra, RateLimitPass, Settle},
-    tracking::{OpenedUsage, TrackingSettings},
+    pass::{Extra, RateLimitPass, Settle},
+    tracking::settings::TrackingSettings,
 };
 use crate::{
     event::EventKind,
@@ -149,13 +148,13 @@ impl RateLimitGate {
     }
 
     #[inline]
-    fn cost_of(&self, head: Head<'_>) -> u32 {
+    pub(super) fn cost_of(&self, head: Head<'_>) -> u32 {
         let estimate = self.tracking.as_ref().and_then(|tracking| tracking.estimate(head));
         estimate.unwrap_or_else(|| self.cost.as_ref().map_or(1, |cost| cost(head)))
     }
 
     #[cold]
-    fn unusable(&self, error: &TenantError) -> Rejection {
+    pub(super) fn unusable(&self, error: &TenantError) -> Rejection {
         let (event, kind) = match error.kind() {
             TenantErrorKind::Unknown => (EventKind::CredentialUnknown, RejectionKind::Unauthenticated),
             TenantErrorKind::Missing => (EventKind::TenantMissing, RejectionKind::Unauthenticated),
@@ -174,58 +173,6 @@ impl RateLimitGate {
             Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
             None => rejection,
         }
-    }
-
-    /// Looks up the plan of the tenant or asks the shared limiter, and charges the request then.
-    #[cfg(any(feature = "plans", feature = "redis"))]
-    #[inline(never)]
-    fn charge_later(&self, name: &TenantName<'_>, ask: Ask) -> RateLimitFuture {
-        let (gate, name) = (self.clone(), name.to_known_name());
-        RateLimitFuture::new(async move { gate.charge_waiting(&name, ask).await })
-    }
-
-    /// Looks up the tenant of a request, and charges it then.
-    #[cfg(feature = "plans")]
-    #[cold]
-    fn look_up_and_charge(&self, head: Head<'_>) -> RateLimitFuture {
-        let (gate, found) = (self.clone(), self.source.look_up(head));
-        let cost = self.cost_of(head);
-        let outer = head.extensions().get::<RateLimit>().cloned();
-        RateLimitFuture::new(async move {
-            let name = found.await.map_err(|error| gate.unusable(&error))?;
-            match gate.unpaid(&name, cost, outer.as_ref()) {
-                Some(ask) => gate.charge_waiting(&name, ask).await,
-                None => Ok(RateLimitPass::UNCHARGED),
-            }
-        })
-    }
-
-    /// Charges a request whose tenant is known to be valid.
-    #[cfg(any(feature = "plans", feature = "redis"))]
-    async fn charge_waiting(&self, name: &TenantName<'_>, ask: Ask) -> Result<RateLimitPass, Rejection> {
-        let mut extension = None;
-        let pass = self.load_and_charge(name, ask, &mut extension).await;
-        let mut pass = pass.map_err(Unadmitted::into_rejection)?;
-        pass.keep(extension);
-        Ok(pass)
-    }
-
-    #[cfg(any(feature = "plans", feature = "redis"))]
-    async fn load_and_charge(
-        &self,
-        name: &TenantName<'_>,
-        ask: Ask,
-        extension: &mut Option<RateLimit>,
-    ) -> Result<RateLimitPass, Unadmitted> {
-        let key = name.to_known_key();
-        #[cfg(feature = "plans")]
-        self.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.limiter.shared {
-            let mut decision = shared.check_in_plan(&key, ask).await;
-            return self.pass(name, self.limiter.local.key(name), ask, &mut decision, extension);
-        }
-        self.charge_in_memory(name, ask, extension)
     }
 
     /// Returns the tenant to charge for a request in which the source has found none.
@@ -283,7 +230,7 @@ impl RateLimitGate {
     /// Returns what is left to ask for, for a request that costs this much, or `None` if an outer layer of the same limiter has
     /// charged as much and tracks the call.
     #[inline]
-    fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<Ask> {
+    pub(super) fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<Ask> {
         let outer = outer.filter(|_| self.extensions);
         match outer.and_then(|outer| outer.charged(self.limiter.local.payer_id(self.limiter.local.key(name)))) {
             Some(charged) => {
@@ -311,7 +258,7 @@ impl RateLimitGate {
     }
 
     #[inline]
-    fn charge_in_memory(
+    pub(super) fn charge_in_memory(
         &self,
         name: &TenantName<'_>,
         ask: Ask,
@@ -329,7 +276,7 @@ impl RateLimitGate {
 
     /// Creates the pass and the extension, or the rejection of a request.
     #[inline]
-    fn pass(
+    pub(super) fn pass(
         &self,
         name: &TenantName<'_>,
         key: TenantKey<'_>,
@@ -398,8 +345,8 @@ impl RateLimitGate {
     #[cold]
     fn extra(&self, name: &TenantName<'_>, ask: Ask, decision: &mut Decision) -> Box<Extra> {
         let usage = self.tracking.as_ref().filter(|_| ask.call.opens()).map(|tracking| {
-            let hold = Hold::of_decision(&self.limiter.local, ask, decision);
-            OpenedUsage::new(hold, tracking, self.charge_rule.as_ref(), self.extensions)
+            let hold = self.limiter.local.take_hold(ask, decision);
+            tracking.opened(hold, self.charge_rule.as_ref(), self.extensions)
         });
         // a hold is settled when the call ends
         let charge_rule = self.charge_rule.as_ref().filter(|_| !ask.call.is_hold());
@@ -423,7 +370,7 @@ impl RateLimitGate {
 crate::util::fmt::debug_fields!(RateLimitGate, |own| limiter: own.limiter.local);
 
 /// Why a request was not admitted.
-enum Unadmitted {
+pub(super) enum Unadmitted {
     Rejected(Rejection),
     /// The plan of its tenant must be looked up first.
     #[cfg(feature = "plans")]
@@ -431,7 +378,7 @@ enum Unadmitted {
 }
 
 impl Unadmitted {
-    fn into_rejection(self) -> Rejection {
+    pub(super) fn into_rejection(self) -> Rejection {
         match self {
             Self::Rejected(rejection) => rejection,
             #[cfg(feature = "plans")]
@@ -441,7 +388,7 @@ impl Unadmitted {
 }
 
 #[cfg(feature = "plans")]
-fn no_plan() -> Rejection {
+pub(super) fn no_plan() -> Rejection {
     Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
 }
 
@@ -452,7 +399,7 @@ pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);
 
 #[cfg(any(feature = "plans", feature = "redis"))]
 impl RateLimitFuture {
-    fn new(decided: impl Future<Output = Result<RateLimitPass, Rejection>> + Send + 'static) -> Self {
+    pub(super) fn new(decided: impl Future<Output = Result<RateLimitPass, Rejection>> + Send + 'static) -> Self {
         Self(Mutex::new(Box::pin(decided)))
     }
 }

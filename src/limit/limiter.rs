@@ -9,7 +9,7 @@ use std::{
 #[cfg(feature = "redis")]
 use super::plan::Plan;
 use super::{
-    decision::{Ask, CallEnd, CallInMemory, Decision, Spend},
+    decision::{Ask, CallEnd, CallInMemory, Decision, EndCall, OpenCall, Spend},
     engine::{Engine, TenantKey, Undecided, meter::Context, spend::SpendRequest},
     hold::Hold,
     plans::table::Plans,
@@ -218,7 +218,7 @@ impl Limiter {
         if !decision.is_admitted() {
             return Err(decision);
         }
-        Ok(Hold::of_decision(self, ask, &mut decision))
+        Ok(self.take_hold(ask, &mut decision))
     }
 
     pub(super) fn check_as(&self, key: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
@@ -377,6 +377,17 @@ impl Limiter {
         self.0.engine.refund(&charge, self.context())
     }
 
+    /// Takes the call that an admission has opened.
+    pub(super) fn take_hold(&self, ask: Ask, decision: &mut Decision) -> Hold {
+        let call = decision.spend.0.as_mut().and_then(|charge| charge.call.take());
+        let open = call.map(|call| match call {
+            OpenCall::Memory(call) => Box::new(OwnCall { limiter: self.clone(), call }) as Box<dyn EndCall>,
+            #[cfg(feature = "redis")]
+            OpenCall::Shared(call) => call,
+        });
+        Hold::new(open, ask.estimate(), decision.standing)
+    }
+
     /// Ends a call, and charges what it has used.
     pub(super) fn end_call(&self, call: &CallInMemory, end: CallEnd) {
         self.0.engine.end_call(call, end, self.context());
@@ -426,6 +437,19 @@ impl Limiter {
         let Inner { engine, report } = &*self.0;
         let (now, unix_now) = report.clock.read();
         Context { now, unix_now, swept_at: engine.swept_at.load(Relaxed), bytes: &engine.bytes }
+    }
+}
+
+/// An open call of a limiter in memory.
+#[derive(Debug)]
+struct OwnCall {
+    limiter: Limiter,
+    call: CallInMemory,
+}
+
+impl EndCall for OwnCall {
+    fn end(self: Box<Self>, end: CallEnd) {
+        self.limiter.end_call(&self.call, end);
     }
 }
 

@@ -6,17 +6,14 @@ use http::{Extensions, HeaderMap, StatusCode};
 
 use super::{
     any_limiter::AnyLimiter,
-    decision::Spend,
+    decision::{ChargeRule, Spend},
     headers::{HeaderStyle, IetfPolicy, Values},
-    tracking::OpenedUsage,
+    tracking::usage::OpenedUsage,
 };
 use crate::{
     gate::Pass,
     tenant::{RateLimit, Standing},
 };
-
-/// Decides by the response whether a request is charged.
-pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
 /// The pass of a [`RateLimitGate`](super::RateLimitGate). It is small, because it is moved several times.
 pub struct RateLimitPass {

@@ -1,8 +1,8 @@
 //! How long logins and one-time codes last, and how failed attempts slow callers down.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::time::Duration;
 
-use crate::util::error::ConfigError;
+use crate::util::{builder::setters, error::ConfigError};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -72,104 +72,73 @@ impl LoginLimits {
         }
     }
 
-    /// Ends a login after this time without progress.
-    pub fn idle_timeout(self, timeout: Duration) -> Self {
-        Self { idle_timeout: timeout, ..self }
-    }
+    setters! {
+        /// Ends a login after this time without progress.
+        pub fn idle_timeout(timeout: Duration) { idle_timeout: timeout }
 
-    /// Ends a login this long after its start, even if it makes progress.
-    pub fn absolute_timeout(self, timeout: Duration) -> Self {
-        Self { absolute_timeout: timeout, ..self }
-    }
+        /// Ends a login this long after its start, even if it makes progress.
+        pub fn absolute_timeout(timeout: Duration) { absolute_timeout: timeout }
 
-    /// Sets how long the browser may take from `complete` to `/authorize`.
-    pub fn completion_window(self, window: Duration) -> Self {
-        Self { completion_window: window, ..self }
-    }
+        /// Sets how long the browser may take from `complete` to `/authorize`.
+        pub fn completion_window(window: Duration) { completion_window: window }
 
-    /// Sets how long a one-time code can be used.
-    pub fn code_lifetime(self, lifetime: Duration) -> Self {
-        Self { code_lifetime: lifetime, ..self }
-    }
+        /// Sets how long a one-time code can be used.
+        pub fn code_lifetime(lifetime: Duration) { code_lifetime: lifetime }
 
-    /// Sets how many wrong guesses invalidate a one-time code.
-    pub fn code_attempts(self, attempts: u8) -> Self {
-        Self { code_attempts: attempts, ..self }
-    }
+        /// Sets how many wrong guesses invalidate a one-time code.
+        pub fn code_attempts(attempts: u8) { code_attempts: attempts }
 
-    /// Sets the minimum time between two one-time codes by one method.
-    pub fn resend_interval(self, interval: Duration) -> Self {
-        Self { resend_interval: interval, ..self }
-    }
+        /// Sets the minimum time between two one-time codes by one method.
+        pub fn resend_interval(interval: Duration) { resend_interval: interval }
 
-    /// Sets how many failures in a row each name and method may have before the next attempt must wait.
-    pub fn free_failures(self, failures: u32) -> Self {
-        Self { free_failures: failures, ..self }
-    }
+        /// Sets how many failures in a row each name and method may have before the next attempt must wait.
+        pub fn free_failures(failures: u32) { free_failures: failures }
 
-    /// Sets the wait after the last free failure. Each further failure doubles it.
-    pub fn first_wait(self, wait: Duration) -> Self {
-        Self { first_wait: wait, ..self }
-    }
+        /// Sets the wait after the last free failure. Each further failure doubles it.
+        pub fn first_wait(wait: Duration) { first_wait: wait }
 
-    /// Sets the longest wait between two attempts.
-    pub fn longest_wait(self, wait: Duration) -> Self {
-        Self { longest_wait: wait, ..self }
-    }
+        /// Sets the longest wait between two attempts.
+        pub fn longest_wait(wait: Duration) { longest_wait: wait }
 
-    /// Sets how many failures in a row lock an account's method until they are forgotten. The last fifth is kept for
-    /// trusted browsers.
-    pub fn failure_ceiling(self, failures: u32) -> Self {
-        Self { failure_ceiling: failures, ..self }
-    }
+        /// Sets how many failures in a row lock an account's method until they are forgotten. The last fifth is kept for
+        /// trusted browsers.
+        pub fn failure_ceiling(failures: u32) { failure_ceiling: failures }
 
-    /// Sets how long failures are remembered after the last of them.
-    pub fn failure_memory(self, memory: Duration) -> Self {
-        Self { failure_memory: memory, ..self }
-    }
+        /// Sets how long failures are remembered after the last of them.
+        pub fn failure_memory(memory: Duration) { failure_memory: memory }
 
-    /// Sets how long a browser stays trusted after a complete login. Its attempts are counted separately from
-    /// those of other browsers.
-    pub fn device_lifetime(self, lifetime: Duration) -> Self {
-        Self { device_lifetime: lifetime, ..self }
+        /// Sets how long a browser stays trusted after a complete login. Its attempts are counted separately from
+        /// those of other browsers.
+        pub fn device_lifetime(lifetime: Duration) { device_lifetime: lifetime }
     }
 
     /// Checks the bounds in the table above.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        let time = |setting, value: Duration, allowed: RangeInclusive<Duration>, reason| match allowed.contains(&value)
-        {
-            true => Ok(()),
-            false => Err(ConfigError::new(setting, format!("{value:?}"), reason)),
-        };
-        let count = |setting, value: u32, allowed: RangeInclusive<u32>, reason| match allowed.contains(&value) {
-            true => Ok(()),
-            false => Err(ConfigError::new(setting, value, reason)),
-        };
-        time("login idle_timeout", self.idle_timeout, MINUTE..=HOUR, "must be 1 minute to 1 hour")?;
+        ConfigError::check_range("login idle_timeout", self.idle_timeout, MINUTE..=HOUR, "must be 1 minute to 1 hour")?;
         let reason = "must be idle_timeout to 24 hours";
-        time("login absolute_timeout", self.absolute_timeout, self.idle_timeout..=DAY, reason)?;
+        ConfigError::check_range("login absolute_timeout", self.absolute_timeout, self.idle_timeout..=DAY, reason)?;
         let reason = "must be 10 seconds to 5 minutes";
-        time("login completion_window", self.completion_window, 10 * SECOND..=5 * MINUTE, reason)?;
-        time("login code_lifetime", self.code_lifetime, MINUTE..=10 * MINUTE, "must be 1 to 10 minutes")?;
-        count("login code_attempts", self.code_attempts.into(), 1..=5, "must be 1 to 5")?;
+        ConfigError::check_range("login completion_window", self.completion_window, 10 * SECOND..=5 * MINUTE, reason)?;
+        let reason = "must be 1 to 10 minutes";
+        ConfigError::check_range("login code_lifetime", self.code_lifetime, MINUTE..=10 * MINUTE, reason)?;
+        ConfigError::check_range("login code_attempts", self.code_attempts, 1..=5, "must be 1 to 5")?;
         let reason = "must be 30 seconds to 10 minutes";
-        time("login resend_interval", self.resend_interval, 30 * SECOND..=10 * MINUTE, reason)?;
-        count("login free_failures", self.free_failures, 1..=10, "must be 1 to 10")?;
+        ConfigError::check_range("login resend_interval", self.resend_interval, 30 * SECOND..=10 * MINUTE, reason)?;
+        ConfigError::check_range("login free_failures", self.free_failures, 1..=10, "must be 1 to 10")?;
         let reason = "must be 30 seconds to longest_wait";
-        time("login first_wait", self.first_wait, 30 * SECOND..=self.longest_wait, reason)?;
-        time("login longest_wait", self.longest_wait, self.first_wait..=DAY, "must be first_wait to 24 hours")?;
+        ConfigError::check_range("login first_wait", self.first_wait, 30 * SECOND..=self.longest_wait, reason)?;
+        let reason = "must be first_wait to 24 hours";
+        ConfigError::check_range("login longest_wait", self.longest_wait, self.first_wait..=DAY, reason)?;
         let reason = "must be free_failures to 100";
-        count("login failure_ceiling", self.failure_ceiling, self.free_failures..=100, reason)?;
-        time("login failure_memory", self.failure_memory, DAY..=30 * DAY, "must be 24 hours to 30 days")?;
-        time("login device_lifetime", self.device_lifetime, DAY..=400 * DAY, "must be 1 to 400 days")
+        ConfigError::check_range("login failure_ceiling", self.failure_ceiling, self.free_failures..=100, reason)?;
+        let reason = "must be 24 hours to 30 days";
+        ConfigError::check_range("login failure_memory", self.failure_memory, DAY..=30 * DAY, reason)?;
+        let reason = "must be 1 to 400 days";
+        ConfigError::check_range("login device_lifetime", self.device_lifetime, DAY..=400 * DAY, reason)
     }
 }
 
-impl Default for LoginLimits {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(LoginLimits);
 
 #[cfg(test)]
 mod tests {

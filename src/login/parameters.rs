@@ -25,6 +25,13 @@ pub(crate) struct Binding {
     pub(crate) code_challenge: CodeChallenge,
 }
 
+/// The detail about a parameter that a call has to repeat.
+macro_rules! differs {
+    ($name:literal) => {
+        concat!($name, " is missing or differs from the start of the login")
+    };
+}
+
 impl Binding {
     /// Returns the name of the first parameter that differs from the start of the login. Scopes are compared as sets, all
     /// others byte by byte.
@@ -32,15 +39,15 @@ impl Binding {
         let is = |sent: &Option<String>, own: &str| sent.as_deref() == Some(own);
         let scope = sent.scope.as_deref().and_then(|scope| Scopes::parse(scope).ok());
         [
-            ("client_id", is(&sent.client_id, &self.client_id)),
-            ("redirect_uri", is(&sent.redirect_uri, &self.redirect_uri)),
-            ("response_type", is(&sent.response_type, "code")),
-            ("scope", scope.is_some_and(|scope| scope == self.scope)),
-            ("code_challenge", is(&sent.code_challenge, self.code_challenge.as_str())),
-            ("code_challenge_method", is(&sent.code_challenge_method, "S256")),
+            (differs!("client_id"), is(&sent.client_id, &self.client_id)),
+            (differs!("redirect_uri"), is(&sent.redirect_uri, &self.redirect_uri)),
+            (differs!("response_type"), is(&sent.response_type, "code")),
+            (differs!("scope"), scope.is_some_and(|scope| scope == self.scope)),
+            (differs!("code_challenge"), is(&sent.code_challenge, self.code_challenge.as_str())),
+            (differs!("code_challenge_method"), is(&sent.code_challenge_method, "S256")),
         ]
         .into_iter()
-        .find_map(|(name, same)| (!same).then_some(name))
+        .find_map(|(difference, same)| (!same).then_some(difference))
     }
 }
 

@@ -10,30 +10,26 @@ use crate::{
     client::Scopes,
     pkce::CodeChallenge,
     session::{Authentication, Proof, UserId},
-    store::{
-        StoreError,
-        compact::{Reader, RowPart, Writer, row_enum, row_struct, row_text, stored_row},
-    },
+    store::compact::{row_enum, row_struct, row_text, stored_row},
     user::Identifier,
     util::public_id::PublicId,
     words::Language,
 };
 
-// 1 had no flags in the plan
-stored_row!(Login, 2, "not the row of a login");
+stored_row!(Login, 3, "not the row of a login");
 row_struct!(Login {
     id,
     tenant,
     binding,
     wanted,
-    identifier => or_empty,
+    identifier,
     subject,
     plan,
     proofs,
-    carried => wide,
+    carried,
     session,
     phase,
-    open => or_zero,
+    open,
     max_age,
     passkey,
     failures,
@@ -67,58 +63,19 @@ row_text! {
     Scopes: to_string, |text: &str| Scopes::parse(text).ok();
     CodeChallenge: as_str, |text: &str| CodeChallenge::parse(text).ok();
 }
-
-impl RowPart for Wanted {
-    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        let Self {
-            nonce,
-            dpop_jkt,
-            id_token,
-            userinfo,
-            resources,
-            is_confirmed,
-            remember,
-            return_to,
-            language,
-            is_reset,
-        } = self;
-        let [is_english, is_german] = [Language::English, Language::German].map(|known| *language == Some(known));
-        writer.flags([*is_confirmed, *remember, is_english, is_german, *is_reset, !resources.is_empty()]);
-        for text in [nonce, dpop_jkt, return_to] {
-            text.write_part(writer)?;
-        }
-        id_token.write_part(writer)?;
-        userinfo.write_part(writer)?;
-        writer.present_list(resources)
-    }
-
-    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        let [is_confirmed, remember, is_english, is_german, is_reset, has_resources] = reader.flags()?;
-        let language = match (is_english, is_german) {
-            (false, false) => None,
-            (true, false) => Some(Language::English),
-            (false, true) => Some(Language::German),
-            (true, true) => return None,
-        };
-        let mut text = || RowPart::read_part(reader);
-        let (nonce, dpop_jkt, return_to) = (text()?, text()?, text()?);
-        let mut names = || RowPart::read_part(reader);
-        let (id_token, userinfo) = (names()?, names()?);
-        let resources = reader.present_list(has_resources)?;
-        Some(Self {
-            nonce,
-            dpop_jkt,
-            id_token,
-            userinfo,
-            resources,
-            is_confirmed,
-            remember,
-            return_to,
-            language,
-            is_reset,
-        })
-    }
-}
+row_struct!(Wanted {
+    is_confirmed,
+    remember,
+    is_reset,
+    language,
+    nonce,
+    dpop_jkt,
+    id_token,
+    userinfo,
+    resources,
+    return_to,
+});
+row_enum!(Language { 0 => English, 1 => German });
 
 #[cfg(test)]
 mod tests {
@@ -128,7 +85,11 @@ mod tests {
     use crate::{
         login::{Keyed, LoginLimits, OneTimeCode},
         policy::{EnrolledFactors, Method, MethodSet, Policies, Policy},
-        store::{StoreErrorKind, table::Value},
+        store::{
+            StoreErrorKind,
+            compact::{Reader, RowPart, Writer},
+            table::Value,
+        },
         util::{
             clock::UnixTime,
             secret::{Secret, SecretDigest},
@@ -219,8 +180,8 @@ mod tests {
     fn b08_rows_of_the_format_before_are_refused() {
         for login in logins() {
             let mut bytes = login.encode_row().unwrap();
-            assert_eq!(bytes[0], 2);
-            bytes[0] = 1;
+            assert_eq!(bytes[0], 3);
+            bytes[0] = 2;
             assert_eq!(Login::decode_row(&bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }
@@ -230,17 +191,7 @@ mod tests {
         let mut writer = Writer::new(0, 0);
         Wanted { remember: true, ..Wanted::default() }.write_part(&mut writer).unwrap();
         let mut bytes = writer.into_bytes();
-        for (flags, is_valid) in [
-            (0, true),
-            (3, true),
-            (11, true),
-            (12, false),
-            (16, true),
-            (28, false),
-            (32, false),
-            (64, false),
-            (255, false),
-        ] {
+        for (flags, is_valid) in [(0, true), (1, true), (2, false), (255, false)] {
             bytes[1] = flags;
             assert_eq!(Reader::read_whole_value(0, &bytes, Wanted::read_part).is_some(), is_valid, "{flags}");
         }

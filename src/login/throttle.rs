@@ -18,8 +18,8 @@ pub(crate) struct Throttle {
     open_at: u64,
 }
 
-stored_row!(Throttle, 1, "not a count of failures");
-row_struct!(Throttle { failures => wide, open_at });
+stored_row!(Throttle, 2, "not a count of failures");
+row_struct!(Throttle { failures, open_at });
 
 impl Throttle {
     /// Counts an attempt, or returns how long to wait.

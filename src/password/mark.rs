@@ -40,15 +40,12 @@ impl PasswordMark {
         Self(Secret::generate().digest())
     }
 
-    /// Takes a mark from a row.
-    pub(crate) fn restore(bytes: [u8; 32]) -> Self {
-        Self(SecretDigest::from_bytes(bytes))
-    }
-
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }
 }
+
+crate::store::compact::row_struct!(PasswordMark(digest));
 
 impl PartialEq for PasswordMark {
     fn eq(&self, other: &Self) -> bool {

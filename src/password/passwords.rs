@@ -1,4 +1,4 @@
-use std::{fmt, thread};
+use std::thread;
 
 use tokio::runtime::Handle;
 
@@ -9,7 +9,10 @@ use super::{
     recipe::Cost,
     turns::Turns,
 };
-use crate::{tenant::Tenant, util::error::ConfigError};
+use crate::{
+    util::builder::setters,
+    {tenant::Tenant, util::error::ConfigError},
+};
 
 /// The number of waiting callers for each running check, by default.
 const WAITING_EACH: usize = 64;
@@ -115,11 +118,7 @@ impl Passwords {
     }
 }
 
-impl Default for Passwords {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Passwords);
 
 crate::util::fmt::debug_fields!(Passwords, |own| cost: own.engine.cost);
 
@@ -149,41 +148,30 @@ impl PasswordsBuilder {
         Self { cost: Cost::DEFAULT, floor: Cost::DEFAULT, concurrency, waiting: concurrency * WAITING_EACH }
     }
 
-    /// Sets the memory of a hash: 19456 KiB to 256 MiB. Defaults to 19456 KiB.
-    ///
-    /// Don't lower it while hashes with more memory are stored: they take longer to check than the decoy of an unknown
-    /// user, and the time would show which users exist.
-    pub fn memory_kib(mut self, memory: u32) -> Self {
-        self.cost.memory_kib = memory;
-        self
-    }
+    setters! {
+        /// Sets the memory of a hash: 19456 KiB to 256 MiB. Defaults to 19456 KiB.
+        ///
+        /// Don't lower it while hashes with more memory are stored: they take longer to check than the decoy of an unknown
+        /// user, and the time would show which users exist.
+        pub fn memory_kib(memory: u32) { cost.memory_kib: memory }
 
-    /// Sets the number of passes over the memory: 2 to 16. Defaults to 2. Like the memory, it should not be lowered.
-    pub fn iterations(mut self, iterations: u32) -> Self {
-        self.cost.iterations = iterations;
-        self
-    }
+        /// Sets the number of passes over the memory: 2 to 16. Defaults to 2. Like the memory, it should not be lowered.
+        pub fn iterations(iterations: u32) { cost.iterations: iterations }
 
-    /// Sets the number of lanes: 1 to 8. Defaults to 1.
-    ///
-    /// One thread computes all lanes, so more of them are only useful to match the hashes of another program.
-    pub fn parallelism(mut self, lanes: u32) -> Self {
-        self.cost.parallelism = lanes;
-        self
-    }
+        /// Sets the number of lanes: 1 to 8. Defaults to 1.
+        ///
+        /// One thread computes all lanes, so more of them are only useful to match the hashes of another program.
+        pub fn parallelism(lanes: u32) { cost.parallelism: lanes }
 
-    /// Sets how many checks run at once, each with its own memory. Defaults to the number of threads of the machine.
-    ///
-    /// The memory passes from one check to the next. When the last one ends, it is returned to the system, except for that
-    /// of one check.
-    pub fn concurrency(self, most: usize) -> Self {
-        Self { concurrency: most, ..self }
-    }
+        /// Sets how many checks run at once, each with its own memory. Defaults to the number of threads of the machine.
+        ///
+        /// The memory passes from one check to the next. When the last one ends, it is returned to the system, except for that
+        /// of one check.
+        pub fn concurrency(most: usize) { concurrency: most }
 
-    /// Sets how many callers may wait for a turn. Any further caller fails at once with [`PasswordErrorKind::Busy`].
-    /// Defaults to 64 for each thread of the machine.
-    pub fn waiting(self, most: usize) -> Self {
-        Self { waiting: most, ..self }
+        /// Sets how many callers may wait for a turn. Any further caller fails at once with [`PasswordErrorKind::Busy`].
+        /// Defaults to 64 for each thread of the machine.
+        pub fn waiting(most: usize) { waiting: most }
     }
 
     /// Makes the cheapest hashes argon2 supports. They are easy to guess: use them only in tests.
@@ -198,23 +186,13 @@ impl PasswordsBuilder {
     /// Returns an error if a setting is out of bounds.
     pub fn build(self) -> Result<Passwords, ConfigError> {
         let Self { cost, floor, concurrency, waiting } = self;
-        let within = |value: u32, least: u32, most: u32| (least..=most).contains(&value);
-        let refuse = |setting, value: &dyn fmt::Display, reason| Err(ConfigError::new(setting, value, reason));
-        if !within(cost.memory_kib, floor.memory_kib, Cost::MOST.memory_kib) {
-            return refuse("password memory_kib", &cost.memory_kib, "must be 19456 to 262144");
-        }
-        if !within(cost.iterations, floor.iterations, Cost::MOST.iterations) {
-            return refuse("password iterations", &cost.iterations, "must be 2 to 16");
-        }
-        if !cost.is_usable() {
-            return refuse("password parallelism", &cost.parallelism, "must be 1 to 8");
-        }
-        if !(1..=MOST).contains(&concurrency) {
-            return refuse("password concurrency", &concurrency, "must be 1 to 1048576");
-        }
-        if waiting > MOST {
-            return refuse("password waiting", &waiting, "must be at most 1048576");
-        }
+        let memory = floor.memory_kib..=Cost::MOST.memory_kib;
+        ConfigError::check_range("password memory_kib", cost.memory_kib, memory, "must be 19456 to 262144")?;
+        let iterations = floor.iterations..=Cost::MOST.iterations;
+        ConfigError::check_range("password iterations", cost.iterations, iterations, "must be 2 to 16")?;
+        ConfigError::refuse_if(!cost.is_usable(), "password parallelism", cost.parallelism, "must be 1 to 8")?;
+        ConfigError::check_range("password concurrency", concurrency, 1..=MOST, "must be 1 to 1048576")?;
+        ConfigError::check_range("password waiting", waiting, ..=MOST, "must be at most 1048576")?;
         Ok(Passwords::from_builder(&self))
     }
 }
@@ -248,29 +226,19 @@ impl From<PasswordErrorKind> for PasswordError {
     }
 }
 
-impl fmt::Display for PasswordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            PasswordErrorKind::Busy => "too many passwords are being checked at once",
-            PasswordErrorKind::Unusable => "a password must have 1 to 1024 bytes",
-            PasswordErrorKind::Failed => "the password could not be checked",
-        })
-    }
-}
-
-impl std::error::Error for PasswordError {}
+crate::util::fmt::text_error!(PasswordError, |own| match own.0 {
+    PasswordErrorKind::Busy => "too many passwords are being checked at once",
+    PasswordErrorKind::Unusable => "a password must have 1 to 1024 bytes",
+    PasswordErrorKind::Failed => "the password could not be checked",
+});
 
 #[cfg(test)]
 impl Passwords {
-    /// Replaces argon2.
-    pub(super) fn with_run(mut self, run: std::sync::Arc<super::engine::Run>) -> Self {
-        self.engine.run = run;
-        self
-    }
+    setters! {
+        /// Replaces argon2.
+        pub(super) fn with_run(run: std::sync::Arc<super::engine::Run>) { engine.run: run }
 
-    pub(super) fn with_decoy(mut self, decoy: PasswordHash) -> Self {
-        self.engine.decoy = std::sync::Arc::new(decoy);
-        self
+        pub(super) fn with_decoy(decoy: PasswordHash) { engine.decoy: std::sync::Arc::new(decoy) }
     }
 
     pub(super) fn decoy(&self) -> PasswordHash {

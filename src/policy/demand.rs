@@ -141,10 +141,8 @@ impl Policy {
 }
 
 fn check_steps(steps: usize) -> Result<(), ConfigError> {
-    match steps {
-        1..=Policy::MAX_STEPS => Ok(()),
-        _ => Err(ConfigError::new(SETTING, format!("{steps} steps"), "must have 1 to 6 steps")),
-    }
+    let is_refused = !(1..=Policy::MAX_STEPS).contains(&steps);
+    ConfigError::refuse_if(is_refused, SETTING, format_args!("{steps} steps"), "must have 1 to 6 steps")
 }
 
 /// Returns whether each slot can be filled with a different method.

@@ -1,10 +1,6 @@
 //! Logins of users who have enrolled a second factor.
 
-use super::{
-    method::{Method, MethodSet},
-    plan::LoginPlan,
-    reset::ResetDemand,
-};
+use super::{method::MethodSet, plan::LoginPlan, reset::ResetDemand};
 
 /// The methods by which an account can prove the second factor that it has enrolled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,16 +14,10 @@ pub(crate) struct EnrolledFactors {
     pub(crate) reset: Option<ResetDemand>,
 }
 
-impl EnrolledFactors {
-    /// The methods that prove a second factor: a passkey, an authenticator app, or a recovery code in place of either.
-    pub(crate) const METHODS: MethodSet =
-        MethodSet::EMPTY.with(Method::Passkey).with(Method::Totp).with(Method::RecoveryCode);
-}
-
 impl LoginPlan {
     /// Returns whether a login that has proved these methods still depends on what its account has enrolled.
     pub(crate) fn depends_on_factors(&self, proved: MethodSet) -> bool {
-        self.asks_enrolled && !self.is_extended && proved.intersection(EnrolledFactors::METHODS).is_empty()
+        self.asks_enrolled && !self.is_extended && proved.intersection(MethodSet::ENROLLED).is_empty()
     }
 
     /// Demands the second factor of an account that has proved these methods: in one of the remaining steps if the policies
@@ -47,7 +37,7 @@ impl LoginPlan {
             return;
         }
         // sets with another second factor, which this account can't prove, are no use
-        let others = ahead.filter(|set| set.intersection(EnrolledFactors::METHODS).is_empty());
+        let others = ahead.filter(|set| set.intersection(MethodSet::ENROLLED).is_empty());
         let mut longer: Vec<_> = others.flat_map(|set| factors.all.iter().map(move |more| set.with(more))).collect();
         if !longer.is_empty() {
             longer.sort_unstable();
@@ -62,7 +52,7 @@ mod tests {
     use Method::{Email, Passkey, Password, RecoveryCode, Sms, Sso, Totp};
 
     use super::{
-        super::{Policies, Policy},
+        super::{Method, Policies, Policy},
         *,
     };
     use crate::tenant::Tenant;
@@ -84,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_methods_of_a_reset_are_all_but_the_password_and_sign_ins_elsewhere() {
-        let all = EnrolledFactors::METHODS.with(Email).with(Sms).with(Method::Whatsapp);
+        let all = MethodSet::ENROLLED.with(Email).with(Sms).with(Method::Whatsapp);
         assert_eq!(ResetDemand::METHODS, all);
         assert!(!all.contains(Password) && !all.contains(Sso));
     }

@@ -181,6 +181,8 @@ impl MethodSet {
     pub const EMPTY: Self = Self(0);
     /// The set of all methods.
     pub const ALL: Self = Self((1 << Method::ALL.len()) - 1);
+    /// The methods that prove an enrolled second factor: a passkey, an authenticator app, or a recovery code in place of either.
+    pub(crate) const ENROLLED: Self = Self::EMPTY.with(Method::Passkey).with(Method::Totp).with(Method::RecoveryCode);
 
     /// Creates an empty set.
     pub const fn new() -> Self {

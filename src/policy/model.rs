@@ -191,7 +191,7 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 7),
     ) {
         let Some(mut plan) = plan(&demands, enabled) else { return Ok(()) };
-        let all = all.intersection(EnrolledFactors::METHODS);
+        let all = all.intersection(MethodSet::ENROLLED);
         let factors = EnrolledFactors { all, counting: counting.intersection(all), reset: None };
         let (before, mut proved) = (plan.clone(), MethodSet::EMPTY);
         let mut read_again = Vec::new();
@@ -209,7 +209,7 @@ proptest! {
         prop_assert!(read_again.into_iter().all(|is_same| is_same));
         prop_assert_eq!(plan.policy_steps(), before.steps());
         prop_assert!(plan.steps() <= before.steps() + 1 && before.is_met_by(proved));
-        let has_factor = !proved.intersection(EnrolledFactors::METHODS).is_empty();
+        let has_factor = !proved.intersection(MethodSet::ENROLLED).is_empty();
         prop_assert!(has_factor || all.is_empty(), "{}", proved);
         // an account without a factor sees nothing of the rule
         prop_assert!(!all.is_empty() || plan == before);
@@ -266,11 +266,11 @@ fn a_code_of_an_authenticator_is_never_the_first_step_nor_the_only_one() {
 fn stored_plans_are_validated() {
     use Method::{Email, Password, RecoveryCode, Sms, Totp, Whatsapp};
 
-    // no text for the `acr`, then the flags, two lists of sets, each set in two bytes
+    // the kind, no `acr`, then the flags, two lists of sets, each set in two bytes
     let row = |flags: u8, sets: &[MethodSet]| {
         let sets = sets.iter().flat_map(|set| set.to_bits().to_le_bytes());
         let length = |sets: usize| (sets as u16).to_le_bytes();
-        [&[0, 0, 0, flags][..], &length(sets.clone().count() / 2), &sets.collect::<Vec<_>>(), &length(0)].concat()
+        [&[0, 0, flags][..], &length(sets.clone().count() / 2), &sets.collect::<Vec<_>>(), &length(0)].concat()
     };
     let two = [Password | Email, Sms | Email];
     let stored = decode_plan(&row(3, &two)).unwrap();
@@ -293,5 +293,5 @@ fn stored_plans_are_validated() {
     ] {
         assert_eq!(decode_plan(&row(flags, &bad)), None, "{flags} {bad:?}");
     }
-    assert_eq!(decode_plan(&[0, 0, 0, 0, 1, 0, 0, 128, 0, 0]), None, "a method that does not exist");
+    assert_eq!(decode_plan(&[0, 0, 0, 1, 0, 0, 128, 0, 0]), None, "a method that does not exist");
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::store::{
     StoreError,
-    compact::{Reader, RowPart, Writer, or_empty, row_text},
+    compact::{Reader, RowPart, Writer, row_text},
 };
 
 /// The steps of a login, fixed when it starts.
@@ -44,14 +44,14 @@ impl RowPart for MethodSet {
 impl RowPart for LoginPlan {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended } = self;
-        or_empty::write_part(acr, writer)?;
+        acr.write_part(writer)?;
         writer.flags([*without_self_enrolment, *asks_enrolled, *is_extended]);
         sets.write_part(writer)?;
         named.write_part(writer)
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        let acr = or_empty::read_part(reader)?;
+        let acr = RowPart::read_part(reader)?;
         let [without_self_enrolment, asks_enrolled, is_extended] = reader.flags()?;
         let (sets, named) = (Vec::<MethodSet>::read_part(reader)?, RowPart::read_part(reader)?);
         let steps = sets.first().map_or(0, |set| set.len());

@@ -42,10 +42,8 @@ impl Policies {
     /// and `\`.
     pub fn acr(mut self, name: &str, policy: Policy) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-        if name.is_empty() || name.len() > 255 || !name.bytes().all(allowed) {
-            let reason = "must be 1 to 255 visible ASCII characters except '\"' and '\\'";
-            return Err(ConfigError::new("acr", name, reason));
-        }
+        let reason = "must be 1 to 255 visible ASCII characters except '\"' and '\\'";
+        ConfigError::refuse_if(name.is_empty() || name.len() > 255 || !name.bytes().all(allowed), "acr", name, reason)?;
         self.acr.insert(name.to_owned(), policy);
         Ok(self)
     }

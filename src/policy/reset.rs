@@ -5,9 +5,6 @@ use super::{
     plan::LoginPlan,
 };
 
-/// The methods that prove an enrolled second factor.
-const FACTORS: MethodSet = MethodSet::EMPTY.with(Method::Passkey).with(Method::Totp).with(Method::RecoveryCode);
-
 /// The factors that an account must prove for a new password. They are known once the user has proved a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResetDemand {
@@ -24,12 +21,13 @@ pub(crate) struct ResetDemand {
 
 impl ResetDemand {
     /// The methods that prove a step of a reset: all but the password, and sign-ins elsewhere.
-    pub(crate) const METHODS: MethodSet = FACTORS.with(Method::Email).with(Method::Sms).with(Method::Whatsapp);
+    pub(crate) const METHODS: MethodSet =
+        MethodSet::ENROLLED.with(Method::Email).with(Method::Sms).with(Method::Whatsapp);
 
     /// Returns whether these methods are enough.
     pub(crate) fn is_met_by(&self, proved: MethodSet) -> bool {
         let proved = proved.intersection(self.usable);
-        proved.classes() >= self.steps && (!self.needs_factor || !proved.intersection(FACTORS).is_empty())
+        proved.classes() >= self.steps && (!self.needs_factor || !proved.intersection(MethodSet::ENROLLED).is_empty())
     }
 }
 
@@ -52,7 +50,8 @@ impl LoginPlan {
         let lacking: MethodSet = proved.iter().filter(|method| !counting.contains(*method)).collect();
         let sets_of = |methods: MethodSet| methods.union(proved).distinct_subsets();
         let leads = |set: &MethodSet| set.len() == steps && proved.is_subset(*set);
-        let has_factor = |set: &MethodSet| set.intersection(FACTORS).iter().any(|method| !lacking.contains(method));
+        let has_factor =
+            |set: &MethodSet| set.intersection(MethodSet::ENROLLED).iter().any(|method| !lacking.contains(method));
         let own = sets_of(demand.usable.intersection(ResetDemand::METHODS)).filter(leads);
         let own: Vec<_> = own.filter(|set| !demand.needs_factor || has_factor(set)).collect();
         self.sets = if own.is_empty() { sets_of(ResetDemand::METHODS).filter(leads).collect() } else { own };

@@ -127,9 +127,8 @@ impl RedisConfig {
     ///
     /// Returns an error unless it is from 1 ms to 60 seconds.
     pub fn deadline(mut self, longest: Duration) -> Result<Self, ConfigError> {
-        if !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&longest) {
-            return Err(ConfigError::new("redis deadline", format!("{longest:?}"), "must be from 1 ms to 60 s"));
-        }
+        let range = Duration::from_millis(1)..=Duration::from_secs(60);
+        ConfigError::check_range("redis deadline", longest, range, "must be from 1 ms to 60 s")?;
         self.deadline = Some(longest);
         Ok(self)
     }

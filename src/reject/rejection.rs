@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use crate::{
     http::{head::Head, number::number},
     tenant::{LimitKey, Standing},
-    util::clock::ceil_seconds,
+    util::{builder::setters, clock::ceil_seconds},
 };
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -134,22 +134,15 @@ impl Rejection {
         Self::new(RejectionKind::Redirect, "continue at another address").header(header::LOCATION, location)
     }
 
-    /// Names the policy that was violated.
-    pub fn violated(mut self, policy: &'static str) -> Self {
-        self.0.violated = Some(policy);
-        self
-    }
+    setters! {
+        /// Names the policy that was violated.
+        pub fn violated(policy: &'static str) { 0.violated: Some(policy) }
 
-    /// Sets the key of the limit that rejected the request.
-    pub fn with_limit_key(mut self, key: impl Into<LimitKey>) -> Self {
-        self.0.limit_key = Some(key.into());
-        self
-    }
+        /// Sets the key of the limit that rejected the request.
+        pub fn with_limit_key(key: impl Into<LimitKey>) { 0.limit_key: Some(key.into()) }
 
-    /// Sets the OAuth error code, if it is not the one of the kind.
-    pub(crate) fn error(mut self, error: &'static str) -> Self {
-        self.0.error = Some(error);
-        self
+        /// Sets the OAuth error code, if it is not the one of the kind.
+        pub(crate) fn error(error: &'static str) { 0.error: Some(error) }
     }
 
     /// Sets when a retry may succeed. The header has whole seconds, rounded up and never 0,

@@ -34,10 +34,8 @@ pub(super) struct CookieFormat {
 impl CookieFormat {
     /// Creates the format of cookies with this base name, such as `session`.
     pub(super) fn new(base: &str, loopback: bool) -> Result<Self, ConfigError> {
-        if base.is_empty() || base.starts_with("__") {
-            let reason = "must be a name without a prefix such as __Host-";
-            return Err(ConfigError::new("session cookie name", base, reason));
-        }
+        let reason = "must be a name without a prefix such as __Host-";
+        ConfigError::refuse_if(base.is_empty() || base.starts_with("__"), "session cookie name", base, reason)?;
         let format = Self::unchecked(base, loopback);
         // as long as any cookie will be
         let name = format!("{}{}", format.prefix, "A".repeat(SUFFIX_LEN));

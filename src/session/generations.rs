@@ -25,9 +25,6 @@ pub(crate) struct Generations(Table<Generation>);
 /// A batch whose outcomes show once the generation of its user was compared.
 pub(crate) type UserBatch<'g> = Batch<'g, OfUser<'g, Generation>>;
 
-/// Kept forever, because a refresh family could outlive any other limit.
-const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Generation(u64);
 
@@ -74,7 +71,8 @@ impl Generations {
     pub(crate) async fn raise(&self, tenant: &Tenant, user: &UserId) -> Result<u64, StoreError> {
         let raise = |current: Option<&Generation>, _now| {
             let next = current.map_or(0, |current| current.0).saturating_add(1);
-            Change::Put(Generation(next), FOREVER, next)
+            // a refresh family could outlive any other limit
+            Change::Put(Generation(next), UnixTime::FOREVER, next)
         };
         self.0.update(Some(tenant), user.as_str().as_bytes(), raise).await
     }
@@ -118,7 +116,8 @@ mod tests {
         let (acme, ada) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
         let run = |over: &ReadRow<String>, value: &str| {
             let mut batch = generations.batch(&acme, &ada).unwrap();
-            let write = batch.add(table.prepare_row_write(None, b"id", over, &value.to_owned(), FOREVER).unwrap());
+            let write =
+                batch.add(table.prepare_row_write(None, b"id", over, &value.to_owned(), UnixTime::FOREVER).unwrap());
             let read = batch.add(table.prepare_row_read(None, b"id").unwrap());
             (block_on(batch.run()).unwrap(), write, read)
         };
@@ -177,8 +176,9 @@ mod tests {
         let table: Table<String> = Table::new(store, "table", clock);
         let (acme, ada) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
         let mut batch = generations.batch(&acme, &ada).unwrap();
-        let _ =
-            batch.add(table.prepare_row_write(None, b"id", &ReadRow::ABSENT, &"value".to_owned(), FOREVER).unwrap());
+        let _ = batch.add(
+            table.prepare_row_write(None, b"id", &ReadRow::ABSENT, &"value".to_owned(), UnixTime::FOREVER).unwrap(),
+        );
         assert_eq!(block_on(batch.run()).err().unwrap().kind(), StoreErrorKind::Corrupt);
     }
 

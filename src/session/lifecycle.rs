@@ -286,10 +286,7 @@ impl Sessions {
     async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: PublicId) {
         let rest = |list: SessionList| list.only(|listed| listed.sid != sid);
         if let Err(error) = self.amend(tenant, user, Some(sid), rest).await {
-            crate::util::trace::warning!(
-                "an ended session could not be removed from its list: {}",
-                crate::util::error::with_sources(&error)
-            );
+            crate::util::trace::failure!("an ended session could not be removed from its list", &error);
             self.store_failed();
         }
     }

@@ -208,10 +208,7 @@ impl Sessions {
             Ok(WriteOutcome::Lost(instead)) => self.accepted(cookie, self.check(cookie, instead, self.rows().now())),
             // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
-                crate::util::trace::warning!(
-                    "the use of a session could not be recorded: {}",
-                    crate::util::error::with_sources(&error)
-                );
+                crate::util::trace::failure!("the use of a session could not be recorded", &error);
                 self.store_failed();
                 Some(used)
             }

@@ -53,6 +53,17 @@ impl Opening {
     fn is_new(&self) -> bool {
         self.over.live.is_none()
     }
+
+    /// Returns whether the list was written or stays as it is. If not, notes the list that the write lost against.
+    pub(crate) fn note_listed(
+        &mut self,
+        list: Option<&Slot<'_, SessionList>>,
+        outcomes: &Outcomes,
+    ) -> Result<bool, StoreError> {
+        let Some(lost) = list.filter(|list| outcomes.version(list).is_none()) else { return Ok(true) };
+        self.list = Some(outcomes.row(lost)?);
+        Ok(false)
+    }
 }
 
 impl Sessions {
@@ -194,20 +205,11 @@ impl Sessions {
         Ok(batch.add(write))
     }
 
-    /// Returns whether the list was written or stays as it is. If not, the opening has the list that it lost against.
-    pub(crate) fn is_listed(
-        opening: &mut Opening,
-        list: Option<&Slot<'_, SessionList>>,
-        outcomes: &Outcomes,
-    ) -> Result<bool, StoreError> {
-        let Some(lost) = list.filter(|list| outcomes.version(list).is_none()) else { return Ok(true) };
-        opening.list = Some(outcomes.row(lost)?);
-        Ok(false)
-    }
-
     /// Returns the session after its writes, and its cookie.
-    pub(crate) fn finish_opening(&self, Opening { session, secret, over, .. }: Opening) -> (SetCookie, Session) {
-        self.record(if over.live.is_none() { EventKind::SessionCreated } else { EventKind::SessionRenewed }, &session);
+    pub(crate) fn finish_opening(&self, opening: Opening) -> (SetCookie, Session) {
+        let kind = if opening.is_new() { EventKind::SessionCreated } else { EventKind::SessionRenewed };
+        let Opening { session, secret, .. } = opening;
+        self.record(kind, &session);
         (self.cookie(&session, &secret), session)
     }
 
@@ -224,7 +226,7 @@ impl Sessions {
                 self.revoke(&opening.session).await?;
                 return Ok(None);
             };
-            if Self::is_listed(&mut opening, list.as_ref(), &outcomes)? {
+            if opening.note_listed(list.as_ref(), &outcomes)? {
                 let is_done = outcomes.version(&row).is_some();
                 return Ok(is_done.then(|| self.finish_opening(opening)));
             }

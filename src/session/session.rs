@@ -267,10 +267,8 @@ impl NewSession {
     ///
     /// Returns an error if the time is shorter than two minutes or longer than 400 days.
     pub fn remember(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
-        if !(SHORTEST_REMEMBERED..=LONGEST_REMEMBERED).contains(&lifetime) {
-            let reason = "must be from two minutes to 400 days";
-            return Err(ConfigError::new("remembered session lifetime", format!("{lifetime:?}"), reason));
-        }
+        let (range, reason) = (SHORTEST_REMEMBERED..=LONGEST_REMEMBERED, "must be from two minutes to 400 days");
+        ConfigError::check_range("remembered session lifetime", lifetime, range, reason)?;
         self.remember = Some(lifetime);
         Ok(self)
     }

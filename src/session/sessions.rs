@@ -14,6 +14,7 @@ use crate::{
     store::{AnyStore, table::Table},
     tenant::Tenant,
     util::{
+        builder::setters,
         clock::{Clock, SystemClock, UnixTime},
         error::ConfigError,
         public_id::PublicId,
@@ -253,28 +254,21 @@ impl SessionsBuilder {
         self
     }
 
-    /// Takes the time from this clock. Defaults to [`SystemClock`].
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
+    setters! {
+        /// Takes the time from this clock. Defaults to [`SystemClock`].
+        pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
 
-    /// Records in this log when sessions begin, get a new secret or are revoked, and when a
-    /// cookie is used that is no longer valid.
-    pub fn events(mut self, log: EventLog) -> Self {
-        self.log = Some(log);
-        self
-    }
+        /// Records in this log when sessions begin, get a new secret or are revoked, and when a
+        /// cookie is used that is no longer valid.
+        pub fn events(log: EventLog) { log: Some(log) }
 
-    /// Sends cookies over plain HTTP, without `__Host-` and `Secure`.
-    ///
-    /// # Security
-    ///
-    /// Use this only for development on a loopback address. Elsewhere everyone on the
-    /// network can read the cookie, and any host of the domain can set it.
-    pub fn insecure_loopback(mut self) -> Self {
-        self.loopback = true;
-        self
+        /// Sends cookies over plain HTTP, without `__Host-` and `Secure`.
+        ///
+        /// # Security
+        ///
+        /// Use this only for development on a loopback address. Elsewhere everyone on the
+        /// network can read the cookie, and any host of the domain can set it.
+        pub fn insecure_loopback() { loopback: true }
     }
 
     /// Checks the settings and creates the sessions.

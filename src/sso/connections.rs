@@ -26,10 +26,8 @@ impl SsoConnections {
                 let reason = "must be 1 to 32 lowercase letters, digits, dashes and underscores";
                 return Err(ConfigError::new("provider", name, reason));
             }
-            if self.0.iter().take(at).any(|(other, _)| other == name) {
-                let reason = "is the name of two providers, which would share a redirect URI";
-                return Err(ConfigError::new("provider", name, reason));
-            }
+            let reason = "is the name of two providers, which would share a redirect URI";
+            ConfigError::refuse_if(self.0.iter().take(at).any(|(other, _)| other == name), "provider", name, reason)?;
         }
         Ok(())
     }

@@ -34,10 +34,8 @@ impl Exchange {
 
     /// Sets how long to wait for a response: at most 10 seconds.
     pub(super) fn set_deadline(&mut self, deadline: Duration) -> Result<(), ConfigError> {
-        if deadline.is_zero() || deadline > LONGEST_DEADLINE {
-            let given = format_args!("{deadline:?}");
-            return Err(ConfigError::new("provider timeout", given, "must be greater than zero and at most 10 s"));
-        }
+        let range = Duration::from_nanos(1)..=LONGEST_DEADLINE;
+        ConfigError::check_range("provider timeout", deadline, range, "must be greater than zero and at most 10 s")?;
         self.deadline = deadline;
         Ok(())
     }

@@ -237,9 +237,7 @@ impl OidcProvider {
     ///
     /// Returns an error if `skew` is longer than 5 minutes.
     pub fn clock_skew(mut self, skew: Duration) -> Result<Self, ConfigError> {
-        if skew > LONGEST_SKEW {
-            return Err(ConfigError::new("clock skew", format_args!("{skew:?}"), "must be at most 5 minutes"));
-        }
+        ConfigError::check_range("clock skew", skew, ..=LONGEST_SKEW, "must be at most 5 minutes")?;
         self.rules.skew = skew;
         Ok(self)
     }

@@ -161,16 +161,10 @@ pub enum SsoError {
     Unavailable(&'static str),
 }
 
-impl fmt::Display for SsoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Denied => "the user was denied at the provider",
-            Self::Failed(reason) | Self::Unavailable(reason) => reason,
-        })
-    }
-}
-
-impl std::error::Error for SsoError {}
+crate::util::fmt::text_error!(SsoError, |own| match own {
+    Self::Denied => "the user was denied at the provider",
+    Self::Failed(reason) | Self::Unavailable(reason) => reason,
+});
 
 impl<P: SsoProvider> SsoProvider for Arc<P> {
     async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {

@@ -3,7 +3,7 @@
 //! A row begins with a byte for its kind. Numbers are little-endian. A text or a list follows its length in two bytes.
 //! [`row_struct`] and [`row_enum`] describe the parts of a row once, for writing and for reading.
 
-use std::convert::identity;
+use std::{convert::identity, sync::Arc};
 
 use super::error::{StoreError, StoreErrorKind};
 use crate::{
@@ -19,21 +19,9 @@ pub(crate) trait RowPart: Sized {
     fn read_part(reader: &mut Reader<'_>) -> Option<Self>;
 }
 
-/// Makes a struct a part of rows: its fields in this order. A field can name another encoding: `acr => or_empty`.
+/// Makes a struct a part of rows: its fields in this order.
 #[allow(unused_macros, reason = "rows of features that are off")]
 macro_rules! row_struct {
-    (@write $writer:ident $field:ident) => {
-        $crate::store::compact::RowPart::write_part($field, $writer)
-    };
-    (@write $writer:ident $field:ident $encoding:ident) => {
-        $crate::store::compact::$encoding::write_part($field, $writer)
-    };
-    (@read $reader:ident) => {
-        $crate::store::compact::RowPart::read_part($reader)
-    };
-    (@read $reader:ident $encoding:ident) => {
-        $crate::store::compact::$encoding::read_part($reader)
-    };
     ($name:ident($field:ident)) => {
         impl $crate::store::compact::RowPart for $name {
             fn write_part(&self, writer: &mut $crate::store::compact::Writer) -> Result<(), $crate::store::StoreError> {
@@ -46,17 +34,17 @@ macro_rules! row_struct {
             }
         }
     };
-    ($name:ident { $($field:ident $(=> $encoding:ident)?),+ $(,)? }) => {
+    ($name:ident { $($field:ident),+ $(,)? }) => {
         impl $crate::store::compact::RowPart for $name {
             fn write_part(&self, writer: &mut $crate::store::compact::Writer) -> Result<(), $crate::store::StoreError> {
                 let Self { $($field),+ } = self;
-                $(row_struct!(@write writer $field $($encoding)?)?;)+
+                $($crate::store::compact::RowPart::write_part($field, writer)?;)+
                 Ok(())
             }
 
             fn read_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<Self> {
                 // evaluated in this order
-                Some(Self { $($field: row_struct!(@read reader $($encoding)?)?),+ })
+                Some(Self { $($field: $crate::store::compact::RowPart::read_part(reader)?),+ })
             }
         }
     };
@@ -194,15 +182,6 @@ impl Writer {
         value.as_ref().map_or(Ok(()), |value| value.write_part(self))
     }
 
-    /// Writes a list unless it is empty. A flag before it tells whether the row has it.
-    pub(crate) fn present_list<T: RowPart>(&mut self, items: &Vec<T>) -> Result<(), StoreError> {
-        if items.is_empty() { Ok(()) } else { items.write_part(self) }
-    }
-
-    pub(crate) fn optional_text(&mut self, text: Option<&str>) -> Result<(), StoreError> {
-        self.text(text.unwrap_or_default())
-    }
-
     /// Writes each item of a list.
     pub(crate) fn list<T>(
         &mut self,
@@ -290,18 +269,6 @@ impl<'a> Reader<'a> {
         if is_present { T::read_part(self).map(Some) } else { Some(None) }
     }
 
-    /// Reads a list that the row has only if it is not empty.
-    pub(crate) fn present_list<T: RowPart>(&mut self, is_present: bool) -> Option<Vec<T>> {
-        match is_present {
-            true => Vec::read_part(self).filter(|items| !items.is_empty()),
-            false => Some(Vec::new()),
-        }
-    }
-
-    pub(crate) fn optional_text(&mut self) -> Option<Option<&'a str>> {
-        Some(Some(self.text()?).filter(|text| !text.is_empty()))
-    }
-
     /// Reads each item of a list.
     pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         (0..self.len()?).map(|_| read(self)).collect()
@@ -316,13 +283,6 @@ impl<'a> Reader<'a> {
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(bytes)
-    }
-
-    /// Reads these bytes. Returns whether they were next.
-    fn skip(&mut self, bytes: &[u8]) -> bool {
-        let rest = self.0.strip_prefix(bytes);
-        self.0 = rest.unwrap_or(self.0);
-        rest.is_some()
     }
 }
 
@@ -358,6 +318,39 @@ row_text! {
     Tenant: as_str, |text: &str| Tenant::parse(text).ok();
 }
 
+impl RowPart for bool {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.flags([*self]);
+        Ok(())
+    }
+
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        reader.flags().map(|[flag]| flag)
+    }
+}
+
+/// Eight bytes on every machine.
+impl RowPart for usize {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.number((*self).try_into().unwrap_or(u64::MAX));
+        Ok(())
+    }
+
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        reader.number()?.try_into().ok()
+    }
+}
+
+impl<T: RowPart> RowPart for Arc<T> {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        (**self).write_part(writer)
+    }
+
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        T::read_part(reader).map(Self::new)
+    }
+}
+
 impl<T: RowPart> RowPart for Vec<T> {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
         writer.list(self, |writer, item| item.write_part(writer))
@@ -389,66 +382,5 @@ impl<T: RowPart> RowPart for Option<T> {
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
         let [is_present] = reader.flags()?;
         reader.present(is_present)
-    }
-}
-
-/// An optional text or list that is never empty. Its absence is written as an empty one.
-pub(crate) mod or_empty {
-    use super::{Reader, RowPart, StoreError, Writer};
-
-    pub(crate) fn write_part<T: RowPart>(value: &Option<T>, writer: &mut Writer) -> Result<(), StoreError> {
-        match value {
-            Some(value) => value.write_part(writer),
-            None => writer.len(0),
-        }
-    }
-
-    pub(crate) fn read_part<T: RowPart>(reader: &mut Reader<'_>) -> Option<Option<T>> {
-        let is_empty = reader.skip(&[0, 0]);
-        reader.present(!is_empty)
-    }
-}
-
-/// An optional enum without a variant 0, which means that there is no value.
-pub(crate) mod or_zero {
-    use super::{Reader, RowPart, StoreError, Writer};
-
-    pub(crate) fn write_part<T: RowPart>(value: &Option<T>, writer: &mut Writer) -> Result<(), StoreError> {
-        match value {
-            Some(value) => value.write_part(writer),
-            None => 0_u8.write_part(writer),
-        }
-    }
-
-    pub(crate) fn read_part<T: RowPart>(reader: &mut Reader<'_>) -> Option<Option<T>> {
-        let is_zero = reader.skip(&[0]);
-        reader.present(!is_zero)
-    }
-}
-
-/// A field that the row has in another place.
-pub(crate) mod apart {
-    use super::{Reader, StoreError, Writer};
-
-    pub(crate) fn write_part<T>(_: &T, _: &mut Writer) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    pub(crate) fn read_part<T: Default>(_: &mut Reader<'_>) -> Option<T> {
-        Some(T::default())
-    }
-}
-
-/// A smaller number in eight bytes.
-pub(crate) mod wide {
-    use super::{Reader, StoreError, Writer};
-
-    pub(crate) fn write_part<N: Copy + TryInto<u64>>(number: &N, writer: &mut Writer) -> Result<(), StoreError> {
-        writer.number((*number).try_into().unwrap_or(u64::MAX));
-        Ok(())
-    }
-
-    pub(crate) fn read_part<N: TryFrom<u64>>(reader: &mut Reader<'_>) -> Option<N> {
-        reader.number()?.try_into().ok()
     }
 }

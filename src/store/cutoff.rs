@@ -23,7 +23,6 @@ use crate::{
 const SKEW: Duration = Duration::from_secs(1);
 const TABLE: &str = "cutoffs";
 const ID: &[u8] = b"everything";
-const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
 struct Cutoff(UnixTime);
 
@@ -81,7 +80,7 @@ impl AnyStore {
         // a process whose clock is ahead may have begun something that looks newer than now
         let raise = |row: Option<&Cutoff>, now: UnixTime| {
             let time = row.map_or(now, |row| row.0.max(now)) + SKEW;
-            Change::Put(Cutoff(time), FOREVER, time)
+            Change::Put(Cutoff(time), UnixTime::FOREVER, time)
         };
         let time = table.update(None, ID, raise).await?;
         self.known_cutoff().keep(time, self.own_complete_since());

@@ -77,13 +77,8 @@ impl Memory {
     /// Returns an error if `most` is less than 128 KiB.
     pub fn bytes(mut self, most: usize) -> Result<Self, ConfigError> {
         const LEAST: usize = 128 * 1024;
-        if most < LEAST {
-            return Err(ConfigError::new(
-                "store bytes",
-                most,
-                "must be at least 131072, the size of the largest value with its key",
-            ));
-        }
+        let reason = "must be at least 131072, the size of the largest value with its key";
+        ConfigError::check_range("store bytes", most, LEAST.., reason)?;
         self.used.max_bytes = most;
         Ok(self)
     }
@@ -183,11 +178,7 @@ impl Memory {
     }
 }
 
-impl Default for Memory {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Memory);
 
 impl Store for Memory {
     fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {

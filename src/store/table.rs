@@ -188,7 +188,23 @@ impl<T: Value> Table<T> {
     ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let record = self.record(value, expires_at)?;
-        self.insert_record(&key, record).await
+        let mut occupant: Option<Entry> = None;
+        for _ in 0..TRIES {
+            let outcome = match &occupant {
+                None => self.store.insert(&key, record.clone()).await?,
+                Some(expired) => self.store.swap(&key, expired.version, record.clone()).await?,
+            };
+            match outcome {
+                WriteOutcome::Done(version) => return Ok(WriteOutcome::Done(version)),
+                WriteOutcome::Lost(found) => occupant = found,
+            }
+            if let Some(found) = &occupant
+                && self.lives(found.expires_at)
+            {
+                return Ok(WriteOutcome::Lost(self.decode_found(occupant.as_ref())?));
+            }
+        }
+        Err(StoreErrorKind::Busy.into())
     }
 
     /// Replaces a value that was read, if it is still live and unchanged.
@@ -202,7 +218,13 @@ impl<T: Value> Table<T> {
     ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let record = self.record(value, expires_at)?;
-        self.swap_record(&key, read.version, read.expires_at, record).await
+        if !self.lives(read.expires_at) {
+            return Ok(WriteOutcome::Lost(None));
+        }
+        match self.store.swap(&key, read.version, record).await? {
+            WriteOutcome::Done(version) => Ok(WriteOutcome::Done(version)),
+            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.decode_found(found.as_ref())?)),
+        }
     }
 
     /// Reads, changes and writes a value, and retries if it loses a race. `change` may be called
@@ -294,42 +316,6 @@ impl<T: Value> Table<T> {
             version => version.into(),
         };
         Ok(ReadRow { expected, live })
-    }
-
-    async fn insert_record(&self, key: &Key, record: Record) -> Result<WriteOutcome<Stored<T>>, StoreError> {
-        let mut occupant: Option<Entry> = None;
-        for _ in 0..TRIES {
-            let outcome = match &occupant {
-                None => self.store.insert(key, record.clone()).await?,
-                Some(expired) => self.store.swap(key, expired.version, record.clone()).await?,
-            };
-            match outcome {
-                WriteOutcome::Done(version) => return Ok(WriteOutcome::Done(version)),
-                WriteOutcome::Lost(found) => occupant = found,
-            }
-            if let Some(found) = &occupant
-                && self.lives(found.expires_at)
-            {
-                return Ok(WriteOutcome::Lost(self.decode_found(occupant.as_ref())?));
-            }
-        }
-        Err(StoreErrorKind::Busy.into())
-    }
-
-    async fn swap_record(
-        &self,
-        key: &Key,
-        expected: Version,
-        expires_at: UnixTime,
-        record: Record,
-    ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
-        if !self.lives(expires_at) {
-            return Ok(WriteOutcome::Lost(None));
-        }
-        match self.store.swap(key, expected, record).await? {
-            WriteOutcome::Done(version) => Ok(WriteOutcome::Done(version)),
-            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.decode_found(found.as_ref())?)),
-        }
     }
 
     fn lives(&self, expires_at: UnixTime) -> bool {

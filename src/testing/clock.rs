@@ -57,11 +57,7 @@ impl ManualClock {
     }
 }
 
-impl Default for ManualClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(ManualClock);
 
 impl Clock for ManualClock {
     fn now(&self) -> Moment {

@@ -122,11 +122,7 @@ impl DpopProof<'_> {
     }
 }
 
-impl fmt::Debug for DpopKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DpopKey").field("thumbprint", &self.thumbprint()).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(DpopKey, |own| thumbprint: own.thumbprint());
 
 impl fmt::Debug for DpopProof<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

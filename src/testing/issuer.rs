@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    fmt,
     future::ready,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -21,7 +20,10 @@ use crate::{
     jose::{Algorithm, KeySet, Signer, jws},
     store::BoxFuture,
     tenant::Tenant,
-    util::clock::{Clock, SystemClock, UnixTime},
+    util::{
+        builder::setters,
+        clock::{Clock, SystemClock, UnixTime},
+    },
 };
 
 /// An issuer of access tokens, to test a service behind a [`BearerLayer`](crate::BearerLayer) without a login.
@@ -215,11 +217,7 @@ impl Revocation for OneToken {
     }
 }
 
-impl fmt::Debug for TestIssuer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestIssuer").field("name", &self.name).field("audience", &self.audience).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TestIssuer { name, audience });
 
 /// The claims of a token of a [`TestIssuer`].
 #[derive(Clone, Debug)]
@@ -227,40 +225,24 @@ impl fmt::Debug for TestIssuer {
 pub struct TestClaims(pub(crate) AccessTokenClaims);
 
 impl TestClaims {
-    /// Sets the user.
-    pub fn subject(mut self, name: &str) -> Self {
-        self.0.sub = name.to_owned();
-        self
-    }
+    setters! {
+        /// Sets the user.
+        pub fn subject(name: &str) { 0.sub: name.to_owned() }
 
-    /// Sets the application that got the token.
-    pub fn client_id(mut self, name: &str) -> Self {
-        self.0.client_id = name.to_owned();
-        self
-    }
+        /// Sets the application that got the token.
+        pub fn client_id(name: &str) { 0.client_id: name.to_owned() }
 
-    /// Sets the tenant.
-    pub fn tenant(mut self, tenant: &Tenant) -> Self {
-        self.0.tenant = Some(tenant.to_string());
-        self
-    }
+        /// Sets the tenant.
+        pub fn tenant(tenant: &Tenant) { 0.tenant: Some(tenant.to_string()) }
 
-    /// Sets the scope, as names that are separated by spaces.
-    pub fn scope(mut self, names: &str) -> Self {
-        self.0.scope = Some(names.to_owned());
-        self
-    }
+        /// Sets the scope, as names that are separated by spaces.
+        pub fn scope(names: &str) { 0.scope: Some(names.to_owned()) }
 
-    /// Sets another service than that of the issuer's verifier.
-    pub fn audience(mut self, name: &str) -> Self {
-        self.0.aud = Audience::One(name.to_owned());
-        self
-    }
+        /// Sets another service than that of the issuer's verifier.
+        pub fn audience(name: &str) { 0.aud: Audience::One(name.to_owned()) }
 
-    /// Sets another issuer, although this one signs.
-    pub fn issuer(mut self, name: &str) -> Self {
-        self.0.iss = name.to_owned();
-        self
+        /// Sets another issuer, although this one signs.
+        pub fn issuer(name: &str) { 0.iss: name.to_owned() }
     }
 
     /// Sets how long the token is valid.
@@ -275,16 +257,12 @@ impl TestClaims {
         self.expires_in(Duration::from_secs(600))
     }
 
-    /// Sets when the user authenticated.
-    pub fn auth_time(mut self, time: UnixTime) -> Self {
-        self.0.auth_time = Some(time.as_secs());
-        self
-    }
+    setters! {
+        /// Sets when the user authenticated.
+        pub fn auth_time(time: UnixTime) { 0.auth_time: Some(time.as_secs()) }
 
-    /// Sets the level of the authentication.
-    pub fn acr(mut self, acr: &str) -> Self {
-        self.0.acr = Some(acr.to_owned());
-        self
+        /// Sets the level of the authentication.
+        pub fn acr(acr: &str) { 0.acr: Some(acr.to_owned()) }
     }
 
     /// Sets the methods of the authentication.
@@ -293,16 +271,12 @@ impl TestClaims {
         self
     }
 
-    /// Sets the id of the token. By default, each token has its own.
-    pub fn id(mut self, name: &str) -> Self {
-        self.0.jti = name.to_owned();
-        self
-    }
+    setters! {
+        /// Sets the id of the token. By default, each token has its own.
+        pub fn id(name: &str) { 0.jti: name.to_owned() }
 
-    /// Sets the id of the session.
-    pub fn session(mut self, name: &str) -> Self {
-        self.0.sid = Some(name.to_owned());
-        self
+        /// Sets the id of the session.
+        pub fn session(name: &str) { 0.sid: Some(name.to_owned()) }
     }
 
     /// Sets any other claim, such as `roles`. Read it with [`AccessToken::claim`](crate::AccessToken::claim).

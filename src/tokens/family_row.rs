@@ -1,42 +1,16 @@
 //! The stored form of a [`Family`]. Compact instead of JSON, because every exchange reads and writes one.
 
-use std::sync::Arc;
-
 use super::{
     family::{Current, Family, Used},
     grant::Grant,
 };
-use crate::store::{
-    StoreError,
-    compact::{Reader, RowPart, Writer, row_struct, stored_row},
-};
+use crate::store::compact::{row_struct, stored_row};
 
-stored_row!(Family, 1, "not the row of a family");
+stored_row!(Family, 2, "not the row of a family");
+row_struct!(Family { born, ends, current, used, grant });
 row_struct!(Current { generation, digest });
 row_struct!(Used { digest, salt, at });
-row_struct!(Grant { session, who, binding, jkt => or_empty, id_token, userinfo, resources => apart });
-
-impl RowPart for Family {
-    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        let Self { grant, current, used, born, ends } = self;
-        writer.flags([current.is_some(), used.is_some(), !grant.resources.is_empty()]);
-        writer.number(*born);
-        writer.number(*ends);
-        writer.present(current)?;
-        writer.present(used)?;
-        grant.write_part(writer)?;
-        writer.present_list(&grant.resources)
-    }
-
-    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        let [has_current, has_used, has_resources] = reader.flags()?;
-        let (born, ends) = (reader.number()?, reader.number()?);
-        let (current, used) = (reader.present(has_current)?, reader.present(has_used)?);
-        let grant = Grant::read_part(reader)?;
-        let grant = Arc::new(Grant { resources: reader.present_list(has_resources)?, ..grant });
-        Some(Self { grant, current, used, born, ends })
-    }
-}
+row_struct!(Grant { session, who, binding, jkt, id_token, userinfo, resources });
 
 #[cfg(test)]
 mod tests {

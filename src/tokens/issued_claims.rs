@@ -11,6 +11,7 @@ use crate::{
     client::{Client, Scopes},
     jose::Algorithm,
     session::Authentication,
+    tenant::Tenant,
     user::{self, ClaimTarget},
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
@@ -90,30 +91,46 @@ pub(super) struct AccessTokenParts<'a> {
     pub(super) more: Map<String, Value>,
 }
 
+impl AccessTokenParts<'_> {
+    /// Returns the claims of a token without a session.
+    fn into_claims(self, subject: &str, client: &str, tenant: &Tenant, jkt: Option<String>) -> AccessTokenClaims {
+        AccessTokenClaims {
+            iss: self.issuer.to_owned(),
+            sub: subject.to_owned(),
+            aud: self.audience,
+            client_id: client.to_owned(),
+            tenant: Some(tenant.as_str().to_owned()),
+            scope: Some(self.scope.to_owned()),
+            iat: self.span.from,
+            nbf: None,
+            exp: self.span.until,
+            jti: self.jti,
+            auth_time: None,
+            acr: None,
+            amr: Vec::new(),
+            sid: None,
+            cnf: jkt.map(|jkt| Confirmation { jkt: Some(jkt) }),
+            more: self.more,
+        }
+    }
+}
+
 /// Returns the claims of an access token for `who`, the part of the grant's authentication that still counts.
-pub(super) fn user_token_claims(grant: &Grant, who: &Authentication, token: AccessTokenParts<'_>) -> AccessTokenClaims {
-    let mut more = token.more;
+pub(super) fn user_token_claims(
+    grant: &Grant,
+    who: &Authentication,
+    mut token: AccessTokenParts<'_>,
+) -> AccessTokenClaims {
     if who.generation > 0 {
-        more.insert(GENERATION.to_owned(), who.generation.into());
+        token.more.insert(GENERATION.to_owned(), who.generation.into());
     }
     AccessTokenClaims {
-        iss: token.issuer.to_owned(),
-        sub: who.user.as_str().to_owned(),
-        aud: token.audience,
-        client_id: grant.client_id().to_owned(),
-        tenant: Some(who.tenant.as_str().to_owned()),
-        scope: Some(token.scope.to_owned()),
-        iat: token.span.from,
-        nbf: None,
-        exp: token.span.until,
-        jti: token.jti,
         auth_time: who.auth_time().map(UnixTime::as_secs),
         acr: who.acr.as_deref().map(str::to_owned),
         amr: grant::amr(who),
         // verifiers look up the session, so a token that outlives its session doesn't name it
         sid: (!grant.outlives_session()).then(|| grant.session.to_string()),
-        cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
-        more,
+        ..token.into_claims(who.user.as_str(), grant.client_id(), &who.tenant, grant.jkt.clone())
     }
 }
 
@@ -121,28 +138,10 @@ pub(super) fn user_token_claims(grant: &Grant, who: &Authentication, token: Acce
 pub(super) fn machine_token_claims(
     client: &Client,
     jkt: Option<String>,
-    token: AccessTokenParts<'_>,
+    mut token: AccessTokenParts<'_>,
 ) -> AccessTokenClaims {
-    let mut more = token.more;
-    more.insert(MACHINE.0.to_owned(), MACHINE.1.into());
-    AccessTokenClaims {
-        iss: token.issuer.to_owned(),
-        sub: client.id().to_owned(),
-        aud: token.audience,
-        client_id: client.id().to_owned(),
-        tenant: Some(client.tenant().as_str().to_owned()),
-        scope: Some(token.scope.to_owned()),
-        iat: token.span.from,
-        nbf: None,
-        exp: token.span.until,
-        jti: token.jti,
-        auth_time: None,
-        acr: None,
-        amr: Vec::new(),
-        sid: None,
-        cnf: jkt.map(|jkt| Confirmation { jkt: Some(jkt) }),
-        more,
-    }
+    token.more.insert(MACHINE.0.to_owned(), MACHINE.1.into());
+    token.into_claims(client.id(), client.id(), client.tenant(), jkt)
 }
 
 /// The claims of an id_token that do not come from the grant.

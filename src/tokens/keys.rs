@@ -121,7 +121,7 @@ impl Keys {
                 for (algorithm, secret) in &made {
                     ring.add(*algorithm, secret.clone(), shared.schedule, now);
                 }
-                Change::Put(ring.clone(), FOR_EVER, ring)
+                Change::Put(ring.clone(), UnixTime::FOREVER, ring)
             })
             .await?;
         self.adopt_ring(ring).map(|_| ())
@@ -146,10 +146,7 @@ impl Keys {
         match (self.read_key_ring(false).await, old) {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
-                crate::util::trace::warning!(
-                    "signing keys could not be read, so the last known keys are used: {}",
-                    crate::util::error::with_sources(&error)
-                );
+                crate::util::trace::failure!("signing keys could not be read, so the last known keys are used", &error);
                 let later = self.0.clock.now() + PATIENCE;
                 let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
                 Ok(self.keep_copy(Copy { ring, signers, set, stale: later, settled: later }))
@@ -197,7 +194,7 @@ impl Keys {
                 if found == Some(&ring) {
                     return Change::Keep(ring);
                 }
-                Change::Put(ring.clone(), FOR_EVER, ring)
+                Change::Put(ring.clone(), UnixTime::FOREVER, ring)
             })
             .await?;
         self.adopt_ring(ring)
@@ -253,7 +250,6 @@ impl Keys {
 }
 
 const ID: &[u8] = b"ring";
-const FOR_EVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
 crate::util::fmt::debug_fields!(Keys, |own| store: own.0.table);
 crate::util::fmt::debug_fields!(Copy { set });

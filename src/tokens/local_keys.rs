@@ -70,6 +70,6 @@ impl Revocation for OneToken {
 }
 
 fn unavailable(error: &StoreError) -> Unavailable {
-    crate::util::trace::warning!("access tokens cannot be checked: {}", crate::util::error::with_sources(error));
+    crate::util::trace::failure!("access tokens cannot be checked", error);
     Unavailable
 }

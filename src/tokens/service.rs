@@ -12,7 +12,6 @@ use super::{
     keys::Keys,
     refresh_token::{RefreshToken, random_digest},
     revocation::Revocations,
-    ring::Schedule,
 };
 use crate::{
     bearer::{AccessTokenClaims, Audience},
@@ -24,10 +23,9 @@ use crate::{
     login::Keyed,
     session::Authentication,
     store::{
-        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
+        StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Stored, Table},
     },
-    support::seal::Seal,
     user::{self, ClaimTarget},
     util::{
         clock::{Clock, UnixTime},
@@ -58,18 +56,6 @@ pub(super) struct Lifetimes {
 
 impl Lifetimes {
     pub(super) const LONGEST_ACCESS: Duration = Duration::from_secs(600);
-}
-
-/// The parts of a service.
-pub(super) struct Parts {
-    pub(super) issuer: String,
-    pub(super) audience: String,
-    pub(super) algorithm: Algorithm,
-    pub(super) lifetimes: Lifetimes,
-    pub(super) seal: Seal,
-    pub(super) schedule: Schedule,
-    pub(super) store: AnyStore,
-    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// Issues, renews, reads and revokes tokens. Clones share everything.
@@ -183,23 +169,6 @@ pub(crate) struct ValidAccess {
 }
 
 impl TokenService {
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts { issuer, audience, algorithm, lifetimes, seal, schedule, store, clock } = parts;
-        let mut wanted = vec![algorithm];
-        wanted.extend((algorithm != Algorithm::Rs256).then_some(Algorithm::Rs256));
-        Self(Arc::new(Inner {
-            issuer,
-            audience,
-            algorithm,
-            lifetimes,
-            keys: Keys::new(store.clone(), Arc::clone(&clock), seal, wanted, schedule),
-            families: Table::new(store.clone(), "token_families", Arc::clone(&clock)),
-            lists: Table::new(store.clone(), "family_lists", Arc::clone(&clock)),
-            revocations: Revocations::new(store, Arc::clone(&clock)),
-            clock,
-        }))
-    }
-
     // ---- keys
 
     pub(crate) fn issuer(&self) -> &str {

@@ -3,13 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
+    keys::Keys,
+    revocation::Revocations,
     ring::Schedule,
-    service::{Lifetimes, Parts, TokenService},
+    service::{Inner, Lifetimes, TokenService},
 };
 use crate::{
     bearer::{Verifier, check_name},
     jose::Algorithm,
-    store::AnyStore,
+    store::{AnyStore, table::Table},
     support::{issuer::Issuer, seal::Seal},
     util::{
         clock::{Clock, SystemClock},
@@ -44,11 +46,7 @@ const LONGEST_REFRESH: Duration = Duration::from_secs(400 * 24 * 3600);
 const LEAD: Duration = Duration::from_secs(3600);
 const KEEP: Duration = DAY;
 
-impl Default for Tokens {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Tokens);
 
 impl Tokens {
     /// Creates the default settings.
@@ -172,16 +170,20 @@ impl Tokens {
         if let Some(error) = self.error {
             return Err(error);
         }
-        Ok(TokenService::new(Parts {
+        let schedule = Schedule { period: self.rotate_every, lead: LEAD, keep: KEEP };
+        let mut wanted = vec![self.algorithm];
+        wanted.extend((self.algorithm != Algorithm::Rs256).then_some(Algorithm::Rs256));
+        Ok(TokenService(Arc::new(Inner {
             audience: self.audience.unwrap_or_else(|| issuer.as_str().to_owned()),
             issuer: issuer.as_str().to_owned(),
             algorithm: self.algorithm,
             lifetimes: self.lifetimes,
-            seal: self.seal,
-            schedule: Schedule { period: self.rotate_every, lead: LEAD, keep: KEEP },
-            store,
+            keys: Keys::new(store.clone(), Arc::clone(&clock), self.seal, wanted, schedule),
+            families: Table::new(store.clone(), "token_families", Arc::clone(&clock)),
+            lists: Table::new(store.clone(), "family_lists", Arc::clone(&clock)),
+            revocations: Revocations::new(store, Arc::clone(&clock)),
             clock,
-        }))
+        })))
     }
 
     fn within(
@@ -191,9 +193,7 @@ impl Tokens {
         range: std::ops::RangeInclusive<Duration>,
         reason: &'static str,
     ) -> Self {
-        let error = || ConfigError::new(setting, format!("{value:?}"), reason);
-        let checked = if range.contains(&value) { Ok(()) } else { Err(error()) };
-        self.checked(checked)
+        self.checked(ConfigError::check_range(setting, value, range, reason))
     }
 
     fn checked(self, checked: Result<(), ConfigError>) -> Self {

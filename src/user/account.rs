@@ -1,5 +1,3 @@
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -10,6 +8,7 @@ use super::{
 use crate::{
     password::{ForeignHash, PasswordHash, PasswordMark, StoredPassword},
     session::UserId,
+    util::builder::setters,
 };
 
 /// A user account, with everything that a login needs to know about it.
@@ -106,20 +105,16 @@ impl Account {
         self
     }
 
-    /// Sets whether the account is disabled. The user of a disabled account can't sign in.
-    pub fn disabled(self, disabled: bool) -> Self {
-        Self { disabled, ..self }
-    }
+    setters! {
+        /// Sets whether the account is disabled. The user of a disabled account can't sign in.
+        pub fn disabled(disabled: bool) { disabled: disabled }
 
-    /// Sets the full name of the user, which applications may display: the OpenID Connect claim `name`.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()), ..self }
-    }
+        /// Sets the full name of the user, which applications may display: the OpenID Connect claim `name`.
+        pub fn name(name: impl Into<String>) { name: Some(name.into()) }
 
-    /// Sets the short name of the user: the OpenID Connect claim `preferred_username`. The user need not be able to
-    /// sign in with it.
-    pub fn username(self, username: impl Into<String>) -> Self {
-        Self { username: Some(username.into()), ..self }
+        /// Sets the short name of the user: the OpenID Connect claim `preferred_username`. The user need not be able to
+        /// sign in with it.
+        pub fn username(username: impl Into<String>) { username: Some(username.into()) }
     }
 
     /// Returns the id of the account.
@@ -192,17 +187,7 @@ impl Account {
     }
 }
 
-impl fmt::Debug for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account")
-            .field("id", &self.id)
-            .field("password", &self.password)
-            .field("external_password", &self.has_external_password)
-            .field("contacts", &self.contacts)
-            .field("disabled", &self.disabled)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Account, |own| id: own.id, password: own.password, external_password: own.has_external_password, contacts: own.contacts, disabled: own.disabled);
 
 /// An account to create, such as in [`StoredUsers`](super::StoredUsers), and the identifiers that find it.
 #[derive(Clone, Debug)]

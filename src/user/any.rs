@@ -23,19 +23,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The time that [`Users::claims`] may take.
 const CLAIMS_DEADLINE: Duration = Duration::from_secs(2);
 
-/// The names of the calls in the log.
-const FIND: &str = "Users::find";
-const BY_ID: &str = "Users::by_id";
-const VERIFY: &str = "Users::verify_password";
-const UPGRADE: &str = "Users::upgrade_password";
-const CLAIMS: &str = "Users::claims";
-const LIST: &str = "Users::list";
-const CREATE: &str = "Users::create";
-const SET_PASSWORD: &str = "Users::set_password";
-const SET_NAME: &str = "Users::set_name";
-const SET_CONTACT: &str = "Users::set_contact";
-const REMOVE: &str = "Users::remove";
-
 /// Any [`Users`] behind one type. Clones share them.
 ///
 /// A call that fails or exceeds the deadline returns `StoreErrorKind::Unavailable`. The error of the call is its
@@ -55,12 +42,12 @@ impl AnyUsers {
 
     /// See [`Users::find`].
     pub async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
-        within(self.deadline, FIND, self.users.find(tenant, identifier)).await
+        within(self.deadline, self.users.find(tenant, identifier)).await
     }
 
     /// See [`Users::by_id`].
     pub async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
-        within(self.deadline, BY_ID, self.users.by_id(tenant, id)).await
+        within(self.deadline, self.users.by_id(tenant, id)).await
     }
 
     /// See [`Users::verify_password`].
@@ -69,7 +56,7 @@ impl AnyUsers {
     /// is taken from the account.
     pub async fn verify_password(&self, attempt: PasswordAttempt<'_>) -> Result<PasswordCheck, StoreError> {
         let (account, can_succeed) = (attempt.account(), attempt.can_succeed());
-        Ok(match within(self.deadline, VERIFY, self.users.verify_password(attempt)).await? {
+        Ok(match within(self.deadline, self.users.verify_password(attempt)).await? {
             PasswordCheck::Right { mark, upgrade } if can_succeed => {
                 let mark = mark.or_else(|| account?.current_password_mark());
                 PasswordCheck::Right { mark, upgrade }
@@ -86,7 +73,7 @@ impl AnyUsers {
         account: &Account,
         new: PasswordHash,
     ) -> Result<PasswordUpgrade, StoreError> {
-        within(self.deadline, UPGRADE, self.users.upgrade_password(tenant, account, new)).await
+        within(self.deadline, self.users.upgrade_password(tenant, account, new)).await
     }
 
     /// See [`Users::claims`].
@@ -96,7 +83,7 @@ impl AnyUsers {
         account: &Account,
         request: &ClaimsRequest,
     ) -> Result<Claims, StoreError> {
-        within(self.deadline.min(CLAIMS_DEADLINE), CLAIMS, self.users.claims(tenant, account, request)).await
+        within(self.deadline.min(CLAIMS_DEADLINE), self.users.claims(tenant, account, request)).await
     }
 
     /// See [`Users::list`].
@@ -105,7 +92,7 @@ impl AnyUsers {
     ///
     /// Also returns an error of the kind [`StoreErrorKind::NotOffered`].
     pub async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<AccountPage, StoreError> {
-        let page = within(self.deadline, LIST, self.users.list(tenant, cursor)).await?;
+        let page = within(self.deadline, self.users.list(tenant, cursor)).await?;
         page.ok_or_else(|| StoreErrorKind::NotOffered.into())
     }
 
@@ -116,7 +103,7 @@ impl AnyUsers {
 
     /// See [`Users::create`].
     pub async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
-        within(self.deadline, CREATE, self.users.create(tenant, new)).await
+        within(self.deadline, self.users.create(tenant, new)).await
     }
 
     /// See [`Users::set_password`].
@@ -126,7 +113,7 @@ impl AnyUsers {
         account: &Account,
         new: PasswordHash,
     ) -> Result<AccountChange, StoreError> {
-        within(self.deadline, SET_PASSWORD, self.users.set_password(tenant, account, new)).await
+        within(self.deadline, self.users.set_password(tenant, account, new)).await
     }
 
     /// See [`Users::set_name`].
@@ -136,7 +123,7 @@ impl AnyUsers {
         id: &UserId,
         name: Option<&str>,
     ) -> Result<AccountChange, StoreError> {
-        within(self.deadline, SET_NAME, self.users.set_name(tenant, id, name)).await
+        within(self.deadline, self.users.set_name(tenant, id, name)).await
     }
 
     /// See [`Users::set_contact`].
@@ -147,21 +134,17 @@ impl AnyUsers {
         old: Option<&Contact>,
         new: Option<&Contact>,
     ) -> Result<AccountChange, StoreError> {
-        within(self.deadline, SET_CONTACT, self.users.set_contact(tenant, id, old, new)).await
+        within(self.deadline, self.users.set_contact(tenant, id, old, new)).await
     }
 
     /// See [`Users::remove`].
     pub async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, StoreError> {
-        within(self.deadline, REMOVE, self.users.remove(tenant, id)).await
+        within(self.deadline, self.users.remove(tenant, id)).await
     }
 }
 
 /// Waits for the response until the deadline.
-async fn within<T>(
-    deadline: Duration,
-    hook: &'static str,
-    answer: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
+async fn within<T>(deadline: Duration, (hook, answer): Answer<'_, T>) -> Result<T, StoreError> {
     match Handle::try_current() {
         Ok(_) => {
             timeout(deadline, answer).await.unwrap_or_else(|_| Err(StoreError::of_hook(hook, "the call timed out")))
@@ -183,7 +166,8 @@ impl fmt::Debug for AnyUsers {
     }
 }
 
-type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+/// The name of a call in the log, and its answer.
+type Answer<'a, T> = (&'static str, BoxFuture<'a, Result<T, StoreError>>);
 
 /// [`Users`] as an object.
 trait DynUsers: Send + Sync {
@@ -221,15 +205,15 @@ trait DynUsers: Send + Sync {
 
 impl<U: Users> DynUsers for U {
     fn find<'a>(&'a self, tenant: &'a Tenant, identifier: &'a Identifier) -> Answer<'a, Option<Account>> {
-        boxed(FIND, Users::find(self, tenant, identifier))
+        boxed("Users::find", Users::find(self, tenant, identifier))
     }
 
     fn by_id<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, Option<Account>> {
-        boxed(BY_ID, Users::by_id(self, tenant, id))
+        boxed("Users::by_id", Users::by_id(self, tenant, id))
     }
 
     fn verify_password<'a>(&'a self, attempt: PasswordAttempt<'a>) -> Answer<'a, PasswordCheck> {
-        boxed(VERIFY, Users::verify_password(self, attempt))
+        boxed("Users::verify_password", Users::verify_password(self, attempt))
     }
 
     fn upgrade_password<'a>(
@@ -238,7 +222,7 @@ impl<U: Users> DynUsers for U {
         account: &'a Account,
         new: PasswordHash,
     ) -> Answer<'a, PasswordUpgrade> {
-        boxed(UPGRADE, Users::upgrade_password(self, tenant, account, new))
+        boxed("Users::upgrade_password", Users::upgrade_password(self, tenant, account, new))
     }
 
     fn claims<'a>(
@@ -247,11 +231,11 @@ impl<U: Users> DynUsers for U {
         account: &'a Account,
         request: &'a ClaimsRequest,
     ) -> Answer<'a, Claims> {
-        boxed(CLAIMS, Users::claims(self, tenant, account, request))
+        boxed("Users::claims", Users::claims(self, tenant, account, request))
     }
 
     fn list<'a>(&'a self, tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Answer<'a, Option<AccountPage>> {
-        boxed(LIST, Users::list(self, tenant, cursor))
+        boxed("Users::list", Users::list(self, tenant, cursor))
     }
 
     fn offers(&self, change: OfferedChange) -> bool {
@@ -259,7 +243,7 @@ impl<U: Users> DynUsers for U {
     }
 
     fn create<'a>(&'a self, tenant: &'a Tenant, new: NewUser) -> Answer<'a, NewAccount> {
-        boxed(CREATE, Users::create(self, tenant, new))
+        boxed("Users::create", Users::create(self, tenant, new))
     }
 
     fn set_password<'a>(
@@ -268,11 +252,11 @@ impl<U: Users> DynUsers for U {
         account: &'a Account,
         new: PasswordHash,
     ) -> Answer<'a, AccountChange> {
-        boxed(SET_PASSWORD, Users::set_password(self, tenant, account, new))
+        boxed("Users::set_password", Users::set_password(self, tenant, account, new))
     }
 
     fn set_name<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId, name: Option<&'a str>) -> Answer<'a, AccountChange> {
-        boxed(SET_NAME, Users::set_name(self, tenant, id, name))
+        boxed("Users::set_name", Users::set_name(self, tenant, id, name))
     }
 
     fn set_contact<'a>(
@@ -282,11 +266,11 @@ impl<U: Users> DynUsers for U {
         old: Option<&'a Contact>,
         new: Option<&'a Contact>,
     ) -> Answer<'a, AccountChange> {
-        boxed(SET_CONTACT, Users::set_contact(self, tenant, id, old, new))
+        boxed("Users::set_contact", Users::set_contact(self, tenant, id, old, new))
     }
 
     fn remove<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, AccountChange> {
-        boxed(REMOVE, Users::remove(self, tenant, id))
+        boxed("Users::remove", Users::remove(self, tenant, id))
     }
 
     fn name(&self) -> &'static str {
@@ -298,7 +282,7 @@ fn boxed<'a, T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     hook: &'static str,
     answer: impl Future<Output = Result<T, E>> + Send + 'a,
 ) -> Answer<'a, T> {
-    Box::pin(async move { answer.await.map_err(|error| store_error(hook, error.into())) })
+    (hook, Box::pin(async move { answer.await.map_err(|error| store_error(hook, error.into())) }))
 }
 
 fn store_error(hook: &'static str, error: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
@@ -513,7 +497,10 @@ mod tests {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         assert_eq!(error.source().unwrap().to_string(), "the database password is hunter2");
         assert_eq!(error.to_string(), "the hook Users::find failed");
-        assert_eq!(store_error(FIND, StoreError::from(StoreErrorKind::Corrupt).into()).kind(), StoreErrorKind::Corrupt);
+        assert_eq!(
+            store_error("Users::find", StoreError::from(StoreErrorKind::Corrupt).into()).kind(),
+            StoreErrorKind::Corrupt
+        );
     }
 
     /// Never answers.

@@ -250,18 +250,12 @@ pub enum ClaimError {
     TooLarge,
 }
 
-impl fmt::Display for ClaimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reserved => "the login service sets this claim itself",
-            Self::Name => "the name of a claim must have 1 to 256 visible ASCII characters",
-            Self::Value => "the value of the claim can't be written as JSON",
-            Self::TooLarge => "the claims take more than 4096 bytes",
-        })
-    }
-}
-
-impl std::error::Error for ClaimError {}
+crate::util::fmt::text_error!(ClaimError, |own| match own {
+    Self::Reserved => "the login service sets this claim itself",
+    Self::Name => "the name of a claim must have 1 to 256 visible ASCII characters",
+    Self::Value => "the value of the claim can't be written as JSON",
+    Self::TooLarge => "the claims take more than 4096 bytes",
+});
 
 #[cfg(test)]
 mod tests {

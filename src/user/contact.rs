@@ -1,6 +1,6 @@
-use std::{fmt, str::FromStr, sync::Arc};
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
 /// An address at which a user can be reached. `Debug` shows only its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -104,31 +104,11 @@ fn is_domain(domain: &str) -> bool {
     domain.split('.').all(is_label) && domain.rsplit_once('.').is_some_and(top_is_name)
 }
 
-impl fmt::Debug for EmailAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EmailAddress(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(EmailAddress);
 
-impl FromStr for EmailAddress {
-    type Err = IdentifierError;
+crate::util::fmt::from_str!(EmailAddress, IdentifierError);
 
-    fn from_str(typed: &str) -> Result<Self, IdentifierError> {
-        Self::parse(typed)
-    }
-}
-
-impl Serialize for EmailAddress {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for EmailAddress {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
+crate::util::text::serde_text!(EmailAddress);
 
 /// A phone number in E.164 form: `+` and 8 to 15 digits, the country code first.
 ///
@@ -181,43 +161,17 @@ impl PhoneNumber {
     }
 }
 
-impl fmt::Debug for PhoneNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PhoneNumber(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(PhoneNumber);
 
-impl FromStr for PhoneNumber {
-    type Err = IdentifierError;
+crate::util::fmt::from_str!(PhoneNumber, IdentifierError);
 
-    fn from_str(typed: &str) -> Result<Self, IdentifierError> {
-        Self::parse(typed)
-    }
-}
-
-impl Serialize for PhoneNumber {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for PhoneNumber {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
+crate::util::text::serde_text!(PhoneNumber);
 
 /// Why a text is not a valid identifier, e-mail address or phone number. It contains no part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentifierError(pub(super) &'static str);
 
-impl fmt::Display for IdentifierError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for IdentifierError {}
+crate::util::fmt::text_error!(IdentifierError, |own| own.0);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,4 @@
-use std::{fmt, str::FromStr, sync::Arc};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::sync::Arc;
 
 use super::contact::{IdentifierError, PhoneNumber};
 use crate::util::scan::is_unseen;
@@ -66,31 +64,11 @@ impl Identifier {
     }
 }
 
-impl fmt::Debug for Identifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identifier(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(Identifier);
 
-impl FromStr for Identifier {
-    type Err = IdentifierError;
+crate::util::fmt::from_str!(Identifier, IdentifierError);
 
-    fn from_str(typed: &str) -> Result<Self, IdentifierError> {
-        Self::parse(typed)
-    }
-}
-
-impl Serialize for Identifier {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Identifier {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
+crate::util::text::serde_text!(Identifier);
 
 #[cfg(test)]
 mod tests {

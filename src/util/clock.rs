@@ -99,6 +99,9 @@ impl Sub<Duration> for Moment {
 pub struct UnixTime(u64);
 
 impl UnixTime {
+    /// The latest time.
+    pub(crate) const FOREVER: Self = Self(u64::MAX);
+
     /// Creates a time from the nanoseconds since the Unix epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
@@ -208,11 +211,7 @@ impl SystemClock {
     }
 }
 
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(SystemClock);
 
 impl Clock for SystemClock {
     #[inline]

@@ -1,6 +1,6 @@
 //! Errors of invalid settings, and how errors are logged.
 
-use std::{borrow::Cow, error::Error, fmt};
+use std::{borrow::Cow, error::Error, fmt, ops::RangeBounds};
 
 /// An invalid setting.
 ///
@@ -35,6 +35,16 @@ impl ConfigError {
         reason: &'static str,
     ) -> Result<(), Self> {
         if is_refused { Err(Self::new(setting, value, reason)) } else { Ok(()) }
+    }
+
+    /// Returns an error unless a value is in its range.
+    pub(crate) fn check_range<T: PartialOrd + fmt::Debug>(
+        setting: &'static str,
+        value: T,
+        range: impl RangeBounds<T>,
+        reason: &'static str,
+    ) -> Result<(), Self> {
+        Self::refuse_if(!range.contains(&value), setting, format_args!("{value:?}"), reason)
     }
 
     /// Returns the name of the setting, such as `quota limit`.

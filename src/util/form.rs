@@ -63,13 +63,13 @@ impl<'a> Form<'a> {
 
     /// Returns whether any name appears more than once, which RFC 6749 §3.1 forbids.
     pub(crate) fn has_duplicates(&self) -> bool {
-        self.has_duplicates_except("")
+        self.has_duplicates_except(None)
     }
 
     /// Returns whether any name except this one appears more than once.
-    pub(crate) fn has_duplicates_except(&self, repeatable: &str) -> bool {
+    pub(crate) fn has_duplicates_except(&self, repeatable: Option<&str>) -> bool {
         let names = self.0.iter().map(|(name, _)| name.as_ref());
-        let mut names: Vec<&str> = names.filter(|name| repeatable.is_empty() || *name != repeatable).collect();
+        let mut names: Vec<&str> = names.filter(|name| Some(*name) != repeatable).collect();
         names.sort_unstable();
         names.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
     }

@@ -23,16 +23,10 @@ pub(crate) enum JsonError {
     Duplicate,
 }
 
-impl fmt::Display for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "malformed JSON",
-            Self::Duplicate => "a name appears twice in an object",
-        })
-    }
-}
-
-impl std::error::Error for JsonError {}
+crate::util::fmt::text_error!(JsonError, |own| match own {
+    Self::Malformed => "malformed JSON",
+    Self::Duplicate => "a name appears twice in an object",
+});
 
 /// Parses an object.
 pub(crate) fn from_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, JsonError> {

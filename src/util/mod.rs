@@ -18,3 +18,4 @@ pub(crate) mod form;
 #[cfg(feature = "session")]
 pub(crate) mod json;
 pub(crate) mod json_object;
+pub(crate) mod builder;

@@ -12,3 +12,25 @@ pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| D::Error::custom("invalid text"))
 }
+
+/// Implements `Serialize` and `Deserialize` with the text of a value and its function `parse`.
+#[cfg(feature = "login")]
+macro_rules! serde_text {
+    ($name:ident) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Self::parse(<String as serde::Deserialize>::deserialize(deserializer)?)
+                    .map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+#[cfg(feature = "login")]
+pub(crate) use serde_text;

@@ -10,4 +10,11 @@ macro_rules! warning {
     ($($arg:tt)*) => { { let _ = ::std::format_args!($($arg)*); } };
 }
 
-pub(crate) use warning;
+/// Warns of an error, with its sources.
+macro_rules! failure {
+    ($what:literal, $error:expr) => {
+        $crate::util::trace::warning!("{}: {}", $what, $crate::util::error::with_sources($error))
+    };
+}
+
+pub(crate) use {failure, warning};

@@ -132,17 +132,9 @@ impl RelyingParty {
     }
 }
 
-impl fmt::Display for CreationOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
-    }
-}
+crate::util::fmt::display!(CreationOptions, |own| &serde_json::to_string(own).map_err(|_| fmt::Error)?);
 
-impl fmt::Display for RequestOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
-    }
-}
+crate::util::fmt::display!(RequestOptions, |own| &serde_json::to_string(own).map_err(|_| fmt::Error)?);
 
 fn descriptors(ids: &[Vec<u8>]) -> Vec<Descriptor> {
     ids.iter().map(|id| Descriptor { kind: PUBLIC_KEY, id: URL_SAFE_NO_PAD.encode(id) }).collect()

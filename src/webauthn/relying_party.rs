@@ -4,7 +4,10 @@ use super::{
     error::WebauthnError,
     policy::{AttestationPolicy, BackupPolicy, CounterPolicy, UserVerification},
 };
-use crate::{http::origin, util::error::ConfigError};
+use crate::{
+    util::builder::setters,
+    {http::origin, util::error::ConfigError},
+};
 
 /// The fewest bytes of a challenge.
 const SHORTEST_CHALLENGE: usize = 16;
@@ -83,29 +86,21 @@ impl RelyingParty {
         Ok(self)
     }
 
-    /// Sets the name that some authenticators show. Defaults to the id.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..self }
-    }
+    setters! {
+        /// Sets the name that some authenticators show. Defaults to the id.
+        pub fn name(name: impl Into<String>) { name: name.into() }
 
-    /// Sets what happens if a signature counter has not increased. Defaults to [`CounterPolicy::Refuse`].
-    pub fn counter(self, counter: CounterPolicy) -> Self {
-        Self { counter, ..self }
-    }
+        /// Sets what happens if a signature counter has not increased. Defaults to [`CounterPolicy::Refuse`].
+        pub fn counter(counter: CounterPolicy) { counter: counter }
 
-    /// Sets whether the user has to be verified. Defaults to [`UserVerification::Required`].
-    pub fn user_verification(self, user_verification: UserVerification) -> Self {
-        Self { user_verification, ..self }
-    }
+        /// Sets whether the user has to be verified. Defaults to [`UserVerification::Required`].
+        pub fn user_verification(user_verification: UserVerification) { user_verification: user_verification }
 
-    /// Sets whether synced credentials are accepted. Defaults to [`BackupPolicy::Allow`].
-    pub fn backup(self, backup: BackupPolicy) -> Self {
-        Self { backup, ..self }
-    }
+        /// Sets whether synced credentials are accepted. Defaults to [`BackupPolicy::Allow`].
+        pub fn backup(backup: BackupPolicy) { backup: backup }
 
-    /// Sets which attestations are accepted. Defaults to [`AttestationPolicy::AcceptUnverified`].
-    pub fn attestation(self, attestation: AttestationPolicy) -> Self {
-        Self { attestation, ..self }
+        /// Sets which attestations are accepted. Defaults to [`AttestationPolicy::AcceptUnverified`].
+        pub fn attestation(attestation: AttestationPolicy) { attestation: attestation }
     }
 
     /// Returns the id.

@@ -1,4 +1,4 @@
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use http::{HeaderMap, header};
 
@@ -66,11 +66,7 @@ impl FromStr for Language {
     }
 }
 
-impl fmt::Display for Language {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+crate::util::fmt::display!(Language, |own| own.as_str());
 
 #[cfg(test)]
 mod tests {

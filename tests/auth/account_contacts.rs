@@ -1,17 +1,20 @@
 //! New addresses and phone numbers on the account page.
 
+use http::StatusCode;
 use serde_json::{Value, json};
 use tollgate::{
     NewUser, Users,
     delivery::NoticeKind,
-    event::EventKind,
+    event::{EventKind, Query},
     policy::{Method, Policies, Policy},
     user::{Contact, EmailAddress},
 };
 
 use crate::{
-    account_password::told,
-    own_account::{LONE, acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, sign_in_at, site, totp},
+    controlled_store::ControlledStore,
+    own_account::{
+        LONE, acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, sign_in_at, site, told, totp,
+    },
     world::{ADA, ADA_PHONE, Answer, Browser, GRACE, World},
 };
 
@@ -43,7 +46,7 @@ fn email(address: &str) -> Contact {
 }
 
 async fn contacts(world: &World, user: &str) -> Vec<String> {
-    let account = Users::by_id(&world.users, &acme(), &user.parse().unwrap()).await.unwrap().unwrap();
+    let account = world.users.by_id(&acme(), &user.parse().unwrap()).await.unwrap().unwrap();
     account.contacts().map(|(contact, verified)| format!("{} {verified}", contact.as_str())).collect()
 }
 
@@ -160,6 +163,42 @@ async fn c130_the_address_of_another_account_is_answered_alike_until_it_is_prove
     assert_eq!((taken.status.as_u16(), &*taken.error()), (409, "contact_taken"));
     assert_eq!(contacts(&world, "u-ada").await[0], format!("{ADA} true"));
     assert_eq!(told(&world).await, []);
+}
+
+#[tokio::test]
+async fn c130_the_address_of_another_account_takes_the_same_work_rows_and_events() {
+    let mut seen = Vec::new();
+    // of the same length
+    for address in [GRACE, "laura@example.com"] {
+        let store = ControlledStore::default();
+        let world = World::with(store.clone(), |service| service.first_party(acme())).await;
+        let mut browser = by_phone(&world).await;
+        let mut own = vec![id(&mut browser, "email").await];
+        own.push(json!(null));
+        (store.done(), store.written());
+        for contact in own {
+            let asked = call(&mut browser, "contacts/begin", json!({ "email": address, "contact_id": contact })).await;
+            seen.push((asked.status, asked.own()));
+            for _ in 0..6 {
+                seen.push((StatusCode::OK, confirm(&mut browser, "1234567").await.own()));
+            }
+            world.settle().await;
+            world.advance(31);
+        }
+        seen.push((StatusCode::OK, store.done().join("\n")));
+        seen.push((StatusCode::OK, store.written().iter().map(|row| row.shape() + "\n").collect()));
+        world.log.flush();
+        let events = world.log.read_events(&Query::default()).events;
+        seen.push((
+            StatusCode::OK,
+            events.iter().map(|it| format!("{:?} {:?} {}\n", it.kind, it.method, it.count)).collect(),
+        ));
+    }
+    let (known, unknown) = seen.split_at(seen.len() / 2);
+    assert!(known[0].0 == 200 && known[7].0 == 200, "{known:?}");
+    for (known, unknown) in known.iter().zip(unknown) {
+        assert_eq!(known.1, unknown.1);
+    }
 }
 
 #[tokio::test]

@@ -1,13 +1,20 @@
 //! A user deletes the account.
 
+use std::sync::Arc;
+
 use serde_json::json;
-use tollgate::{NewUser, Password, Passwords, Users, delivery::NoticeKind, event::EventKind, user::EmailAddress};
+use tokio::sync::Semaphore;
+use tollgate::{
+    NewUser, Password, Passwords, Users,
+    delivery::{Message, NoticeKind, OtpSender, Outbox, SendError},
+    event::EventKind,
+    user::EmailAddress,
+};
 
 use crate::{
-    account_password::told,
     controlled_store::{ControlledStore, Fault},
-    own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, site},
-    world::{ADA, ADA_PASSWORD, ADA_PHONE, GRACE, NOBODY, World},
+    own_account::{acme, ada, call, credentials, enrol_totp, events, sessions, sign_in, site, told},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, GRACE, GRACE_PHONE, NOBODY, World},
 };
 
 #[tokio::test]
@@ -27,7 +34,7 @@ async fn an_account_is_deleted_with_all_that_it_has() {
     assert_eq!(deleted.status, 204, "{deleted:?}");
     assert!(!browser.cookies.keys().any(|name| name.starts_with("__Host-session_")));
     assert!(sessions(&world, "u-ada").await.is_empty());
-    assert!(Users::by_id(&world.users, &acme(), &"u-ada".parse().unwrap()).await.unwrap().is_none());
+    assert!(world.users.by_id(&acme(), &"u-ada".parse().unwrap()).await.unwrap().is_none());
     assert!(crate::enrolled::stored(&world, "u-ada").await.is_none_or(|row| row["totp"].is_null()));
     let all = [(ADA.to_owned(), NoticeKind::AccountDeleted), (ADA_PHONE.to_owned(), NoticeKind::AccountDeleted)];
     assert_eq!(told(&world).await[before..], all);
@@ -78,7 +85,7 @@ async fn c130_a_deletion_that_can_not_end_the_sessions_deletes_nothing() {
         let deleted = call(&mut browser, "delete", json!({ "confirmed": true })).await;
         let done = store.done();
         assert_eq!((store.heal(), deleted.status == 204), (failing.is_some(), failing.is_none()), "{deleted:?}");
-        let account = Users::by_id(&world.users, &acme(), &"u-ada".parse().unwrap()).await.unwrap();
+        let account = world.users.by_id(&acme(), &"u-ada".parse().unwrap()).await.unwrap();
         assert_eq!(account.is_some(), failing.is_some());
         failing = done.iter().position(|call| call.ends_with(" generations") && !call.starts_with("get"));
         assert!(failing.is_some(), "{done:?}");
@@ -97,4 +104,40 @@ async fn c130_a_deletion_takes_no_message_from_the_owner_of_an_address_that_was_
     assert_eq!(owner.ask("web", &id, "email", GRACE).await.status, 200);
     assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.status, 204);
     assert_eq!(world.code(GRACE).await.len(), 6);
+}
+
+/// Sends its messages when the test allows it.
+#[derive(Clone)]
+struct Held {
+    allowed: Arc<Semaphore>,
+    sent: Outbox,
+}
+
+impl OtpSender for Held {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        self.allowed.acquire().await.unwrap().forget();
+        self.sent.send(message).await
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_takes_the_messages_that_wait_for_the_user_and_those_of_nobody_else() {
+    let held = Held { allowed: Arc::new(Semaphore::new(0)), sent: Outbox::new() };
+    let sender = held.clone();
+    let world = site(|service| service.sms(sender)).await;
+    // four are being sent, and two wait for them
+    for at in 0..6 {
+        let (who, number) = if at == 4 { (ADA, ADA_PHONE) } else { ("grace", GRACE_PHONE) };
+        let mut stranger = world.browser();
+        let id = stranger.start("web", who).await;
+        assert_eq!(stranger.ask("web", &id, "sms", number).await.status, 200);
+        world.settle().await;
+        world.advance(31);
+    }
+    let mut browser = ada(&world).await;
+    assert_eq!(call(&mut browser, "delete", json!({ "confirmed": true })).await.status, 204);
+    held.allowed.add_permits(10);
+    world.settle().await;
+    let sent: Vec<_> = held.sent.messages().iter().map(|message| message.to().to_owned()).collect();
+    assert_eq!(sent, [GRACE_PHONE; 5]);
 }

@@ -83,7 +83,7 @@ async fn case_in(state: &str) -> AccountCase {
         }
         "signed out elsewhere" => drop(case.world.sessions.end_user(&acme(), &id).await.unwrap()),
         "account disabled" => case.world.users.disable(&acme(), &id).await.unwrap(),
-        "account deleted" => drop(Users::remove(&case.world.users, &acme(), &id).await.unwrap()),
+        "account deleted" => drop(case.world.users.remove(&acme(), &id).await.unwrap()),
         "password changed by the application" => {
             let new = tollgate::Passwords::insecure_fast().hash(tollgate::Password::new("another one")).await.unwrap();
             case.world.users.set_password(&acme(), &id, Some(new)).await.unwrap();
@@ -124,7 +124,7 @@ impl Case for AccountCase {
     }
 
     async fn state(&self) -> String {
-        let account = Users::by_id(&self.world.users, &acme(), &self.user.parse().unwrap()).await.unwrap();
+        let account = self.world.users.by_id(&acme(), &self.user.parse().unwrap()).await.unwrap();
         let Some(account) = account else { return "no account".to_owned() };
         let name = if account.display_name().is_some() { " with a name" } else { "" };
         let contacts = account.contacts().count();

@@ -16,7 +16,7 @@ use tollgate::{
 
 use crate::{
     first_party::WithRoles,
-    own_account::{LONE, acme, ada, begin, call, credentials, events, prove, sessions, sign_in, site},
+    own_account::{LONE, acme, ada, begin, call, credentials, events, prove, sessions, sign_in, site, told},
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, World, join, with},
 };
 
@@ -24,14 +24,6 @@ const NEW: &str = "gravel under moonlight";
 
 async fn change(browser: &mut Browser, password: &str) -> Answer {
     call(browser, "password", json!({ "new_password": password })).await
-}
-
-/// Returns who was told about changes, since the world began.
-pub(crate) async fn told(world: &World) -> Vec<(String, NoticeKind)> {
-    world.settle().await;
-    let messages = world.outbox.messages();
-    let notices = messages.iter().filter_map(|message| Some((message.to().to_owned(), message.notice()?.kind())));
-    notices.collect()
 }
 
 /// Tries a password in a new browser.

@@ -121,7 +121,7 @@ proptest! {
         runtime.block_on(async {
             let world = site(|service| service).await;
             let contacts = async || {
-                let ada = Users::by_id(&world.users, &acme(), &"u-ada".parse().unwrap()).await.unwrap();
+                let ada = world.users.by_id(&acme(), &"u-ada".parse().unwrap()).await.unwrap();
                 ada.map(|ada| ada.contacts().map(|(contact, _)| contact.as_str().to_owned()).collect::<Vec<_>>())
             };
             let before = contacts().await;

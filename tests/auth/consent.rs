@@ -6,14 +6,14 @@ use tollgate::{
     Client, ClientTable, Tokens, UserId,
     event::{EventKind, Query},
     policy::Policy,
-    store::{AnyStore, Memory},
+    store::{AnyStore, Key, Memory},
     testing::ManualClock,
 };
 
 use crate::{
     issued_tokens::IssuedTokens,
     matrix::{Case, compare, table},
-    own_account::{acme, call, credentials},
+    own_account::{acme, call, credentials, sign_in},
     pushed::pushed,
     special_worlds::{client, put_keys},
     token_requests::{Grant, is_no_grant},
@@ -428,6 +428,26 @@ async fn c134_decisions_are_listed_and_revoking_one_ends_the_tokens_of_its_clien
     world.service.forget_user(&acme(), &ada).await.unwrap();
     let asked = Asked::of(&mut browser, "other-partner", &[]).await;
     assert!(is_question(&asked.open(&mut browser).await));
+}
+
+#[tokio::test]
+async fn c134_users_who_delete_their_account_take_their_decisions_and_tokens_with_them() {
+    let world = world().await;
+    let mut browser = world.browser();
+    let tokens = allowed(&mut browser, "partner", &[("scope", "openid offline_access")]).await;
+    let ada = UserId::parse("u-ada").unwrap();
+    let row = || async {
+        let key = Key::new("consents", Some(&acme()), b"u-ada").unwrap();
+        let found = world.store.get(&key).wait().await.unwrap();
+        found.filter(|row| row.expires_at > world.time())
+    };
+    assert!(row().await.is_some());
+    let mut own = sign_in(&world, ADA, &["password", "email"]).await;
+    assert_eq!(call(&mut own, "delete", json!({ "confirmed": true })).await.status, 204);
+    assert!(row().await.is_none());
+    assert!(world.service.consents(&acme(), &ada).await.unwrap().is_empty());
+    assert!(is_no_grant(&browser.refresh("partner", tokens.refresh()).await));
+    assert_eq!(browser.introspect("partner", &tokens.access).await, json!({ "active": false }));
 }
 
 #[tokio::test]

@@ -10,7 +10,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use bytes::Bytes;
+use serde_json::Value;
 use tollgate::{
+    clock::UnixTime,
     gate::MaybeReady,
     store::{
         Entry, Expected, Key, Memory, Operation, OperationOutcome, Record, Store, StoreError, StoreErrorKind, Version,
@@ -31,6 +34,34 @@ pub(crate) enum Fault {
 
 pub(crate) const FAULTS: [Fault; 3] = [Fault::Before, Fault::After, Fault::Down];
 
+/// A row that was written, or would have been.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) table: String,
+    pub(crate) value: Bytes,
+    pub(crate) expires_at: UnixTime,
+}
+
+impl Written {
+    /// Describes the row by what does not depend on chance or on the found user: its table, its length and its end.
+    pub(crate) fn shape(&self) -> String {
+        let len = match &*self.table {
+            // contains the id of a known user
+            "logins" => "any".to_owned(),
+            // contains a digest as numbers, whose length is random
+            "tickets" => {
+                let mut row: Value = serde_json::from_slice(&self.value).unwrap();
+                if let Some(code) = row.get_mut("code").filter(|code| !code.is_null()) {
+                    code["digest"] = Value::Null;
+                }
+                row.to_string().len().to_string()
+            }
+            _ => self.value.len().to_string(),
+        };
+        format!("{} of {len} bytes until {}", self.table, self.expires_at.as_nanos())
+    }
+}
+
 /// A recording store. Clones share everything.
 #[derive(Clone, Default)]
 pub(crate) struct ControlledStore {
@@ -41,6 +72,7 @@ pub(crate) struct ControlledStore {
 #[derive(Default)]
 struct Controls {
     done: Mutex<Vec<String>>,
+    written: Mutex<Vec<Written>>,
     /// The number of operations before the failure.
     fault: Mutex<Option<(usize, Fault)>>,
     has_failed: AtomicBool,
@@ -68,6 +100,11 @@ impl ControlledStore {
     pub(crate) fn done(&self) -> Vec<String> {
         std::mem::take(&mut *self.rein.done.lock().unwrap())
     }
+
+    /// Returns the rows that were written since the last call.
+    pub(crate) fn written(&self) -> Vec<Written> {
+        std::mem::take(&mut *self.rein.written.lock().unwrap())
+    }
 }
 
 impl Controls {
@@ -85,6 +122,11 @@ impl Controls {
         }
         self.has_failed.store(true, SeqCst);
         Some(kind)
+    }
+
+    fn note(&self, key: &Key, record: &Record) {
+        let (table, value) = (key.table().to_owned(), record.value().clone());
+        self.written.lock().unwrap().push(Written { table, value, expires_at: record.expires_at() });
     }
 
     async fn others_first(&self) {
@@ -122,10 +164,12 @@ impl Store for ControlledStore {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.rein.note(key, &record);
         self.rein.run("insert", key, self.memory.insert(key, record)).await
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.rein.note(key, &record);
         self.rein.run("swap", key, self.memory.swap(key, expected, record)).await
     }
 
@@ -143,6 +187,9 @@ impl Store for ControlledStore {
                 Operation::Write(key, _, _) => ("swap", key.clone()),
                 _ => return Err(StoreErrorKind::NotOffered.into()),
             };
+            if let Operation::Write(key, _, record) = &operation {
+                self.rein.note(key, record);
+            }
             outcomes.extend(self.rein.run(what, &key, self.memory.run(vec![operation])).await?);
             if let Some(OperationOutcome::Write(WriteOutcome::Lost(_))) = outcomes.last() {
                 break;

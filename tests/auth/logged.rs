@@ -1,4 +1,4 @@
-//! The warnings of the current thread, as an application logs them.
+//! What the current thread logs, as an application gets it.
 
 use std::{
     fmt::{Debug, Write},
@@ -12,27 +12,33 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// Collects the warnings of this thread while it lives.
+/// Collects what this thread logs while it lives.
 pub(crate) struct Logged {
     lines: Arc<Mutex<Vec<String>>>,
     _guard: DefaultGuard,
 }
 
-struct Lines(Arc<Mutex<Vec<String>>>);
+struct Lines(Arc<Mutex<Vec<String>>>, Level);
 
 struct Message(String);
 
 impl Logged {
+    /// Collects warnings.
     pub(crate) fn new() -> Self {
+        Self::up_to(Level::WARN)
+    }
+
+    /// Collects events and spans up to this level.
+    pub(crate) fn up_to(level: Level) -> Self {
         // without a global subscriber, another thread can make `tracing` cache that a warning has no reader
         static EVERYWHERE: Once = Once::new();
-        EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Lines(Arc::default())).unwrap());
+        EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Lines(Arc::default(), Level::WARN)).unwrap());
         let lines = Arc::<Mutex<Vec<String>>>::default();
-        let guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
+        let guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines), level));
         Self { lines, _guard: guard }
     }
 
-    /// Returns the warnings since the last call.
+    /// Returns what was logged since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
@@ -40,10 +46,13 @@ impl Logged {
 
 impl tracing::Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tollgate") && *metadata.level() <= Level::WARN
+        metadata.target().starts_with("tollgate") && *metadata.level() <= self.1
     }
 
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        let mut message = Message(String::new());
+        span.record(&mut message);
+        self.0.lock().unwrap().push(message.0);
         span::Id::from_u64(1)
     }
 

@@ -67,7 +67,10 @@ mod languages;
 mod late_bodies;
 mod lifetimes;
 mod last_sign_in_method;
+mod life_faults;
 mod life_matrix;
+#[cfg(feature = "tracing")]
+mod life_secrets;
 mod life_sequences;
 #[cfg(feature = "tracing")]
 mod logged;

@@ -7,6 +7,7 @@ use tollgate::{
     Identifier, NewUser, Password, Passwords, Session, Tenant, UserId,
     auth::{AuthServiceBuilder, Totp},
     clock::UnixTime,
+    delivery::NoticeKind,
     event::{EventKind, Query},
     store::Memory,
 };
@@ -129,6 +130,14 @@ pub(crate) async fn sessions(world: &World, user: &str) -> Vec<Session> {
 pub(crate) fn events(world: &World, kind: EventKind) -> Vec<&'static str> {
     let page = world.log.read_events(&Query::new().kind(kind));
     page.events.iter().map(|event| event.method.unwrap_or_default()).collect()
+}
+
+/// Returns who was told about changes, since the world began.
+pub(crate) async fn told(world: &World) -> Vec<(String, NoticeKind)> {
+    world.settle().await;
+    let messages = world.outbox.messages();
+    let notices = messages.iter().filter_map(|message| Some((message.to().to_owned(), message.notice()?.kind())));
+    notices.collect()
 }
 
 /// Sets up an authenticator app, and returns its secret.

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Value, json};
 use tollgate::{
     Client, ClientTable, Identifier, NewUser, Password, StoredUsers, Tenant, UserId, Users,
-    auth::SignUp,
+    auth::{Invitation, SignUp},
     client::Clients,
-    delivery::NoticeKind,
+    delivery::{NoticeKind, Wording},
     event::{EventKind, Query},
     password::{BreachedPasswords, PasswordRules},
     policy::{Method, Policy},
@@ -19,14 +19,17 @@ use tollgate::{
 use crate::{
     controlled_store::{ControlledStore, Fault},
     enrolled,
+    five_tenants::challenge,
+    own_account,
+    sign_up::newest,
     world::{
-        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World, clients, form_of, join, parameters, posted,
-        query, with,
+        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, NOBODY, World, clients, form_of, join, parameters,
+        posted, query, query_of, with,
     },
 };
 
 pub(crate) const FRESH: &str = "an even longer password";
-const MAILA: &str = "maila@example.com";
+pub(crate) const MAILA: &str = "maila@example.com";
 
 fn tenant(name: &str) -> Tenant {
     name.parse().unwrap()
@@ -39,12 +42,12 @@ pub(crate) async fn begin(browser: &mut Browser, client: &str, name: &str) -> St
 }
 
 /// Begins a reset without a name, as the page does for a link.
-async fn begin_unnamed(browser: &mut Browser, client: &str) -> String {
+pub(crate) async fn begin_unnamed(browser: &mut Browser, client: &str) -> String {
     let answer = browser.post("/reset-password/start", &parameters(client)).await;
     answer.json()["session_id"].as_str().unwrap().to_owned()
 }
 
-async fn set(browser: &mut Browser, client: &str, id: &str) -> Answer {
+pub(crate) async fn set(browser: &mut Browser, client: &str, id: &str) -> Answer {
     browser.life("reset-password", client, id, &[("password", FRESH)]).await
 }
 
@@ -59,7 +62,7 @@ async fn prove(world: &World, browser: &mut Browser, client: &str, id: &str, add
 }
 
 /// An account of globex, whose logins need one step, with a mailbox.
-async fn add_maila(world: &World) -> UserId {
+pub(crate) async fn add_maila(world: &World) -> UserId {
     let address = EmailAddress::parse(MAILA).unwrap();
     let id = UserId::parse("u-maila").unwrap();
     let ada = world.users.by_id(&tenant("acme"), &UserId::parse("u-ada").unwrap()).await.unwrap().unwrap();
@@ -68,10 +71,44 @@ async fn add_maila(world: &World) -> UserId {
     id
 }
 
-async fn signs_in(world: &World, client: &str, name: &str, password: &str) -> bool {
+pub(crate) async fn signs_in(world: &World, client: &str, name: &str, password: &str) -> bool {
     let mut browser = world.browser();
     let id = browser.start(client, name).await;
     browser.password(client, &id, name, password).await.status == 200
+}
+
+/// Signs maila in at globex with the old password or a code, and returns the code for the client and its verifier.
+async fn sign_in(world: &World, browser: &mut Browser, method: &str, scope: &str) -> (String, String) {
+    let (challenge, verifier) = challenge();
+    let own = with(parameters("other"), &[("scope", scope), ("code_challenge", &challenge)]);
+    let started = browser.post("/authentication/start", &with(own.clone(), &[("identifier", MAILA)])).await.json();
+    let own_call = with(own.clone(), &[("session_id", started["session_id"].as_str().unwrap())]);
+    let typed = [("method", method), ("username", MAILA), ("password", ADA_PASSWORD), ("email", MAILA)];
+    let typed = if method == "email" { vec![typed[0], typed[3]] } else { typed[..3].to_vec() };
+    browser.post("/authentication/authenticate", &with(own_call.clone(), &typed)).await;
+    if method == "email" {
+        let code = world.code(MAILA).await;
+        browser.post("/authentication/verify-otp", &with(own_call.clone(), &[("otp", &code)])).await;
+    }
+    browser.post("/authentication/complete", &own_call).await;
+    (browser.get(&format!("/authorize?{}", query_of(&own))).await.redirected("code").unwrap(), verifier)
+}
+
+/// Returns the form that redeems a code.
+fn redemption((code, verifier): &(String, String)) -> [(&str, &str); 5] {
+    [
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("redirect_uri", CALLBACK),
+        ("client_id", "other"),
+        ("code_verifier", verifier),
+    ]
+}
+
+/// Tries a password of maila, and returns the status.
+async fn attempt(browser: &mut Browser, password: &str) -> u16 {
+    let id = browser.start("other", MAILA).await;
+    browser.password("other", &id, MAILA, password).await.status.as_u16()
 }
 
 fn notices(world: &World) -> Vec<(String, NoticeKind)> {
@@ -83,19 +120,28 @@ fn notices(world: &World) -> Vec<(String, NoticeKind)> {
 async fn c129_a_mailbox_is_enough_where_one_step_is_and_everything_that_was_begun_ends() {
     let world = World::new().await;
     add_maila(&world).await;
-    // a session, a login and a trusted browser
+    // a session with its code, tokens that outlive their session, a login and a trusted browser
     let mut before = world.browser();
-    let login = before.start("other", MAILA).await;
-    before.password("other", &login, MAILA, ADA_PASSWORD).await;
-    before.complete("other", &login).await;
-    let code = before.authorize("other").await.redirected("code").unwrap();
-    let fields = [
-        ("grant_type", "authorization_code"),
-        ("code", code.as_str()),
-        ("redirect_uri", crate::world::CALLBACK),
-        ("client_id", "other"),
-        ("code_verifier", crate::world::VERIFIER),
-    ];
+    let code = sign_in(&world, &mut before, "password", "openid").await;
+    let mut device = before.clone();
+    device.cookies.retain(|name, _| name == "__Host-auth_device");
+    assert_eq!(device.cookies.len(), 1);
+    // these were proved by the mailbox, which stays
+    let mut elsewhere = world.browser();
+    let granted = sign_in(&world, &mut elsewhere, "email", "openid offline_access").await;
+    world.advance(31);
+    let sessions = async || {
+        let user = UserId::parse("u-maila").unwrap();
+        world.sessions.list(&tenant("globex"), &user).await.unwrap().len()
+    };
+    assert_eq!(sessions().await, 2);
+    let tokens = elsewhere.send(posted("/token"), form_of(&redemption(&granted))).await.json();
+    let (access, refresh) = (tokens["access_token"].as_str().unwrap(), tokens["refresh_token"].as_str().unwrap());
+    let userinfo = async |access: &str| {
+        let request = http::Request::get("/userinfo").header("authorization", format!("Bearer {access}"));
+        world.browser().send(request, "").await.status.as_u16()
+    };
+    assert_eq!(userinfo(access).await, 200);
     let mut open = world.browser();
     let pending = open.start("other", MAILA).await;
     open.password("other", &pending, MAILA, ADA_PASSWORD).await;
@@ -122,7 +168,14 @@ async fn c129_a_mailbox_is_enough_where_one_step_is_and_everything_that_was_begu
     assert_eq!(browser.authorize("other").await.redirected("code"), None);
     assert_eq!(before.authorize("other").await.redirected("code"), None);
     assert_eq!(open.complete("other", &pending).await.error(), "session_expired");
-    assert_eq!(before.send(posted("/token"), form_of(&fields)).await.error(), "invalid_grant");
+    assert_eq!(before.send(posted("/token"), form_of(&redemption(&code))).await.error(), "invalid_grant");
+    assert_eq!(sessions().await, 0);
+    assert_eq!(userinfo(access).await, 401);
+    let refreshed = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("client_id", "other")];
+    assert_eq!(elsewhere.send(posted("/token"), form_of(&refreshed)).await.error(), "invalid_grant");
+    // the browser waits like any other after the failures of strangers, although it types the new password
+    while attempt(&mut world.browser(), "wrong").await != 429 {}
+    assert_eq!(attempt(&mut device, FRESH).await, 429);
     world.settle().await;
     assert_eq!(notices(&world), [(MAILA.to_owned(), NoticeKind::PasswordReset)]);
     world.log.flush();
@@ -435,7 +488,7 @@ impl BreachedPasswords for Meanwhile {
             let contact = |email: &str| Contact::Email(EmailAddress::parse(email).unwrap());
             let (old, new) = (contact(MAILA), contact("new@example.com"));
             let id = UserId::parse("u-maila").unwrap();
-            let changed = Users::set_contact(users, &tenant("globex"), &id, Some(&old), Some(&new)).await;
+            let changed = users.set_contact(&tenant("globex"), &id, Some(&old), Some(&new)).await;
             assert_eq!(changed.unwrap(), AccountChange::Done);
         }
         Ok(false)
@@ -456,4 +509,106 @@ async fn c129_proofs_that_stop_counting_while_the_password_is_checked_set_none()
     let mut browser = world.browser();
     let id = browser.start("other", "new@example.com").await;
     assert_eq!(browser.password("other", &id, "new@example.com", ADA_PASSWORD).await.status, 200);
+}
+
+#[tokio::test]
+async fn c128_c129_no_ticket_of_another_purpose_or_tenant_counts_in_a_reset() {
+    let world = World::with(Memory::new(), |service| service.sign_up(SignUp::Open)).await;
+    let maila = add_maila(&world).await;
+    let mut browser = world.browser();
+    let link_of = |link: Option<String>| link.unwrap().split_once("#reset=").unwrap().1.to_owned();
+    let other_tenant = link_of(world.service.create_reset_link(&tenant("globex"), &maila).await.unwrap());
+    let own = link_of(world.service.create_reset_link(&tenant("acme"), &"u-ada".parse().unwrap()).await.unwrap());
+    let address = EmailAddress::parse("guest@example.com").unwrap();
+    world.service.invite(&tenant("acme"), Invitation::new(address)).await.unwrap();
+    let invitation = newest(&world, "guest@example.com").await.link().unwrap().url().to_owned();
+    let invitation = invitation.split_once("#invitation=").unwrap().1;
+
+    let id = begin_unnamed(&mut browser, "web").await;
+    for secret in [invitation, &other_tenant, &"A".repeat(43), "short", ""] {
+        let refused = browser.life("reset-password/link", "web", &id, &[("link", secret)]).await;
+        assert_eq!((refused.status.as_u16(), &*refused.error()), (400, "invalid_link"), "{secret}");
+        assert_eq!(set(&mut browser, "web", &id).await.error(), "steps_remaining");
+    }
+    assert_eq!(browser.life("reset-password/link", "web", &id, &[]).await.error(), "invalid_link");
+    // none of them was used up by that
+    let mut guest = world.browser();
+    let body = with(parameters("web"), &[]);
+    let sign_up = guest.post("/authentication/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
+    for secret in [&*own, &other_tenant] {
+        let refused = guest.life("sign-up/invitation", "web", &sign_up, &[("link", secret)]).await;
+        assert_eq!(refused.error(), "invalid_link");
+    }
+    assert_eq!(guest.life("sign-up/invitation", "web", &sign_up, &[("link", invitation)]).await.status, 200);
+    // the proof of a sign-up sets no password
+    assert_eq!(set(&mut guest, "web", &sign_up).await.error(), "method_not_allowed");
+    assert_eq!(browser.life("reset-password/link", "web", &id, &[("link", &own)]).await.status, 200);
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
+    assert!(signs_in(&world, "web", "ada", FRESH).await && signs_in(&world, "other", MAILA, ADA_PASSWORD).await);
+}
+
+#[tokio::test]
+async fn c129_somebody_who_lost_the_app_resets_with_a_recovery_code() {
+    let world = own_account::site(|service| service).await;
+    let mut owner = own_account::ada(&world).await;
+    own_account::enrol_totp(&world, &mut owner).await;
+    let codes = own_account::call(&mut owner, "recovery-codes", json!({})).await.json()["codes"].clone();
+    let code = codes[0].as_str().unwrap();
+    world.advance(31);
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    let by_code = [("method", "recovery_code"), ("code", code)];
+    assert_ne!(browser.call("authenticate", "web", &id, &by_code).await.status, 200, "not as the first step");
+    assert_eq!(prove(&world, &mut browser, "web", &id, ADA).await["remaining_steps"], 1);
+    let wrong = [("method", "recovery_code"), ("code", "abcd-efgh-jkmn")];
+    assert_eq!(browser.call("authenticate", "web", &id, &wrong).await.status, 401);
+    assert_eq!(set(&mut browser, "web", &id).await.error(), "steps_remaining");
+    let proved = browser.call("authenticate", "web", &id, &by_code).await;
+    assert_eq!((proved.status.as_u16(), &proved.json()["remaining_steps"]), (200, &json!(0)), "{proved:?}");
+    assert_eq!(set(&mut browser, "web", &id).await.status, 200);
+    // the code is used up, and the app is still asked for
+    world.advance(31);
+    let id = begin(&mut browser, "web", "ada").await;
+    prove(&world, &mut browser, "web", &id, ADA).await;
+    assert_eq!(browser.call("authenticate", "web", &id, &by_code).await.status, 401);
+    let id = browser.start("web", "ada").await;
+    assert_eq!(browser.password("web", &id, "ada", FRESH).await.json()["remaining_steps"], 1);
+}
+
+#[tokio::test]
+async fn c128_links_come_from_the_issuer_whatever_host_a_request_names() {
+    let world = World::with(Memory::new(), |service| service.sign_up(SignUp::Open).first_party(tenant("acme"))).await;
+    let mut browser = world.browser();
+    let foreign = async |browser: &mut Browser, path: &str, body: Value| {
+        let mut request = http::Request::post(path).header("content-type", "application/json");
+        for name in ["host", "x-forwarded-host", "x-original-host"] {
+            request = request.header(name, "evil.example");
+        }
+        let request = request.header("forwarded", "host=evil.example;proto=http");
+        browser.send(request.header("x-forwarded-proto", "http"), body.to_string()).await
+    };
+    let started = foreign(&mut browser, "/authentication/start", parameters("web")).await.json();
+    let own = with(parameters("web"), &[("session_id", started["session_id"].as_str().unwrap()), ("email", ADA)]);
+    let sent = foreign(&mut browser, "/sign-up/code", own).await;
+    assert_eq!(sent.status, 200, "{sent:?}");
+    assert_eq!(newest(&world, ADA).await.link().unwrap().url(), "https://auth.example/sign-in");
+    // nor do the answers of a reset, and the messages after it
+    let named = with(parameters("web"), &[("identifier", "ada")]);
+    let started = foreign(&mut browser, "/reset-password/start", named).await;
+    let id = started.json()["session_id"].as_str().unwrap().to_owned();
+    world.advance(31);
+    for address in [ADA, ADA_PHONE] {
+        prove(&world, &mut browser, "web", &id, address).await;
+    }
+    let own = with(parameters("web"), &[("session_id", &id), ("password", FRESH)]);
+    let done = foreign(&mut browser, "/reset-password", own).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    world.settle().await;
+    assert!(!format!("{started:?} {sent:?} {done:?} {:?}", world.outbox.messages()).contains("evil"));
+    let words = Wording::new();
+    for message in world.outbox.messages() {
+        assert!(!words.text_of(&message, world.time()).contains("evil"));
+    }
+    let page = http::Request::get("/reset-password").header("host", "evil.example");
+    assert!(browser.send(page, "").await.header("location").starts_with("/reset-password?"));
 }

@@ -28,7 +28,7 @@ async fn world(kind: SignUp) -> World {
 }
 
 /// Starts a login without a name, as the page does.
-async fn begin(browser: &mut Browser, client: &str) -> String {
+pub(crate) async fn begin(browser: &mut Browser, client: &str) -> String {
     let mut body = parameters(client);
     body["continue_session"] = json!(false);
     let answer = browser.post("/authentication/start", &body).await;
@@ -52,7 +52,7 @@ async fn exists(world: &World, at: &str, email: &str) -> bool {
 }
 
 /// Waits for messages, and returns the newest one to this address.
-async fn newest(world: &World, to: &str) -> Message {
+pub(crate) async fn newest(world: &World, to: &str) -> Message {
     for _ in 0..1000 {
         world.settle().await;
         if let Some(found) = world.outbox.messages().into_iter().rev().find(|message| message.to() == to) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tollgate::{
-    auth::Passkeys,
+    auth::{Passkeys, SignUp},
     clock::UnixTime,
     gate::MaybeReady,
     store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
@@ -15,11 +15,11 @@ use tollgate::{
 
 use crate::{
     soft_passkey::{RP_ID, SoftPasskey, begin, enrolled, prove},
-    world::{ADA, World},
+    world::{ADA, World, parameters},
 };
 
-/// The table and the expiry of each row, by its key.
-type Expiries = BTreeMap<Vec<u8>, (String, UnixTime)>;
+/// The table, the length and the expiry of each row, by its key.
+type Expiries = BTreeMap<Vec<u8>, (String, usize, UnixTime)>;
 
 /// A store that knows when its rows expire.
 #[derive(Clone, Default)]
@@ -29,11 +29,23 @@ impl Rows {
     /// Returns the latest time at which a row of this table expires that was written since the last call.
     fn latest(&self, table: &str) -> Option<UnixTime> {
         let written = std::mem::take(&mut *self.1.lock().unwrap());
-        written.into_values().filter(|(own, _)| own == table).map(|(_, expires_at)| expires_at).max()
+        written.into_values().filter(|(own, ..)| own == table).map(|(.., expires_at)| expires_at).max()
+    }
+
+    /// Returns the number of rows that were written since the last call of `latest` by table, and the length and the expiry of the
+    /// largest one.
+    fn shapes(&self) -> BTreeMap<String, (usize, usize, UnixTime)> {
+        let mut shapes = BTreeMap::new();
+        for (table, len, expires_at) in self.1.lock().unwrap().values() {
+            let (rows, most, latest) = shapes.entry(table.clone()).or_insert((0, 0, *expires_at));
+            (*rows, *most, *latest) = (*rows + 1, *len.max(most), *expires_at.max(latest));
+        }
+        shapes
     }
 
     fn note(&self, key: &Key, record: &Record) {
-        self.1.lock().unwrap().insert(key.as_bytes().to_vec(), (key.table().to_owned(), record.expires_at()));
+        let row = (key.table().to_owned(), record.value().len(), record.expires_at());
+        self.1.lock().unwrap().insert(key.as_bytes().to_vec(), row);
     }
 }
 
@@ -97,4 +109,38 @@ async fn wrong_responses_of_a_known_passkey_and_of_a_made_up_one_are_refused_ali
     }
     assert_eq!(answers[0].2, answers[1].2);
     assert_eq!(answers[0].2.iter().filter(|(status, _)| *status == 429).count(), 2);
+}
+
+#[tokio::test]
+async fn c127_c128_a_sign_up_leaves_one_ticket_for_ten_minutes_and_a_made_up_link_leaves_nothing() {
+    let rows = Rows::default();
+    let world = World::with(rows.clone(), |service| service.sign_up(SignUp::Open)).await;
+    for address in [ADA, "nora@example.com"] {
+        let mut browser = world.browser();
+        let body = parameters("web");
+        let id = browser.post("/authentication/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
+        let reset =
+            browser.post("/reset-password/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
+        rows.latest("tickets");
+        let link = "A".repeat(43);
+        let refused = browser.life("sign-up/invitation", "web", &id, &[("link", &link)]).await;
+        assert_eq!(refused.error(), "invalid_link");
+        let refused = browser.life("reset-password/link", "web", &reset, &[("link", &link)]).await;
+        assert_eq!(refused.error(), "invalid_link");
+        assert_eq!(rows.shapes(), BTreeMap::new());
+        for _ in 0..3 {
+            let sent = browser.life("sign-up/code", "web", &id, &[("email", address)]).await;
+            assert_eq!(sent.status, 200, "{sent:?}");
+            world.advance(31);
+        }
+        let shapes = rows.shapes();
+        let (tickets, len, expires_at) = shapes["tickets"];
+        assert!(tickets == 1 && len < 512, "{shapes:?}");
+        assert_eq!(expires_at.as_secs(), world.time().as_secs() - 31 + 600);
+        // the counts of messages to the address live for a day: one of all clients, one of this client, and one of the login
+        let (counts, len, expires_at) = shapes["sends"];
+        assert!(counts == 3 && len < 512, "{shapes:?}");
+        assert!(expires_at.as_secs() <= world.time().as_secs() + 24 * 3600, "{shapes:?}");
+        assert_eq!(shapes.keys().collect::<Vec<_>>(), ["logins", "sends", "tickets"]);
+    }
 }

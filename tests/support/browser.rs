@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// The example of RFC 7636, appendix B.
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Browser {
     client: Client<HttpConnector, Full<Bytes>>,
     pub(crate) origin: String,

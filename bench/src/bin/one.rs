@@ -2,12 +2,12 @@
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
 //! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
-//! `one steps <calls> <logins>`, `one passwords <at once>`, `one refreshes <algorithm> <scope> <refreshes>`
+//! `one steps <calls> <logins>`, `one passwords <at once>`, `one refreshes <algorithm> <scope> <refreshes>`, `one signatures`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
-    sections::{bearer, logins, memory, passwords, server, sessions, steps},
+    sections::{bearer, logins, memory, passwords, server, sessions, signatures, steps},
     service::Workload,
     subject::{BudgetState, LimiterKind, subject},
 };
@@ -57,6 +57,10 @@ fn run(arguments: &[&str]) -> Option<()> {
             Some(())
         }
         ["refreshes", algorithm, scope, count] => bearer::refreshes(algorithm, scope, count.parse().ok()?),
+        ["signatures"] => {
+            signatures::serve();
+            Some(())
+        }
         ["steps", calls, count] => {
             steps::logins(calls.parse().ok()?, count.parse().ok()?);
             Some(())

@@ -19,7 +19,7 @@ const GROUPS: [(&str, &str); 5] = [
     ("10,000 tenants", "layer/empty/10k/Ample/{}/nanos"),
     ("1,000,000 tenants", "layer/empty/1M/Ample/{}/nanos"),
     ("1 thread", "threads/empty/1/Ample/{}/one"),
-    ("2 threads", "threads/empty/1/Ample/{}/two"),
+    ("a thread per core", "threads/empty/1/Ample/{}/all"),
 ];
 /// The first group of the second panel.
 const SECOND: usize = 3;

@@ -72,10 +72,10 @@ fn rows() -> Vec<Row> {
         layer("… 10,000 tenants", "Ample", "10k"),
         layer("… 1,000,000 tenants", "Ample", "1M"),
         Row {
-            ours: threads("Tollgate", "two"),
-            theirs: threads("TowerGovernor", "two"),
+            ours: threads("Tollgate", "all"),
+            theirs: threads("TowerGovernor", "all"),
             ratio: Some(threads("Tollgate", "ratio")),
-            ..layer("… one tenant on two threads", "Ample", "1")
+            ..layer("… one tenant on all cores", "Ample", "1")
         },
         layer("a refused call, 10,000 tenants", "Spent", "10k"),
         row(
@@ -148,9 +148,9 @@ struct Claim {
 
 const CLAIMS: &[Claim] = &[
     Claim {
-        what: "time of an admitted call, from 1 to 1,000,000 tenants, on one or two threads",
+        what: "time of an admitted call, from 1 to 1,000,000 tenants, on one core or all",
         rival: "tower_governor",
-        rows: &["an admitted call, 1 tenant", "… 10,000 tenants", "… 1,000,000 tenants", "… one tenant on two threads"],
+        rows: &["an admitted call, 1 tenant", "… 10,000 tenants", "… 1,000,000 tenants", "… one tenant on all cores"],
         from: 0.7,
         to: 1.2,
         text: "0.7 to 1.2",

@@ -12,6 +12,8 @@ pub mod passwords;
 pub mod redis;
 pub mod server;
 pub mod sessions;
+pub mod signatures;
+pub mod size;
 pub mod stalls;
 pub mod steps;
 pub mod store;
@@ -43,12 +45,13 @@ pub struct Programs<'a> {
 type Section = (&'static str, fn(&Programs<'_>));
 
 /// All sections by their names, which are also those of their markers in `BENCHMARKS.md`.
-pub const ALL: [Section; 17] = [
+pub const ALL: [Section; 18] = [
     ("layer", |_| layer::run()),
     ("threads", |_| threads::run()),
     ("server", |programs| server::run(programs.one)),
     ("callgrind", |programs| instructions::run(programs.one)),
     ("alloc", |_| alloc::run()),
+    ("size", |_| size::run()),
     ("memory", |programs| memory::run(programs.one)),
     ("stalls", |_| stalls::run()),
     ("maps", |_| maps::run()),
@@ -59,7 +62,7 @@ pub const ALL: [Section; 17] = [
     ("steps", |programs| steps::run(programs.one)),
     ("timing", |_| timing::run()),
     ("bearer", |_| bearer::run()),
-    ("tokens", |programs| tokens::run(programs.server)),
+    ("tokens", tokens::run),
     ("redis", |_| redis::run()),
 ];
 

@@ -23,7 +23,7 @@ use crate::{
     machine,
     random::{Random, tenant_id},
     redis_server::{RedisServer, Watch, Work},
-    report::skipped,
+    report::{figure, skipped},
     stats::{Table, by_round, median, ratio},
 };
 
@@ -31,6 +31,7 @@ const TENANTS: u64 = 10_000;
 const ROUNDS: usize = 11;
 const ROUND: Duration = Duration::from_millis(300);
 const CALLERS: [usize; 2] = [1, 64];
+const ONE_WINDOW: &str = "Limiter::redis, one window";
 const LOGINS: u64 = 300;
 /// How long each way to check skewed tenants is measured.
 const SKEWED: Duration = Duration::from_secs(2);
@@ -73,6 +74,8 @@ struct Subject {
     rates: [Vec<f64>; CALLERS.len()],
     /// Microseconds of the server per call.
     costs: Vec<f64>,
+    /// Calls to the server per check.
+    calls: Vec<f64>,
 }
 
 async fn checks(server: &RedisServer) {
@@ -81,7 +84,8 @@ async fn checks(server: &RedisServer) {
         "One connection to a redis-server on its own core, {TENANTS} tenants chosen uniformly, quotas that never run \
          out. The bare scripts are called in a loop with the same client crate and connection: `gcra` keeps one \
          number, `buckets` a window of seven counts that is not exact. Both use the time of the server. Medians of \
-         {ROUNDS} interleaved rounds; ratios are medians of per-round ratios. `server` is the time of one script.\n"
+         {ROUNDS} interleaved rounds; ratios are medians of per-round ratios. `server` is the time of one script, \
+         `calls` are those to the server per check.\n"
     );
     let mut subjects = subjects(server).await;
     let mut watch = Watch(server.connect().await);
@@ -90,17 +94,18 @@ async fn checks(server: &RedisServer) {
         for (place, callers) in CALLERS.into_iter().enumerate() {
             for subject in &mut subjects {
                 let before = watch.work().await;
-                let rate = load(subject, callers).await;
+                let (checks, rate) = load(subject, callers).await;
                 let work = watch.work().await - before;
                 if round > 0 {
                     subject.rates[place].push(rate);
                     subject.costs.push(work.micros / work.scripts);
+                    subject.calls.push((work.scripts + work.reads) / checks);
                 }
             }
         }
     }
     let base = subjects.first().map(|first| first.rates.clone()).unwrap_or_default();
-    let mut table = Table::new(["subject", "1 caller", "÷ gcra", "64 callers", "÷ gcra", "server, µs"]);
+    let mut table = Table::new(["subject", "1 caller", "÷ gcra", "64 callers", "÷ gcra", "server, µs", "calls"]);
     for subject in &subjects {
         let [one, many] = &subject.rates;
         table.row([
@@ -110,13 +115,17 @@ async fn checks(server: &RedisServer) {
             format!("{:.0}", median(many)),
             ratio(by_round(many, &base[1], |own, base| own / base)),
             format!("{:.1}", median(&subject.costs)),
+            format!("{:.2}", median(&subject.calls)),
         ]);
+        if subject.name == ONE_WINDOW {
+            figure("redis/calls", median(&subject.calls));
+        }
     }
     table.print();
 }
 
 async fn subjects(server: &RedisServer) -> Vec<Subject> {
-    let subject = |name, way| Subject { name, way, rates: Default::default(), costs: Vec::new() };
+    let subject = |name, way| Subject { name, way, rates: Default::default(), costs: Vec::new(), calls: Vec::new() };
     let window = ["60000000", "1000000", "1"];
     let mut subjects = vec![
         subject("bare script, gcra", bare(server, "gcra", include_str!("gcra.lua"), ["60", "1000000", "1"]).await),
@@ -130,7 +139,7 @@ async fn subjects(server: &RedisServer) -> Vec<Subject> {
         Quota::per_day(100_000_000).and_then(|quota| quota.with_name("day")).expect("a valid quota"),
     ];
     let plans = [
-        ("Limiter::redis, one window", Plan::from(quota(1_000_000))),
+        (ONE_WINDOW, Plan::from(quota(1_000_000))),
         ("one smooth quota", Plan::from(Quota::smooth(1_000_000, minute, 1_000_000).expect("a valid quota"))),
         ("one fixed quota", Plan::from(Quota::fixed(1_000_000, minute).expect("a valid quota"))),
         ("three quotas", Plan::new(several).expect("a valid plan")),
@@ -160,8 +169,8 @@ fn config(server: &RedisServer, prefix: &str) -> RedisConfig {
     config.and_then(|config| config.deadline(Duration::from_secs(5))).expect("valid settings")
 }
 
-/// Checks tenants chosen uniformly with this many callers at a time. Returns the checks per second.
-async fn load(subject: &Subject, callers: usize) -> f64 {
+/// Checks tenants chosen uniformly with this many callers at a time. Returns the checks, and how many there were per second.
+async fn load(subject: &Subject, callers: usize) -> (f64, f64) {
     let (began, mut all) = (Instant::now(), JoinSet::new());
     for caller in 0..callers {
         let mut random = Random(caller as u64);
@@ -189,7 +198,8 @@ async fn load(subject: &Subject, callers: usize) -> f64 {
             }),
         };
     }
-    all.join_all().await.into_iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64()
+    let checks = all.join_all().await.into_iter().sum::<u64>() as f64;
+    (checks, checks / began.elapsed().as_secs_f64())
 }
 
 // ---- leases

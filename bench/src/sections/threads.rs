@@ -1,4 +1,4 @@
-//! Nanoseconds per call on two concurrent threads.
+//! Nanoseconds per call on as many concurrent threads as there are cores.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 
 use super::{calls_in, rounds, tenant_counts};
 use crate::{
-    machine::{pin, scheduled},
+    machine::{cores, pin, scheduled},
     report::figure,
     service::{WORKLOADS, Workload},
     stats::{Table, by_round, median, nanos, ratio, tenants},
@@ -30,11 +30,11 @@ const KINDS: [LimiterKind; 6] = [
 ];
 
 pub fn run() {
-    println!("### Two threads: nanoseconds of a whole call\n");
+    println!("### {} threads: nanoseconds of a whole call\n", cores());
     println!(
-        "Each thread has a clone of the service and its own core. Processor time of a thread divided by its calls, which \
+        "There are as many threads as cores. Each has a clone of the service and its own core. Processor time of a thread divided by its calls, which \
          excludes the time in which the core ran something else. Medians of {} interleaved rounds; the ratios are medians of \
-         per-round ratios. The last column compares with tower_governor on two threads.\n",
+         per-round ratios. The last column compares with tower_governor on as many threads.\n",
         rounds(ROUNDS)
     );
     let [one, many, _] = tenant_counts();
@@ -53,7 +53,7 @@ struct Measured {
     subject: Box<dyn Subject>,
     /// Nanoseconds of each round.
     alone: Vec<f64>,
-    both: Vec<f64>,
+    all: Vec<f64>,
 }
 
 fn table((label, count): (&str, u64), workload: Workload) {
@@ -66,37 +66,38 @@ fn table((label, count): (&str, u64), workload: Workload) {
             }
             let mut subject = subject(kind, budget, count, workload);
             let calls = calls_in(|calls| subject.run(calls), ROUND);
-            all.push(Measured { kind, budget, calls, subject, alone: vec![], both: vec![] });
+            all.push(Measured { kind, budget, calls, subject, alone: vec![], all: vec![] });
         }
     }
     let mut pinned = true;
     for round in 0..rounds(ROUNDS) as u64 {
         for one in &mut all {
             one.alone.push(together(one.subject.as_ref(), 1, one.calls, round, &mut pinned));
-            one.both.push(together(one.subject.as_ref(), 2, one.calls, round, &mut pinned));
+            one.all.push(together(one.subject.as_ref(), cores(), one.calls, round, &mut pinned));
         }
     }
     if !pinned {
         println!("(not pinned)\n");
     }
-    let mut table = Table::new(["subject", "", "1 thread", "2 threads", "2 ÷ 1", "÷ tower_governor"]);
+    let (many, scaling) = (format!("{} threads", cores()), format!("{} ÷ 1", cores()));
+    let mut table = Table::new(["subject", "", "1 thread", &many, &scaling, "÷ tower_governor"]);
     for one in &all {
         let rival = all.iter().find(|other| (other.kind, other.budget) == (LimiterKind::TowerGovernor, one.budget));
-        let scaling = by_round(&one.both, &one.alone, |a, b| a / b);
+        let scaling = by_round(&one.all, &one.alone, |a, b| a / b);
         let compared = match (one.kind, rival) {
             (LimiterKind::Inner, _) | (_, None) => f64::NAN,
-            (_, Some(rival)) => by_round(&one.both, &rival.both, |a, b| a / b),
+            (_, Some(rival)) => by_round(&one.all, &rival.all, |a, b| a / b),
         };
-        let (alone, both) = (median(&one.alone), median(&one.both));
+        let (alone, together) = (median(&one.alone), median(&one.all));
         let name = format!("threads/{}/{label}/{:?}/{}", workload.tag(), one.budget, one.kind.tag());
-        for (figure_name, value) in [("one", alone), ("two", both), ("scaling", scaling), ("ratio", compared)] {
+        for (figure_name, value) in [("one", alone), ("all", together), ("scaling", scaling), ("ratio", compared)] {
             figure(format!("{name}/{figure_name}"), value);
         }
         table.row([
             one.kind.name().to_owned(),
             one.budget.name().to_owned(),
             nanos(alone),
-            nanos(both),
+            nanos(together),
             ratio(scaling),
             ratio(compared),
         ]);

@@ -2,10 +2,10 @@
 
 use std::{
     io,
-    path::Path,
     time::{Duration, Instant},
 };
 
+use super::Programs;
 use crate::{
     issuers::{Issuer, LEAN, LoggedIn, peer_version},
     login::Ask,
@@ -25,9 +25,9 @@ const PEERS: [Issuer; 2] = [Issuer::PeerSigned, Issuer::PeerOpaque];
 const WAYS: [(&str, &str); 3] =
     [("code", "code"), ("refresh token", "refresh"), ("refresh token, no new id_token", "refresh-lean")];
 
-pub fn run(server: &Path) {
+pub fn run(programs: &Programs<'_>) {
     println!("### Exchanges per second at the token endpoint, one core\n");
-    let mut issuers = vec![Issuer::Ours];
+    let mut issuers = vec![Issuer::Ours, Issuer::Signatures];
     let peer = match peer_version() {
         Ok(version) => {
             issuers.extend(PEERS);
@@ -43,12 +43,13 @@ pub fn run(server: &Path) {
          round has {EXCHANGES} codes and {EXCHANGES} refreshes. Issuing the codes is not measured. A refresh uses the \
          token of the previous one. Each exchange returns an access token, a refresh token and an id_token. In the last \
          table, the client has `id_token_on_refresh = false`. {ROUNDS} interleaved rounds: medians of exchanges per \
-         second, and means of `processor`, the time that all threads of the server ran per exchange. {peer}.\n",
+         second, and means of `processor`, the time that all threads of the server ran per exchange. `signatures and a bare server` is a hyper server without \
+         tollgate that reads the same request, makes as many ES256 signatures, and answers as many bytes. {peer}.\n",
         if pinned { " and the clients on the other" } else { ", **with the clients**" },
     );
     let mut subjects: Vec<_> = issuers
         .into_iter()
-        .map(|issuer| Subject::start(server, issuer).unwrap_or_else(|error| panic!("{}: {error}", issuer.name())))
+        .map(|issuer| Subject::start(programs, issuer).unwrap_or_else(|error| panic!("{}: {error}", issuer.name())))
         .collect();
     machine::pin(machine::cores() - 1);
     for round in 0..=super::rounds(ROUNDS) {
@@ -102,17 +103,17 @@ struct Seen {
 }
 
 impl Subject {
-    fn start(server: &Path, issuer: Issuer) -> io::Result<Self> {
-        let server = issuer.start(server)?;
+    fn start(programs: &Programs<'_>, issuer: Issuer) -> io::Result<Self> {
+        let server = issuer.start(programs)?;
         let worker =
             |_| Ok(Worker { remote: RemoteBrowser::new(&server.address)?, codes: Vec::new(), refresh: String::new() });
         let workers = (0..CONNECTIONS).map(worker).collect::<io::Result<_>>()?;
         Ok(Self { issuer, server, workers, users: 0, logged_in: LoggedIn::new(), seen: Default::default() })
     }
 
-    /// The peer always returns an id_token.
+    /// A peer always returns an id_token.
     fn ways(&self) -> usize {
-        if self.issuer == Issuer::Ours { WAYS.len() } else { 2 }
+        if PEERS.contains(&self.issuer) { 2 } else { WAYS.len() }
     }
 
     fn round(&mut self, counts: bool) -> io::Result<()> {

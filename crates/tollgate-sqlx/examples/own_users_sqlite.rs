@@ -2,7 +2,7 @@
 //! account.
 //!
 //! Run it with `cargo run -p tollgate-sqlx --example own_users_sqlite` and open http://localhost:8080/. Messages appear in the
-//! terminal. A file name as the argument keeps the accounts.
+//! terminal. A file name as the argument keeps the accounts. A second argument is another port than 8080.
 
 #![allow(clippy::print_stdout, reason = "prints messages")]
 
@@ -169,13 +169,17 @@ impl OtpSender for Terminal {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let file = std::env::args().nth(1).unwrap_or_else(|| ":memory:".to_owned());
+    let mut arguments = std::env::args().skip(1);
+    let file = arguments.next().unwrap_or_else(|| ":memory:".to_owned());
+    let port = arguments.next().map_or(Ok(8080), |port| port.parse::<u16>())?;
+    let listener = TcpListener::bind(("localhost", port)).await?;
+    let origin = format!("http://localhost:{}", listener.local_addr()?.port());
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).create_if_missing(true);
     // a database in memory lives in one connection
     let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
     sqlx::query(TABLE).execute(&pool).await?;
 
-    let auth = AuthService::builder("http://localhost:8080", AnyStore::from(Memory::new()))
+    let auth = AuthService::builder(&origin, AnyStore::from(Memory::new()))
         .users(People(pool))
         .first_party(Tenant::parse("acme")?)
         .sign_up(SignUp::Open)
@@ -193,8 +197,7 @@ async fn main() -> Result<(), Failure> {
         })
     };
     let app = Router::new().route("/", get(home)).layer(auth.session_layer()).fallback_service(auth);
-    let listener = TcpListener::bind("localhost:8080").await?;
-    println!("http://localhost:8080/");
+    println!("{origin}/");
     axum::serve(listener, app.into_make_service_with_connect_info::<std::net::SocketAddr>()).await?;
     Ok(())
 }

@@ -20,7 +20,7 @@ use tollgate::{
     Identifier, NewUser, StoredUsers, Tenant, UserId, Users,
     clock::UnixTime,
     password::{PasswordHash, PasswordMark},
-    store::Memory,
+    store::{Memory, StoreErrorKind},
     testing::ManualClock,
     user::{
         Account, AccountChange, AnyUsers, ClaimTarget, ClaimsRequest, Contact, EmailAddress, NewAccount, OfferedChange,
@@ -184,6 +184,25 @@ fn users_change_their_accounts_like_those_in_a_store() {
         let in_store = self_service(StoredUsers::new(Memory::new()).into()).await;
         assert_eq!(self_service(SqlUsers::new(&database).into()).await, in_store);
         assert!(in_store.contains(&"Done".to_owned()) && in_store.contains(&"Outdated".to_owned()));
+    });
+}
+
+#[test]
+fn an_account_with_all_its_names_can_replace_a_contact_and_gets_no_more() {
+    on_each(async |database| {
+        let (users, acme) = (SqlUsers::new(&database), tenant("acme"));
+        let ada = new("u-1", "ada@example.com").contact(mailbox("ada@example.com"));
+        let ada = (1..16).fold(ada, |ada, number| ada.identifier(name(&format!("ada{number}"))));
+        users.create(&acme, ada).await.unwrap();
+        let set = async |old: Option<Contact>, new: &str| {
+            users.set_contact(&acme, &id("u-1"), old.as_ref(), Some(&mailbox(new))).await
+        };
+        assert_eq!(set(None, "more@example.com").await.unwrap_err().kind(), StoreErrorKind::TooLarge);
+        let replaced = set(Some(mailbox("ada@example.com")), "new@example.com").await;
+        assert_eq!(replaced.unwrap(), AccountChange::Done);
+        let names = users.get(&acme, &id("u-1")).await.unwrap().unwrap().identifiers;
+        assert!(names.len() == 16 && names.contains(&name("new@example.com")), "{names:?}");
+        assert!(users.find(&acme, &name("more@example.com")).await.unwrap().is_none());
     });
 }
 

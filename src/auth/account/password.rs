@@ -24,9 +24,9 @@ pub(super) async fn change_password(
     fields: &mut AccountFields,
 ) -> Result<Response<Body>, Problem> {
     let (core, account) = (cx.core, call.account());
-    call.require_fresh(core)?;
-    if !account.has_password() {
-        call.require_second_factor(core)?;
+    match account.has_password() {
+        true => call.require_fresh(core)?,
+        false => call.require_second_factor(core)?,
     }
     let mut typed = fields.new_password.take().ok_or(Problem::invalid("new_password is missing"))?;
     let password = Password::new(take(&mut *typed.0));

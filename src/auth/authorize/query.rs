@@ -118,16 +118,9 @@ pub(crate) async fn pushing<'a, 'b>(
     query: Result<Query<'b>, Problem>,
 ) -> Result<(RequestContext<'a>, Asked<'b>), Problem> {
     let query = request.or_charge(query).await?;
-    let claimed = client_authentication::claimed_client(&request.parts().headers, |name| query.value(name));
-    let id = query.value("client_id").or(claimed.as_deref());
-    let ClientCall { cx, client } = request.calling_client(id, ClientReach::Registered).await?;
-    match &client {
-        Some(client) => client_authentication::authenticate_client(&cx, client, |name| query.value(name)).await?,
-        None => {
-            let headers = &cx.parts.headers;
-            client_authentication::refuse_credentials(headers, |name| query.value(name), "the client is unknown")?;
-        }
-    }
+    let id = client_authentication::named_client(&request.parts().headers, |name| query.value(name));
+    let ClientCall { cx, client } = request.calling_client(id.as_deref(), ClientReach::Registered).await?;
+    client_authentication::authenticate_caller(&cx, client.as_deref(), |name| query.value(name)).await?;
     Ok((cx, addressed(query, Source::Body, client)?))
 }
 
@@ -158,7 +151,7 @@ impl Asked<'_> {
     /// Checks the rest of the request. The errors are sent to the redirect URI.
     pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, Problem> {
         let wrong = |code, detail| Err(Problem::new(code, detail));
-        if self.query.form.has_duplicates_except(RESOURCE) {
+        if self.query.form.has_duplicates_except(Some(RESOURCE)) {
             return wrong(Code::InvalidRequest, "a parameter appears more than once");
         }
         if self.state().is_some_and(|state| state.len() > LONGEST_STATE) {

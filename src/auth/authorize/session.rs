@@ -107,7 +107,7 @@ pub(crate) async fn begin_session(
             return Ok(None);
         };
         if let Some(opening) = &mut opening
-            && !Sessions::is_listed(opening, list.as_ref(), &outcomes)?
+            && !opening.note_listed(list.as_ref(), &outcomes)?
         {
             continue;
         }

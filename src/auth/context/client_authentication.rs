@@ -1,5 +1,7 @@
 //! How the client of a call authenticates: not at all, with a secret, or with an assertion (RFC 6749 §2.3).
 
+use std::borrow::Cow;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, header};
 use zeroize::Zeroizing;
@@ -15,11 +17,25 @@ use crate::{
 /// The parameters of a form with which clients authenticate.
 pub(crate) const PARAMETERS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
 
-/// Returns the client that the credentials name, if the parameter `client_id` is missing.
-pub(crate) fn claimed_client<'f>(headers: &HeaderMap, value: impl Fn(&str) -> Option<&'f str>) -> Option<String> {
-    match BasicCredentials::from_headers(headers) {
-        Some(basic) => Some(basic.ok()?.id),
-        None => value("client_assertion").and_then(client_assertion::claimed_client),
+/// Returns the client that a call names: in the parameter `client_id`, or else in its credentials.
+pub(crate) fn named_client<'f>(headers: &HeaderMap, value: impl Fn(&str) -> Option<&'f str>) -> Option<Cow<'f, str>> {
+    match (value("client_id"), BasicCredentials::from_headers(headers)) {
+        (Some(id), _) => Some(id.into()),
+        (None, Some(basic)) => Some(basic.ok()?.id.into()),
+        (None, None) => value("client_assertion").and_then(client_assertion::claimed_client).map(Cow::Owned),
+    }
+}
+
+/// Authenticates the client of a call, unless it is public. A caller that names an unknown client must not send credentials
+/// either.
+pub(crate) async fn authenticate_caller<'f>(
+    cx: &RequestContext<'_>,
+    client: Option<&Client>,
+    value: impl Fn(&str) -> Option<&'f str>,
+) -> Result<(), Problem> {
+    match client {
+        Some(client) => authenticate_client(cx, client, value).await,
+        None => refuse_credentials(&cx.parts.headers, value, "the client is unknown"),
     }
 }
 
@@ -50,7 +66,7 @@ pub(crate) async fn authenticate_client<'f>(
 }
 
 /// Refuses requests with client credentials of any kind.
-pub(crate) fn refuse_credentials<'f>(
+fn refuse_credentials<'f>(
     headers: &HeaderMap,
     value: impl Fn(&str) -> Option<&'f str>,
     detail: &'static str,

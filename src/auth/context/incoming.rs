@@ -13,7 +13,7 @@ use crate::{
             bodies::{RequestBody, TooManyBodies},
             cors::{self, Caller},
             problem::{Code, Problem},
-            route::Path,
+            route::{AccountRoute, Path, Route},
         },
         pages::page,
         state::{token_endpoints::TokenEndpoints, unverified::CountedWork},
@@ -27,6 +27,7 @@ use crate::{
     },
     limit::RateLimitPass,
     tenant::{LimitKey, Tenant, TenantName},
+    user::OfferedChange,
 };
 
 /// A request that is not charged yet. Endpoints get from here to the stage that they need; the settings and the state of the
@@ -39,7 +40,7 @@ pub(crate) struct IncomingRequest<'a> {
     pass: Option<RateLimitPass>,
     unverified: Unverified,
     /// A refresh token that shows that a user pays.
-    pub(super) refresh_token: Option<String>,
+    pub(crate) refresh_token: Option<String>,
     /// The foreign origin whose scripts may read the answer.
     reader: Option<HeaderValue>,
 }
@@ -68,22 +69,30 @@ impl<'a> IncomingRequest<'a> {
         self.address.clone()
     }
 
-    /// Checks whether a path is served: some need settings, such as tokens or a logo, or accounts that offer a
-    /// change.
+    /// Checks whether a path is served. Some endpoints need settings, such as tokens or a logo, or accounts that offer a change.
     pub(crate) fn serves(&self, path: &Path) -> bool {
-        let has_tokens = self.core.tokens.is_some();
-        #[cfg(feature = "external-providers")]
-        let has_providers = !self.core.factors.sso.is_empty();
-        #[cfg(not(feature = "external-providers"))]
-        let has_providers = false;
-        (has_tokens || !path.needs_tokens())
-            && (has_providers || !path.needs_providers())
-            && (self.core.pages.logo.is_some() || !path.needs_logo())
-            && (self.core.first_party.is_some() || !path.needs_first_party())
-            && (self.core.factors.methods.contains(crate::policy::Method::Passkey) || !path.needs_passkeys())
-            && path.needed_change().is_none_or(|change| self.core.users.offers(change))
-            && (self.core.offers_sign_up() || !path.needs_sign_up())
-            && (self.core.offers_reset || !path.needs_reset())
+        path.routes().all(|route| self.has_settings_of(route))
+    }
+
+    fn has_settings_of(&self, route: Route) -> bool {
+        let (core, has_site) = (self.core, self.core.first_party.is_some());
+        match route {
+            Route::Token(_) => core.tokens.is_some(),
+            Route::SsoCallback => core.factors.has_providers(),
+            Route::Logo => core.pages.logo.is_some(),
+            Route::SignUp(_) => core.offers_sign_up(),
+            Route::Reset(_) => core.offers_reset,
+            Route::Account(AccountRoute::Update(update)) => has_site && core.users.offers(update.needed_change()),
+            Route::ChangePassword => has_site && core.users.offers(OfferedChange::SetPassword),
+            Route::PasskeyEndpoints => has_site && core.factors.methods.contains(crate::policy::Method::Passkey),
+            Route::SignIn
+            | Route::FinishSignIn
+            | Route::SignOut
+            | Route::AccountPage
+            | Route::AccountScript
+            | Route::Account(_) => has_site,
+            _ => true,
+        }
     }
 
     /// Returns whether users sign in to the site itself.

@@ -94,17 +94,6 @@ impl<'a> IncomingRequest<'a> {
         Ok((cx, client))
     }
 
-    /// Finds the client of a call that comes with a refresh token, like [`charged_caller`](Self::charged_caller). If only the
-    /// reserve of the tenant is left, a usable token of that tenant can spend it.
-    pub(crate) async fn charged_caller_with(
-        &mut self,
-        refresh_token: Option<&str>,
-        id: Option<&str>,
-    ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
-        self.refresh_token = refresh_token.map(str::to_owned);
-        self.charged_caller(id, ClientReach::Registered).await
-    }
-
     /// Finds the login that a call is about, if it was begun in this browser. Charges the request and checks the origin.
     ///
     /// A missing cookie, a wrong cookie and an unknown login get the same answer.

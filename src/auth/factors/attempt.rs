@@ -164,10 +164,7 @@ impl<'a> Attempt<'a> {
         if let Some((row, _)) = self.counted.row
             && let Err(error) = core.guard.clear(self.key(), row, self.step.keyed).await
         {
-            crate::util::trace::warning!(
-                "failures before a successful step are still counted: {}",
-                crate::util::error::with_sources(&error)
-            );
+            crate::util::trace::failure!("failures before a successful step are still counted", &error);
             core.journal.store_failed();
         }
         self.refund();
@@ -179,10 +176,7 @@ impl<'a> Attempt<'a> {
         if self.counted.is_any()
             && let Err(error) = core.guard.uncount(self.key(), self.counted, self.step.keyed).await
         {
-            crate::util::trace::warning!(
-                "an attempt that could not be checked stays counted: {}",
-                crate::util::error::with_sources(&error)
-            );
+            crate::util::trace::failure!("an attempt that could not be checked stays counted", &error);
             core.journal.store_failed();
         }
         if self.in_login && self.step.apply(&LoginCall::Withdraw).await.is_err() {

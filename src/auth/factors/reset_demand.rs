@@ -42,8 +42,8 @@ impl Core {
         // it will have a password, perhaps its first one
         let factors =
             Factors { core: self, tenant, account, credentials, proved: Method::Password.into(), without: None };
-        let listed = self.clients.listed();
-        let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+        let listed = self.clients.listed_at(tenant);
+        let clients = listed.iter().map(|client| client.demands());
         let mut plans =
             self.policies.completable_plans(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
         // routes of the site and clients that are not listed may ask for more

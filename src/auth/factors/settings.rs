@@ -14,6 +14,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct FactorSettings {
     pub(crate) without_passwords: bool,
+    /// The methods for which users enrol, if they have settings.
+    pub(crate) enrolled: MethodSet,
     pub(crate) passkey: Option<crate::auth::factors::passkey::settings::Passkeys>,
     pub(crate) totp: Option<crate::auth::factors::totp::settings::Totp>,
     #[cfg(feature = "external-providers")]
@@ -31,19 +33,27 @@ pub(crate) struct EnabledFactors {
     pub(crate) sso: SsoConnections,
 }
 
+impl EnabledFactors {
+    /// Returns whether any tenant has another identity provider.
+    pub(crate) fn has_providers(&self) -> bool {
+        #[cfg(feature = "external-providers")]
+        return !self.sso.is_empty();
+        #[cfg(not(feature = "external-providers"))]
+        false
+    }
+}
+
 impl FactorSettings {
     /// Returns the methods that have what they need, except `sso`, which depends on the tenant.
     pub(crate) fn methods(&self, queue: &Queue) -> MethodSet {
-        let enabled = [
+        let others = [
             (Method::Password, !self.without_passwords),
             (Method::Sms, queue.has(Channel::Sms)),
             (Method::Email, queue.has(Channel::Email)),
             (Method::Whatsapp, queue.has(Channel::Whatsapp)),
-            (Method::Passkey, self.passkey.is_some()),
-            (Method::Totp, self.totp.is_some()),
-            (Method::RecoveryCode, self.totp.is_some()),
         ];
-        enabled.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(method, _)| method).collect()
+        let others = others.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(method, _)| method);
+        self.enrolled.iter().chain(others).collect()
     }
 
     /// Checks the settings.

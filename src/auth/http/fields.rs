@@ -75,11 +75,7 @@ pub(crate) struct Fields {
 /// A secret that a user typed. It is wiped when it is dropped.
 pub(crate) struct Typed(pub(crate) Zeroizing<String>);
 
-impl std::fmt::Debug for Typed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Typed(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(Typed);
 
 impl<'de> Deserialize<'de> for Typed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

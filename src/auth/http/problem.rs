@@ -223,7 +223,7 @@ impl Problem {
     /// Logs the failure of the store or of a hook that caused the problem. Returns whether there is one.
     pub(crate) fn log(&self) -> bool {
         if let Some(error) = &self.source {
-            crate::util::trace::warning!("a request failed: {}", crate::util::error::with_sources(error));
+            crate::util::trace::failure!("a request failed", error);
         }
         self.source.is_some()
     }

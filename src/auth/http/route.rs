@@ -238,86 +238,21 @@ impl Path {
         Self { path, get: Some(route), post: Some(route) }
     }
 
-    /// Returns whether the path is served only if tokens are issued.
-    pub(crate) const fn needs_tokens(&self) -> bool {
-        matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))))
-    }
-
-    /// Returns whether the path is served only if there are other identity providers.
-    pub(crate) const fn needs_providers(&self) -> bool {
-        matches!(self.get, Some(Route::SsoCallback))
-    }
-
-    /// Returns whether the path is served only if the pages have a logo.
-    pub(crate) const fn needs_logo(&self) -> bool {
-        matches!(self.get, Some(Route::Logo))
-    }
-
-    /// Returns whether the path is served only if users can create accounts.
-    pub(crate) const fn needs_sign_up(&self) -> bool {
-        matches!(self.post, Some(Route::SignUp(_)))
-    }
-
-    /// Returns whether the path is served only if users can set a new password for a forgotten one.
-    pub(crate) const fn needs_reset(&self) -> bool {
-        matches!(self.post, Some(Route::Reset(_)))
-    }
-
-    /// Returns whether the path is served only if users sign in to the site itself.
-    pub(crate) const fn needs_first_party(&self) -> bool {
-        use Route::{
-            Account, AccountPage, AccountScript, ChangePassword, FinishSignIn, PasskeyEndpoints, SignIn, SignOut,
-        };
-        matches!(
-            (self.get, self.post),
-            (
-                Some(
-                    SignIn
-                        | FinishSignIn
-                        | AccountPage
-                        | AccountScript
-                        | Account(_)
-                        | ChangePassword
-                        | PasskeyEndpoints
-                ),
-                _
-            ) | (_, Some(SignOut | Account(_)))
-        )
-    }
-
-    /// Returns the change that [`Users`](crate::Users) must offer for the path to be served.
-    pub(crate) const fn needed_change(&self) -> Option<OfferedChange> {
-        match (self.get, self.post) {
-            (Some(Route::ChangePassword), _) => Some(OfferedChange::SetPassword),
-            (_, Some(Route::Account(AccountRoute::Update(update)))) => Some(match update {
-                AccountUpdate::Password => OfferedChange::SetPassword,
-                AccountUpdate::Name => OfferedChange::SetName,
-                AccountUpdate::BeginContact | AccountUpdate::ConfirmContact => OfferedChange::SetContact,
-                AccountUpdate::Delete => OfferedChange::Remove,
-            }),
-            _ => None,
-        }
-    }
-
-    /// Returns whether the path is served only if users sign in with passkeys.
-    pub(crate) const fn needs_passkeys(&self) -> bool {
-        matches!(self.get, Some(Route::PasskeyEndpoints))
+    /// Returns the endpoints of this path.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = Route> {
+        [self.get, self.post].into_iter().flatten()
     }
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
     pub(crate) fn match_request_path(path: &str, base: &str) -> Option<&'static Self> {
         let known = |path: &str| {
             let exact = PATHS.iter().find(|known| known.path == path);
-            exact.or_else(|| PATHS.iter().find(|known| known.names_provider_in(path)))
+            exact.or_else(|| PATHS.iter().find(|known| provider_in(known.path, path).is_some()))
         };
         if path.strip_suffix(base) == Some(SERVER_METADATA) {
             return known(SERVER_METADATA);
         }
         known(path).or_else(|| known(path.strip_prefix(base)?))
-    }
-
-    fn names_provider_in(&self, path: &str) -> bool {
-        self.needs_providers() && provider_in(self.path, path).is_some()
     }
 
     /// Returns the endpoint for this method. HEAD uses that of GET.
@@ -340,7 +275,7 @@ impl Path {
 
     /// Returns whether scripts of other origins may call it, if a client allows them.
     pub(crate) fn is_for_scripts(&self) -> bool {
-        [self.get, self.post].into_iter().flatten().any(Route::is_for_scripts)
+        self.routes().any(Route::is_for_scripts)
     }
 }
 
@@ -361,6 +296,18 @@ fn provider_in<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let (before, after) = pattern.split_once(PROVIDER)?;
     let name = path.strip_prefix(before)?.strip_suffix(after)?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+impl AccountUpdate {
+    /// Returns the change that [`Users`](crate::Users) must offer.
+    pub(crate) const fn needed_change(self) -> OfferedChange {
+        match self {
+            Self::Password => OfferedChange::SetPassword,
+            Self::Name => OfferedChange::SetName,
+            Self::BeginContact | Self::ConfirmContact => OfferedChange::SetContact,
+            Self::Delete => OfferedChange::Remove,
+        }
+    }
 }
 
 impl AccountRoute {

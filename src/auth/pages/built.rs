@@ -70,6 +70,35 @@ impl BuiltPages {
         response
     }
 
+    /// Creates a page with a form that may lead to `target`, which is a source for a content security policy. Browsers apply the
+    /// policy also to redirects after the form.
+    pub(crate) fn form_page(
+        &self,
+        template: Template<'_>,
+        language: Language,
+        target: Option<&str>,
+        value: impl Fn(&str) -> Option<String>,
+    ) -> Response<Body> {
+        let target = target.map(|target| format!(" {target}")).unwrap_or_default();
+        let logo = if template.own.is_none() && self.logo.is_some() { " img-src 'self';" } else { "" };
+        let policy = format!(
+            "default-src 'none'; style-src 'self';{logo} base-uri 'none'; form-action 'self'{target}; frame-ancestors 'none'"
+        );
+        let mut response = self.page(StatusCode::OK, template, language, value);
+        // never fails: a source is visible ASCII
+        if let Ok(policy) = HeaderValue::try_from(policy) {
+            response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+        }
+        // with `no-referrer`, browsers send `Origin: null` with the form, and some send no other header that shows its origin
+        response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+        response
+    }
+
+    /// Returns a link back to the application.
+    pub(crate) fn link_back(&self, language: Language, location: &str) -> String {
+        format!(r#"<a href="{}">{}</a>"#, escape_html(location), self.text(language, "logout.go_back"))
+    }
+
     /// Returns the words of a key for a page.
     pub(crate) fn text(&self, language: Language, key: &str) -> String {
         escape_html(self.words.get(language, key))
@@ -81,6 +110,13 @@ impl BuiltPages {
         let json = serde_json::to_string(&self.words.starting_with(language, prefixes)).unwrap_or_default();
         json.replace('<', "\\u003c")
     }
+}
+
+/// Returns the hidden fields of a form.
+pub(crate) fn hidden_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let field =
+        |(name, value): (&str, &str)| format!(r#"<input type="hidden" name="{name}" value="{}">"#, escape_html(value));
+    fields.into_iter().map(field).collect::<Vec<_>>().join("\n    ")
 }
 
 /// Returns the language of a page: the first supported one of `ui_locales` in the query, or what the browser prefers.

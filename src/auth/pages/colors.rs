@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::util::error::ConfigError;
+use crate::util::{builder::setters, error::ConfigError};
 
 /// The least contrast of text (WCAG 2.2, 1.4.3), and of the borders of fields (1.4.11).
 const OF_TEXT: f64 = 4.5;
@@ -34,28 +34,18 @@ impl Colors {
         Self::default()
     }
 
-    /// Sets the color of buttons and links.
-    pub fn accent(mut self, color: impl Into<String>) -> Self {
-        self.accent = Some(color.into());
-        self
-    }
+    setters! {
+        /// Sets the color of buttons and links.
+        pub fn accent(color: impl Into<String>) { accent: Some(color.into()) }
 
-    /// Sets the color behind the card.
-    pub fn background(mut self, color: impl Into<String>) -> Self {
-        self.background = Some(color.into());
-        self
-    }
+        /// Sets the color behind the card.
+        pub fn background(color: impl Into<String>) { background: Some(color.into()) }
 
-    /// Sets the color of the card, which has the forms.
-    pub fn card(mut self, color: impl Into<String>) -> Self {
-        self.card = Some(color.into());
-        self
-    }
+        /// Sets the color of the card, which has the forms.
+        pub fn card(color: impl Into<String>) { card: Some(color.into()) }
 
-    /// Sets the color of text.
-    pub fn text(mut self, color: impl Into<String>) -> Self {
-        self.text = Some(color.into());
-        self
+        /// Sets the color of text.
+        pub fn text(color: impl Into<String>) { text: Some(color.into()) }
     }
 
     fn is_built_in(&self) -> bool {

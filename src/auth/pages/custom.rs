@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::{auth::pages::colors::Colors, util::error::ConfigError, words::Language};
+use crate::{
+    util::builder::setters,
+    {auth::pages::colors::Colors, util::error::ConfigError, words::Language},
+};
 
 /// The pages that users see, and the words of all messages. Everything that is not set keeps its default.
 ///
@@ -72,24 +75,17 @@ impl Pages {
         Self::default()
     }
 
-    /// Shows a logo on the built-in pages: an SVG, PNG, JPEG or WebP image of at most 256 KiB, and the name of what it shows,
-    /// which screen readers read out. It is at most 3 rem high. It is served at `/authentication/logo`, and nothing in an SVG
-    /// can run.
-    pub fn logo(mut self, name: impl Into<String>, image: impl Into<Bytes>) -> Self {
-        self.logo = Some((name.into(), image.into()));
-        self
-    }
+    setters! {
+        /// Shows a logo on the built-in pages: an SVG, PNG, JPEG or WebP image of at most 256 KiB, and the name of what it shows,
+        /// which screen readers read out. It is at most 3 rem high. It is served at `/authentication/logo`, and nothing in an SVG
+        /// can run.
+        pub fn logo(name: impl Into<String>, image: impl Into<Bytes>) { logo: Some((name.into(), image.into())) }
 
-    /// Sets colors of the built-in pages for browsers that prefer light colors.
-    pub fn colors(mut self, light: Colors) -> Self {
-        self.light = light;
-        self
-    }
+        /// Sets colors of the built-in pages for browsers that prefer light colors.
+        pub fn colors(light: Colors) { light: light }
 
-    /// Sets colors of the built-in pages for browsers that prefer dark colors.
-    pub fn dark_colors(mut self, dark: Colors) -> Self {
-        self.dark = dark;
-        self
+        /// Sets colors of the built-in pages for browsers that prefer dark colors.
+        pub fn dark_colors(dark: Colors) { dark: dark }
     }
 
     /// Replaces words of the built-in pages and of messages in one language: pairs of a key and a text. [`build`] refuses an
@@ -106,63 +102,48 @@ impl Pages {
         self
     }
 
-    /// Replaces the login page, which also asks for consent, with this document. It is served at
-    /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
-    ///
-    /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query to
-    /// `start`, as far as they are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps can remain
-    /// after the first one, even if `start` required one step: `remaining_steps` of each answer counts, and `choices` lists what
-    /// the user can use. A user who has an authenticator app or a passkey needs a field for a code, or a passkey.
-    ///
-    /// The page can also send `ui_locales`, so that messages are in its language.
-    ///
-    /// A page that offers passkeys gets their options from `start`, which needs no identifier for them. A page that offers
-    /// other providers opens the `redirect_url` of `authenticate`, and finds the outcome in its own fragment (`#sso=ok`).
-    ///
-    /// It can show images of this origin, such as a logo that your application serves:
-    ///
-    /// ```
-    /// # use tollgate::auth::Pages;
-    /// let pages = Pages::new().login_html("<!doctype html><img src=\"/logo.svg\" alt=\"Acme\">…");
-    /// ```
-    pub fn login_html(mut self, html: impl Into<String>) -> Self {
-        self.login = LoginPage::Html(html.into());
-        self
-    }
+    setters! {
+        /// Replaces the login page, which also asks for consent, with this document. It is served at
+        /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
+        ///
+        /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query
+        /// to `start`, as far as they are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps
+        /// can remain after the first one, even if `start` required one step: `remaining_steps` of each answer counts, and
+        /// `choices` lists what the user can use. A user who has an authenticator app or a passkey needs a field for a code, or
+        /// a passkey.
+        ///
+        /// The page can also send `ui_locales`, so that messages are in its language.
+        ///
+        /// A page that offers passkeys gets their options from `start`, which needs no identifier for them. A page that offers
+        /// other providers opens the `redirect_url` of `authenticate`, and finds the outcome in its own fragment (`#sso=ok`).
+        ///
+        /// It can show images of this origin, such as a logo that your application serves:
+        ///
+        /// ```
+        /// # use tollgate::auth::Pages;
+        /// let pages = Pages::new().login_html("<!doctype html><img src=\"/logo.svg\" alt=\"Acme\">…");
+        /// ```
+        pub fn login_html(html: impl Into<String>) { login: LoginPage::Html(html.into()) }
 
-    /// Sends browsers to a login page at this URL. The page gets the query of the request. Takes a path of this site or
-    /// an `https` URL.
-    pub fn login_url(mut self, url: impl Into<String>) -> Self {
-        self.login = LoginPage::Url(url.into());
-        self
-    }
+        /// Sends browsers to a login page at this URL. The page gets the query of the request. Takes a path of this site or
+        /// an `https` URL.
+        pub fn login_url(url: impl Into<String>) { login: LoginPage::Url(url.into()) }
 
-    /// Sets the `Content-Security-Policy` of a login page that [`login_html`](Self::login_html) has set. Defaults to a
-    /// strict policy.
-    pub fn content_security_policy(mut self, policy: impl Into<String>) -> Self {
-        self.login_policy = Some(policy.into());
-        self
-    }
+        /// Sets the `Content-Security-Policy` of a login page that [`login_html`](Self::login_html) has set. Defaults to a
+        /// strict policy.
+        pub fn content_security_policy(policy: impl Into<String>) { login_policy: Some(policy.into()) }
 
-    /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in, and `{link}`
-    /// with a paragraph that links to a new sign-in where one helps, or with nothing. The advice is in the language of the user,
-    /// `{lang}`.
-    pub fn error_html(mut self, html: impl Into<String>) -> Self {
-        self.error = Some(html.into());
-        self
-    }
+        /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in, and
+        /// `{link}` with a paragraph that links to a new sign-in where one helps, or with nothing. The advice is in the
+        /// language of the user, `{lang}`.
+        pub fn error_html(html: impl Into<String>) { error: Some(html.into()) }
 
-    /// Replaces the question of `/logout`. The document needs a form that posts to `logout`, contains `{fields}`, and has
-    /// a button with the name `confirmed` and any value.
-    pub fn sign_out_question_html(mut self, html: impl Into<String>) -> Self {
-        self.sign_out_question = Some(html.into());
-        self
-    }
+        /// Replaces the question of `/logout`. The document needs a form that posts to `logout`, contains `{fields}`, and has
+        /// a button with the name `confirmed` and any value.
+        pub fn sign_out_question_html(html: impl Into<String>) { sign_out_question: Some(html.into()) }
 
-    /// Replaces the page after `/logout`. `{next}` is filled in with a link back to the application, or with a sentence.
-    pub fn signed_out_html(mut self, html: impl Into<String>) -> Self {
-        self.signed_out = Some(html.into());
-        self
+        /// Replaces the page after `/logout`. `{next}` is filled in with a link back to the application, or with a sentence.
+        pub fn signed_out_html(html: impl Into<String>) { signed_out: Some(html.into()) }
     }
 
     /// Checks what only shows when a page is sent.

@@ -76,20 +76,21 @@ pub(crate) async fn redeem(
         keyed: cx.core.keyed().await?,
     };
     let is_bound = grant.jkt.is_some();
-    let access = Access::of_grant(&grant, tokens.default_audience(client));
+    let deciding = client.is_third_party().then(|| {
+        let access = Access::of_grant(&grant, tokens.default_audience(client));
+        (cx.core.consents.clone(), client.clone(), subject.who.user.clone(), access)
+    });
     cx.core.redeemed_challenges.note_redeemed(&grant.binding).await?;
     let family = tokens.new_family(&code, grant, !client.tokens.without_refresh);
     // signing comes before the code is redeemed, because it can fail
     let issued = tokens.first_tokens(&family, &request).await?;
     let (codes, service, journal) = (codes.clone(), tokens.clone(), cx.core.journal.clone());
-    let deciding =
-        client.is_third_party().then(|| (cx.core.consents.clone(), client.clone(), subject.who.user.clone()));
     let id = family.id();
     // a caller that disconnects must not leave a family that is not listed
     let stored = RunToCompletion::new(async move {
         let stored = service.store_family(family).await?;
         // last, so that the user either finds this family when they revoke their consent, or has revoked it by now
-        if let Some((consents, client, user)) = deciding
+        if let Some((consents, client, user, access)) = deciding
             && stored
             && !consents.allow((client.tenant(), &user), &client, &access).await?
         {
@@ -98,10 +99,7 @@ pub(crate) async fn redeem(
         }
         // the family decides who redeemed the code, so this only cleans up
         if let Err(error) = codes.remove(&code).await {
-            crate::util::trace::warning!(
-                "a redeemed code could not be removed: {}",
-                crate::util::error::with_sources(&error)
-            );
+            crate::util::trace::failure!("a redeemed code could not be removed", &error);
             journal.store_failed();
         }
         Ok::<_, StoreError>(stored)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     auth::{
-        context::{RequestContext, client_authentication, incoming::IncomingRequest},
+        context::{RequestContext, client_authentication, incoming::IncomingRequest, stages::ClientReach},
         http::problem::{Code, Problem},
     },
     client::{Client, RESOURCE},
@@ -19,7 +19,7 @@ pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
 impl<'b> Posted<'b> {
     pub(crate) fn from_form_body(body: &'b Bytes) -> Self {
         Self(match Form::parse(body) {
-            Ok(form) if form.has_duplicates_except(RESOURCE) => Err("a parameter appears more than once"),
+            Ok(form) if form.has_duplicates_except(Some(RESOURCE)) => Err("a parameter appears more than once"),
             Ok(form) => Ok(form),
             Err(error) => Err(error.detail()),
         })
@@ -43,7 +43,7 @@ impl<'b> Posted<'b> {
     ) -> Result<(RequestContext<'a>, Result<Arc<Client>, Problem>), Problem> {
         let (cx, named) = self.named_client(request, self.value("refresh_token")).await?;
         let client = match named {
-            Ok(client) => self.authenticated(&cx, client).await,
+            Ok(client) => self.authenticate_client(&cx, client).await,
             Err(problem) => Err(problem),
         };
         Ok((cx, client))
@@ -51,16 +51,13 @@ impl<'b> Posted<'b> {
 
     /// Authenticates the calling client, unless it is public. Credentials also name the client, so a request with them may omit
     /// `client_id`.
-    async fn authenticated(
+    async fn authenticate_client(
         &self,
         cx: &RequestContext<'_>,
         client: Option<Arc<Client>>,
     ) -> Result<Arc<Client>, Problem> {
-        if let Some(client) = &client {
-            client_authentication::authenticate_client(cx, client, |name| self.value(name)).await?;
-        } else {
-            let headers = &cx.parts.headers;
-            client_authentication::refuse_credentials(headers, |name| self.value(name), "the client is unknown")?;
+        client_authentication::authenticate_caller(cx, client.as_deref(), |name| self.value(name)).await?;
+        if client.is_none() {
             self.required("client_id", "client_id is missing")?;
         }
         client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))
@@ -85,12 +82,10 @@ impl<'b> Posted<'b> {
         request: &mut IncomingRequest<'a>,
         refresh_token: Option<&str>,
     ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
-        let claimed = match self.value("client_id") {
-            None => client_authentication::claimed_client(&request.parts().headers, |name| self.value(name)),
-            Some(_) => None,
-        };
-        let id = self.value("client_id").or(claimed.as_deref());
-        let (cx, client) = request.charged_caller_with(refresh_token, id).await?;
+        let id = client_authentication::named_client(&request.parts().headers, |name| self.value(name));
+        // if only the reserve of the tenant is left, a usable token of that tenant can spend it
+        request.refresh_token = refresh_token.map(str::to_owned);
+        let (cx, client) = request.charged_caller(id.as_deref(), ClientReach::Registered).await?;
         Ok((cx, client.and_then(|client| self.check().map(|()| client))))
     }
 

@@ -38,7 +38,7 @@ struct Answer {
     known: Option<Known>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Known {
     #[serde(skip_serializing_if = "Option::is_none")]
     token_type: Option<&'static str>,
@@ -215,20 +215,16 @@ async fn find_machine_client(core: &Core, claims: &AccessTokenClaims) -> Result<
 fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) -> Known {
     let grant = presented.grant();
     Known {
-        token_type: None,
         iss: issuer.to_owned(),
         sub: who.user.as_str().to_owned(),
         client_id: grant.client_id().to_owned(),
         tenant: who.tenant.as_str().to_owned(),
         scope: grant.scope().to_string(),
         exp: presented.ends().as_secs(),
-        iat: None,
-        aud: None,
-        jti: None,
-        gty: None,
         auth_time: who.auth_time().map(UnixTime::as_secs),
         acr: who.acr.map(String::from),
         cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
+        ..Known::default()
     }
 }
 
@@ -255,9 +251,7 @@ fn of_claims(claims: AccessTokenClaims, tenant: &Tenant) -> Known {
         iat: Some(claims.iat),
         aud: Some(claims.aud),
         jti: Some(claims.jti),
-        gty: None,
-        auth_time: None,
-        acr: None,
         cnf: claims.cnf,
+        ..Known::default()
     }
 }

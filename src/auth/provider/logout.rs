@@ -46,6 +46,16 @@ impl Asked {
             confirmed: value("confirmed").is_some(),
         }
     }
+
+    /// Returns the parameters that a further request needs again. `client_id` may come from the hint.
+    fn forwarded<'a>(&'a self, client_id: Option<&'a str>) -> [(&'static str, Option<&'a str>); 4] {
+        [
+            ("client_id", client_id),
+            ("post_logout_redirect_uri", self.after.as_deref()),
+            ("state", self.state.as_deref()),
+            ("ui_locales", self.ui_locales.as_deref()),
+        ]
+    }
 }
 
 /// Ends the session of the browser, and the tokens issued from it.
@@ -100,12 +110,7 @@ pub(crate) async fn logout(
         return Ok(logout_pages::logout_question_page(
             &cx.core.pages,
             language,
-            &[
-                ("client_id", client_id.as_deref()),
-                ("post_logout_redirect_uri", asked.after.as_deref()),
-                ("state", asked.state.as_deref()),
-                ("ui_locales", asked.ui_locales.as_deref()),
-            ],
+            &asked.forwarded(client_id.as_deref()),
             after.as_ref().and_then(|after| after.to.policy_source()),
         ));
     }
@@ -133,13 +138,8 @@ pub(crate) async fn logout(
 /// redirect. So the page never confirms a logout while the browser has another session. The session of the hint has ended by
 /// then.
 fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> Result<Response<Body>, Problem> {
-    let fields = [
-        ("client_id", client_id),
-        ("post_logout_redirect_uri", asked.after.as_deref()),
-        ("state", asked.state.as_deref()),
-        ("ui_locales", asked.ui_locales.as_deref()),
-    ];
-    let query = form::encode_pairs(fields.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    let query =
+        form::encode_pairs(asked.forwarded(client_id).into_iter().filter_map(|(name, value)| Some((name, value?))));
     answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))
         .ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }

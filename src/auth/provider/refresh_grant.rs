@@ -53,10 +53,12 @@ pub(crate) async fn exchange_refresh_token(
     }
     let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
-    let access = Access::of_grant(grant, tokens.default_audience(client));
-    if !cx.core.consents.allow((client.tenant(), &subject.who.user), client, &access).await? {
-        tokens.revoke_family(&presented.family()).await?;
-        return Err(invalid_grant());
+    if client.is_third_party() {
+        let access = Access::of_grant(grant, tokens.default_audience(client));
+        if !cx.core.consents.allow((client.tenant(), &subject.who.user), client, &access).await? {
+            tokens.revoke_family(&presented.family()).await?;
+            return Err(invalid_grant());
+        }
     }
     let audience = endpoints.narrowed_audience(client, grant, posted.resources())?;
     let granted = scope.as_ref().unwrap_or(grant.scope());

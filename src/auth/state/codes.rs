@@ -27,7 +27,7 @@ pub(crate) struct AuthorizationCode {
     pub(crate) wanted: Wanted,
 }
 
-stored_row!(AuthorizationCode, 1, "not the row of a code");
+stored_row!(AuthorizationCode, 2, "not the row of a code");
 row_struct!(AuthorizationCode { who, session, binding, wanted });
 
 /// All codes that wait to be redeemed.

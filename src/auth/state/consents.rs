@@ -26,9 +26,6 @@ const MOST_DECISIONS: usize = 8;
 /// The maximum length of the row of a user. Stores take 64 KiB.
 const LONGEST: usize = 48 * 1024;
 
-/// Decisions don't expire: this is the latest time that a store supports.
-const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
-
 /// The access of a client to the account of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Access {
@@ -199,16 +196,13 @@ impl Consents {
         Self(Table::new(store, "consents", clock))
     }
 
-    /// Returns whether the user has allowed a client all of this. Clients of the operator need no decision.
+    /// Returns whether the user has allowed a third-party client all of this.
     pub(crate) async fn allow(
         &self,
         (tenant, user): (&Tenant, &UserId),
         client: &Client,
         access: &Access,
     ) -> Result<bool, StoreError> {
-        if !client.is_third_party() {
-            return Ok(true);
-        }
         let row = self.0.get(Some(tenant), user.as_str().as_bytes()).wait().await?;
         let decisions = row.as_ref().and_then(|row| row.value.find(client.id()));
         Ok(decisions.is_some_and(|decisions| decisions.allow(access)))
@@ -225,7 +219,7 @@ impl Consents {
         let add =
             |row: Option<&ConsentList>, now: UnixTime| match row.cloned().unwrap_or_default().with(client, access, now)
             {
-                Ok((list, evicted)) => Change::Put(list, FOREVER, Ok(evicted)),
+                Ok((list, evicted)) => Change::Put(list, UnixTime::FOREVER, Ok(evicted)),
                 Err(error) => Change::Keep(Err(error)),
             };
         self.0.update(Some(tenant), user.as_str().as_bytes(), add).await?
@@ -240,7 +234,7 @@ impl Consents {
     /// Removes the decisions about a client. Returns whether there was one.
     pub(crate) async fn withdraw(&self, tenant: &Tenant, user: &UserId, client: &str) -> Result<bool, StoreError> {
         let remove = |row: Option<&ConsentList>, _| match row.and_then(|row| row.clone().without(client)) {
-            Some(list) => Change::Put(list, FOREVER, true),
+            Some(list) => Change::Put(list, UnixTime::FOREVER, true),
             None => Change::Keep(false),
         };
         self.0.update(Some(tenant), user.as_str().as_bytes(), remove).await

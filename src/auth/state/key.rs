@@ -99,7 +99,7 @@ async fn of_store(store: AnyStore, clock: Arc<dyn Clock>) -> Result<Keyed, Store
     let table: Table<Stored> = Table::new(store, "auth_keys", clock);
     let new = Secret::generate();
     let row = Stored { key: Zeroizing::new(new.expose().to_owned()) };
-    match table.insert(None, ID, &row, UnixTime::from_nanos(u64::MAX)).await? {
+    match table.insert(None, ID, &row, UnixTime::FOREVER).await? {
         WriteOutcome::Done(_) => Ok(Keyed::new(&new)),
         WriteOutcome::Lost(Some(found)) => {
             let key = Secret::parse(found.value.key.as_str()).ok_or(StoreErrorKind::Corrupt)?;

@@ -49,20 +49,9 @@ pub(super) async fn prepare_login_step<'a>(
         step.tally(EventKind::SessionUseAfterExpire, None);
         return Err(step.problem(Problem::denied(LoginError::Expired)));
     }
-    if let Some(name) = step.login.binding.mismatch(&sent) {
+    if let Some(difference) = step.login.binding.mismatch(&sent) {
         step.tally(EventKind::SequenceFailed, None);
-        return Err(step.problem(Problem::invalid(mismatch(name))));
+        return Err(step.problem(Problem::invalid(difference)));
     }
     Ok(step)
-}
-
-fn mismatch(name: &'static str) -> &'static str {
-    match name {
-        "client_id" => "client_id is missing or differs from the start of the login",
-        "redirect_uri" => "redirect_uri is missing or differs from the start of the login",
-        "response_type" => "response_type is missing or differs from the start of the login",
-        "scope" => "scope is missing or differs from the start of the login",
-        "code_challenge" => "code_challenge is missing or differs from the start of the login",
-        _ => "code_challenge_method is missing or differs from the start of the login",
-    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod authenticate;
 pub(crate) mod choices;
 pub(crate) mod complete;
+mod links;
 pub(crate) mod login_page;
 pub(crate) mod reset;
 pub(crate) mod sign_up;

@@ -11,17 +11,14 @@ use serde::Serialize;
 
 use super::{
     authenticate::prepare_login_step,
-    sign_up::{invalid_link, not_offered},
+    links::{accept_link, invalid_link, place_of_login},
+    sign_up::not_offered,
 };
 use crate::{
     auth::{
         context::stages::OwnLogin,
         factors::step::LoginStep,
-        http::{
-            answer::{self, Counters},
-            fields::Fields,
-            problem::Problem,
-        },
+        http::{answer, fields::Fields, problem::Problem},
         state::{
             journal::EventSource,
             tickets::{TicketPlace, TicketPurpose},
@@ -32,7 +29,6 @@ use crate::{
     login::{LoginCall, LoginError, Subject},
     password::Password,
     user::{Account, AccountChange},
-    util::secret::Secret,
 };
 
 #[derive(Serialize)]
@@ -44,18 +40,10 @@ struct PasswordSet {
 pub(crate) async fn accept_reset_link(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let secret = fields.link.take();
     let step = prepare_reset(own, fields).await?;
-    let (core, tenant) = (step.cx.core, &step.login.tenant);
     // the name of a login may be that of another user
     let secret = secret.filter(|_| step.login.subject == Subject::Unbound);
-    let secret = secret.and_then(|typed| Secret::parse(typed.0.as_str()));
-    let ticket = match secret {
-        Some(secret) => core.tickets.take_link((TicketPurpose::Reset, tenant), &secret).await?,
-        None => None,
-    };
-    let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
-    core.tickets.adopt(place(&step), &ticket, step.keyed).await?;
-    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
+    let (_, login) = accept_link(&step, (TicketPurpose::Reset, secret), place(&step)).await?;
+    Ok(answer::json(StatusCode::OK, &login))
 }
 
 /// Sets the password, ends everything that the user has begun, and tells them at each contact.
@@ -85,9 +73,7 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
     let unlocked = core.guard.unlock(tenant, step.login.identifier.as_ref(), Some(&account), step.keyed).await;
     let (language, source) = (step.cx.language(&step.login), EventSource::of_user(tenant, account.id()));
     let announced = core.announce(source, (tenant, &account), NoticeKind::PasswordReset, language).await;
-    for error in [ended.err(), unlocked.err(), announced.err()].into_iter().flatten() {
-        step.cx.log(&Problem::from(error));
-    }
+    step.cx.log_failures([ended.err(), unlocked.err(), announced.err()]);
     let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
     if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
         removal.append_to(response.headers_mut());
@@ -133,5 +119,5 @@ async fn prepare_reset<'a>(own: &'a OwnLogin<'_>, fields: Fields) -> Result<Logi
 }
 
 fn place<'s>(step: &'s LoginStep<'_>) -> TicketPlace<'s> {
-    TicketPlace { purpose: TicketPurpose::Reset, tenant: &step.login.tenant, browser: &step.login.id }
+    place_of_login(step, TicketPurpose::Reset)
 }

@@ -9,7 +9,10 @@ use std::mem::take;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::authenticate::prepare_login_step;
+use super::{
+    authenticate::prepare_login_step,
+    links::{accept_link, place_of_login},
+};
 use crate::{
     auth::{
         context::stages::OwnLogin,
@@ -30,7 +33,7 @@ use crate::{
     policy::{Method, MethodSet},
     session::{Proof, UserId},
     user::{Account, Contact, EmailAddress, Identifier, NewAccount, NewUser, sign_up::SignUp},
-    util::{public_id::PublicId, secret::Secret},
+    util::public_id::PublicId,
 };
 
 /// The longest name of a user, in bytes.
@@ -89,17 +92,9 @@ pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) 
 pub(crate) async fn accept_invitation(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let secret = fields.link.take();
     let step = prepare_sign_up(own, fields).await?;
-    let (core, tenant) = (step.cx.core, &step.login.tenant);
-    let secret = secret.and_then(|typed| Secret::parse(typed.0.as_str()));
-    let ticket = match secret {
-        Some(secret) => core.tickets.take_link((TicketPurpose::Invitation, tenant), &secret).await?,
-        None => None,
-    };
-    let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
-    core.tickets.adopt(place(&step), &ticket, step.keyed).await?;
-    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
+    let (ticket, login) = accept_link(&step, (TicketPurpose::Invitation, secret), place(&step)).await?;
     let email = ticket.contact.as_ref().map(|contact| contact.as_str().to_owned()).unwrap_or_default();
-    Ok(answer::json(StatusCode::OK, &Invited { login: Counters::from(view), email }))
+    Ok(answer::json(StatusCode::OK, &Invited { login, email }))
 }
 
 /// Creates the account of a proved address. The login goes on with the address and the password as its proofs.
@@ -181,16 +176,11 @@ async fn prepare_sign_up<'a>(own: &'a OwnLogin<'_>, fields: Fields) -> Result<Lo
 }
 
 fn place<'s>(step: &'s LoginStep<'_>) -> TicketPlace<'s> {
-    TicketPlace { purpose: TicketPurpose::SignUp, tenant: &step.login.tenant, browser: &step.login.id }
+    place_of_login(step, TicketPurpose::SignUp)
 }
 
 fn identifier_of(contact: &Contact) -> Result<Identifier, Problem> {
     Identifier::parse(contact.as_str()).map_err(|_| Problem::invalid("email is malformed"))
-}
-
-/// The answer to a link that is unknown, used up, too old, or of another tenant.
-pub(super) fn invalid_link() -> Problem {
-    Problem::new(Code::InvalidLink, "this link can't be used any more")
 }
 
 pub(super) fn not_offered() -> Problem {

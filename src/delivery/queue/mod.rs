@@ -8,7 +8,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, sync::watch};
 
@@ -19,7 +19,7 @@ use self::{
 use super::{channel::Channel, message::Message, sender::AnySender};
 use crate::{
     tenant::Tenant,
-    util::{clock::Clock, error::ConfigError},
+    util::{builder::setters, clock::Clock, error::ConfigError},
 };
 
 /// Why a message was not delivered.
@@ -213,13 +213,9 @@ impl QueueBuilder {
     ///
     /// Returns an error if `jobs` is zero.
     pub fn capacity(mut self, jobs: usize) -> Result<Self, ConfigError> {
-        match jobs {
-            0 => Err(ConfigError::new("queue capacity", jobs, "must be at least 1")),
-            jobs => {
-                self.settings.capacity = jobs;
-                Ok(self)
-            }
-        }
+        ConfigError::check_range("queue capacity", jobs, 1.., "must be at least 1")?;
+        self.settings.capacity = jobs;
+        Ok(self)
     }
 
     /// Sets how many messages per channel are sent concurrently. Defaults to 4.
@@ -228,13 +224,9 @@ impl QueueBuilder {
     ///
     /// Returns an error if `workers` is zero.
     pub fn workers(mut self, workers: usize) -> Result<Self, ConfigError> {
-        match workers {
-            0 => Err(ConfigError::new("workers per channel", workers, "must be at least 1")),
-            workers => {
-                self.settings.workers = workers;
-                Ok(self)
-            }
-        }
+        ConfigError::check_range("workers per channel", workers, 1.., "must be at least 1")?;
+        self.settings.workers = workers;
+        Ok(self)
     }
 
     /// Sets the maximum number of attempts per message. Defaults to 4.
@@ -243,13 +235,9 @@ impl QueueBuilder {
     ///
     /// Returns an error if `attempts` is zero.
     pub fn attempts(mut self, attempts: u32) -> Result<Self, ConfigError> {
-        match attempts {
-            0 => Err(ConfigError::new("attempts", attempts, "must be at least 1")),
-            attempts => {
-                self.settings.attempts = attempts;
-                Ok(self)
-            }
-        }
+        ConfigError::check_range("attempts", attempts, 1.., "must be at least 1")?;
+        self.settings.attempts = attempts;
+        Ok(self)
     }
 
     /// Sets the timeout of an attempt. Defaults to 30 seconds.
@@ -263,17 +251,15 @@ impl QueueBuilder {
         Ok(self)
     }
 
-    /// Sets the clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.settings.clock = Arc::new(clock);
-        self
-    }
+    setters! {
+        /// Sets the clock.
+        pub fn clock(clock: impl Clock) { settings.clock: Arc::new(clock) }
 
-    /// Sets a function that is called for each undelivered message. It must be quick, because it
-    /// runs where the failure was detected.
-    pub fn on_undelivered(mut self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
-        self.settings.report = Some(Arc::new(report));
-        self
+        /// Sets a function that is called for each undelivered message. It must be quick, because it
+        /// runs where the failure was detected.
+        pub fn on_undelivered(report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) {
+            settings.report: Some(Arc::new(report))
+        }
     }
 
     /// Creates the queue.
@@ -287,14 +273,6 @@ fn set_lane(lanes: &mut Vec<(Channel, Arc<Lane>)>, channel: Channel, sender: Any
     lanes.push((channel, Arc::new(Lane::new(sender))));
 }
 
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("lanes", &self.lanes).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Queue { lanes });
 
-impl fmt::Debug for QueueBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueBuilder").field("lanes", &self.lanes).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(QueueBuilder { lanes });

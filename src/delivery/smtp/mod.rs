@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use self::transport::{Security, Server};
 use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
 use crate::util::{
+    builder::setters,
     clock::{Clock, SystemClock},
     error::ConfigError,
 };
@@ -93,16 +94,14 @@ impl Smtp {
         })
     }
 
-    /// Sets a non-standard port.
-    pub fn port(mut self, port: u16) -> Self {
-        self.server.port = port;
-        self
-    }
+    setters! {
+        /// Sets a non-standard port.
+        pub fn port(port: u16) { server.port: port }
 
-    /// Authenticates with `AUTH PLAIN`, or with `LOGIN` if the server does not support it.
-    pub fn credentials(mut self, user: &str, password: &str) -> Self {
-        self.credentials = Some(Credentials::new(user.to_owned(), password.to_owned()));
-        self
+        /// Authenticates with `AUTH PLAIN`, or with `LOGIN` if the server does not support it.
+        pub fn credentials(user: &str, password: &str) {
+            credentials: Some(Credentials::new(user.to_owned(), password.to_owned()))
+        }
     }
 
     /// Sets the name in the `EHLO` command. Defaults to `[127.0.0.1]`, which some servers reject.
@@ -137,16 +136,12 @@ impl Smtp {
         Ok(self)
     }
 
-    /// Sets subject and text.
-    pub fn wording(mut self, wording: Wording) -> Self {
-        self.wording = wording;
-        self
-    }
+    setters! {
+        /// Sets subject and text.
+        pub fn wording(wording: Wording) { wording: wording }
 
-    /// Sets the clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock.
+        pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
     }
 }
 

@@ -13,6 +13,7 @@ use super::{error::SendError, message::Message, sender::OtpSender, wording::Word
 use crate::{
     support::outgoing::{Outgoing, parse_url},
     util::{
+        builder::setters,
         clock::{Clock, SystemClock},
         error::ConfigError,
     },
@@ -123,16 +124,12 @@ impl Webhook {
         Ok(self)
     }
 
-    /// Sets the template of `text`.
-    pub fn wording(mut self, wording: Wording) -> Self {
-        self.wording = wording;
-        self
-    }
+    setters! {
+        /// Sets the template of `text`.
+        pub fn wording(wording: Wording) { wording: wording }
 
-    /// Sets the clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock.
+        pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
     }
 }
 

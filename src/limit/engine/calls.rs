@@ -117,7 +117,7 @@ impl Calls {
         self
     }
 
-    /// Decides like [`charge_all`](super::row::charge_all), and opens the call that the request asks for. Returns its number.
+    /// Decides like [`charge_all`](super::charge::charge_all), and opens the call that the request asks for. Returns its number.
     pub(super) fn decide(
         &mut self,
         quotas: &[Limited],

@@ -64,6 +64,11 @@ impl Gauge {
         }
     }
 
+    /// Returns whether the quota counts units, and not open calls.
+    pub(super) fn counts_units(self) -> bool {
+        !matches!(self, Self::Concurrent)
+    }
+
     #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas need the part"))]
     /// Creates the gauge of a part of the quota. A smooth part comes back as much more slowly as it is smaller.
     pub(crate) fn of_part(quota: &Quota, part: u32) -> Self {

@@ -8,8 +8,8 @@ mod board;
 #[cfg(test)]
 mod board_tests;
 mod calls;
-#[cfg(test)]
-mod calls_tests;
+mod charge;
+mod convert;
 #[cfg(test)]
 pub(super) mod lock_tests;
 pub(super) mod meter;

@@ -1,11 +1,12 @@
 //! The state of one tenant, and the decision on it.
 
-use std::{cmp::Reverse, iter::zip, mem, ptr, slice};
+use std::{iter::zip, mem, ptr, slice};
 
 use super::{
     calls::{Call, Calls},
+    charge::charge_all,
+    convert::convert,
     meter::{Context, Gauge, Meter},
-    window::over,
 };
 #[cfg(feature = "redis")]
 use crate::util::clock::UnixTime;
@@ -387,161 +388,6 @@ impl From<Vec<Meter>> for Meters {
             }
         }
     }
-}
-
-/// All or nothing: each enforced quota has room and is charged, or none is.
-#[inline]
-fn charge_all(
-    quotas: &[Limited],
-    meters: &mut [Meter],
-    context: Context<'_>,
-    ask: Ask,
-    marks: &mut Marks,
-    decision: &mut Decision,
-) {
-    let units = ask.units;
-    // by far the most common plan: one sliding window, which needs no comparison
-    if let ([limited], [Meter::Window(log)], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
-        && let Gauge::Window(lengths) = limited.gauge
-        && !limited.quota.is_shadow()
-    {
-        log.expire(lengths, context.now, context.bytes);
-        let over = over(log.used(), units, limited.most);
-        if over > 0 && units > 0 && !ask.is_admitted {
-            let reset = log.freed_at(lengths, over);
-            return decision.refuse(limited.standing_with(log.used(), reset, context));
-        }
-        *mark = log.add(lengths, context.now, units, context.bytes);
-        let reset = log.rises_at(lengths, limited.most, context.now);
-        decision.standing = Some(limited.standing_with(log.used(), reset, context));
-        return;
-    }
-    let (mut refused, mut shadow, mut would_refuse) = (None::<Standing>, None, 0);
-    for (meter, limited) in zip(&mut *meters, quotas).filter(|(_, limited)| limited.charges(ask)) {
-        meter.refresh(limited.gauge, context);
-        let Some(refusal) = limited.refusal(meter, context, units) else { continue };
-        if limited.quota.is_shadow() {
-            shadow = Some(refusal);
-            would_refuse |= limited.bit;
-        } else if !ask.is_admitted && refused.is_none_or(|other| other.reset() < refusal.reset()) {
-            refused = Some(refusal);
-        }
-    }
-    if let Some(latest) = refused {
-        return decision.refuse(latest);
-    }
-    let mut tightest = None::<(_, Standing)>;
-    let charged = |limited: &Limited| limited.charges(ask) && limited.bit & would_refuse == 0;
-    for ((meter, limited), mark) in zip(zip(meters, quotas), marks).filter(|((_, limited), _)| charged(limited)) {
-        *mark = meter.charge(limited.gauge, context, units);
-        if !limited.quota.is_shadow() {
-            let standing = limited.standing(meter, context);
-            let order = limited.order(&standing);
-            if tightest.is_none_or(|(other, _)| order < other) {
-                tightest = Some((order, standing));
-            }
-        }
-    }
-    decision.standing = tightest.map(|(_, standing)| standing);
-    decision.shadow = shadow.map(Box::new);
-}
-
-impl Limited {
-    /// Returns whether this request is charged here.
-    #[inline]
-    pub(super) fn charges(&self, ask: Ask) -> bool {
-        ask.is_anonymous || !self.is_for_anonymous
-    }
-
-    /// Returns the standing of the quota if it has no room for these units.
-    #[inline]
-    pub(super) fn refusal(&self, meter: &Meter, context: Context<'_>, units: u32) -> Option<Standing> {
-        let reset = match units <= self.most || !counts_units(self) {
-            true => meter.full_until(self.gauge, self.most, context, units)?,
-            false => Standing::NEVER,
-        };
-        Some(self.standing(meter, context).with_reset(reset))
-    }
-
-    #[inline]
-    pub(super) fn standing(&self, meter: &Meter, context: Context<'_>) -> Standing {
-        let reset = meter.rises_at(self.gauge, self.most, context);
-        self.standing_with(meter.used(self.gauge, context.now), reset, context)
-    }
-
-    #[inline]
-    pub(super) fn standing_with(&self, used: u32, reset: Moment, context: Context<'_>) -> Standing {
-        let remaining = self.most.saturating_sub(used);
-        Standing::new(self.quota.name(), self.quota.limit(), remaining, reset, (context.now, context.unix_now))
-    }
-
-    /// Orders quotas by how little they leave. With as much left, one that is whole comes first, because `remaining`
-    /// can't rise above it, and then the one whose units come back later, because `remaining` rises only when both do. A few
-    /// slots would hide the units of all rates, so they come last.
-    pub(super) fn order(&self, standing: &Standing) -> impl Ord + Copy + use<> {
-        let counts_calls = !counts_units(self);
-        (counts_calls, standing.remaining(), standing.remaining() < self.most, Reverse(standing.reset()))
-    }
-}
-
-/// Creates the meters of a new plan from those of the old one. Each starts from the meter of the quota with its name, or
-/// else from the one that knows most. If anonymous requests were not counted apart until now, all that was spent counts as
-/// theirs.
-fn convert(old: &[Limited], mut meters: Vec<Meter>, new: &[Limited], context: Context<'_>) -> Vec<Meter> {
-    for (meter, was) in zip(&mut meters, old) {
-        meter.refresh(was.gauge, context);
-    }
-    let sources: Vec<Option<usize>> = new
-        .iter()
-        .map(|is| {
-            if let Gauge::Concurrent = is.gauge {
-                return None;
-            }
-            let same = |for_anonymous| {
-                let same = |was: &Limited| {
-                    was.quota.name() == is.quota.name() && was.is_for_anonymous == for_anonymous && counts_units(was)
-                };
-                old.iter().position(same)
-            };
-            let same_name = same(is.is_for_anonymous).or_else(|| same(false));
-            same_name.or_else(|| best_informed(old, &meters, is, context.now))
-        })
-        .collect();
-    let mut left: Vec<_> = zip(old, meters).map(|(was, meter)| (was.gauge, Some(meter))).collect();
-    let converted = zip(new, 1..).map(|(is, next)| {
-        let source = sources.get(next - 1).copied().flatten();
-        let Some((was, meter)) = source.and_then(|source| left.get_mut(source)) else { return Meter::new(is.gauge) };
-        let needed_again = sources.iter().skip(next).any(|other| *other == source);
-        let taken = match needed_again {
-            true => meter.as_ref().map(|meter| meter.copied(*was, context)),
-            false => meter.take(),
-        };
-        taken.map_or_else(|| Meter::new(is.gauge), |meter| meter.converted(*was, is.gauge, context))
-    });
-    let converted = converted.collect();
-    for dropped in left.into_iter().filter_map(|(_, meter)| meter) {
-        context.bytes.give_back(dropped.heap_bytes());
-    }
-    converted
-}
-
-/// Returns the meter that a new quota starts from. It must be of an enforced quota, because a shadow does not count requests
-/// that it would refuse. The longest log that covers the new window is best, then the meter that counts most.
-fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -> Option<usize> {
-    let rank = |was: &Limited, meter: &Meter| {
-        let window = was.quota.window();
-        let covers_window = matches!(was.gauge, Gauge::Window(_)) && window >= is.quota.window();
-        let counts = if covers_window { 0 } else { meter.used(was.gauge, now) };
-        (!was.is_for_anonymous, !was.quota.is_shadow(), covers_window, counts, window)
-    };
-    let ranked = zip(old, meters).map(|(was, meter)| (counts_units(was), rank(was, meter)));
-    let best = ranked.enumerate().filter(|(_, (counts_units, _))| *counts_units).max_by_key(|(_, rank)| *rank);
-    best.map(|(index, _)| index)
-}
-
-/// Returns whether a quota counts units, and not open calls.
-fn counts_units(limited: &Limited) -> bool {
-    !matches!(limited.gauge, Gauge::Concurrent)
 }
 
 #[cfg(test)]

@@ -4,123 +4,75 @@
 //! was paused or cut off admits nothing until the server knows its calls again.
 
 use std::{
-    collections::HashMap,
-    mem,
-    sync::{
-        Arc, Mutex, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
+    sync::{Arc, Weak, atomic::Ordering::SeqCst},
     time::Duration,
 };
 
 use tokio::task::JoinSet;
 
-use super::server::Server;
+use super::{
+    open_calls::{CallId, OpenCalls, SLOT, SentAt},
+    server::Server,
+    shared_limiter::SharedLimiter,
+};
 use crate::{
-    limit::decision::{CallEnd, CallInMemory},
-    tenant::LimitKey,
-    util::{
-        clock::{Clock, Moment, UnixTime},
-        lock::lock,
+    limit::{
+        decision::{Ask, CallAsk, CallEnd, CallInMemory, Decision, EndCall, OpenCall, Payer},
+        plan::Plan,
     },
+    tenant::LimitKey,
 };
 
-/// How long the server counts a slot that is not renewed.
-pub(super) const SLOT: Duration = Duration::from_secs(10);
 /// How often slots are renewed, and how long after a failure.
 const RENEWAL: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(250);
-/// A node relies on a renewal for this long. With the time that the reply of the next call may take, it is shorter than a slot,
-/// even if a clock is slower than the server's by a hundredth.
-const TRUSTED: Duration = Duration::from_secs(8);
-const LONGEST_REPLY: Duration = Duration::from_secs(1);
 /// At most this many keys are renewed at the same time.
 const AT_ONCE: usize = 64;
 
-pub(super) type CallId = [u8; 8];
-
-/// A time by the steady clock, which stops while a machine is suspended, and by the wall clock, which does not.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SentAt(Moment, UnixTime);
-
-impl SentAt {
-    pub(super) fn now(clock: &dyn Clock) -> Self {
-        let (now, unix) = clock.read();
-        Self(now, unix)
-    }
-
-    fn elapsed(self, clock: &dyn Clock) -> Duration {
-        let (now, unix) = clock.read();
-        now.since(self.0).max(Duration::from_nanos(unix.as_nanos().saturating_sub(self.1.as_nanos())))
-    }
-
-    /// Returns whether a reply comes so late that the slot may have ended meanwhile.
-    pub(super) fn is_late(self, clock: &dyn Clock) -> bool {
-        self.elapsed(clock) > LONGEST_REPLY
-    }
-}
-
-/// The calls that this node has open on the server.
-#[derive(Default)]
-pub(super) struct OpenCalls {
-    keys: Mutex<HashMap<LimitKey, OfKey, foldhash::fast::RandomState>>,
-    is_renewing: AtomicBool,
-}
-
-struct OfKey {
-    /// Each call, and whether it is anonymous.
-    calls: HashMap<CallId, bool, foldhash::fast::RandomState>,
-    /// All of them were counted at this time or later.
-    counted_at: SentAt,
-}
-
-impl OpenCalls {
-    /// Returns an id that no other call has.
-    pub(super) fn next_id() -> CallId {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        static FIRST: OnceLock<u64> = OnceLock::new();
-        // each process has its own numbers
-        let first = FIRST.get_or_init(|| getrandom::u64().unwrap_or_else(|_| std::process::id().into()));
-        first.wrapping_add(NEXT.fetch_add(1, SeqCst)).to_be_bytes()
-    }
-
-    fn insert(&self, key: &LimitKey, id: CallId, is_anonymous: bool, sent_at: SentAt) {
-        let mut keys = lock(&self.keys);
-        let of_key =
-            keys.entry(key.clone()).or_insert_with(|| OfKey { calls: HashMap::default(), counted_at: sent_at });
-        of_key.calls.insert(id, is_anonymous);
-    }
-
-    fn remove(&self, key: &LimitKey, id: CallId) {
-        let mut keys = lock(&self.keys);
-        if let Some(of_key) = keys.get_mut(key) {
-            of_key.calls.remove(&id);
-            if of_key.calls.is_empty() {
-                keys.remove(key);
+impl SharedLimiter {
+    /// Opens a call at the server, with one call and without a lease. No fallback decides instead.
+    pub(super) async fn open_call(&self, payer: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
+        let server = &self.0.server;
+        let clock = &*server.watcher.reports().clock;
+        if !server.count_open_calls(payer).await {
+            return Decision::UNAVAILABLE;
+        }
+        let (call, sent_at) = (UnusedCall::new(server, payer), SentAt::now(clock));
+        let (at_most, millis) = match ask.call {
+            CallAsk::Hold { at_most, millis } => (at_most, millis),
+            CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
+        };
+        let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
+        let [slot, at_most, lifetime] = times.each_ref().map(|number| number.as_bytes());
+        let Some(answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
+            return Decision::UNAVAILABLE;
+        };
+        let is_opened = answer.decision.is_admitted();
+        let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: is_opened, ..ask });
+        let Some(charge) = decision.spend.0.as_mut() else {
+            if !is_opened {
+                // there is nothing to end
+                _ = call.keep();
             }
+            return decision;
+        };
+        let mirrored = match &mut charge.payer {
+            Payer::Shared(past) => past.mirrored.0.as_mut().and_then(|mirrored| mirrored.call.take()),
+            Payer::Tenant(_) | Payer::Bucket(_) => None,
+        };
+        let mirrored = match mirrored {
+            Some(OpenCall::Memory(call)) => Some(call),
+            Some(OpenCall::Shared(_)) | None => None,
+        };
+        if sent_at.is_late(clock) {
+            if let Some(mirrored) = mirrored {
+                self.local().end_call(&mirrored, CallEnd::Commit(0));
+            }
+            return Decision::UNAVAILABLE;
         }
-    }
-
-    fn is_empty(&self) -> bool {
-        lock(&self.keys).is_empty()
-    }
-
-    /// Returns whether the server may not count all calls of this key any more.
-    fn may_be_uncounted(&self, key: &LimitKey, clock: &dyn Clock) -> bool {
-        lock(&self.keys).get(key).is_some_and(|of_key| of_key.counted_at.elapsed(clock) > TRUSTED)
-    }
-
-    /// Returns the ids of a key as the script reads them.
-    fn ids(&self, key: &LimitKey) -> Vec<(CallId, bool)> {
-        lock(&self.keys)
-            .get(key)
-            .map_or_else(Vec::new, |of_key| of_key.calls.iter().map(|(id, own)| (*id, *own)).collect())
-    }
-
-    fn counted(&self, key: &LimitKey, sent_at: SentAt) {
-        if let Some(of_key) = lock(&self.keys).get_mut(key) {
-            of_key.counted_at = sent_at;
-        }
+        let call = SharedCall::new(server, payer, call.keep(), (ask.is_anonymous, sent_at), mirrored);
+        charge.call = Some(OpenCall::Shared(Box::new(call)));
+        decision
     }
 }
 
@@ -137,7 +89,7 @@ impl Server {
     /// Renews the slots of a key. Returns whether the server has done so.
     async fn renew_slots_of(&self, key: &LimitKey) -> bool {
         let sent_at = SentAt::now(&*self.watcher.reports().clock);
-        let ids = self.calls.ids(key);
+        let ids = self.calls.ids_of_key(key);
         if ids.is_empty() {
             return true;
         }
@@ -146,16 +98,15 @@ impl Server {
         more.extend(ids.iter().flat_map(|(id, is_anonymous)| [&id[..], if *is_anonymous { b"1" } else { b"0" }]));
         let is_done = self.change_calls("", "renew", key, &more).await.is_ok();
         if is_done {
-            self.calls.counted(key, sent_at);
+            self.calls.note_renewal(key, sent_at);
         }
         is_done
     }
 
     /// Renews all slots. Returns whether the server has done so.
     async fn renew_slots(self: &Arc<Self>) -> bool {
-        let keys: Vec<LimitKey> = lock(&self.calls.keys).keys().cloned().collect();
         let (mut renewals, mut are_done) = (JoinSet::new(), true);
-        for key in keys {
+        for key in self.calls.keys() {
             let server = Arc::clone(self);
             renewals.spawn(async move { server.renew_slots_of(&key).await });
             if renewals.len() >= AT_ONCE {
@@ -223,7 +174,7 @@ async fn renew_until_closed(server: Weak<Server>) {
 }
 
 /// An open call on the server. Dropping it ends the call with its estimate.
-pub(in crate::limit) struct SharedCall(Option<Open>);
+pub(super) struct SharedCall(Option<Open>);
 
 struct Open {
     server: Arc<Server>,
@@ -249,13 +200,8 @@ impl SharedCall {
         Self(Some(Open { server: Arc::clone(server), key: key.clone(), id, mirrored }))
     }
 
-    /// Ends the call in the background.
-    pub(in crate::limit) fn end(mut self, end: CallEnd) {
-        self.finish(end);
-    }
-
     fn finish(&mut self, end: CallEnd) {
-        let Some(Open { server, key, id, mirrored }) = mem::take(&mut self.0) else { return };
+        let Some(Open { server, key, id, mirrored }) = self.0.take() else { return };
         // first, so that no renewal adds it again
         server.calls.remove(&key, id);
         if let Some(call) = mirrored {
@@ -263,6 +209,12 @@ impl SharedCall {
         }
         let link = server.link.clone();
         link.spawn(async move { server.end_call(&key, id, end).await });
+    }
+}
+
+impl EndCall for SharedCall {
+    fn end(mut self: Box<Self>, end: CallEnd) {
+        self.finish(end);
     }
 }
 

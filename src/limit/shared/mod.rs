@@ -10,6 +10,7 @@ mod mirror;
 #[cfg(test)]
 mod model;
 mod newcomers;
+mod open_calls;
 #[cfg(feature = "plans")]
 mod redis_plans;
 mod script;
@@ -17,7 +18,6 @@ mod server;
 mod settling;
 mod shared_limiter;
 
-pub(super) use self::call::SharedCall;
 pub use self::lease::Leases;
 #[cfg(feature = "plans")]
 pub use self::redis_plans::RedisPlans;

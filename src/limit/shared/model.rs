@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     SharedLimiter,
-    call::{CallId, OpenCalls},
+    open_calls::{CallId, OpenCalls},
     shared_limiter::is_untracked,
 };
 use crate::{

@@ -11,9 +11,9 @@ use std::{
 
 use super::{
     breaker::Breaker,
-    call::OpenCalls,
     mirror::Mirror,
     newcomers::{Newcomers, shared_name},
+    open_calls::OpenCalls,
     script::{self, Answer, SCRIPT},
 };
 use crate::{

@@ -5,7 +5,6 @@ use std::{mem, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    call::{SLOT, SentAt, SharedCall, UnusedCall},
     lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{
     limit::{
-        decision::{Ask, CallAsk, Charge, Decision, Marks, OpenCall, Past, Payer, RefusalReason, SharedPast, Spend},
+        decision::{Ask, CallAsk, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
         error::LimiterError,
         hold::Hold,
         limiter::{Limiter, LimiterBuilder},
@@ -266,7 +265,7 @@ impl SharedLimiter {
         if !decision.is_admitted() {
             return Err(decision);
         }
-        Ok(Hold::of_decision(self.local(), ask, &mut decision))
+        Ok(self.local().take_hold(ask, &mut decision))
     }
 
     /// Decides on a request of a tenant whose plan is looked up.
@@ -289,51 +288,6 @@ impl SharedLimiter {
             PlanKind::Denied { .. } => Decision::DENIED,
         };
         self.report(&decision, tenant, ask);
-        decision
-    }
-
-    /// Opens a call at the server, with one call and without a lease. No fallback decides instead.
-    async fn open_call(&self, payer: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
-        let server = &self.0.server;
-        let clock = &*server.watcher.reports().clock;
-        if !server.count_open_calls(payer).await {
-            return Decision::UNAVAILABLE;
-        }
-        let (call, sent_at) = (UnusedCall::new(server, payer), SentAt::now(clock));
-        let (at_most, millis) = match ask.call {
-            CallAsk::Hold { at_most, millis } => (at_most, millis),
-            CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
-        };
-        let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
-        let [slot, at_most, lifetime] = times.each_ref().map(|number| number.as_bytes());
-        let Some(answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
-            return Decision::UNAVAILABLE;
-        };
-        let is_opened = answer.decision.is_admitted();
-        let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: is_opened, ..ask });
-        let Some(charge) = decision.spend.0.as_mut() else {
-            if !is_opened {
-                // there is nothing to end
-                _ = call.keep();
-            }
-            return decision;
-        };
-        let mirrored = match &mut charge.payer {
-            Payer::Shared(past) => past.mirrored.0.as_mut().and_then(|mirrored| mirrored.call.take()),
-            Payer::Tenant(_) | Payer::Bucket(_) => None,
-        };
-        let mirrored = match mirrored {
-            Some(OpenCall::Memory(call)) => Some(call),
-            Some(OpenCall::Shared(_)) | None => None,
-        };
-        if sent_at.is_late(clock) {
-            if let Some(mirrored) = mirrored {
-                self.local().end_call(&mirrored, CallEnd::Commit(0));
-            }
-            return Decision::UNAVAILABLE;
-        }
-        let call = SharedCall::new(server, payer, call.keep(), (ask.is_anonymous, sent_at), mirrored);
-        charge.call = Some(OpenCall::Shared(call));
         decision
     }
 

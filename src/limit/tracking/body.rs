@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::service::CallGuard;
+use super::usage::CallGuard;
 
 /// The most parts of a chunk that are read. Bodies of `Bytes` have one.
 const MOST_PARTS: usize = 64;

@@ -66,7 +66,7 @@ impl<R> TrackingLayer<R> {
 /// use std::time::Duration;
 /// use tollgate::{ApiKeys, Limiter, Plans, Quota, RateLimitLayer};
 ///
-/// // tokens of a language model
+/// // 100,000 words of a language model a minute
 /// let limiter = Limiter::memory(Plans::new(Quota::per_minute(100_000)?));
 /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter)
 ///     .tracking_bodies()

@@ -11,8 +11,8 @@
 mod body;
 mod layer;
 mod service;
-mod settings;
-mod usage;
+pub(super) mod settings;
+pub(super) mod usage;
 
 pub use self::{
     body::Tracked,
@@ -20,4 +20,3 @@ pub use self::{
     service::{TrackedCalls, TrackedFuture, WithoutCall},
     usage::Usage,
 };
-pub(super) use self::{settings::TrackingSettings, usage::OpenedUsage};

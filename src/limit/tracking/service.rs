@@ -1,6 +1,5 @@
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -11,7 +10,7 @@ use tower_service::Service;
 
 use super::{
     body::Tracked,
-    usage::{OpenedUsage, Usage, UsageState},
+    usage::{CallGuard, OpenedUsage, Usage},
 };
 use crate::{
     http::head::Head,
@@ -74,45 +73,6 @@ where
     }
 }
 
-/// Ends a call when it is dropped.
-#[derive(Debug)]
-pub(super) struct CallGuard(Option<Arc<UsageState>>);
-
-impl CallGuard {
-    fn new(usage: &Usage) -> Self {
-        Self(Some(Arc::clone(usage.own())))
-    }
-
-    /// Counts what a chunk of the body contains.
-    pub(super) fn read_usage(&self, chunk: &[u8]) {
-        if let Some(state) = &self.0
-            && let Some(read) = state.settings.metering.as_ref().and_then(|metering| metering.read.as_ref())
-        {
-            read(chunk, &Usage::of_own(state));
-        }
-    }
-
-    /// Leaves the end of the call to the handles that the handler has kept.
-    fn leave_to_handler(mut self) {
-        let Some(state) = self.0.take() else { return };
-        if Arc::strong_count(&state) == 1 {
-            state.settings.warned.call_once(|| {
-                crate::util::trace::warning!(
-                    "a connection was upgraded and its handler has kept no `Usage`: it no longer counts as open"
-                );
-            });
-        }
-    }
-}
-
-impl Drop for CallGuard {
-    fn drop(&mut self) {
-        if let Some(state) = &self.0 {
-            state.end();
-        }
-    }
-}
-
 pin_project! {
     /// The response of a [`TrackedCalls`]. Dropping it ends the call.
     #[derive(Debug)]
@@ -140,8 +100,8 @@ where
             Err(error) => return Poll::Ready(Err(error)),
         };
         let status = response.status();
-        if let Some(CallGuard(Some(state))) = &call {
-            state.apply_charge_rule(status, response.headers());
+        if let Some(call) = &call {
+            call.apply_charge_rule(status, response.headers());
         }
         let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS || *own.is_connect && status.is_success();
         if is_upgrade {

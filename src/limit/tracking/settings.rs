@@ -4,14 +4,16 @@ use std::{
     time::Duration,
 };
 
-use super::usage::Usage;
+use super::usage::{OpenedUsage, ReadUsage};
 use crate::{
     http::head::Head,
-    limit::decision::{Ask, CallAsk},
+    limit::{
+        decision::{Ask, CallAsk, ChargeRule},
+        hold::Hold,
+    },
 };
 
 type Estimate = dyn Fn(Head<'_>) -> u32 + Send + Sync;
-type ReadUsage = dyn Fn(&[u8], &Usage) + Send + Sync;
 
 /// The settings of a layer that tracks bodies.
 #[derive(Clone)]
@@ -49,8 +51,15 @@ impl TrackingSettings {
         self.metering.as_ref().map_or(CallAsk::Slot, hold)
     }
 
-    pub(in crate::limit) fn is_metered(&self) -> bool {
-        self.metering.is_some()
+    /// Returns what an admitted request takes along.
+    pub(in crate::limit) fn opened(
+        &self,
+        hold: Hold,
+        charge_rule: Option<&Arc<ChargeRule>>,
+        is_visible: bool,
+    ) -> OpenedUsage {
+        let settings = self.metering.as_ref().map(|metering| (metering.read.clone(), charge_rule.cloned()));
+        OpenedUsage::new(hold, settings.unwrap_or_default(), &self.warned, is_visible)
     }
 }
 

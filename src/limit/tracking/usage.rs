@@ -1,13 +1,12 @@
 use std::sync::{
-    Arc, Mutex,
+    Arc, Mutex, Once,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use http::{HeaderMap, StatusCode};
 
-use super::settings::TrackingSettings;
 use crate::{
-    limit::{hold::Hold, pass::ChargeRule},
+    limit::{decision::ChargeRule, hold::Hold},
     util::lock::lock,
 };
 
@@ -38,20 +37,74 @@ pub struct Usage {
     outer: Option<Arc<Usage>>,
 }
 
-pub(super) struct UsageState {
+struct UsageState {
     counted: AtomicU64,
     /// Taken when the call ends.
     hold: Mutex<Option<Hold>>,
-    pub(super) settings: Arc<TrackingSettings>,
+    /// Reads the chunks of the body.
+    read: Option<Arc<ReadUsage>>,
+    /// The warning about an upgraded connection that nothing tracks is logged once.
+    warned: Arc<Once>,
     /// Decides whether a metered call is charged.
     charge_rule: Option<Arc<ChargeRule>>,
 }
+
+/// Reads a chunk of a response body.
+pub(super) type ReadUsage = dyn Fn(&[u8], &Usage) + Send + Sync;
 
 /// Nothing was counted.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The response is not charged, even if units are counted.
 const FREE: u64 = u64::MAX - 1;
+
+/// Ends a call when it is dropped.
+#[derive(Debug)]
+pub(super) struct CallGuard(Option<Arc<UsageState>>);
+
+impl CallGuard {
+    pub(super) fn new(usage: &Usage) -> Self {
+        Self(Some(Arc::clone(&usage.own)))
+    }
+
+    /// Counts what a chunk of the body contains.
+    pub(super) fn read_usage(&self, chunk: &[u8]) {
+        if let Some(state) = &self.0
+            && let Some(read) = &state.read
+        {
+            read(chunk, &Usage { own: Arc::clone(state), outer: None });
+        }
+    }
+
+    /// Frees a metered call if its response is not charged.
+    pub(super) fn apply_charge_rule(&self, status: StatusCode, headers: &HeaderMap) {
+        if let Some(state) = &self.0
+            && state.charge_rule.as_ref().is_some_and(|rule| !rule(status, headers))
+        {
+            state.counted.store(FREE, Relaxed);
+        }
+    }
+
+    /// Leaves the end of the call to the handles that the handler has kept.
+    pub(super) fn leave_to_handler(mut self) {
+        let Some(state) = self.0.take() else { return };
+        if Arc::strong_count(&state) == 1 {
+            state.warned.call_once(|| {
+                crate::util::trace::warning!(
+                    "a connection was upgraded and its handler has kept no `Usage`: it no longer counts as open"
+                );
+            });
+        }
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        if let Some(state) = &self.0 {
+            state.end();
+        }
+    }
+}
 
 /// A call that the gate has opened, in the extensions of a request on its way to the service that ends it.
 #[derive(Clone, Debug)]
@@ -62,18 +115,14 @@ pub(in crate::limit) struct OpenedUsage {
 }
 
 impl OpenedUsage {
-    pub(in crate::limit) fn new(
+    pub(super) fn new(
         hold: Hold,
-        settings: &Arc<TrackingSettings>,
-        charge_rule: Option<&Arc<ChargeRule>>,
+        (read, charge_rule): (Option<Arc<ReadUsage>>, Option<Arc<ChargeRule>>),
+        warned: &Arc<Once>,
         is_visible: bool,
     ) -> Self {
-        let own = UsageState {
-            counted: AtomicU64::new(UNKNOWN),
-            hold: Mutex::new(Some(hold)),
-            settings: Arc::clone(settings),
-            charge_rule: charge_rule.filter(|_| settings.is_metered()).cloned(),
-        };
+        let (counted, hold, warned) = (AtomicU64::new(UNKNOWN), Mutex::new(Some(hold)), Arc::clone(warned));
+        let own = UsageState { counted, hold, read, warned, charge_rule };
         Self { usage: Usage { own: Arc::new(own), outer: None }, is_visible }
     }
 }
@@ -114,28 +163,12 @@ impl Usage {
         }
     }
 
-    pub(super) fn own(&self) -> &Arc<UsageState> {
-        &self.own
-    }
-
     pub(super) fn inside(self, outer: Option<Self>) -> Self {
         Self { outer: outer.map(Arc::new), ..self }
-    }
-
-    /// Counts only for its own layer what that layer has read.
-    pub(super) fn of_own(own: &Arc<UsageState>) -> Self {
-        Self { own: Arc::clone(own), outer: None }
     }
 }
 
 impl UsageState {
-    /// Frees a metered call if its response is not charged.
-    pub(super) fn apply_charge_rule(&self, status: StatusCode, headers: &HeaderMap) {
-        if self.charge_rule.as_ref().is_some_and(|rule| !rule(status, headers)) {
-            self.counted.store(FREE, Relaxed);
-        }
-    }
-
     /// Ends the call.
     pub(super) fn end(&self) {
         let hold = lock(&self.hold).take();

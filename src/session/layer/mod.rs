@@ -385,19 +385,12 @@ impl SessionGate {
 }
 
 fn unavailable(sessions: &Sessions, error: &(dyn Error + 'static)) -> Rejection {
-    crate::util::trace::warning!("sessions cannot be read: {}", crate::util::error::with_sources(error));
+    crate::util::trace::failure!("sessions cannot be read", error);
     sessions.store_failed();
     Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")
 }
 
-impl fmt::Debug for SessionGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionGate")
-            .field("sessions", &self.sessions)
-            .field("required", &self.required)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(SessionGate { sessions, required });
 
 /// The session of an admitted request, if it has one.
 #[derive(Debug)]

@@ -64,9 +64,8 @@ impl Requirements {
     }
 
     pub(super) fn set_steps(&mut self, steps: usize) -> Result<(), ConfigError> {
-        if !(1..=MOST_STEPS).contains(&steps) {
-            return Err(ConfigError::new("session steps", steps, "must be 1 to 6, because no sign-in has more"));
-        }
+        let reason = "must be 1 to 6, because no sign-in has more";
+        ConfigError::check_range("session steps", steps, 1..=MOST_STEPS, reason)?;
         self.proofs.steps = steps;
         if let Some(check) = &self.check {
             check.note_steps(steps);

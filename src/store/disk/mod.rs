@@ -100,10 +100,8 @@ impl DiskConfig {
     ///
     /// Returns an error if `most` is less than 128 KiB.
     pub fn bytes(mut self, most: u64) -> Result<Self, ConfigError> {
-        if most < 128 * 1024 {
-            let reason = "must be at least 131072, the size of the largest value with its key";
-            return Err(ConfigError::new("store bytes", most, reason));
-        }
+        let reason = "must be at least 131072, the size of the largest value with its key";
+        ConfigError::refuse_if(most < 128 * 1024, "store bytes", most, reason)?;
         self.bytes = most;
         Ok(self)
     }
@@ -115,11 +113,7 @@ impl DiskConfig {
     }
 }
 
-impl Default for DiskConfig {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(DiskConfig);
 
 impl Disk {
     /// Opens or creates the file. Its directory must exist.
@@ -157,8 +151,11 @@ impl Disk {
         expected: Option<Version>,
         record: Record,
     ) -> Result<WriteOutcome, StoreError> {
-        let (key, expected) = (key.clone(), expected.into());
-        self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
+        let operations = vec![Operation::Write(key.clone(), expected.into(), record)];
+        match self.queue()?.send(|sender| Job::Run { operations, sender })?.await?.pop() {
+            Some(OperationOutcome::Write(outcome)) => Ok(outcome),
+            _ => Err(StoreErrorKind::Corrupt.into()),
+        }
     }
 }
 

@@ -33,18 +33,14 @@ const SWEPT_PER_COMMIT: usize = 32;
 
 /// A waiting write.
 pub(super) enum Job {
-    Write { key: Key, expected: Expected, record: Record, sender: Sender<WriteOutcome> },
     Take { key: Key, sender: Sender<Option<Entry>> },
     Run { operations: Vec<Operation>, sender: Sender<Vec<OperationOutcome>> },
 }
 
 /// A write whose transaction is not committed yet.
 enum Settled {
-    Write(WriteOutcome, Sender<WriteOutcome>),
     Take(Option<Entry>, Sender<Option<Entry>>),
-    /// The limit of entries or bytes is reached.
-    Refused(Sender<WriteOutcome>),
-    /// The outcomes, or `None` if the limit was reached on the way.
+    /// The outcomes, or `None` if the limit of entries or bytes was reached on the way.
     Run(Option<Vec<OperationOutcome>>, Sender<Vec<OperationOutcome>>),
 }
 
@@ -142,7 +138,6 @@ impl Writer {
 impl Job {
     fn refuse(self, error: &StoreError) {
         match self {
-            Self::Write { sender, .. } => sender.send(Err(error.clone())),
             Self::Take { sender, .. } => sender.send(Err(error.clone())),
             Self::Run { sender, .. } => sender.send(Err(error.clone())),
         }
@@ -154,13 +149,21 @@ impl Settled {
     /// whole transaction is durable.
     fn reply_to_caller(self, failed: Option<&StoreError>) {
         match (failed.cloned(), self) {
-            (None, Self::Write(outcome, sender)) => sender.send(Ok(outcome)),
             (None, Self::Take(found, sender)) => sender.send(Ok(found)),
             (None, Self::Run(outcomes, sender)) => sender.send(outcomes.ok_or_else(|| StoreErrorKind::Full.into())),
-            (None, Self::Refused(sender)) => sender.send(Err(StoreErrorKind::Full.into())),
-            (Some(error), Self::Write(_, sender) | Self::Refused(sender)) => sender.send(Err(error)),
             (Some(error), Self::Take(_, sender)) => sender.send(Err(error)),
             (Some(error), Self::Run(_, sender)) => sender.send(Err(error)),
+        }
+    }
+}
+
+/// Returns what a job has done, and where to reply later. Replies at once if it has failed.
+fn done_or_reply<T, R>(done: Result<T, Failed>, sender: Sender<R>) -> Result<(T, Sender<R>), Failed> {
+    match done {
+        Ok(done) => Ok((done, sender)),
+        Err(Failed(error)) => {
+            sender.send(Err(error.clone()));
+            Err(error.into())
         }
     }
 }
@@ -221,30 +224,16 @@ impl<'txn> Tables<'txn> {
 
     /// Applies a write. An error concerns the file and fails the whole transaction.
     fn apply(&mut self, job: Job, settled: &mut Vec<Settled>) -> Result<(), Failed> {
-        match job {
-            Job::Write { key, expected, record, sender } => match self.write_disk_entry(&key, expected, &record) {
-                Ok(Some(outcome)) => settled.push(Settled::Write(outcome, sender)),
-                Ok(None) => settled.push(Settled::Refused(sender)),
-                Err(Failed(error)) => {
-                    sender.send(Err(error.clone()));
-                    return Err(error.into());
-                }
-            },
-            Job::Take { key, sender } => match self.take_disk_entry(&key) {
-                Ok(found) => settled.push(Settled::Take(found, sender)),
-                Err(Failed(error)) => {
-                    sender.send(Err(error.clone()));
-                    return Err(error.into());
-                }
-            },
-            Job::Run { operations, sender } => match self.execute(operations) {
-                Ok(outcomes) => settled.push(Settled::Run(outcomes, sender)),
-                Err(Failed(error)) => {
-                    sender.send(Err(error.clone()));
-                    return Err(error.into());
-                }
-            },
-        }
+        settled.push(match job {
+            Job::Take { key, sender } => {
+                let (found, sender) = done_or_reply(self.take_disk_entry(&key), sender)?;
+                Settled::Take(found, sender)
+            }
+            Job::Run { operations, sender } => {
+                let (outcomes, sender) = done_or_reply(self.execute(operations), sender)?;
+                Settled::Run(outcomes, sender)
+            }
+        });
         Ok(())
     }
 
@@ -260,12 +249,7 @@ impl<'txn> Tables<'txn> {
                     continue;
                 }
                 Operation::Write(key, expected, record) => {
-                    let before = self.find(&key)?;
-                    let written = self.write_disk_entry(&key, expected, &record)?;
-                    if matches!(written, Some(WriteOutcome::Done(_))) {
-                        replaced.push((key, before));
-                    }
-                    written
+                    self.write_disk_entry(key, expected, &record, &mut replaced)?
                 }
             };
             let Some(written) = written else {
@@ -294,15 +278,16 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    /// Returns `None` if there is no room.
+    /// Adds what it replaces to the list. Returns `None` if there is no room.
     fn write_disk_entry(
         &mut self,
-        key: &Key,
+        key: Key,
         expected: Expected,
         record: &Record,
+        all_replaced: &mut Vec<(Key, Option<Entry>)>,
     ) -> Result<Option<WriteOutcome>, Failed> {
         self.now = self.now.max(record.written_at());
-        let found = self.find(key)?;
+        let found = self.find(&key)?;
         if !expected.is_met_by(found.as_ref().map(|entry| entry.version)) {
             return Ok(Some(WriteOutcome::Lost(found)));
         }
@@ -330,6 +315,7 @@ impl<'txn> Tables<'txn> {
         let version = Version::from_u64(self.writes);
         self.entries.insert(key.as_bytes(), &*encode_disk_entry(version, record.expires_at(), record.value()))?;
         self.by_expiry.insert(&*expiry_key(record.expires_at(), key.as_bytes()), ())?;
+        all_replaced.push((key, found));
         Ok(Some(WriteOutcome::Done(version)))
     }
 

@@ -2,7 +2,7 @@
 
 mod url;
 
-use std::{fmt, future::poll_fn, pin::pin, sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -96,15 +96,11 @@ fn no_tls() -> ConfigError {
     ConfigError::new("outgoing requests", "TLS", "failed to initialize")
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Connection(_) => "the connection failed",
-            Self::TooSlow => "the request timed out",
-            Self::Body => "the response is too long or incomplete",
-        })
-    }
-}
+crate::util::fmt::display!(Failure, |own| match own {
+    Self::Connection(_) => "the connection failed",
+    Self::TooSlow => "the request timed out",
+    Self::Body => "the response is too long or incomplete",
+});
 
 impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use crate::{
     store::{StoreError, StoreErrorKind},
     user::changes::AccountChange,
@@ -28,17 +26,13 @@ impl From<StoreError> for UserError {
     }
 }
 
-impl fmt::Display for UserError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Taken => "another account has this identifier",
-            Self::Exists => "an account with this id already exists",
-            Self::Unknown => "no account has this id",
-            Self::OutOfBounds => "an account has 1 to 16 identifiers, at most 16 contacts, and names of 1 to 320 bytes",
-            Self::Store(_) => "accounts could not be read or written",
-        })
-    }
-}
+crate::util::fmt::display!(UserError, |own| match own {
+    Self::Taken => "another account has this identifier",
+    Self::Exists => "an account with this id already exists",
+    Self::Unknown => "no account has this id",
+    Self::OutOfBounds => "an account has 1 to 16 identifiers, at most 16 contacts, and names of 1 to 320 bytes",
+    Self::Store(_) => "accounts could not be read or written",
+});
 
 impl std::error::Error for UserError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

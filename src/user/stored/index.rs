@@ -16,15 +16,12 @@ use crate::{
     session::UserId,
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        compact::{Reader, Writer},
-        table::{Stored, Table, Value},
+        compact::{row_struct, stored_row},
+        table::{Stored, Table},
     },
     tenant::Tenant,
     util::clock::{Clock, UnixTime},
 };
-
-/// Accounts don't expire: this is the latest time that a store supports.
-pub(super) const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
 /// How often a claim is tried again because others write the same index row.
 const TRIES: usize = 64;
@@ -57,24 +54,8 @@ pub(super) enum Unique {
 #[derive(Clone)]
 pub(super) struct Owner(pub(super) String);
 
-/// The first byte of a row. A number is never used again with another meaning. Rows of an earlier version are JSON.
-const OWNER: u8 = 1;
-
-impl Value for Owner {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(OWNER, 3 + self.0.len());
-        writer.text(&self.0)?;
-        Ok(writer.into_bytes())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let owner = match bytes.first() {
-            Some(b'"') => serde_json::from_slice(bytes).ok(),
-            _ => Reader::read_whole_value(OWNER, bytes, |reader| reader.text().map(str::to_owned)),
-        };
-        owner.map(Self).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the owner of a name"))
-    }
-}
+stored_row!(Owner, 1, "not the owner of a name");
+row_struct!(Owner(id));
 
 /// An index row that an account has claimed.
 pub(super) struct Claimed {
@@ -127,13 +108,13 @@ impl Index {
         let mut found = entry.table.get(entry.tenant, entry.id).wait().await?;
         for _ in 0..TRIES {
             let outcome = match &found {
-                None => entry.table.insert(entry.tenant, entry.id, &owner, FOREVER).await?,
+                None => entry.table.insert(entry.tenant, entry.id, &owner, UnixTime::FOREVER).await?,
                 Some(stored) if self.counts_for_another(account, &unique, &stored.value).await? => return Ok(None),
-                Some(stored) => entry.table.swap(entry.tenant, entry.id, stored, &owner, FOREVER).await?,
+                Some(stored) => entry.table.swap(entry.tenant, entry.id, stored, &owner, UnixTime::FOREVER).await?,
             };
             match outcome {
                 WriteOutcome::Done(version) => {
-                    let stored = Stored { value: owner, version, expires_at: FOREVER };
+                    let stored = Stored { value: owner, version, expires_at: UnixTime::FOREVER };
                     return Ok(Some(Claimed { unique, stored }));
                 }
                 WriteOutcome::Lost(instead) => found = instead,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use self::error::UserError;
 use self::{
     error::outcome,
-    index::{AccountKey, Claimed, FOREVER, Index, Unique},
+    index::{AccountKey, Claimed, Index, Unique},
     row::{Name, Row},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
         password_attempt::PasswordUpgrade,
         users::{AccountPage, Users},
     },
-    util::clock::{Clock, SystemClock},
+    util::clock::{Clock, SystemClock, UnixTime},
 };
 
 /// User accounts in a [`Store`](crate::store::Store), for applications that have none of their own.
@@ -83,7 +83,7 @@ impl StoredUsers {
         if self.index.claim(account, Unique::Id).await?.is_none() {
             return Err(UserError::Exists);
         }
-        match self.index.rows.insert(Some(tenant), user.as_str().as_bytes(), &row, FOREVER).await? {
+        match self.index.rows.insert(Some(tenant), user.as_str().as_bytes(), &row, UnixTime::FOREVER).await? {
             WriteOutcome::Done(_) => {}
             WriteOutcome::Lost(_) => return Err(UserError::Exists),
         }
@@ -170,11 +170,23 @@ impl StoredUsers {
         user: &UserId,
         identifier: &Identifier,
     ) -> Result<(), UserError> {
-        let (account, name) = (AccountKey { tenant, user }, Name::from_identifier(identifier));
+        self.add_name(AccountKey { tenant, user }, Name::from_identifier(identifier), None).await
+    }
+
+    /// Adds a name, which may be the 17th for a moment if another one is removed next.
+    async fn add_name(&self, account: AccountKey<'_>, name: Name, replaced: Option<Name>) -> Result<(), UserError> {
+        let AccountKey { tenant, user } = account;
         if self.index.is_taken(account, Unique::Name(name)).await? {
             return Err(UserError::Taken);
         }
-        self.change(tenant, user, |row| row.list(name)).await?;
+        let list = |row: &mut Row| {
+            let place = replaced.and_then(|replaced| row.names.iter().position(|listed| *listed == replaced));
+            let replaced = place.map(|place| row.names.swap_remove(place));
+            row.list(name)?;
+            row.names.extend(replaced);
+            Ok(())
+        };
+        self.change(tenant, user, list).await?;
         let refused = if self.index.claim(account, Unique::Id).await?.is_none() {
             UserError::Exists
         } else if self.index.claim(account, Unique::Name(name)).await?.is_none() {
@@ -303,7 +315,7 @@ impl StoredUsers {
         let change = move |row: Option<&Row>, _| {
             let Some(mut row) = row.cloned() else { return Change::Keep(Err(UserError::Unknown)) };
             match change(&mut row) {
-                Ok(()) => Change::Put(row, FOREVER, Ok(())),
+                Ok(()) => Change::Put(row, UnixTime::FOREVER, Ok(())),
                 Err(error) => Change::Keep(Err(error)),
             }
         };
@@ -361,7 +373,7 @@ impl Users for StoredUsers {
     ) -> Result<PasswordUpgrade, StoreError> {
         let (mark, old) = (account.current_password_mark(), account.password_hash());
         let upgrade = |row: Option<&Row>, _| {
-            let Some(row) = row.filter(|row| row.password.is_some() && row.mark() == mark) else {
+            let Some(row) = row.filter(|row| row.password.is_some() && row.password_mark == mark) else {
                 return Change::Keep(PasswordUpgrade::PasswordChanged);
             };
             let is_old = row.password.as_ref().zip(old).is_some_and(|(stored, old)| stored.as_str() == old.as_str());
@@ -371,7 +383,7 @@ impl Users for StoredUsers {
             }
             let mut row = row.clone();
             row.rehash(new.clone());
-            Change::Put(row, FOREVER, PasswordUpgrade::Replaced)
+            Change::Put(row, UnixTime::FOREVER, PasswordUpgrade::Replaced)
         };
         self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), upgrade).await
     }

@@ -12,7 +12,7 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
     StoredUsers, UserError,
-    index::{FOREVER, Owner},
+    index::Owner,
     model::{acme, globex, name, new_user, user},
     row::Name,
 };
@@ -23,6 +23,7 @@ use crate::{
     tenant::Tenant,
     testing::{ManualClock, block_on},
     user::Users,
+    util::clock::UnixTime,
 };
 
 /// A store that yields to the other calls before each step.
@@ -152,7 +153,7 @@ proptest! {
         for (number, id) in [(2, 0), (3, 2)] {
             let name = Name::from_identifier(&name(number));
             let (acme, owner) = (acme(), Owner(user(id).as_str().to_owned()));
-            let outcome = block_on(plain.index.names.insert(Some(&acme), name.as_bytes(), &owner, FOREVER)).unwrap();
+            let outcome = block_on(plain.index.names.insert(Some(&acme), name.as_bytes(), &owner, UnixTime::FOREVER)).unwrap();
             assert!(matches!(outcome, WriteOutcome::Done(_)));
         }
         let mut running: Vec<_> = calls.iter().map(|(id, call)| Some(start(&slow, *id, call.clone()))).collect();
@@ -258,7 +259,7 @@ proptest! {
         block_on(plain.create(&acme(), new_user(0, &[0]))).unwrap();
         if stale {
             let (owner, id) = (Owner("globex".to_owned()), user(1));
-            let outcome = block_on(plain.index.ids.insert(None, id.as_str().as_bytes(), &owner, FOREVER)).unwrap();
+            let outcome = block_on(plain.index.ids.insert(None, id.as_str().as_bytes(), &owner, UnixTime::FOREVER)).unwrap();
             assert!(matches!(outcome, WriteOutcome::Done(_)));
         }
         let mut running: Vec<_> = calls.iter().map(|call| Some(start_id_call(&slow, *call))).collect();

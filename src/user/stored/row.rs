@@ -1,6 +1,5 @@
 //! The stored form of an account.
 
-use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value as Json};
 
 use super::error::UserError;
@@ -9,18 +8,14 @@ use crate::{
     session::UserId,
     store::{
         StoreError, StoreErrorKind,
-        compact::{Reader, Writer},
-        table::Value,
+        compact::{Reader, RowPart, Writer, row_enum, row_struct, row_text, stored_row},
     },
     user::{
         account::{Account, NewUser, OwnContact},
         contact::{Contact, EmailAddress, PhoneNumber},
         identifier::Identifier,
     },
-    util::{
-        encoding::base64url_to_32,
-        secret::{Secret, SecretDigest},
-    },
+    util::secret::{Secret, SecretDigest},
 };
 
 /// The maximum number of names, and of contacts, of an account.
@@ -44,114 +39,50 @@ impl Name {
     }
 }
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| de::Error::custom("not a digest"))?;
-        Ok(Self(*bytes))
-    }
-}
-
-/// An account.
-#[derive(Clone, Deserialize)]
+/// An account. Compact instead of JSON, because each call of a login reads one.
+#[derive(Clone)]
 pub(super) struct Row {
     /// A random number that distinguishes this account from an earlier or later one with the same id.
-    #[serde(rename = "born")]
     pub(super) instance: u64,
     /// Sorted, so that if two accounts claim the same names concurrently, one of them gets the first name and then all.
     pub(super) names: Vec<Name>,
     pub(super) password: Option<PasswordHash>,
-    /// Changes with the password and not with its hash. Older rows have none: see [`Row::mark`].
-    #[serde(default)]
+    /// Changes with the password and not with its hash.
     pub(super) password_mark: Option<PasswordMark>,
     pub(super) contacts: Vec<OwnContact>,
     pub(super) disabled: bool,
-    /// The full name. Older rows have none.
-    #[serde(default)]
+    /// The full name.
     pub(super) name: Option<String>,
-    #[serde(default)]
     pub(super) username: Option<String>,
     /// The claims that the application has set in the user's invitation.
-    #[serde(default)]
     pub(super) claims: Option<Map<String, Json>>,
 }
 
-/// The first byte of a row. A number is never used again with another meaning. Rows of an earlier version are JSON.
-const ACCOUNT: u8 = 1;
-/// The bits of a contact.
-const IS_PHONE: u8 = 1;
-const IS_VERIFIED: u8 = 2;
+stored_row!(Row, 2, "not the row of an account");
+row_struct!(Row { instance, names, password, password_mark, contacts, disabled, name, username, claims });
+row_struct!(Name(digest));
+row_struct!(OwnContact { contact, verified });
+row_enum!(Contact { 0 => Email(EmailAddress), 1 => Phone(PhoneNumber) });
 
-/// Compact instead of JSON, because each call of a login reads one.
-impl Value for Row {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        let mut writer = Writer::new(ACCOUNT, 512);
-        writer.number(self.instance);
-        writer.list(&self.names, |writer, name| {
-            writer.bytes(name.as_bytes());
-            Ok(())
-        })?;
-        writer.optional_text(self.password.as_ref().map(PasswordHash::as_str))?;
-        writer.byte(
-            u8::from(self.disabled)
-                | u8::from(self.password_mark.is_some()) << 1
-                | u8::from(self.claims.is_some()) << 2,
-        );
-        if let Some(mark) = &self.password_mark {
-            writer.bytes(mark.as_bytes());
-        }
-        writer.list(&self.contacts, |writer, OwnContact { contact, verified }| {
-            let is_phone = matches!(contact, Contact::Phone(_));
-            writer.byte(if is_phone { IS_PHONE } else { 0 } | if *verified { IS_VERIFIED } else { 0 });
-            writer.text(contact.as_str())
-        })?;
-        writer.optional_text(self.name.as_deref())?;
-        writer.optional_text(self.username.as_deref())?;
-        if let Some(claims) = &self.claims {
-            writer.text(&serde_json::to_string(claims).map_err(|_| StoreErrorKind::Corrupt)?)?;
-        }
-        Ok(writer.into_bytes())
+row_text! {
+    PasswordHash: as_str, |text: &str| PasswordHash::parse(text).ok();
+    // they were checked before they were stored
+    EmailAddress: as_str, |text: &str| Some(EmailAddress::restore(text));
+    PhoneNumber: as_str, |text: &str| Some(PhoneNumber::restore(text));
+}
+
+/// As JSON.
+impl RowPart for Map<String, Json> {
+    fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.text(&serde_json::to_string(self).map_err(|_| StoreErrorKind::Corrupt)?)
     }
 
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let row = match bytes.first() {
-            Some(b'{') => serde_json::from_slice(bytes).ok(),
-            _ => Reader::read_whole_value(ACCOUNT, bytes, Self::parts),
-        };
-        row.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "not the row of an account"))
+    fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
+        serde_json::from_str(reader.text()?).ok()
     }
 }
 
 impl Row {
-    fn parts(reader: &mut Reader<'_>) -> Option<Self> {
-        let instance = reader.number()?;
-        let names = reader.list(|reader| reader.bytes().copied().map(Name))?;
-        let password = match reader.optional_text()? {
-            Some(text) => Some(PasswordHash::parse(text).ok()?),
-            None => None,
-        };
-        let flags = reader.byte().filter(|flags| *flags < 8)?;
-        let password_mark = match flags & 2 {
-            0 => None,
-            _ => Some(PasswordMark::restore(*reader.bytes()?)),
-        };
-        let contacts = reader.list(|reader| {
-            let (flags, text) = (reader.byte().filter(|flags| *flags < 4)?, reader.text()?);
-            let contact = match flags & IS_PHONE {
-                0 => Contact::Email(EmailAddress::restore(text)),
-                _ => Contact::Phone(PhoneNumber::restore(text)),
-            };
-            Some(OwnContact { contact, verified: flags & IS_VERIFIED != 0 })
-        })?;
-        let (name, username) = (reader.optional_text()?.map(str::to_owned), reader.optional_text()?.map(str::to_owned));
-        let claims = match flags & 4 {
-            0 => None,
-            _ => Some(serde_json::from_str(reader.text()?).ok()?),
-        };
-        let disabled = flags & 1 != 0;
-        Some(Self { instance, names, password, password_mark, contacts, disabled, name, username, claims })
-    }
-
     pub(super) fn new(new: &NewUser) -> Result<Self, UserError> {
         let mut names: Vec<Name> = new.identifiers.iter().map(Name::from_identifier).collect();
         names.sort_unstable();
@@ -187,13 +118,7 @@ impl Row {
 
     /// Replaces the hash with another one of the same password. A derived mark is kept from now on.
     pub(super) fn rehash(&mut self, hash: PasswordHash) {
-        self.password_mark = self.mark();
         self.password = Some(hash);
-    }
-
-    /// Returns the mark of the password. For an older row without one, it is derived from the hash.
-    pub(super) fn mark(&self) -> Option<PasswordMark> {
-        self.password_mark.or_else(|| self.password.as_ref().map(PasswordMark::of_hash))
     }
 
     /// Adds a name.
@@ -288,15 +213,6 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_an_earlier_version_is_read() {
-        let old = br#"{"born":1,"names":[],"password":null,"contacts":[],"disabled":false}"#;
-        let row = Row::decode_row(old).unwrap();
-        let row = Row::decode_row(&row.encode_row().unwrap()).unwrap();
-        assert_eq!((row.instance, row.names.len(), row.contacts.len()), (1, 0, 0));
-        assert_eq!(names(&row.into_account(UserId::parse("u-1").unwrap())), (None, None));
-    }
-
-    #[test]
     fn displayed_names_are_stored() {
         let (users, acme) = (StoredUsers::new(Memory::new()), Tenant::parse("acme").unwrap());
         let id =
@@ -330,29 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_an_older_row_is_derived_from_the_hash_and_a_rehash_keeps_it() {
-        let old = format!(r#"{{"born":1,"names":[],"password":"{HASH}","contacts":[],"disabled":false}}"#);
-        let mut row = Row::decode_row(old.as_bytes()).unwrap();
-        assert!(row.password_mark.is_none());
-        let derived = PasswordMark::of_hash(&hash(HASH));
-        let account = row.clone().into_account(UserId::parse("u-1").unwrap());
-        assert_eq!((row.mark(), account.current_password_mark()), (Some(derived), Some(derived)));
-        row.rehash(hash(BETTER));
-        let row = Row::decode_row(&row.encode_row().unwrap()).unwrap();
-        assert_eq!((row.password_mark, row.mark()), (Some(derived), Some(derived)));
-        assert_eq!(row.password.unwrap().as_str(), BETTER);
-    }
-
-    #[test]
     fn a_new_password_gets_a_new_mark_and_a_rehash_keeps_it() {
         let mut row = Row::new(&new("ada").password(hash(HASH))).unwrap();
-        let first = row.mark().unwrap();
+        let first = row.password_mark.unwrap();
         row.rehash(hash(BETTER));
-        assert_eq!(row.mark(), Some(first));
+        assert_eq!(row.password_mark, Some(first));
         // the same password, and the same hash
         row.set_password(Some(hash(BETTER)));
-        assert_ne!(row.mark(), Some(first));
+        assert_ne!(row.password_mark, Some(first));
         row.set_password(None);
-        assert_eq!(row.mark(), None);
+        assert_eq!(row.password_mark, None);
     }
 }

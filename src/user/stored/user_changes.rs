@@ -4,7 +4,7 @@ use super::{
     StoredUsers,
     error::{UserError, outcome},
     index::{AccountKey, Unique},
-    row::Name,
+    row::{Name, Row},
 };
 use crate::{
     password::PasswordHash,
@@ -17,6 +17,7 @@ use crate::{
         contact::Contact,
         identifier::Identifier,
     },
+    util::clock::UnixTime,
 };
 
 impl StoredUsers {
@@ -28,12 +29,12 @@ impl StoredUsers {
         new: PasswordHash,
     ) -> Result<AccountChange, StoreError> {
         let mark = account.current_password_mark();
-        let replace = |row: Option<&super::row::Row>, _| {
-            let Some(mut row) = row.filter(|row| row.mark() == mark).cloned() else {
+        let replace = |row: Option<&Row>, _| {
+            let Some(mut row) = row.filter(|row| row.password_mark == mark).cloned() else {
                 return Change::Keep(AccountChange::Outdated);
             };
             row.set_password(Some(new.clone()));
-            Change::Put(row, super::index::FOREVER, AccountChange::Done)
+            Change::Put(row, UnixTime::FOREVER, AccountChange::Done)
         };
         self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), replace).await
     }
@@ -55,56 +56,81 @@ impl StoredUsers {
         old: Option<&Contact>,
         new: Option<&Contact>,
     ) -> Result<AccountChange, StoreError> {
-        let (account, has) = (AccountKey { tenant, user }, |row: &super::row::Row| {
-            old.is_none_or(|old| row.contacts.iter().any(|own| own.contact == *old))
-        });
-        if !self.index.row(account).await?.is_some_and(|row| has(&row)) {
-            return Ok(AccountChange::Outdated);
+        let account = AccountKey { tenant, user };
+        let named = |contact: &Contact| Identifier::parse(contact.as_str()).ok().map(|it| Name::from_identifier(&it));
+        let (old_name, new_name) = (old.filter(|old| new != Some(*old)).and_then(named), new.and_then(named));
+        let replace = |row: &mut Row| swap_contacts(row, (old, old_name), (new, new_name));
+        // refused before anything is written
+        let Some(mut row) = self.index.row(account).await? else { return Ok(AccountChange::Outdated) };
+        let is_new = new_name.filter(|name| !row.lists(name));
+        if let Err(error) = replace(&mut row) {
+            return outcome(Err(error));
         }
-        let named = |contact: &Contact| Identifier::parse(contact.as_str()).ok();
-        if let Some(name) = new.and_then(named)
-            && let Err(error) = self.add_identifier(tenant, user, &name).await
+        if let Some(name) = new_name
+            && let Err(error) = self.add_name(account, name, old_name).await
         {
             return outcome(Err(error));
         }
-        let old_name = old.filter(|old| new != Some(*old)).and_then(named).map(|name| Name::from_identifier(&name));
         let held = match old_name {
             Some(name) => self.index.held(account, Unique::Name(name)).await?,
             None => None,
         };
-        let changed = self.change(tenant, user, |row| {
-            if !has(row) {
-                return Err(UserError::Unknown);
-            }
-            let place = row.contacts.iter().position(|own| Some(&own.contact) == old);
-            row.contacts.retain(|own| Some(&own.contact) != old && (old.is_none() || Some(&own.contact) != new));
-            if let Some(new) = new {
-                row.put(&OwnContact { contact: new.clone(), verified: true })?;
-                // a replaced contact keeps its place, because messages go to the first
-                let (last, place) = (row.contacts.len() - 1, place.unwrap_or(usize::MAX));
-                if place < last {
-                    let moved = row.contacts.remove(last);
-                    row.contacts.insert(place, moved);
+        let changed = self.change(tenant, user, replace).await;
+        match (&changed, is_new) {
+            (Ok(()), _) => self.index.release(account, held.as_slice()).await,
+            // changed meanwhile
+            (Err(UserError::Unknown | UserError::OutOfBounds), Some(name)) => {
+                let held = self.index.held(account, Unique::Name(name)).await?;
+                let unlist = |row: &mut Row| {
+                    // another call may have added the contact
+                    if row.contacts.iter().any(|own| Some(&own.contact) == new) {
+                        return Err(UserError::Taken);
+                    }
+                    row.unlist(&name);
+                    Ok(())
+                };
+                if self.change(tenant, user, unlist).await.is_ok() {
+                    self.index.release(account, held.as_slice()).await;
                 }
             }
-            if let Some(name) = &old_name {
-                row.unlist(name);
-            }
-            Ok(())
-        });
-        let changed = changed.await;
-        if changed.is_ok() {
-            self.index.release(account, held.as_slice()).await;
+            _ => {}
         }
         outcome(changed)
     }
+}
+
+/// Replaces a contact and its name.
+fn swap_contacts(
+    row: &mut Row,
+    (old, old_name): (Option<&Contact>, Option<Name>),
+    (new, new_name): (Option<&Contact>, Option<Name>),
+) -> Result<(), UserError> {
+    let place = row.contacts.iter().position(|own| Some(&own.contact) == old);
+    if old.is_some() && place.is_none() {
+        return Err(UserError::Unknown);
+    }
+    row.contacts.retain(|own| Some(&own.contact) != old && (old.is_none() || Some(&own.contact) != new));
+    if let Some(new) = new {
+        row.put(&OwnContact { contact: new.clone(), verified: true })?;
+        // a replaced contact keeps its place, because messages go to the first
+        let (last, place) = (row.contacts.len() - 1, place.unwrap_or(usize::MAX));
+        if place < last {
+            let moved = row.contacts.remove(last);
+            row.contacts.insert(place, moved);
+        }
+    }
+    if let Some(name) = &old_name {
+        row.unlist(name);
+    }
+    new_name.map_or(Ok(()), |name| row.list(name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        store::Memory,
+        gate::MaybeReady,
+        store::{AnyStore, Entry, Key, Memory, Record, Store, StoreErrorKind, Version, WriteOutcome},
         testing::block_on,
         user::{EmailAddress, NewAccount, NewUser, Users},
     };
@@ -177,5 +203,69 @@ mod tests {
         assert_eq!((contacts(), owner("new@example.com")), (vec![proved("third@example.com")], None));
         assert_eq!(set(Some("third@example.com"), Some("third@example.com")), AccountChange::Done);
         assert_eq!((contacts(), owner("third@example.com").is_some()), (vec![proved("third@example.com")], true));
+    }
+
+    #[test]
+    fn an_account_with_all_its_names_can_replace_a_contact_and_gets_no_more() {
+        let (users, acme) = (StoredUsers::new(Memory::new()), Tenant::parse("acme").unwrap());
+        let (old, new, more) = ("ada@example.com", "new@example.com", "more@example.com");
+        let ada = NewUser::new(id("u-1"), name(old)).contact(contact(old));
+        let ada = (1..16).fold(ada, |ada, number| ada.identifier(name(&format!("ada{number}"))));
+        block_on(users.create(&acme, ada)).unwrap();
+        let set = |old: Option<&str>, new: &str| {
+            let (old, new) = (old.map(contact), contact(new));
+            block_on(Users::set_contact(&users, &acme, &id("u-1"), old.as_ref(), Some(&new)))
+        };
+        let is_known = |address: &str| block_on(users.find(&acme, &name(address))).unwrap().is_some();
+        assert_eq!(set(None, more).unwrap_err().kind(), StoreErrorKind::TooLarge);
+        assert_eq!(set(Some(old), new).unwrap(), AccountChange::Done);
+        assert_eq!((is_known(old), is_known(new), is_known(more)), (false, true, false));
+        let account = block_on(users.by_id(&acme, &id("u-1"))).unwrap().unwrap();
+        assert_eq!(account.contacts().collect::<Vec<_>>(), [(&contact(new), true)]);
+    }
+
+    /// A store in which the account loses its contact while the name of the new one is claimed.
+    struct Meanwhile(AnyStore);
+
+    impl Store for Meanwhile {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            let outcome = self.0.insert(key, record).await;
+            if key.table() == "user_names" {
+                let (users, acme) = (StoredUsers::new(self.0.clone()), Tenant::parse("acme").unwrap());
+                users.remove_contact(&acme, &id("u-1"), &contact("ada@example.com")).await.unwrap();
+            }
+            outcome
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
+        }
+    }
+
+    #[test]
+    fn a_replacement_that_is_refused_in_the_end_leaves_no_name_behind() {
+        let (memory, acme) = (AnyStore::from(Memory::new()), Tenant::parse("acme").unwrap());
+        let users = StoredUsers::new(memory.clone());
+        let ada = NewUser::new(id("u-1"), name("ada")).contact(contact("ada@example.com"));
+        block_on(users.create(&acme, ada)).unwrap();
+        let (old, new) = (contact("ada@example.com"), contact("new@example.com"));
+        let slow = StoredUsers::new(Meanwhile(memory));
+        let changed = block_on(Users::set_contact(&slow, &acme, &id("u-1"), Some(&old), Some(&new)));
+        assert_eq!(changed.unwrap(), AccountChange::Outdated);
+        assert!(block_on(users.find(&acme, &name("new@example.com"))).unwrap().is_none());
+        // and another account can have it
+        let eve = NewUser::new(id("u-2"), name("new@example.com"));
+        assert_eq!(block_on(Users::create(&users, &acme, eve)).unwrap(), NewAccount::Created(id("u-2")));
     }
 }

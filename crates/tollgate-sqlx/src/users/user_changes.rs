@@ -9,11 +9,11 @@ use tollgate::{
 
 use super::{
     SqlUsers,
-    changes::{clear_username, new_mark},
+    changes::{check_count, clear_username, new_mark},
     row::{StoredHash, contact_columns, mark_of},
     statements::{
-        ADD_CONTACT, ADD_IDENTIFIER, COUNT_CONTACTS, HAS_CONTACT, PASSWORD, REMOVE_CONTACT, REMOVE_IDENTIFIER,
-        SET_NAME, SET_PASSWORD,
+        ADD_CONTACT, ADD_IDENTIFIER, COUNT_CONTACTS, COUNT_IDENTIFIERS, HAS_CONTACT, PASSWORD, REMOVE_CONTACT,
+        REMOVE_IDENTIFIER, SET_NAME, SET_PASSWORD,
     },
     transaction::change,
 };
@@ -87,8 +87,9 @@ impl SqlUsers {
                 }
                 let insert = sqlx::query(ADD_CONTACT).bind(user.as_str()).bind(kind).bind(contact).bind(true);
                 insert.execute(&mut *connection).await?;
-                let count: i64 = sqlx::query_scalar(COUNT_CONTACTS).bind(user.as_str()).fetch_one(&mut *connection).await?;
-                super::changes::check_count(count)?;
+                let count = sqlx::query_scalar(COUNT_IDENTIFIERS).bind(tenant.as_str()).bind(user.as_str());
+                check_count(count.fetch_one(&mut *connection).await?)?;
+                check_count(sqlx::query_scalar(COUNT_CONTACTS).bind(user.as_str()).fetch_one(&mut *connection).await?)?;
             }
         }))
     }

@@ -1,5 +1,5 @@
-//! The matrices and the random call sequences of the main crate (`tests/auth`), with every store in SQL: each
-//! `Memory::new()` of those files is a `SqlStore` of its own.
+//! The matrices and the random call sequences of the main crate (`tests/auth`), with every store and all accounts in SQL: each
+//! `Memory::new()` of those files is a `SqlStore` of its own, and their `StoredUsers` are `SqlUsers` in the same database.
 
 #![cfg(unix)]
 #![allow(
@@ -19,11 +19,41 @@ extern crate self as tollgate;
 extern crate tollgate as real;
 
 pub use real::*;
+use real::{clock::Clock, store::AnyStore, user::AnyUsers};
+use tollgate_sqlx::SqlUsers;
+
+/// Accounts in the database of the newest store of this thread.
+#[derive(Clone, Debug)]
+pub struct StoredUsers(SqlUsers);
+
+impl StoredUsers {
+    pub fn new(_: impl Into<AnyStore>) -> Self {
+        Self(SqlUsers::new(&store::newest()))
+    }
+
+    pub fn with_clock(_: impl Into<AnyStore>, clock: impl Clock) -> Self {
+        Self(SqlUsers::with_clock(&store::newest(), clock))
+    }
+}
+
+impl std::ops::Deref for StoredUsers {
+    type Target = SqlUsers;
+
+    fn deref(&self) -> &SqlUsers {
+        &self.0
+    }
+}
+
+impl From<StoredUsers> for AnyUsers {
+    fn from(users: StoredUsers) -> Self {
+        users.0.into()
+    }
+}
 
 pub mod store {
     //! The stores of the crate, with SQL in place of memory.
 
-    use std::{env, sync::Once};
+    use std::{cell::RefCell, env, sync::Once};
 
     use real::gate::MaybeReady;
     pub use real::store::*;
@@ -36,13 +66,24 @@ pub mod store {
     #[derive(Debug)]
     pub struct Memory(SqlStore);
 
+    thread_local! {
+        static NEWEST: RefCell<Option<Database>> = const { RefCell::new(None) };
+    }
+
     impl Memory {
         pub fn new() -> Self {
-            Self(SqlStore::new(&match env::var(URL) {
+            let database = match env::var(URL) {
                 Ok(url) => postgres(&url),
                 Err(_) => sqlite(),
-            }))
+            };
+            NEWEST.set(Some(database.clone()));
+            Self(SqlStore::new(&database))
         }
+    }
+
+    /// Returns the database of the newest store of this thread.
+    pub(crate) fn newest() -> Database {
+        NEWEST.with_borrow(Clone::clone).expect("a store comes before its users")
     }
 
     /// A database in the memory of its only connection.
@@ -87,7 +128,17 @@ pub mod store {
     const TEMPORARY: &str = "
         create temp table tollgate_rows (like shared.tollgate_rows including all);
         create temp table tollgate_epoch as table shared.tollgate_epoch;
-        create temp sequence tollgate_versions;";
+        create temp sequence tollgate_versions;
+        create temp table tollgate_users (like shared.tollgate_users including all);
+        create temp table tollgate_user_identifiers (like shared.tollgate_user_identifiers including all,
+            foreign key (tenant, user_id) references tollgate_users (tenant, id) on delete cascade);
+        create temp table tollgate_user_contacts (like shared.tollgate_user_contacts including all,
+            foreign key (user_id) references tollgate_users on delete cascade);
+        create temp table tollgate_user_claims (like shared.tollgate_user_claims including all,
+            foreign key (user_id) references tollgate_users on delete cascade);
+        create temp table tollgate_removed_users (like shared.tollgate_removed_users including all);
+        create trigger tollgate_remember_removed_user after delete on tollgate_users
+        for each row execute function shared.tollgate_remember_removed_user();";
 
     impl Default for Memory {
         fn default() -> Self {
@@ -129,6 +180,24 @@ pub mod store {
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../../../../tests/auth/account_contacts.rs"]
+mod account_contacts;
+#[path = "../../../../tests/auth/account_deletion.rs"]
+mod account_deletion;
+#[path = "../../../../tests/auth/account_matrix.rs"]
+mod account_matrix;
+#[path = "../../../../tests/auth/account_sequences.rs"]
+mod account_sequences;
+#[path = "../../../../tests/auth/life_matrix.rs"]
+mod life_matrix;
+#[path = "../../../../tests/auth/life_sequences.rs"]
+mod life_sequences;
+#[path = "../../../../tests/auth/own_account.rs"]
+mod own_account;
+#[path = "../../../../tests/auth/reset.rs"]
+mod reset;
+#[path = "../../../../tests/auth/sign_up.rs"]
+mod sign_up;
 #[path = "../../../../tests/auth/confidential_clients.rs"]
 mod confidential_clients;
 #[path = "../../../../tests/auth/enrolled.rs"]
@@ -191,4 +260,11 @@ fn the_matrices_hold_on_postgres() {
 #[test]
 fn the_sequences_hold_on_postgres() {
     hold_on_postgres("sequences::", "4");
+}
+
+#[test]
+fn the_life_of_an_account_holds_on_postgres() {
+    for names in ["sign_up::", "reset::", "account_contacts::", "account_deletion::"] {
+        hold_on_postgres(names, "1");
+    }
 }

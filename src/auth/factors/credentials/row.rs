@@ -11,35 +11,44 @@ use crate::{
     session::Proof,
 };
 
-/// Iterates over all credentials of a row.
-macro_rules! each {
-    ($row:ident, $iter:ident, $any:ident) => {
-        iter::empty()
-            .chain($row.passkeys.$iter().map($any))
-            .chain($row.totp.$iter().map($any))
-            .chain($row.recovery.$iter().map($any))
-            .chain($row.links.$iter().map($any))
+/// Declares the row, with a field for each kind of credential, and the iterators over all credentials.
+macro_rules! credentials {
+    ($($field:ident: $kind:ty,)*) => {
+        /// Everything that a user has enrolled.
+        ///
+        /// All times are Unix seconds. The `strength` of a credential is what vouched for it when it was enrolled.
+        #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub(crate) struct Credentials {
+            /// The user handle of WebAuthn. It is random, so that it tells nothing about the user.
+            #[serde(with = "base64url")]
+            pub(crate) handle: [u8; 32],
+            $(
+                #[serde(default, skip_serializing_if = "is_default")]
+                pub(crate) $field: $kind,
+            )*
+            #[serde(default, skip_serializing_if = "is_default")]
+            pub(crate) unlinked: crate::auth::factors::sso::row::Unlinked,
+        }
+
+        impl Credentials {
+            /// Returns all credentials.
+            pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Credential> {
+                iter::empty()$(.chain(self.$field.iter().map(any)))*
+            }
+
+            /// Returns all credentials, to change what they have in common.
+            pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Credential> {
+                iter::empty()$(.chain(self.$field.iter_mut().map(any_mut)))*
+            }
+        }
     };
 }
 
-/// Everything that a user has enrolled.
-///
-/// All times are Unix seconds. The `strength` of a credential is what vouched for it when it was enrolled.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Credentials {
-    /// The user handle of WebAuthn. It is random, so that it tells nothing about the user.
-    #[serde(with = "base64url")]
-    pub(crate) handle: [u8; 32],
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) passkeys: Vec<crate::auth::factors::passkey::row::Passkey>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) totp: Option<crate::auth::factors::totp::key::TotpKey>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) recovery: Option<crate::auth::factors::recovery::code::RecoveryCodes>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) links: Vec<crate::auth::factors::sso::row::SsoLink>,
-    #[serde(default, skip_serializing_if = "crate::auth::factors::sso::row::Unlinked::is_empty")]
-    pub(crate) unlinked: crate::auth::factors::sso::row::Unlinked,
+credentials! {
+    passkeys: Vec<crate::auth::factors::passkey::row::Passkey>,
+    totp: Option<crate::auth::factors::totp::key::TotpKey>,
+    recovery: Option<crate::auth::factors::recovery::code::RecoveryCodes>,
+    links: Vec<crate::auth::factors::sso::row::SsoLink>,
 }
 
 impl Credentials {
@@ -49,16 +58,6 @@ impl Credentials {
         let mut handle = [0; 32];
         getrandom::fill(&mut handle).expect("the operating system provides random bytes");
         Self { handle, ..Self::default() }
-    }
-
-    /// Returns all credentials.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Credential> {
-        each!(self, iter, any)
-    }
-
-    /// Returns all credentials, to change what they have in common.
-    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Credential> {
-        each!(self, iter_mut, any_mut)
     }
 
     /// Returns whether the user has a credential for this method whose strength `counts`.
@@ -71,7 +70,7 @@ impl Credentials {
     /// two factors must not need them.
     pub(crate) fn factors(&self, enabled: MethodSet, plan: &LoginPlan) -> EnrolledFactors {
         let provable = |counts: &dyn Fn(&Strength) -> bool| -> MethodSet {
-            let methods = EnrolledFactors::METHODS.intersection(enabled);
+            let methods = MethodSet::ENROLLED.intersection(enabled);
             methods.iter().filter(|method| self.can_prove(*method, counts)).collect()
         };
         let all = provable(&|strength| strength.counts_for_steps(plan));
@@ -96,6 +95,10 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.all().map(Credential::method)).finish()
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn any<C: Credential>(credential: &C) -> &dyn Credential {

@@ -22,9 +22,6 @@ use crate::{
     util::clock::{Clock, UnixTime},
 };
 
-/// Credentials don't expire: this is the latest time that a store supports.
-pub(super) const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
-
 /// How often a claim is tried again because others write the same index row.
 const TRIES: usize = 64;
 
@@ -80,7 +77,7 @@ impl CredentialTable {
             None => {
                 let row = Credentials::new();
                 let handle = row.handle;
-                Change::Put(row, FOREVER, handle)
+                Change::Put(row, UnixTime::FOREVER, handle)
             }
         };
         self.0.rows.update(Some(tenant), user.as_str().as_bytes(), handle).await
@@ -100,7 +97,7 @@ impl CredentialTable {
             let mut next = row.cloned().unwrap_or_else(Credentials::new);
             let before = next.clone();
             let result = change(&mut next);
-            if next == before { Change::Keep(result) } else { Change::Put(next, FOREVER, result) }
+            if next == before { Change::Keep(result) } else { Change::Put(next, UnixTime::FOREVER, result) }
         };
         self.0.rows.update(Some(tenant), user.as_str().as_bytes(), change).await
     }
@@ -248,15 +245,15 @@ impl Owners {
         let mut found = self.find(tenant, id).await?;
         for _ in 0..TRIES {
             let outcome = match &found {
-                None => self.index.insert(Some(tenant), &key, &owner, FOREVER).await?,
+                None => self.index.insert(Some(tenant), &key, &owner, UnixTime::FOREVER).await?,
                 Some(other) if other.value.0 != *user && self.holds(tenant, &other.value.0, id).await? => {
                     return Ok(None);
                 }
-                Some(stored) => self.index.swap(Some(tenant), &key, stored, &owner, FOREVER).await?,
+                Some(stored) => self.index.swap(Some(tenant), &key, stored, &owner, UnixTime::FOREVER).await?,
             };
             match outcome {
                 WriteOutcome::Done(version) => {
-                    return Ok(Some(Stored { value: owner, version, expires_at: FOREVER }));
+                    return Ok(Some(Stored { value: owner, version, expires_at: UnixTime::FOREVER }));
                 }
                 WriteOutcome::Lost(instead) => found = instead,
             }

@@ -182,7 +182,7 @@ impl AccountCall {
         let all = factors(core, &self.who, self.credentials.as_ref());
         let has_class = all.usable(1).iter().any(|method| method.class() == class);
         if !has_class && freshness::needs_vouching(core, self.tenant()) {
-            self.require_second_factor(core)?;
+            self.refuse_single_factor()?;
         }
         let rest = Factors { without: Some(class), ..all };
         if !can_sign_in_at_all(rest) {
@@ -227,13 +227,14 @@ impl AccountCall {
             return Ok(Vouching { strength, is_first: true });
         }
         if !method.can_be_first() {
-            self.require_second_factor(core)?;
+            self.refuse_single_factor()?;
         }
         Ok(Vouching { strength, is_first: false })
     }
 
-    /// Checks that the user has freshly proved two factors. Must come before the enrolment of codes that are only ever a second
-    /// step: with one factor, no login would accept them.
+    /// Checks that the user has freshly proved two factors. Must come before a change that adds a factor which counts at once in
+    /// logins of two steps, and before the enrolment of codes that are only ever a second step: with one factor, no login would
+    /// accept them.
     ///
     /// # Errors
     ///
@@ -241,10 +242,14 @@ impl AccountCall {
     /// factor.
     pub(crate) fn require_second_factor(&self, core: &Core) -> Result<(), Problem> {
         self.require_fresh(core)?;
+        self.refuse_single_factor()
+    }
+
+    fn refuse_single_factor(&self) -> Result<(), Problem> {
         if self.strength().suffices_for(2) {
             return Ok(());
         }
-        let detail = "prove a second factor first: codes that are enrolled with one factor would never be accepted";
+        let detail = "this change needs proofs of two different factors: sign in with a second one first";
         Err(Problem::new(Code::SecondFactorRequired, detail))
     }
 
@@ -354,9 +359,7 @@ impl AccountCall {
         let (_, method) = event_of(change);
         let changed = method.map(|method| (self.session(), method));
         let ended = cx.core.end_outdated(tenant, user, changed).await;
-        for error in [announced.err(), ended.err()].into_iter().flatten() {
-            cx.log(&Problem::from(error));
-        }
+        cx.log_failures([announced.err(), ended.err()]);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
         core::Core,
         factors::credentials::{credential::Strength, row::Credentials},
     },
-    policy::{EnrolledFactors, FactorClass, LoginPlan, Method, MethodSet},
+    policy::{FactorClass, LoginPlan, Method, MethodSet},
     tenant::Tenant,
     user::Account,
 };
@@ -64,7 +64,7 @@ impl<'a> Factors<'a> {
     /// Returns whether a login that begins without such a factor asks for it.
     pub(crate) fn is_asked_for_enrolled(&self) -> bool {
         let all = self.usable_if(|_| true);
-        self.has_enrolled() && all.iter().any(|method| !EnrolledFactors::METHODS.contains(method))
+        self.has_enrolled() && all.iter().any(|method| !MethodSet::ENROLLED.contains(method))
     }
 
     /// Returns a check that allows the first second factor of an account. It is asked again when that is stored, so that of two

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, time::Duration};
 
 use crate::{
     auth::factors::credentials::credential::Strength,
-    policy::{EnrolledFactors, FactorClass, Method},
+    policy::{FactorClass, Method, MethodSet},
     session::Proof,
     util::clock::UnixTime,
 };
@@ -72,7 +72,7 @@ impl FreshProofs {
 
     /// Returns until when an enrolled factor and another class are proved, if they are, however weak the factor is.
     pub(crate) fn until_with_factor(&self) -> Option<UnixTime> {
-        let factor = self.strong(1).find(|proof| EnrolledFactors::METHODS.contains(proof.method))?;
+        let factor = self.strong(1).find(|proof| MethodSet::ENROLLED.contains(proof.method))?;
         let other = self.strong(1).find(|proof| proof.method.class() != factor.method.class())?;
         Some(factor.at.min(other.at) + FRESH)
     }

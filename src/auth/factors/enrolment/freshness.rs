@@ -36,8 +36,8 @@ impl Freshness {
     /// needed in addition: a login of one step asks for it.
     pub(super) fn required_for(factors: Factors<'_>) -> Self {
         let Factors { core, tenant, .. } = factors;
-        let listed = core.clients.listed();
-        let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+        let listed = core.clients.listed_at(tenant);
+        let clients = listed.iter().map(|client| client.demands());
         let most = core.policies.most_steps(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
         let of_two = factors.longer_plan(2);
         let refuses_self_enrolment = of_two.as_ref().is_some_and(LoginPlan::refuses_self_enrolment);
@@ -79,8 +79,8 @@ impl Freshness {
 /// Returns whether a login of this tenant can ask for more of a factor than that the user has it: it names methods, or refuses
 /// factors that users enrol by themselves.
 pub(super) fn needs_vouching(core: &Core, tenant: &Tenant) -> bool {
-    let listed = core.clients.listed();
-    let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+    let listed = core.clients.listed_at(tenant);
+    let clients = listed.iter().map(|client| client.demands());
     let levels = || core.policies.levels().map(Some).chain([None]);
     let plan = |client, level| core.policies.plan(tenant, client, level, core.enabled(tenant)).ok();
     let mut plans = clients.chain([None]).flat_map(|client| levels().filter_map(move |level| plan(client, level)));

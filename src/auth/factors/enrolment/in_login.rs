@@ -198,9 +198,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let language = self.step.cx.language(login);
         let announced = core.announce(login, (&login.tenant, &self.account), added, language).await;
         let ended = core.end_outdated(&login.tenant, self.account.id(), None).await;
-        for error in [announced.err(), ended.err()].into_iter().flatten() {
-            self.step.cx.log(&Problem::from(error));
-        }
+        self.step.cx.log_failures([announced.err(), ended.err()]);
     }
 
     /// The id under which the enrolment is pending.

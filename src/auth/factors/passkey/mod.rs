@@ -6,7 +6,7 @@ pub(crate) mod row;
 pub(crate) mod settings;
 
 use self::settings::Passkeys;
-use crate::auth::builder::AuthServiceBuilder;
+use crate::{auth::builder::AuthServiceBuilder, policy::Method};
 
 impl AuthServiceBuilder {
     /// Lets users sign in with passkeys. See [`Passkeys`].
@@ -16,6 +16,7 @@ impl AuthServiceBuilder {
     /// store.
     pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
         self.factors.passkey = Some(passkeys);
+        self.factors.enrolled = self.factors.enrolled.with(Method::Passkey);
         self
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     login::OpenChallenge,
     support::issuer::Issuer,
     tenant::Tenant,
-    util::{clock::UnixTime, error::ConfigError, secret::SecretDigest},
+    util::{builder::setters, clock::UnixTime, error::ConfigError, secret::SecretDigest},
     webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},
 };
 
@@ -73,31 +73,21 @@ impl Passkeys {
         self
     }
 
-    /// Sets the name of the service that some authenticators show. Defaults to the relying party id.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
+    setters! {
+        /// Sets the name of the service that some authenticators show. Defaults to the relying party id.
+        pub fn name(name: impl Into<String>) { name: Some(name.into()) }
 
-    /// Sets what happens if a signature counter has not increased. Defaults to [`CounterPolicy::Refuse`]. Both ways record
-    /// an event.
-    pub fn counter(mut self, counter: CounterPolicy) -> Self {
-        self.counter = counter;
-        self
-    }
+        /// Sets what happens if a signature counter has not increased. Defaults to [`CounterPolicy::Refuse`]. Both ways record
+        /// an event.
+        pub fn counter(counter: CounterPolicy) { counter: counter }
 
-    /// Sets whether the authenticator has to verify its user. Defaults to [`UserVerification::Required`]. A login of one step
-    /// always requires it. A session does not remember it: after a login of two steps, it also serves clients that need
-    /// one step.
-    pub fn user_verification(mut self, user_verification: UserVerification) -> Self {
-        self.user_verification = user_verification;
-        self
-    }
+        /// Sets whether the authenticator has to verify its user. Defaults to [`UserVerification::Required`]. A login of one step
+        /// always requires it. A session does not remember it: after a login of two steps, it also serves clients that need
+        /// one step.
+        pub fn user_verification(user_verification: UserVerification) { user_verification: user_verification }
 
-    /// Sets whether synced passkeys are accepted. Defaults to [`BackupPolicy::Allow`].
-    pub fn backup(mut self, backup: BackupPolicy) -> Self {
-        self.backup = backup;
-        self
+        /// Sets whether synced passkeys are accepted. Defaults to [`BackupPolicy::Allow`].
+        pub fn backup(backup: BackupPolicy) { backup: backup }
     }
 
     /// Checks the settings.

@@ -125,10 +125,7 @@ async fn upgrade(
         Ok(PasswordUpgrade::Replaced) => Some(after),
         Ok(_) => Some(mark),
         Err(error) => {
-            crate::util::trace::warning!(
-                "a weak password hash could not be replaced: {}",
-                crate::util::error::with_sources(&error)
-            );
+            crate::util::trace::failure!("a weak password hash could not be replaced", &error);
             Some(mark)
         }
     }

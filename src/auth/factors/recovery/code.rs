@@ -1,7 +1,5 @@
 //! Recovery codes: how they are made, shown, read and stored.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -110,11 +108,7 @@ impl Credential for RecoveryCodes {
     }
 }
 
-impl fmt::Debug for RecoveryCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RecoveryCode(..)")
-    }
-}
+crate::util::fmt::opaque_debug!(RecoveryCode);
 
 #[cfg(test)]
 mod tests {

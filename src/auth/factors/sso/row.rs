@@ -79,10 +79,6 @@ impl Credential for SsoLink {
 }
 
 impl Unlinked {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Remembers a link that the user has removed.
     pub(crate) fn add(&mut self, id: CredentialId<'_>) {
         let digest = UnlinkedId(id.digest());

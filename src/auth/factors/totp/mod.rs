@@ -7,7 +7,7 @@ mod qr;
 pub(crate) mod settings;
 
 use self::settings::Totp;
-use crate::auth::builder::AuthServiceBuilder;
+use crate::{auth::builder::AuthServiceBuilder, policy::Method};
 
 impl AuthServiceBuilder {
     /// Lets users enrol authenticator apps and recovery codes, and use them after another step. Off by default.
@@ -17,6 +17,7 @@ impl AuthServiceBuilder {
     /// accepts what was enrolled at another service on the same store.
     pub fn totp(mut self, totp: Totp) -> Self {
         self.factors.totp = Some(totp);
+        self.factors.enrolled = self.factors.enrolled.with(Method::Totp).with(Method::RecoveryCode);
         self
     }
 }

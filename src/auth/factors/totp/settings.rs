@@ -5,7 +5,7 @@ use crate::{
     session::UserId,
     support::seal::Seal,
     tenant::Tenant,
-    util::{error::ConfigError, secret::Secret},
+    util::{builder::setters, error::ConfigError, secret::Secret},
 };
 
 /// The settings of authenticator apps (TOTP, RFC 6238).
@@ -43,21 +43,15 @@ impl Totp {
         Self { name: None, kind: TotpKind { algorithm: TotpAlgorithm::Sha1, digits: 6 }, seal: Seal::default() }
     }
 
-    /// Sets the name of this service that apps show. Defaults to the host of the issuer. At most 64 bytes.
-    pub fn name(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
+    setters! {
+        /// Sets the name of this service that apps show. Defaults to the host of the issuer. At most 64 bytes.
+        pub fn name(name: &str) { name: Some(name.to_owned()) }
 
-    /// Makes codes of new keys with SHA-256. Some apps ignore this setting, and then show wrong codes.
-    pub fn sha256(mut self) -> Self {
-        self.kind.algorithm = TotpAlgorithm::Sha256;
-        self
-    }
+        /// Makes codes of new keys with SHA-256. Some apps ignore this setting, and then show wrong codes.
+        pub fn sha256() { kind.algorithm: TotpAlgorithm::Sha256 }
 
-    /// Sets how many digits codes of new keys have: 6 or 8. Some apps show six anyway.
-    pub fn digits(mut self, digits: u8) -> Self {
-        self.kind.digits = digits;
-        self
+        /// Sets how many digits codes of new keys have: 6 or 8. Some apps show six anyway.
+        pub fn digits(digits: u8) { kind.digits: digits }
     }
 
     /// Encrypts the secrets in the store with this secret, which all nodes must share. Without it, a copy of the store can
@@ -80,23 +74,15 @@ impl Totp {
         if name.is_empty() || name.len() > Self::MAX_NAME || name.chars().any(char::is_control) {
             return Err(ConfigError::new("totp name", name, "must have 1 to 64 bytes without control characters"));
         }
-        if !matches!(self.kind.digits, 6 | 8) {
-            return Err(ConfigError::new("totp digits", self.kind.digits, "must be 6 or 8"));
-        }
+        ConfigError::refuse_if(!matches!(self.kind.digits, 6 | 8), "totp digits", self.kind.digits, "must be 6 or 8")?;
         let seal = self.seal.or(seal);
-        if is_persistent && seal.is_open() {
-            let reason = "must be set for a persistent store, because a copy of the store could make codes otherwise";
-            return Err(ConfigError::new("totp seal", "", reason));
-        }
+        let reason = "must be set for a persistent store, because a copy of the store could make codes otherwise";
+        ConfigError::refuse_if(is_persistent && seal.is_open(), "totp seal", "", reason)?;
         Ok(TotpSettings { name, kind: self.kind, seal })
     }
 }
 
-impl Default for Totp {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Totp);
 
 /// Complete settings of authenticator apps.
 #[derive(Debug)]

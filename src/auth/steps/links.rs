@@ -1,0 +1,45 @@
+//! The secret of a link, which counts as a proof in the browser whose page has posted it.
+
+use crate::{
+    auth::{
+        factors::step::LoginStep,
+        http::{
+            answer::Counters,
+            fields::Typed,
+            problem::{Code, Problem},
+        },
+        state::tickets::{Ticket, TicketPlace, TicketPurpose},
+    },
+    login::LoginCall,
+    util::secret::Secret,
+};
+
+/// Returns the place of the tickets of a login.
+pub(super) fn place_of_login<'s>(step: &'s LoginStep<'_>, purpose: TicketPurpose) -> TicketPlace<'s> {
+    TicketPlace { purpose, tenant: &step.login.tenant, browser: &step.login.id }
+}
+
+/// Uses up a link of this purpose. The login then has its proof at `place`.
+///
+/// # Errors
+///
+/// Returns `invalid_link` for a link that is missing, unknown, used up, too old, or of another tenant.
+pub(super) async fn accept_link(
+    step: &LoginStep<'_>,
+    (purpose, typed): (TicketPurpose, Option<Typed>),
+    place: TicketPlace<'_>,
+) -> Result<(Ticket, Counters), Problem> {
+    let tickets = &step.cx.core.tickets;
+    let ticket = match typed.and_then(|typed| Secret::parse(typed.0.as_str())) {
+        Some(secret) => tickets.take_link((purpose, place.tenant), &secret).await?,
+        None => None,
+    };
+    let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
+    tickets.adopt(place, &ticket, step.keyed).await?;
+    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
+    Ok((ticket, Counters::from(view)))
+}
+
+pub(super) fn invalid_link() -> Problem {
+    Problem::new(Code::InvalidLink, "this link can't be used any more")
+}
