@@ -1,13 +1,6 @@
 //! API keys that are looked up in a simulated database, over sockets.
 #![cfg(all(feature = "plans", feature = "test-util"))]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "helpers of tests"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "support/wire.rs"]
 #[allow(dead_code, reason = "each test program uses some of it")]

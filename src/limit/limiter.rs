@@ -468,8 +468,7 @@ mod tests {
         let shown = format!("{limiter:?}");
         assert!(shown.starts_with("Limiter { plans: Plans {"), "{shown}");
         let own = limiter.clone();
-        let again =
-            while_all_is_locked(&limiter.0.engine, std::time::Duration::from_secs(20), move || format!("{own:?}"));
+        let again = while_all_is_locked(&limiter.0.engine, Duration::from_secs(20), move || format!("{own:?}"));
         assert_eq!(again.as_ref(), Some(&shown));
     }
 }

@@ -43,7 +43,7 @@ impl SharedLimiter {
             CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
         let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
-        let [slot, at_most, lifetime] = times.each_ref().map(|number| number.as_bytes());
+        let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
         let Some(answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
             return Decision::UNAVAILABLE;
         };

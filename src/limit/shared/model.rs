@@ -228,7 +228,6 @@ impl Both {
                         _ = self.call(operation, ask, &more).await;
                     }
                 }
-                Step::Refund { .. } => {}
                 Step::Open { units, more, millis, is_anonymous } => {
                     let ask = match millis {
                         0 => Ask { call: CallAsk::Slot, refundable: true, ..Ask::new(units, is_anonymous) },
@@ -251,7 +250,7 @@ impl Both {
                     let used = used.map_or_else(String::new, |units| units.to_string());
                     self.change_calls("commit", &[&id, used.as_bytes()]).await;
                 }
-                Step::End { .. } => {}
+                Step::Refund { .. } | Step::End { .. } => {}
                 Step::Renew => {
                     let mut more = vec![&b"1000000000"[..]];
                     calls.iter().for_each(|(_, id)| more.extend([&id[..], b"0"]));
