@@ -91,6 +91,7 @@ impl TenantError {
     }
 
     /// Returns whether the server can't determine the tenant now, whatever the request says.
+    #[cfg(feature = "session")]
     pub(crate) fn is_of_server(&self) -> bool {
         self.kind >= TenantErrorKind::Unavailable
     }
