@@ -39,7 +39,10 @@
 
 // Each module uses only modules listed above it; tests/architecture.rs checks this. The first ones don't know which features the
 // modules below them have, so what those need is always compiled. With `login`, all of it is used.
-#[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
+#[cfg_attr(
+    not(feature = "login"),
+    allow(dead_code, unused_imports, unused_macros, reason = "modules below use the rest")
+)]
 mod util;
 #[cfg_attr(not(feature = "login"), allow(dead_code, unused_imports, reason = "modules below use the rest"))]
 mod http;

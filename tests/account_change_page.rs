@@ -14,7 +14,6 @@ mod site;
 mod world;
 
 use axum::Router;
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 use site::{COUNTS, Site};
 use support::python::PythonServer;
@@ -23,30 +22,11 @@ use world::{ADA, ADA_PASSWORD, ADA_PHONE};
 
 const NEW_PASSWORD: &str = "gravel under moonlight";
 const NEW_ADDRESS: &str = "lovelace@example.com";
+const OTHER_ADDRESS: &str = "byron@example.com";
 
-/// Checks that the page fits on a narrow phone, and stores pictures of it in the folder that `TOLLGATE_SCREENSHOTS` names.
+/// Checks that the page fits on these screens, the last of which is a dark phone.
 async fn check(site: &mut Site, name: &str) {
-    for (scheme, width) in [("dark", 1280), ("light", 360), ("dark", 360)] {
-        let scheme_is = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        site.browser.call("Emulation.setEmulatedMedia", scheme_is).await;
-        let screen = json!({ "width": width, "height": 780, "deviceScaleFactor": 1, "mobile": width < 600 });
-        site.browser.call("Emulation.setDeviceMetricsOverride", screen).await;
-        assert_eq!(site.ask("document.documentElement.scrollWidth <= innerWidth").await, true, "{name} is too wide");
-        if let Some(folder) = std::env::var_os("TOLLGATE_SCREENSHOTS") {
-            let all = json!({ "captureBeyondViewport": true });
-            let picture = site.browser.call("Page.captureScreenshot", all).await;
-            let picture = STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
-            let file = format!("{name}-{scheme}-{width}.png");
-            std::fs::write(std::path::Path::new(&folder).join(file), picture).unwrap();
-        }
-    }
-}
-
-/// Presses the first button in this list.
-async fn press_in(site: &mut Site, list: &str) {
-    site.until("shown('all') && idle()").await;
-    site.ask(&format!("document.querySelector('#{list} button').focus()")).await;
-    site.browser.press("Enter").await;
+    site.fits(name, &[("dark", 1280), ("light", 360), ("dark", 360)]).await;
 }
 
 /// Returns the code in the next letter, which must be to this address.
@@ -147,26 +127,40 @@ async fn c130_an_address_is_changed_by_mail_and_then_the_account_is_deleted() {
     assert_eq!(shown, ["E-mail a•••@example.com", "Phone +•••••••••00"]);
 
     site.reset_counts().await;
-    press_in(&mut site, "contacts").await;
+    site.tab_to("#contacts button").await;
+    site.focus("contact-value").await;
+    check(&mut site, "address").await;
+    site.enter(NEW_ADDRESS).await;
+    site.focus("contact-code").await;
+    let sent = [format!("A code was sent to {NEW_ADDRESS}. Enter it to confirm that it is yours.")];
+    assert_eq!(site.texts("#contact-sent").await, sent);
+    check(&mut site, "address-code").await;
+    let right = code(&mut mail, NEW_ADDRESS).await;
+    site.enter(&right).await;
+    site.until("text('done') === 'The new contact is confirmed. Messages go there from now on.' && idle()").await;
+    check(&mut site, "address-changed").await;
+    // the button that begins, and twice Enter in a form
+    assert_eq!(site.counts().await, (1 + 2, 2));
+    assert_eq!(site.texts("#contacts strong").await[0], "E-mail l•••@example.com");
+    told(&mut mail, ADA, "An e-mail address of your account was changed").await;
+    assert_eq!(site.browser.complaints(), [""; 0]);
+
+    // no address, and a wrong code
+    site.tab_to("#contacts button").await;
     site.focus("contact-value").await;
     site.enter("lovelace@example").await;
     site.says("Enter an e-mail address.").await;
-    check(&mut site, "address").await;
     site.ask("document.getElementById('contact-value').select()").await;
-    site.enter(NEW_ADDRESS).await;
+    site.enter(OTHER_ADDRESS).await;
     site.focus("contact-code").await;
-    assert_eq!(
-        site.texts("#contact-sent").await,
-        [format!("A code was sent to {NEW_ADDRESS}. Enter it to confirm that it is yours.")]
-    );
-    check(&mut site, "address-code").await;
-    let right = code(&mut mail, NEW_ADDRESS).await;
+    let right = code(&mut mail, OTHER_ADDRESS).await;
     site.enter(if right == "000000" { "000001" } else { "000000" }).await;
     site.says("The code is wrong or has expired.").await;
-    site.enter(&right).await;
-    site.until("text('done') === 'The new contact is confirmed. Messages go there from now on.' && idle()").await;
+    site.tab_to("#proof-cancel").await;
+    site.until("!shown('contact-proof') && idle()").await;
     assert_eq!(site.texts("#contacts strong").await[0], "E-mail l•••@example.com");
-    told(&mut mail, ADA, "An e-mail address of your account was changed").await;
+    let complaints = site.browser.complaints();
+    assert!(complaints.len() == 2, "a malformed address and a wrong code: {complaints:?}");
 
     // a name, without a question
     site.ask("document.getElementById('full-name').focus()").await;
@@ -174,19 +168,20 @@ async fn c130_an_address_is_changed_by_mail_and_then_the_account_is_deleted() {
     site.until("text('done') === 'The name was changed.' && idle()").await;
 
     // the dialog does not lead to the button that deletes
-    site.press_button("delete-account").await;
+    site.tab_to("#delete-account").await;
     site.until("document.activeElement.id === 'no'").await;
     assert_eq!(site.texts("#question").await, ["Delete your account ada? Nobody can bring it back."]);
     check(&mut site, "delete").await;
     site.browser.press("Enter").await;
     site.until("!shown('question') && idle()").await;
-    let complaints = site.browser.complaints();
-    assert!(complaints.len() == 2, "a malformed address and a wrong code: {complaints:?}");
-    site.press_button("delete-account").await;
+    site.reset_counts().await;
+    site.tab_to("#delete-account").await;
     site.until("document.activeElement.id === 'no'").await;
-    site.ask("document.getElementById('yes').focus()").await;
-    site.browser.press("Enter").await;
+    site.tab_to("#yes").await;
     site.focus("identifier").await;
+    check(&mut site, "deleted").await;
+    assert_eq!(site.counts().await, (2, 0), "the button and its confirmation");
+    assert_eq!(site.browser.complaints(), [""; 0]);
     told(&mut mail, NEW_ADDRESS, "Your account was deleted").await;
     site.enter(NEW_ADDRESS).await;
     site.press_button("password").await;

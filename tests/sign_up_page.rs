@@ -14,9 +14,8 @@ mod site;
 mod world;
 
 use axum::Router;
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
-use site::{COUNTS, Site};
+use site::{COUNTS, IGNORES_SUGGESTIONS, Site};
 use support::python::PythonServer;
 use tollgate::{
     AuthService, ClientIp, ClientTable, Tenant,
@@ -42,7 +41,7 @@ async fn site(name: &str) -> Option<(Site, PythonServer)> {
     };
     let mut site = Site::with(name, more, Router::new()).await?;
     site.run_first(COUNTS).await;
-    look(&mut site, "dark", 360).await;
+    site.browser.look("dark", 360).await;
     Some((site, mail))
 }
 
@@ -50,24 +49,9 @@ fn smtp(mail: &PythonServer) -> Smtp {
     Smtp::insecure_plaintext("localhost", "Acme <no-reply@acme.example>").unwrap().port(mail.port)
 }
 
-/// Sets the color scheme and the screen width of the browser.
-async fn look(site: &mut Site, scheme: &str, width: u32) {
-    let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-    site.browser.call("Emulation.setEmulatedMedia", scheme).await;
-    let screen = json!({ "width": width, "height": 780, "deviceScaleFactor": 1, "mobile": true });
-    site.browser.call("Emulation.setDeviceMetricsOverride", screen).await;
-}
-
-/// Checks that a page fits, and stores a picture of it in the folder that `TOLLGATE_SCREENSHOTS` names.
+/// Checks that a page fits on phones. A dark one remains.
 async fn check(site: &mut Site, name: &str) {
-    assert_eq!(site.ask("document.documentElement.scrollWidth <= innerWidth").await, true, "{name} is too wide");
-    let Some(folder) = std::env::var_os("TOLLGATE_SCREENSHOTS") else { return };
-    for scheme in ["light", "dark"] {
-        look(site, scheme, 360).await;
-        let picture = site.browser.call("Page.captureScreenshot", json!({})).await;
-        let picture = STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
-        std::fs::write(std::path::Path::new(&folder).join(format!("{name}-{scheme}.png")), picture).unwrap();
-    }
+    site.fits(name, &[("light", 360), ("dark", 360)]).await;
 }
 
 /// Returns the text of the next letter, which must be to this address.
@@ -86,119 +70,152 @@ async fn code(mail: &mut PythonServer, to: &str) -> String {
     text.split_whitespace().find(is_code).unwrap_or_else(|| panic!("no code in {text}")).to_owned()
 }
 
-/// Clicks on a link of the page.
-async fn follow(site: &mut Site, id: &str) {
-    site.until(&format!("shown('{id}') && idle()")).await;
-    site.ask(&format!("document.getElementById('{id}').click()")).await;
-}
-
-async fn signs_up(site: &mut Site, mail: &mut PythonServer, picture: bool) {
-    site.focus("join-to").await;
-    if picture {
-        check(site, "sign-up").await;
-    }
-    site.enter(NORA).await;
-    site.focus("otp").await;
-    if picture {
-        check(site, "sign-up-code").await;
-    }
-    let code = code(mail, NORA).await;
-    site.enter(&code).await;
-    site.focus("new-secret").await;
-    if picture {
-        check(site, "sign-up-password").await;
-    }
-    site.enter(FIRST).await;
+/// Waits until the account page is shown.
+async fn arrives(site: &mut Site) {
     site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
 }
 
 #[tokio::test]
-async fn c127_c129_from_an_address_to_an_account_and_to_another_password() {
+async fn c127_from_an_address_to_an_account_and_its_first_passkey() {
     let Some((mut site, mut mail)) = site("sign-up").await else { return };
-    let origin = site.origin.clone();
-    site.browser.open(&format!("{origin}/sign-in?return_to=%2Faccount%2Fsecurity")).await;
+    let sign_in = format!("{}/sign-in?return_to=%2Faccount%2Fsecurity", site.origin);
+    let authenticator = site.browser.add_authenticator("internal").await;
+    site.browser.set_present(&authenticator, false).await;
+    site.run_first(IGNORES_SUGGESTIONS).await;
+    site.browser.open(&sign_in).await;
     site.focus("identifier").await;
     check(&mut site, "sign-in").await;
-    follow(&mut site, "to-sign-up").await;
-    site.focus("join-to").await;
     site.reset_counts().await;
-    signs_up(&mut site, &mut mail, true).await;
-    let (buttons, fields) = site.counts().await;
-    assert_eq!((buttons, fields), (3, 3), "address, code and password, each with Enter");
-    assert_eq!(site.browser.complaints(), [""; 0]);
-
-    // the password is forgotten
-    site.browser.call("Network.clearBrowserCookies", json!({})).await;
-    site.browser.open(&format!("{origin}/sign-in?return_to=%2Faccount%2Fsecurity")).await;
-    follow(&mut site, "to-reset").await;
-    site.focus("identifier").await;
-    check(&mut site, "reset").await;
+    site.tab_to("#to-sign-up").await;
+    site.focus("join-to").await;
+    check(&mut site, "sign-up").await;
     site.enter(NORA).await;
-    // the page does not know the account yet, so it also offers the phone and passkeys
-    site.press_button("email").await;
-    site.focus("to").await;
-    site.browser.press("Enter").await;
     site.focus("otp").await;
-    let proof = code(&mut mail, NORA).await;
-    site.enter(&proof).await;
+    check(&mut site, "sign-up-code").await;
+    let sent = code(&mut mail, NORA).await;
+    site.enter(&sent).await;
     site.focus("new-secret").await;
-    check(&mut site, "reset-password").await;
-    site.enter("short").await;
-    site.says("Use at least 15 characters. Several words are easy to remember.").await;
-    assert_eq!(site.browser.complaints().len(), 1, "the refused password");
-    site.focus("new-secret").await;
-    site.enter(SECOND).await;
-    site.until("shown('again') && idle()").await;
-    check(&mut site, "reset-done").await;
-    assert!(letter(&mut mail, NORA).await.contains("A new password was set for your account"));
-    site.browser.press("Enter").await;
+    check(&mut site, "sign-up-password").await;
+    site.enter(FIRST).await;
+    arrives(&mut site).await;
+    check(&mut site, "account-new").await;
+    assert_eq!(site.counts().await, (1 + 3, 3), "the link, and address, code and password, each with Enter");
+
+    // both proofs of the sign-up are fresh
+    site.reset_counts().await;
+    site.browser.set_present(&authenticator, true).await;
+    site.tab_to("#add-passkey").await;
+    site.until("text('done').startsWith('The passkey was added.') && idle()").await;
+    site.browser.set_present(&authenticator, false).await;
+    check(&mut site, "account-passkey").await;
+    assert_eq!(site.counts().await, (1, 0));
+    assert!(letter(&mut mail, NORA).await.contains("passkey"));
+    assert_eq!(site.browser.passkeys(&authenticator).await.len(), 1);
+
+    site.browser.call("Network.clearBrowserCookies", json!({})).await;
+    site.browser.open(&sign_in).await;
     site.focus("identifier").await;
-    assert_eq!(site.ask("document.getElementById('identifier').value").await, NORA);
-    site.browser.press("Enter").await;
-    site.press_button("password").await;
-    site.focus("secret").await;
-    site.enter(SECOND).await;
-    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    site.until("document.body.dataset.suggested").await;
+    site.reset_counts().await;
+    site.browser.set_present(&authenticator, true).await;
+    site.tab_to("#with-passkey").await;
+    arrives(&mut site).await;
+    site.browser.set_present(&authenticator, false).await;
+    assert_eq!(site.counts().await, (1, 0));
+    assert_eq!(site.browser.complaints(), [""; 0]);
 
     // somebody signs up with her address
     site.browser.call("Network.clearBrowserCookies", json!({})).await;
-    site.browser.open(&format!("{origin}/sign-up")).await;
+    let sign_up = format!("{}/sign-up", site.origin);
+    site.browser.open(&sign_up).await;
     site.focus("join-to").await;
     site.enter(NORA).await;
     site.focus("otp").await;
     let told = letter(&mut mail, NORA).await;
-    assert!(told.contains("You already have one.") && told.contains(&format!("{origin}/sign-in")), "{told}");
+    assert!(told.contains("You already have one.") && told.contains(&format!("{}/sign-in", site.origin)), "{told}");
     assert_eq!(site.browser.complaints(), [""; 0]);
+}
+
+/// Goes from the login page to the one for a new password, and proves the mailbox of ada there.
+async fn forgets_password(site: &mut Site, mail: &mut PythonServer) {
+    site.browser.call("Network.clearBrowserCookies", json!({})).await;
+    let page = format!("{}/sign-in?return_to=%2Faccount%2Fsecurity", site.origin);
+    site.browser.open(&page).await;
+    site.focus("identifier").await;
+    site.reset_counts().await;
+    site.enter(ADA).await;
+    site.tab_to("#ways button[value=password]").await;
+    site.focus("secret").await;
+    check(site, "reset-from-password").await;
+    site.tab_to("#to-reset").await;
+    // the name is there already
+    site.until("location.pathname === '/reset-password' && shown('who') && idle()").await;
+    site.focus("identifier").await;
+    assert_eq!(site.ask("document.getElementById('identifier').value").await, ADA);
+    check(site, "reset").await;
+    site.browser.press("Enter").await;
+    // the page does not know the account yet, so it also offers the phone and passkeys
+    site.until("shown('choose') && idle()").await;
+    check(site, "reset-ways").await;
+    site.tab_to("#ways button[value=email]").await;
+    // the name is the address
+    site.focus("otp").await;
+    check(site, "reset-code").await;
+    let proof = code(mail, ADA).await;
+    site.enter(&proof).await;
+}
+
+#[tokio::test]
+async fn c129_a_forgotten_password_takes_nine_buttons_and_four_fields() {
+    let Some((mut site, mut mail)) = site("forgotten").await else { return };
+    forgets_password(&mut site, &mut mail).await;
+    site.focus("new-secret").await;
+    check(&mut site, "reset-password").await;
+    site.enter(SECOND).await;
+    site.until("shown('again') && idle()").await;
+    check(&mut site, "reset-done").await;
+    assert!(letter(&mut mail, ADA).await.contains("A new password was set for your account"));
+    site.browser.press("Enter").await;
+    // without a choice
+    site.focus("secret").await;
+    check(&mut site, "reset-sign-in").await;
+    site.enter(SECOND).await;
+    arrives(&mut site).await;
+    // name, password, link; name, e-mail, code, new password; onward, and the password
+    assert_eq!(site.counts().await, (3 + 4 + 2, 1 + 2 + 1));
+    assert_eq!(site.browser.complaints(), [""; 0]);
+
+    // a password that is too short
+    site.world.advance(31);
+    forgets_password(&mut site, &mut mail).await;
+    site.focus("new-secret").await;
+    site.enter("short").await;
+    site.says("Use at least 15 characters. Several words are easy to remember.").await;
+    check(&mut site, "reset-password-refused").await;
+    assert_eq!(site.browser.complaints().len(), 1, "the refused password");
+    site.enter(FIRST).await;
+    site.until("shown('again') && idle()").await;
 }
 
 #[tokio::test]
 async fn c129_a_forgotten_password_with_a_second_factor() {
-    let Some((mut site, mut mail)) = site("forgotten").await else { return };
-    let origin = site.origin.clone();
+    let Some((mut site, mut mail)) = site("forgotten-factor").await else { return };
     let authenticator = site.browser.add_authenticator("internal").await;
     site.browser.set_present(&authenticator, false).await;
-    site.browser.open(&format!("{origin}/sign-in?return_to=%2Faccount%2Fsecurity&max_age=0&steps=2")).await;
+    let page = format!("{}/sign-in?return_to=%2Faccount%2Fsecurity&max_age=0&steps=2", site.origin);
+    site.browser.open(&page).await;
     site.prove_password().await;
     site.press_button("email").await;
     site.focus("otp").await;
     let proof = code(&mut mail, ADA).await;
     site.enter(&proof).await;
-    site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    arrives(&mut site).await;
     site.enrol(&authenticator).await;
     letter(&mut mail, ADA).await;
     // until the next code can be sent
     site.world.advance(31);
 
-    site.browser.call("Network.clearBrowserCookies", json!({})).await;
-    site.browser.open(&format!("{origin}/reset-password")).await;
-    site.focus("identifier").await;
-    site.enter(ADA).await;
-    site.press_button("email").await;
-    site.focus("to").await;
-    site.browser.press("Enter").await;
-    site.focus("otp").await;
-    let proof = code(&mut mail, ADA).await;
-    site.enter(&proof).await;
+    forgets_password(&mut site, &mut mail).await;
     // the mailbox alone is not enough
     site.until("shown('key') && idle()").await;
     check(&mut site, "reset-second-factor").await;
@@ -209,6 +226,16 @@ async fn c129_a_forgotten_password_with_a_second_factor() {
     site.enter(SECOND).await;
     site.until("shown('again') && idle()").await;
     letter(&mut mail, ADA).await;
+    // the fresh login asks for the passkey, too
+    site.browser.press("Enter").await;
+    site.focus("secret").await;
+    site.enter(SECOND).await;
+    site.until("shown('key') && idle()").await;
+    check(&mut site, "reset-sign-in-second-factor").await;
+    site.browser.set_present(&authenticator, true).await;
+    site.browser.press("Enter").await;
+    arrives(&mut site).await;
+    assert_eq!(site.counts().await, (9 + 2, 4), "twice a passkey more than without one");
     assert_eq!(site.browser.passkeys(&authenticator).await.len(), 1);
     assert_eq!(site.browser.complaints(), [""; 0]);
 }
@@ -237,10 +264,15 @@ async fn c128_an_invitation_and_a_link_of_the_application_are_opened_and_used_by
     }
     assert_eq!(site.ask("location.hash").await, "");
     check(&mut site, "invited").await;
+    site.reset_counts().await;
     site.browser.press("Enter").await;
     site.focus("new-secret").await;
+    check(&mut site, "invited-password").await;
     site.enter(FIRST).await;
     site.until("location.pathname === '/' && document.title === 'Empty'").await;
+    // the button of the page, and Enter in the form
+    assert_eq!(site.counts().await, (2, 1));
+    assert_eq!(site.browser.complaints(), [""; 0]);
     site.browser.open(&link).await;
     site.until("shown('invited') && idle()").await;
     site.browser.press("Enter").await;
@@ -252,10 +284,13 @@ async fn c128_an_invitation_and_a_link_of_the_application_are_opened_and_used_by
     site.browser.call("Network.clearBrowserCookies", json!({})).await;
     site.browser.open(&link).await;
     site.until("shown('invited') && idle()").await;
+    check(&mut site, "reset-link").await;
+    site.reset_counts().await;
     site.browser.press("Enter").await;
     site.focus("new-secret").await;
     site.enter(SECOND).await;
     site.until("shown('again') && idle()").await;
+    assert_eq!(site.counts().await, (2, 1));
     assert_ne!(SECOND, ADA_PASSWORD);
     assert!(letter(&mut mail, ADA).await.contains("A new password was set"));
     assert_eq!(site.browser.complaints(), [""; 0]);

@@ -458,11 +458,14 @@ async fn walk_life(language: &'static str) {
     walk.see("reset").await;
     walk.site.enter(NORA).await;
     walk.site.press_button("email").await;
-    walk.site.focus("to").await;
-    walk.see("reset-address").await;
-    walk.site.browser.press("Enter").await;
     walk.site.focus("otp").await;
     walk.see("reset-code").await;
+    walk.site.press_button("other").await;
+    walk.site.press_button("email").await;
+    walk.site.focus("to").await;
+    walk.see("reset-address").await;
+    walk.site.press_button("have").await;
+    walk.site.focus("otp").await;
     let code = walk.next_code(NORA, sent).await;
     walk.site.enter(&code).await;
     walk.site.focus("new-secret").await;

@@ -82,9 +82,9 @@ impl AuthServiceBuilder {
         }
         let pages = BuiltPages::new(std::mem::take(&mut self.pages))?;
         self.login_limits.validate()?;
-        if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
-            let lifetime = format!("{:?}", self.remember.unwrap_or_default());
-            return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
+        if let Some(lifetime) = self.remember {
+            let range = SHORTEST_REMEMBERED..=LONGEST_REMEMBERED;
+            ConfigError::check_range("remember_me", lifetime, range, "must be one hour to 30 days")?;
         }
         #[cfg(feature = "external-providers")]
         self.factors.sso.check()?;

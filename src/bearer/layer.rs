@@ -14,6 +14,7 @@ use crate::{gate::Gated, limit::AnyLimiter, reject::StatusOnly, util::error::Con
 ///
 /// The [module documentation](super) lists the responses to rejected requests. Around an `InterceptorLayer` of tonic, it needs
 /// one more line: see [`StatusOnly`](crate::reject::StatusOnly#interceptors-of-tonic).
+#[derive(Clone)]
 #[must_use]
 pub struct BearerLayer<R = StatusOnly> {
     gate: BearerGate,
@@ -219,12 +220,6 @@ impl<S, R: Clone> Layer<S> for BearerLayer<R> {
 
     fn layer(&self, inner: S) -> Self::Service {
         Gated::new(inner, Arc::new(self.gate.clone()), self.respond.clone())
-    }
-}
-
-impl<R: Clone> Clone for BearerLayer<R> {
-    fn clone(&self) -> Self {
-        Self { gate: self.gate.clone(), respond: self.respond.clone() }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     store::BoxFuture,
     support::outgoing::{Outgoing, parse_url},
     util::{
+        builder::setters,
         clock::{Clock, SystemClock},
         error::ConfigError,
     },
@@ -132,21 +133,17 @@ impl RemoteKeys {
         Ok(self)
     }
 
-    /// Sets how long keys stay valid beyond their lifetime if no newer ones can be fetched.
-    /// Defaults to one day.
-    ///
-    /// A shorter time makes sure that a key withdrawn by the issuer stops working here, too. With
-    /// [`Duration::ZERO`], keys expire on time, and after an idle period the next request waits for
-    /// the issuer.
-    pub fn outage(mut self, outage: Duration) -> Self {
-        self.outage = outage;
-        self
-    }
+    setters! {
+        /// Sets how long keys stay valid beyond their lifetime if no newer ones can be fetched.
+        /// Defaults to one day.
+        ///
+        /// A shorter time makes sure that a key withdrawn by the issuer stops working here, too. With
+        /// [`Duration::ZERO`], keys expire on time, and after an idle period the next request waits for
+        /// the issuer.
+        pub fn outage(outage: Duration) { outage: outage }
 
-    /// Sets the clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock.
+        pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
     }
 
     /// Returns a verifier for tokens of this issuer whose audience is `audience`, the name of this

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 use super::{channel::Channel, link::Link, notice::Notice};
 use crate::{
     tenant::Tenant,
-    util::clock::UnixTime,
+    util::{builder::setters, clock::UnixTime},
     words::{Language, Words},
 };
 
@@ -75,16 +75,12 @@ impl Message {
         Self { parts: Arc::new(parts), language: Language::English, words: Words::built_in() }
     }
 
-    /// Sets the language of the user. Defaults to English.
-    pub fn in_language(mut self, language: Language) -> Self {
-        self.language = language;
-        self
-    }
+    setters! {
+        /// Sets the language of the user. Defaults to English.
+        pub fn in_language(language: Language) { language: language }
 
-    /// Sets the words of all languages.
-    pub(crate) fn with_words(mut self, words: Words) -> Self {
-        self.words = words;
-        self
+        /// Sets the words of all languages.
+        pub(crate) fn with_words(words: Words) { words: words }
     }
 
     /// Returns the message id: 128 random bits as 22 characters of base64url. It is the same for

@@ -46,6 +46,7 @@ const DEFAULT_LIMIT: usize = 64 * 1024;
 ///
 /// The inner service receives requests with the body type [`ReplayedBody`]. The layer waits for slow
 /// bodies indefinitely, so put a timeout outside.
+#[derive(Clone)]
 #[must_use]
 pub struct PkceBodyLayer<R = StatusOnly> {
     scope: Scope,
@@ -116,12 +117,6 @@ impl<S, R: Clone> Layer<S> for PkceBodyLayer<R> {
     }
 }
 
-impl<R: Clone> Clone for PkceBodyLayer<R> {
-    fn clone(&self) -> Self {
-        Self { scope: self.scope.clone(), limit: self.limit, log: self.log.clone(), respond: self.respond.clone() }
-    }
-}
-
 impl<R> fmt::Debug for PkceBodyLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PkceBodyLayer").field("scope", &self.scope).field("limit", &self.limit).finish_non_exhaustive()
@@ -129,6 +124,7 @@ impl<R> fmt::Debug for PkceBodyLayer<R> {
 }
 
 /// A service behind a [`PkceBodyLayer`].
+#[derive(Clone)]
 pub struct PkceBody<S, R> {
     inner: S,
     scope: Arc<Scope>,
@@ -168,18 +164,6 @@ where
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         PkceBodyFuture::reading(request, (format, self.limit), self.log.clone(), ready, self.respond.clone())
-    }
-}
-
-impl<S: Clone, R: Clone> Clone for PkceBody<S, R> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            scope: Arc::clone(&self.scope),
-            limit: self.limit,
-            log: self.log.clone(),
-            respond: self.respond.clone(),
-        }
     }
 }
 

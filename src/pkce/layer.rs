@@ -15,6 +15,7 @@ use crate::{event::EventLog, gate::Gated, http::head::Head, reject::StatusOnly, 
 ///
 /// The error is shown and not sent to the redirect URI, because only the service behind the layer
 /// can tell whether the client has registered that URI.
+#[derive(Clone)]
 #[must_use]
 pub struct PkceLayer<R = StatusOnly> {
     scope: Scope,
@@ -67,12 +68,6 @@ impl<S, R: Clone> Layer<S> for PkceLayer<R> {
 
     fn layer(&self, inner: S) -> Self::Service {
         Gated::new(inner, Arc::new(PkceGate::new(self.scope.clone(), self.log.clone())), self.respond.clone())
-    }
-}
-
-impl<R: Clone> Clone for PkceLayer<R> {
-    fn clone(&self) -> Self {
-        Self { scope: self.scope.clone(), log: self.log.clone(), respond: self.respond.clone() }
     }
 }
 

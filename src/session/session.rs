@@ -13,7 +13,7 @@ use super::{
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantError, TenantName, TenantSource},
-    util::{clock::UnixTime, error::ConfigError, public_id::PublicId, secret::SecretDigest},
+    util::{builder::setters, clock::UnixTime, error::ConfigError, public_id::PublicId, secret::SecretDigest},
 };
 
 /// The longest time for which a session can be remembered. Browsers drop cookies after it.
@@ -273,16 +273,12 @@ impl NewSession {
         Ok(self)
     }
 
-    /// Sets the browser and the system of the sign-in.
-    pub(crate) fn device(mut self, device: Option<String>) -> Self {
-        self.details.device = device.filter(|device| !device.is_empty()).map(Box::from);
-        self
-    }
+    setters! {
+        /// Sets the browser and the system of the sign-in.
+        pub(crate) fn device(device: Option<String>) { details.device: device.filter(|device| !device.is_empty()).map(Box::from) }
 
-    /// Sets the client at which the session begins.
-    pub(crate) fn client(mut self, id: &str) -> Self {
-        self.details.client = Some(id).filter(|id| !id.is_empty()).map(Box::from);
-        self
+        /// Sets the client at which the session begins.
+        pub(crate) fn client(id: &str) { details.client: Some(id).filter(|id| !id.is_empty()).map(Box::from) }
     }
 }
 

@@ -223,24 +223,20 @@ pub struct SessionsBuilder {
 }
 
 impl SessionsBuilder {
-    /// Ends sessions that were not used for this long. Defaults to one hour, and is at least
-    /// two minutes.
-    ///
-    /// Use is recorded once a minute, so a session can end up to a minute early. A shorter
-    /// time also applies to existing sessions, a longer one from their next use.
-    pub fn idle(mut self, lifetime: Duration) -> Self {
-        self.lifetimes.idle = lifetime;
-        self
-    }
+    setters! {
+        /// Ends sessions that were not used for this long. Defaults to one hour, and is at least
+        /// two minutes.
+        ///
+        /// Use is recorded once a minute, so a session can end up to a minute early. A shorter
+        /// time also applies to existing sessions, a longer one from their next use.
+        pub fn idle(lifetime: Duration) { lifetimes.idle: lifetime }
 
-    /// Ends sessions this long after the sign-in, regardless of use. Defaults to 24
-    /// hours, and is at most 400 days. [`NewSession::remember`](super::NewSession::remember)
-    /// sets another time for one session.
-    ///
-    /// A shorter time also applies to existing sessions.
-    pub fn absolute(mut self, lifetime: Duration) -> Self {
-        self.lifetimes.absolute = lifetime;
-        self
+        /// Ends sessions this long after the sign-in, regardless of use. Defaults to 24
+        /// hours, and is at most 400 days. [`NewSession::remember`](super::NewSession::remember)
+        /// sets another time for one session.
+        ///
+        /// A shorter time also applies to existing sessions.
+        pub fn absolute(lifetime: Duration) { lifetimes.absolute: lifetime }
     }
 
     /// Sets the base name of the cookies, without a prefix. Defaults to `session`, which is

@@ -21,6 +21,7 @@ use crate::{
     },
     support::outgoing::Outgoing,
     util::{
+        builder::setters,
         clock::{Clock, SystemClock},
         error::ConfigError,
         form,
@@ -116,16 +117,12 @@ impl OidcProvider {
         })
     }
 
-    /// Authenticates with this secret in a header (`client_secret_basic`), which every provider supports.
-    pub fn secret(mut self, secret: ClientSecret) -> Self {
-        self.auth = ClientAuth::Basic(secret);
-        self
-    }
+    setters! {
+        /// Authenticates with this secret in a header (`client_secret_basic`), which every provider supports.
+        pub fn secret(secret: ClientSecret) { auth: ClientAuth::Basic(secret) }
 
-    /// Authenticates with this secret in the request body (`client_secret_post`).
-    pub fn secret_in_body(mut self, secret: ClientSecret) -> Self {
-        self.auth = ClientAuth::Post(secret);
-        self
+        /// Authenticates with this secret in the request body (`client_secret_post`).
+        pub fn secret_in_body(secret: ClientSecret) { auth: ClientAuth::Post(secret) }
     }
 
     /// Authenticates by assertions that are signed with a private key (`private_key_jwt`), given as PEM in PKCS #8 form.
@@ -191,24 +188,20 @@ impl OidcProvider {
         self
     }
 
-    /// Reads the e-mail address, the name and further claims from the userinfo endpoint, with one more request for each
-    /// sign-in.
-    ///
-    /// Needed if the ID tokens of the provider have only `sub`, although the scopes `email` and `profile` were granted.
-    /// OpenID Connect Core §5.4 allows that, and many providers do it. Google and Apple put the address into the ID token.
-    /// Entra ID does so only with the optional claim `email`, and never sends `email_verified`. If you are not sure, sign in
-    /// once: where an address is needed and missing, a warning in the log says so, and the login page says that the provider
-    /// did not share the address.
-    pub fn userinfo(mut self) -> Self {
-        self.has_userinfo = true;
-        self
-    }
+    setters! {
+        /// Reads the e-mail address, the name and further claims from the userinfo endpoint, with one more request for each
+        /// sign-in.
+        ///
+        /// Needed if the ID tokens of the provider have only `sub`, although the scopes `email` and `profile` were granted.
+        /// OpenID Connect Core §5.4 allows that, and many providers do it. Google and Apple put the address into the ID token.
+        /// Entra ID does so only with the optional claim `email`, and never sends `email_verified`. If you are not sure, sign in
+        /// once: where an address is needed and missing, a warning in the log says so, and the login page says that the provider
+        /// did not share the address.
+        pub fn userinfo() { has_userinfo: true }
 
-    /// Requires that the user entered their credentials at the provider at most this long ago. Defaults to any time, unless
-    /// a login asks for less: see [`sso`](super#fresh-sign-ins).
-    pub fn max_age(mut self, age: Duration) -> Self {
-        self.rules.max_age = Some(age);
-        self
+        /// Requires that the user entered their credentials at the provider at most this long ago. Defaults to any time, unless
+        /// a login asks for less: see [`sso`](super#fresh-sign-ins).
+        pub fn max_age(age: Duration) { rules.max_age: Some(age) }
     }
 
     /// Asks for these authentication levels, and refuses users whose ID token has none of them. Defaults to any.

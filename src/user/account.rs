@@ -76,21 +76,19 @@ impl Account {
         Self { password: Some(StoredPassword::Foreign(hash)), ..self }
     }
 
-    /// Sets the mark of the password, which changes with the password and not with its hash. See [`PasswordMark`].
-    ///
-    /// Defaults to a mark derived from the hash. Hashing the same password again then counts as a change of the
-    /// password, which ends what it proved.
-    pub fn password_mark(self, mark: PasswordMark) -> Self {
-        Self { password_mark: Some(mark), ..self }
-    }
+    setters! {
+        /// Sets the mark of the password, which changes with the password and not with its hash. See [`PasswordMark`].
+        ///
+        /// Defaults to a mark derived from the hash. Hashing the same password again then counts as a change of the
+        /// password, which ends what it proved.
+        pub fn password_mark(mark: PasswordMark) { password_mark: Some(mark) }
 
-    /// Marks an account whose password is stored elsewhere, such as in LDAP, and is checked by
-    /// [`Users::verify_password`](super::Users::verify_password).
-    ///
-    /// Without a hash, a [mark](Self::password_mark) or this, an account counts as one [without a password](Self::has_password).
-    /// Set a mark too if you have a version of the password: a new password then ends what the old one proved.
-    pub fn external_password(self) -> Self {
-        Self { has_external_password: true, ..self }
+        /// Marks an account whose password is stored elsewhere, such as in LDAP, and is checked by
+        /// [`Users::verify_password`](super::Users::verify_password).
+        ///
+        /// Without a hash, a [mark](Self::password_mark) or this, an account counts as one [without a password](Self::has_password).
+        /// Set a mark too if you have a version of the password: a new password then ends what the old one proved.
+        pub fn external_password() { has_external_password: true }
     }
 
     /// Adds a contact that the user proved to own. One-time codes are sent only to such contacts.
@@ -216,20 +214,19 @@ impl NewUser {
         self
     }
 
-    /// Sets the full name of the user, the OpenID Connect claim `name`: 1 to 320 bytes.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { account: self.account.name(name), ..self }
-    }
+    setters! {
+        /// Sets the full name of the user, the OpenID Connect claim `name`: 1 to 320 bytes.
+        pub fn name(name: impl Into<String>) { account.name: Some(name.into()) }
 
-    /// Sets the short name of the user, the OpenID Connect claim `preferred_username`: 1 to 320 bytes. It is only
-    /// displayed: it finds no account, and several users may have the same.
-    pub fn username(self, username: impl Into<String>) -> Self {
-        Self { account: self.account.username(username), ..self }
-    }
+        /// Sets the short name of the user, the OpenID Connect claim `preferred_username`: 1 to 320 bytes. It is only
+        /// displayed: it finds no account, and several users may have the same.
+        pub fn username(username: impl Into<String>) { account.username: Some(username.into()) }
 
-    /// Sets the hash of the password.
-    pub fn password(self, hash: PasswordHash) -> Self {
-        Self { account: self.account.password(hash), ..self }
+        /// Sets the hash of the password.
+        pub fn password(hash: PasswordHash) { account.password: Some(StoredPassword::Argon2(hash)) }
+
+        /// Sets whether the account is disabled.
+        pub fn disabled(disabled: bool) { account.disabled: disabled }
     }
 
     /// Adds a contact that the user proved to own. At most 16 contacts in all.
@@ -240,11 +237,6 @@ impl NewUser {
     /// Adds a contact that the user has not proved to own. At most 16 contacts in all.
     pub fn unverified_contact(self, contact: impl Into<Contact>) -> Self {
         Self { account: self.account.unverified_contact(contact), ..self }
-    }
-
-    /// Sets whether the account is disabled.
-    pub fn disabled(self, disabled: bool) -> Self {
-        Self { account: self.account.disabled(disabled), ..self }
     }
 
     /// Sets the claims of the user's invitation.

@@ -169,113 +169,45 @@ impl fmt::Debug for AnyUsers {
 /// The name of a call in the log, and its answer.
 type Answer<'a, T> = (&'static str, BoxFuture<'a, Result<T, StoreError>>);
 
-/// [`Users`] as an object.
-trait DynUsers: Send + Sync {
-    fn find<'a>(&'a self, tenant: &'a Tenant, identifier: &'a Identifier) -> Answer<'a, Option<Account>>;
-    fn by_id<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, Option<Account>>;
-    fn verify_password<'a>(&'a self, attempt: PasswordAttempt<'a>) -> Answer<'a, PasswordCheck>;
-    fn upgrade_password<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        account: &'a Account,
-        new: PasswordHash,
-    ) -> Answer<'a, PasswordUpgrade>;
-    fn claims<'a>(&'a self, tenant: &'a Tenant, account: &'a Account, request: &'a ClaimsRequest)
-    -> Answer<'a, Claims>;
-    fn list<'a>(&'a self, tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Answer<'a, Option<AccountPage>>;
-    fn offers(&self, change: OfferedChange) -> bool;
-    fn create<'a>(&'a self, tenant: &'a Tenant, new: NewUser) -> Answer<'a, NewAccount>;
-    fn set_password<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        account: &'a Account,
-        new: PasswordHash,
-    ) -> Answer<'a, AccountChange>;
-    fn set_name<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId, name: Option<&'a str>) -> Answer<'a, AccountChange>;
-    fn set_contact<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        id: &'a UserId,
-        old: Option<&'a Contact>,
-        new: Option<&'a Contact>,
-    ) -> Answer<'a, AccountChange>;
-    fn remove<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, AccountChange>;
-    fn name(&self) -> &'static str;
+/// Declares [`Users`] as an object, with these calls.
+macro_rules! dyn_users {
+    ($life:lifetime: $(fn $call:ident($($argument:ident: $kind:ty),+) -> $answer:ty;)+) => {
+        trait DynUsers: Send + Sync {
+            $(fn $call<$life>(&$life self, $($argument: $kind),+) -> Answer<$life, $answer>;)+
+            fn offers(&self, change: OfferedChange) -> bool;
+            fn name(&self) -> &'static str;
+        }
+
+        impl<U: Users> DynUsers for U {
+            $(fn $call<$life>(&$life self, $($argument: $kind),+) -> Answer<$life, $answer> {
+                boxed(concat!("Users::", stringify!($call)), Users::$call(self, $($argument),+))
+            })+
+
+            fn offers(&self, change: OfferedChange) -> bool {
+                Users::offers(self, change)
+            }
+
+            fn name(&self) -> &'static str {
+                type_name::<U>()
+            }
+        }
+    };
 }
 
-impl<U: Users> DynUsers for U {
-    fn find<'a>(&'a self, tenant: &'a Tenant, identifier: &'a Identifier) -> Answer<'a, Option<Account>> {
-        boxed("Users::find", Users::find(self, tenant, identifier))
-    }
-
-    fn by_id<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, Option<Account>> {
-        boxed("Users::by_id", Users::by_id(self, tenant, id))
-    }
-
-    fn verify_password<'a>(&'a self, attempt: PasswordAttempt<'a>) -> Answer<'a, PasswordCheck> {
-        boxed("Users::verify_password", Users::verify_password(self, attempt))
-    }
-
-    fn upgrade_password<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        account: &'a Account,
-        new: PasswordHash,
-    ) -> Answer<'a, PasswordUpgrade> {
-        boxed("Users::upgrade_password", Users::upgrade_password(self, tenant, account, new))
-    }
-
-    fn claims<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        account: &'a Account,
-        request: &'a ClaimsRequest,
-    ) -> Answer<'a, Claims> {
-        boxed("Users::claims", Users::claims(self, tenant, account, request))
-    }
-
-    fn list<'a>(&'a self, tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Answer<'a, Option<AccountPage>> {
-        boxed("Users::list", Users::list(self, tenant, cursor))
-    }
-
-    fn offers(&self, change: OfferedChange) -> bool {
-        Users::offers(self, change)
-    }
-
-    fn create<'a>(&'a self, tenant: &'a Tenant, new: NewUser) -> Answer<'a, NewAccount> {
-        boxed("Users::create", Users::create(self, tenant, new))
-    }
-
-    fn set_password<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        account: &'a Account,
-        new: PasswordHash,
-    ) -> Answer<'a, AccountChange> {
-        boxed("Users::set_password", Users::set_password(self, tenant, account, new))
-    }
-
-    fn set_name<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId, name: Option<&'a str>) -> Answer<'a, AccountChange> {
-        boxed("Users::set_name", Users::set_name(self, tenant, id, name))
-    }
-
-    fn set_contact<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        id: &'a UserId,
-        old: Option<&'a Contact>,
-        new: Option<&'a Contact>,
-    ) -> Answer<'a, AccountChange> {
-        boxed("Users::set_contact", Users::set_contact(self, tenant, id, old, new))
-    }
-
-    fn remove<'a>(&'a self, tenant: &'a Tenant, id: &'a UserId) -> Answer<'a, AccountChange> {
-        boxed("Users::remove", Users::remove(self, tenant, id))
-    }
-
-    fn name(&self) -> &'static str {
-        type_name::<U>()
-    }
+dyn_users! { 'a:
+    fn find(tenant: &'a Tenant, identifier: &'a Identifier) -> Option<Account>;
+    fn by_id(tenant: &'a Tenant, id: &'a UserId) -> Option<Account>;
+    fn verify_password(attempt: PasswordAttempt<'a>) -> PasswordCheck;
+    fn upgrade_password(tenant: &'a Tenant, account: &'a Account, new: PasswordHash) -> PasswordUpgrade;
+    fn claims(tenant: &'a Tenant, account: &'a Account, request: &'a ClaimsRequest) -> Claims;
+    fn list(tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Option<AccountPage>;
+    fn create(tenant: &'a Tenant, new: NewUser) -> NewAccount;
+    fn set_password(tenant: &'a Tenant, account: &'a Account, new: PasswordHash) -> AccountChange;
+    fn set_name(tenant: &'a Tenant, id: &'a UserId, name: Option<&'a str>) -> AccountChange;
+    fn set_contact(
+        tenant: &'a Tenant, id: &'a UserId, old: Option<&'a Contact>, new: Option<&'a Contact>
+    ) -> AccountChange;
+    fn remove(tenant: &'a Tenant, id: &'a UserId) -> AccountChange;
 }
 
 fn boxed<'a, T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(

@@ -38,7 +38,7 @@ impl ConfigError {
     }
 
     /// Returns an error unless a value is in its range.
-    pub(crate) fn check_range<T: PartialOrd + fmt::Debug>(
+    pub(crate) fn check_range<T: Copy + PartialOrd + fmt::Debug>(
         setting: &'static str,
         value: T,
         range: impl RangeBounds<T>,

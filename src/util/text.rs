@@ -14,7 +14,6 @@ pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D
 }
 
 /// Implements `Serialize` and `Deserialize` with the text of a value and its function `parse`.
-#[cfg(feature = "login")]
 macro_rules! serde_text {
     ($name:ident) => {
         impl serde::Serialize for $name {
@@ -32,5 +31,4 @@ macro_rules! serde_text {
     };
 }
 
-#[cfg(feature = "login")]
 pub(crate) use serde_text;

@@ -10,6 +10,7 @@ use super::{
     relying_party::RelyingParty,
     response::AssertionResponse,
 };
+use crate::util::builder::setters;
 
 /// Signatures of RSA keys with 4096 bits have 512 bytes.
 const LONGEST_SIGNATURE: usize = 1024;
@@ -38,14 +39,12 @@ impl<'a> AssertionRequest<'a> {
         Self { challenge, allowed: &[], user_handle: None }
     }
 
-    /// Restricts the response to credentials with these ids. By default, and if the list is empty, all are allowed.
-    pub fn allowed(self, ids: &'a [Vec<u8>]) -> Self {
-        Self { allowed: ids, ..self }
-    }
+    setters! {
+        /// Restricts the response to credentials with these ids. By default, and if the list is empty, all are allowed.
+        pub fn allowed(ids: &'a [Vec<u8>]) { allowed: ids }
 
-    /// Requires a credential of the user with this handle, for users who are identified already.
-    pub fn user_handle(self, handle: &'a [u8]) -> Self {
-        Self { user_handle: Some(handle), ..self }
+        /// Requires a credential of the user with this handle, for users who are identified already.
+        pub fn user_handle(handle: &'a [u8]) { user_handle: Some(handle) }
     }
 }
 

@@ -175,7 +175,8 @@ async fn c130_the_address_of_another_account_takes_the_same_work_rows_and_events
         let mut browser = by_phone(&world).await;
         let mut own = vec![id(&mut browser, "email").await];
         own.push(json!(null));
-        (store.done(), store.written());
+        store.done();
+        store.written();
         for contact in own {
             let asked = call(&mut browser, "contacts/begin", json!({ "email": address, "contact_id": contact })).await;
             seen.push((asked.status, asked.own()));

@@ -83,7 +83,7 @@ async fn case_in(state: &str) -> AccountCase {
         }
         "signed out elsewhere" => drop(case.world.sessions.end_user(&acme(), &id).await.unwrap()),
         "account disabled" => case.world.users.disable(&acme(), &id).await.unwrap(),
-        "account deleted" => drop(case.world.users.remove(&acme(), &id).await.unwrap()),
+        "account deleted" => case.world.users.remove(&acme(), &id).await.unwrap(),
         "password changed by the application" => {
             let new = tollgate::Passwords::insecure_fast().hash(tollgate::Password::new("another one")).await.unwrap();
             case.world.users.set_password(&acme(), &id, Some(new)).await.unwrap();

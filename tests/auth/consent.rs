@@ -11,6 +11,7 @@ use tollgate::{
 };
 
 use crate::{
+    consent_pages::{decide, field, is_question, send},
     issued_tokens::IssuedTokens,
     matrix::{Case, compare, table},
     own_account::{acme, call, credentials, sign_in},
@@ -69,27 +70,6 @@ impl Asked {
         let code = answer.redirected("code").unwrap_or_else(|| panic!("no code: {answer:?}"));
         Grant { code, verifier: self.verifier.clone() }
     }
-}
-
-fn is_question(answer: &Answer) -> bool {
-    answer.status == 200 && answer.text.contains(r#"<form method="post" action="consent">"#)
-}
-
-/// Returns a hidden field of the page.
-fn field(page: &Answer, name: &str) -> String {
-    assert!(is_question(page), "{page:?}");
-    let (_, rest) = page.text.split_once(&format!(r#"name="{name}" value=""#)).unwrap();
-    rest.split('"').next().unwrap().replace("&amp;", "&").replace("&#39;", "'").replace("&quot;", "\"")
-}
-
-/// Presses a button of the page.
-async fn decide(browser: &mut Browser, page: &Answer, decision: &str) -> Answer {
-    send(browser, &field(page, "request"), &field(page, "ticket"), decision).await
-}
-
-async fn send(browser: &mut Browser, request: &str, ticket: &str, decision: &str) -> Answer {
-    let fields = form_of(&[("request", request), ("ticket", ticket), ("decision", decision)]);
-    browser.send(posted("/consent").header("sec-fetch-site", "same-origin"), fields).await
 }
 
 /// Logs ada in to a client, and allows it what it asks for.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
-use tollgate::{Client, UserId, Verifier, store::Memory};
+use tollgate::{Client, ClientTable, UserId, Verifier, store::Memory};
 
 use crate::{
     confidential_clients::{SHOP, Way, with_confidential},
+    consent_pages::{decide, is_question},
     issued_tokens::{EVERYWHERE, IssuedTokens, at_layer, claims, good_at},
     random_runs,
-    special_worlds::two_nodes_with,
+    special_worlds::{client, two_nodes_with},
     token_requests::{Grant, is_no_grant, redemption, set},
     world::{Answer, Browser, ISSUER, NOTES, World, encode, query_of},
 };
@@ -18,6 +19,10 @@ use crate::{
 /// The number of families that the test keeps. All of them are checked after each call.
 const MOST_FAMILIES: usize = 4;
 const CLIENTS: [&str; 2] = ["web", "mfa"];
+/// A client of somebody else, which needs the consent of the user.
+const PARTNER: &str = "partner";
+/// The clients that users sign in to: a public one, one with a secret, and one of somebody else.
+const SIGN_IN_CLIENTS: [&str; 3] = [CLIENTS[0], SHOP, PARTNER];
 /// The resources that `web` may request.
 const RESOURCES: [&str; 2] = [ISSUER, NOTES];
 const OFFLINE: &str = "openid offline_access";
@@ -30,10 +35,14 @@ enum Action {
     /// For these of [`RESOURCES`], as bits. Without any, the tokens are for the issuer.
     SignIn {
         offline: bool,
-        /// At a client with a secret.
-        confidential: bool,
+        /// Of [`SIGN_IN_CLIENTS`].
+        client: usize,
         resources: usize,
+        /// The answer of the user if the client needs consent.
+        allows: bool,
     },
+    /// The user withdraws the consent to the client of somebody else.
+    WithdrawConsent,
     /// Redeems the code of a family, counted from the newest, with right parameters or with a wrong client, verifier or
     /// URI.
     Redeem {
@@ -95,9 +104,10 @@ fn action() -> impl Strategy<Value = Action> {
         30 * DAY - 600,
     ]);
     prop_oneof![
-        3 => (prop::bool::weighted(0.4), any::<bool>(), resources()).prop_map(|(offline, confidential, resources)| {
-            Action::SignIn { offline, confidential, resources }
-        }),
+        4 => (prop::bool::weighted(0.4), 0..SIGN_IN_CLIENTS.len(), resources(), prop::bool::weighted(0.7)).prop_map(
+            |(offline, client, resources, allows)| Action::SignIn { offline, client, resources, allows }
+        ),
+        1 => Just(Action::WithdrawConsent),
         5 => (family(), prop::option::weighted(0.2, 0..3_usize), rarely())
             .prop_map(|(family, wrong, unauthenticated)| Action::Redeem { family, wrong, unauthenticated }),
         10 => (family(), age(), rarely(), rarely(), resources()).prop_map(
@@ -143,6 +153,11 @@ struct Family {
     access: Vec<Access>,
 }
 
+/// Returns the resources that a request for these is granted.
+fn granted(resources: usize) -> usize {
+    if resources == 0 { 1 } else { resources }
+}
+
 fn of_bits(resources: usize) -> impl Iterator<Item = &'static str> {
     RESOURCES.into_iter().enumerate().filter_map(move |(bit, uri)| (resources >> bit & 1 == 1).then_some(uri))
 }
@@ -167,9 +182,8 @@ impl Family {
         !self.revoked && !self.session_over() && self.spent.as_ref().is_some_and(|spent| now < spent.ends)
     }
 
-    /// Returns the resources that were granted.
     fn granted(&self) -> usize {
-        if self.resources == 0 { 1 } else { self.resources }
+        granted(self.resources)
     }
 
     /// Checks that a token is for these resources, or for all that were granted. Returns whether the issuer is one of them.
@@ -192,11 +206,27 @@ fn offline(client: Client) -> Client {
     client.scopes("openid profile email offline_access").unwrap().resource(NOTES).unwrap()
 }
 
+/// Scopes and resources, as the user allows them to the client of somebody else.
+#[derive(Clone, Copy)]
+struct Allowed {
+    offline: bool,
+    resources: usize,
+}
+
+impl Allowed {
+    fn includes(self, other: Self) -> bool {
+        self.offline >= other.offline && granted(other.resources) & !granted(self.resources) == 0
+    }
+}
+
 struct Simulation {
     nodes: [World; 2],
     /// Verifiers that cache earlier results.
     verifiers: [Verifier; 2],
     families: Vec<Family>,
+    /// The decisions about the client of somebody else. They don't add up.
+    consents: Vec<Allowed>,
+    reached: Reached,
     now: u64,
     /// The number of calls. They alternate between the two services.
     calls: usize,
@@ -204,9 +234,12 @@ struct Simulation {
 
 impl Simulation {
     async fn new() -> Self {
-        let nodes = two_nodes_with(Memory::new(), with_confidential(offline)).await;
+        let all = with_confidential(offline).iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
+        let all = all.into_iter().chain([offline(client(PARTNER)).third_party()]);
+        let nodes = two_nodes_with(Memory::new(), ClientTable::new(all).unwrap()).await;
         let verifiers = [nodes[0].service.verifier(), nodes[1].service.verifier()];
-        Self { nodes, verifiers, families: Vec::new(), now: 0, calls: 0 }
+        let reached = Reached::default();
+        Self { nodes, verifiers, families: Vec::new(), consents: Vec::new(), reached, now: 0, calls: 0 }
     }
 
     fn at(&self, family: usize) -> Option<usize> {
@@ -224,9 +257,10 @@ impl Simulation {
                 self.nodes[0].advance(seconds);
                 self.now += seconds;
             }
-            Action::SignIn { offline, confidential, resources } => {
-                self.sign_in(offline, confidential, resources).await;
+            Action::SignIn { offline, client, resources, allows } => {
+                self.sign_in(SIGN_IN_CLIENTS[client], Allowed { offline, resources }, allows).await?;
             }
+            Action::WithdrawConsent => self.withdraw_consent().await?,
             Action::EndUser => {
                 let user = UserId::parse("u-ada").unwrap();
                 self.nodes[0].service.end_user(&"acme".parse().unwrap(), &user).await.unwrap();
@@ -272,14 +306,26 @@ impl Simulation {
         browser.send(request, form + more).await
     }
 
-    async fn sign_in(&mut self, offline: bool, confidential: bool, resources: usize) {
+    async fn sign_in(&mut self, client: &'static str, asked: Allowed, allows: bool) -> Result<(), TestCaseError> {
+        let Allowed { offline, resources } = asked;
+        let mut browser = self.browser();
+        let (own, verifier) = browser.log_in_with(client, &[("scope", if offline { OFFLINE } else { "openid" })]).await;
+        let mut answer = browser.get(&format!("/authorize?{}{}", query_of(&own), parameter(resources))).await;
+        let is_allowed = client != PARTNER || self.consents.iter().any(|one| one.includes(asked));
+        prop_assert_eq!(is_question(&answer), !is_allowed, "{:?}", answer);
+        if !is_allowed {
+            answer = decide(&mut browser, &answer, if allows { "allow" } else { "deny" }).await;
+            if !allows {
+                prop_assert_eq!(answer.redirected("code"), None);
+                self.reached.denied += 1;
+                return Ok(());
+            }
+            self.consents.push(asked);
+            self.reached.allowed += 1;
+        }
         if self.families.len() == MOST_FAMILIES {
             self.families.remove(0);
         }
-        let mut browser = self.browser();
-        let client = if confidential { SHOP } else { CLIENTS[0] };
-        let (own, verifier) = browser.log_in_with(client, &[("scope", if offline { OFFLINE } else { "openid" })]).await;
-        let answer = browser.get(&format!("/authorize?{}{}", query_of(&own), parameter(resources))).await;
         let code = Grant { code: answer.redirected("code").unwrap(), verifier };
         self.families.push(Family {
             browser,
@@ -295,6 +341,20 @@ impl Simulation {
             refresh: Vec::new(),
             access: Vec::new(),
         });
+        Ok(())
+    }
+
+    /// All that the client got ends, also a code that it has not redeemed yet.
+    async fn withdraw_consent(&mut self) -> Result<(), TestCaseError> {
+        let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
+        let was_there = self.nodes[0].service.withdraw_consent(&acme, &ada, PARTNER).await.unwrap();
+        prop_assert_eq!(was_there, !self.consents.is_empty());
+        self.consents.clear();
+        for family in self.families.iter_mut().filter(|family| family.client == PARTNER) {
+            self.reached.withdrawn += usize::from(!family.revoked);
+            family.revoked = true;
+        }
+        Ok(())
     }
 
     /// Notes new tokens for these resources, or for all that were granted.
@@ -326,7 +386,7 @@ impl Simulation {
             Some(spent) => now < spent.ends,
         };
         let is_right = is_there && wrong.is_none();
-        if is_right && family.spent.is_none() && !family.session_over() {
+        if is_right && family.spent.is_none() && !family.session_over() && !family.revoked {
             let ends = now + if family.offline { 30 * DAY } else { DAY };
             self.families[at].spent = Some(Spent { at: now, ends });
             return self.issued(at, &answer, 0);
@@ -479,23 +539,50 @@ impl Simulation {
     }
 }
 
-fn simulate(actions: Vec<Action>) -> Result<(), TestCaseError> {
+/// How often the user decided about the client of somebody else, and how many of its families a withdrawal has ended.
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    allowed: usize,
+    denied: usize,
+    withdrawn: usize,
+}
+
+fn simulate(actions: Vec<Action>) -> Result<Reached, TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut simulation = Simulation::new().await;
-        simulation.act(Action::SignIn { offline: false, confidential: false, resources: 0 }).await?;
+        simulation.act(Action::SignIn { offline: false, client: 0, resources: 0, allows: true }).await?;
         simulation.act(Action::Redeem { family: 0, wrong: None, unauthenticated: false }).await?;
         for action in actions {
             simulation.act(action).await?;
         }
-        Ok(())
+        Ok(simulation.reached)
     })
 }
 
 proptest! {
     #![proptest_config(random_runs::config(16, 0x0701_36E5))]
     #[test]
-    fn c092_c095_c096_each_token_works_exactly_when_the_model_says_so(actions in vec(action(), 1..50)) {
+    fn c092_c095_c096_c134_each_token_works_exactly_when_the_model_says_so(actions in vec(action(), 1..50)) {
         simulate(actions)?;
     }
+}
+
+/// Makes sure that random calls reach consent and its withdrawal.
+#[test]
+fn c134_many_random_calls_withdraw_consent_to_clients_that_have_tokens() {
+    use proptest::strategy::ValueTree;
+    if random_runs::config(16, 0).cases < 10 {
+        return; // on purpose, to save time
+    }
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let script = vec(action(), 50);
+    let all = (0..10).map(|_| simulate(script.new_tree(&mut runner).unwrap().current()).unwrap());
+    let sum = all.fold(Reached::default(), |sum, one| Reached {
+        allowed: sum.allowed + one.allowed,
+        denied: sum.denied + one.denied,
+        withdrawn: sum.withdrawn + one.withdrawn,
+    });
+    let Reached { allowed, denied, withdrawn } = sum;
+    assert!(allowed >= 5 && denied >= 2 && withdrawn >= 2, "{allowed} {denied} {withdrawn}");
 }

@@ -117,7 +117,7 @@ impl Site {
         self.ask("for (const name of ['buttons', 'fields']) sessionStorage.removeItem(name)").await;
     }
 
-    /// Returns how many buttons were pressed and how many fields were filled in.
+    /// Returns how many buttons and links were pressed and how many fields were filled in.
     pub(crate) async fn counts(&mut self) -> (u64, u64) {
         let counted = self.ask("['buttons', 'fields'].map((name) => Number(sessionStorage.getItem(name)))").await;
         (counted[0].as_u64().unwrap(), counted[1].as_u64().unwrap())
@@ -163,6 +163,36 @@ impl Site {
         self.until(&format!("{find}?.offsetParent && !{find}.disabled && idle()")).await;
         self.ask(&format!("{find}.focus()")).await;
         self.browser.press("Enter").await;
+    }
+
+    /// Moves the focus to the button or link with this selector by the Tab key, and presses Enter.
+    pub(crate) async fn tab_to(&mut self, selector: &str) {
+        let find = format!("document.querySelector('{selector}')");
+        self.until(&format!("{find}?.offsetParent && !{find}.disabled && idle()")).await;
+        for _ in 0..60 {
+            if self.ask(&format!("document.activeElement === {find}")).await == true {
+                return self.browser.press("Enter").await;
+            }
+            self.browser.press("Tab").await;
+        }
+        panic!("the Tab key does not lead to {selector}");
+    }
+
+    /// Checks that the page fits on these screens, and stores pictures of it in the folder that `TOLLGATE_SCREENSHOTS` names. The
+    /// last one remains.
+    pub(crate) async fn fits(&mut self, name: &str, screens: &[(&str, u32)]) {
+        for (scheme, width) in screens {
+            self.browser.look(scheme, *width).await;
+            assert_eq!(
+                self.ask("document.documentElement.scrollWidth <= innerWidth").await,
+                true,
+                "{name} is too wide"
+            );
+            if let Some(folder) = std::env::var_os("TOLLGATE_SCREENSHOTS") {
+                let file = std::path::Path::new(&folder).join(format!("{name}-{scheme}-{width}.png"));
+                self.browser.take_picture(&file).await;
+            }
+        }
     }
 
     /// Waits until the element with this id has the focus.
@@ -227,10 +257,10 @@ impl Site {
     }
 }
 
-/// Counts what users do: the buttons that they press, and the fields that they fill in.
+/// Counts what users do: the buttons and links that they press, and the fields that they fill in.
 pub(crate) const COUNTS: &str = "
 const count = (name) => sessionStorage.setItem(name, 1 + Number(sessionStorage.getItem(name)));
-addEventListener('click', ({ isTrusted, target }) => isTrusted && target.closest('button') && count('buttons'), true);
+addEventListener('click', ({ isTrusted, target }) => isTrusted && target.closest('button, a') && count('buttons'), true);
 addEventListener('change', ({ isTrusted, target }) => isTrusted && target.type !== 'checkbox' && count('fields'), true);";
 
 /// A user who looks at no suggestion. Without it, a virtual authenticator takes the first one.

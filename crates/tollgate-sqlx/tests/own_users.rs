@@ -232,7 +232,7 @@ async fn c127_c129_c130_an_account_in_a_table_of_the_application_from_its_sign_u
     assert_eq!(user(&mut before).await, None);
     assert_eq!(program.sign_in(MOVED, CHANGED).await.unwrap_err().error(), "invalid_credentials");
 
-    // delete, in another process because its codes wait for nobody
+    // delete, in another process, which has sent no code to the address within half a minute
     program.child.kill().await.unwrap();
     let mut program = Program::start(&file).await;
     let mut browser = program.sign_in(MOVED, RESET).await.unwrap();

@@ -56,12 +56,7 @@ pub(super) async fn sign_out_everywhere(
 
 /// Returns a response that signs this browser out, after everything that the user had begun was ended.
 pub(super) async fn signed_out(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
-    let (sessions, tenant) = (&cx.core.sessions, call.tenant());
     let mut response = answer::no_content();
-    let presented = cx.core.cookies.presented(&cx.parts.headers);
-    for removal in ProvedLogins::find(cx, &presented, Some(tenant)).await?.end(cx).await? {
-        removal.append_to(response.headers_mut());
-    }
-    sessions.removal(tenant).append_to(response.headers_mut());
+    ProvedLogins::end_in_browser(cx, call.tenant(), response.headers_mut()).await?;
     Ok(response)
 }

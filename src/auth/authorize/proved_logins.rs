@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
+
 use crate::{
     auth::{context::RequestContext, http::cookies::PresentedLogin, state::logins::StoredLogin},
     http::cookie::SetCookie,
@@ -38,6 +40,20 @@ impl<'c> ProvedLogins<'c> {
             }
         }
         Ok(Self { open, spent })
+    }
+
+    /// Ends the logins of this browser at a tenant. The headers remove their cookies, and that of the session.
+    pub(crate) async fn end_in_browser(
+        cx: &RequestContext<'_>,
+        tenant: &Tenant,
+        headers: &mut HeaderMap,
+    ) -> Result<(), StoreError> {
+        let presented = cx.core.cookies.presented(&cx.parts.headers);
+        for removal in ProvedLogins::find(cx, &presented, Some(tenant)).await?.end(cx).await? {
+            removal.append_to(headers);
+        }
+        cx.core.sessions.removal(tenant).append_to(headers);
+        Ok(())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -32,10 +32,6 @@ pub(crate) async fn sign_out(
             sessions.revoke_sid(&session.sid()).await?;
         }
     }
-    let presented = cx.core.cookies.presented(&cx.parts.headers);
-    for removal in ProvedLogins::find(cx, &presented, Some(tenant)).await?.end(cx).await? {
-        removal.append_to(response.headers_mut());
-    }
-    sessions.removal(tenant).append_to(response.headers_mut());
+    ProvedLogins::end_in_browser(cx, tenant, response.headers_mut()).await?;
     Ok(response)
 }

@@ -13,7 +13,7 @@ use crate::{
     policy::Method,
     reject::{Rejection, RejectionKind},
     store::StoreError,
-    util::clock::ceil_seconds,
+    util::{builder::setters, clock::ceil_seconds},
 };
 
 /// Writes the enum of the errors, their texts and their statuses from one table.
@@ -161,15 +161,12 @@ impl Problem {
             .retry_in(Duration::from_secs(1))
     }
 
-    /// Adds the state of the login to the response.
-    pub(crate) fn with_login_view(mut self, view: LoginView) -> Self {
-        self.view = Some(view);
-        self
-    }
+    setters! {
+        /// Adds the state of the login to the response.
+        pub(crate) fn with_login_view(view: LoginView) { view: Some(view) }
 
-    /// Adds the URL of a sign-in that helps.
-    pub(crate) fn login_url(self, url: String) -> Self {
-        Self { login_url: Some(url), ..self }
+        /// Adds the URL of a sign-in that helps.
+        pub(crate) fn login_url(url: String) { login_url: Some(url) }
     }
 
     /// Returns the URL of a sign-in that helps.

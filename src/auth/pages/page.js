@@ -4,7 +4,8 @@
 const here = new URL(".", import.meta.url);
 const SIGN_IN_KEY = `login ${here.pathname}`;
 const mode = /\/(sign-up|reset-password)$/.exec(location.pathname)?.[1] ?? "sign-in";
-const KEY = mode === "sign-in" ? SIGN_IN_KEY : `${mode} ${here.pathname}`;
+const RESET_KEY = `reset-password ${here.pathname}`;
+const KEY = { "sign-in": SIGN_IN_KEY, "reset-password": RESET_KEY }[mode] ?? `${mode} ${here.pathname}`;
 // Set by the account page while its user confirms a change here.
 const ACCOUNT = new URL("../account/", here);
 const CHANGE = `account ${ACCOUNT.pathname}`;
@@ -98,7 +99,8 @@ let detours = 0; // calls that followed from the last action of the user
 // the time at which it may be tried again.
 function fresh() {
   return { query: location.search, id: null, isNamed: false, isKnown: false, identifier: "", remember: false, methods: [],
-    providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, address: "", isProved: false, until: {} };
+    providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, address: "", isProved: false, hasNewPassword: false,
+    until: {} };
 }
 
 function load() {
@@ -114,6 +116,13 @@ function keep() {
   try {
     sessionStorage.setItem(KEY, JSON.stringify(login));
   } catch { /* a reload starts again */ }
+}
+
+// Lets another page of this tab begin with a name that was typed here.
+function hand(key, state) {
+  try {
+    sessionStorage.setItem(key, JSON.stringify({ ...fresh(), ...state }));
+  } catch { /* the name is typed again */ }
 }
 
 function forget(identifier = "") {
@@ -328,6 +337,7 @@ function ways() {
         ({ name, masked, contact, label: word("login.method_to", { method: label, address: masked }), act: () => chosen(() => send(masked, contact)) }));
     }
     if (name === "passkey") return [{ name, label, begin, act: () => { key(name); run("key", SUBMIT.key); } }];
+    if (name === "email" && isTypedAddress()) return [{ name, label, begin, act: () => { address(name); run("address", sendToTyped); } }];
     return [{ name, label, begin, act: () => begin(name) }];
   });
   return [...known, ...setUp];
@@ -344,7 +354,7 @@ function choose(message = "") {
   say(message);
   const isNamed = isStepUp && login.isKnown; // by the heading
   const isSetUp = all.every((way) => way.isNew);
-  at("choice").textContent = word(isSetUp ? "login.choose_set_up" : isNamed ? "login.choose_method" : login.completed ? "login.choose_confirm" : "login.choose");
+  at("choice").textContent = word(isSetUp ? "login.choose_set_up" : isNamed ? "login.choose_method" : login.completed || mode === "reset-password" ? "login.choose_confirm" : "login.choose");
   at("ways").replaceChildren(...all.map(wayButton));
   for (const button of at("ways").children) hold(button, button.value);
   show("choose", at("ways").firstChild);
@@ -578,13 +588,15 @@ async function next(message, isAsked = false) {
   if (only?.isNew && !login.choices.enrol.fresh_until) throw { code: "fresh_login_required", wait: 0 };
   if (only?.isNew && only.form === "app" && others.length === 0) return newApp;
   if (isAsked && only?.contact && others.length === 0) return sendToOnly;
-  const isTyped = mode === "reset-password" && only?.name === "email" && /.@./.test(login.identifier);
-  if (isAsked && isTyped && others.length === 0 && login.completed === 0) return sendToTyped;
+  if (isAsked && only?.name === "email" && isTypedAddress() && others.length === 0) return sendToTyped;
   // recovery codes replace the other one, so they are one click away
   const [usual, ...more] = all.filter(({ name }) => name !== "recovery_code");
   if (login.completed > 0 && usual?.begin && !usual.isNew && more.length === 0) return void usual.begin(usual.name, message);
   back(message);
 }
+
+// A user who has forgotten the password hardly types another address than the name. After a first code, the page asks for one.
+const isTypedAddress = () => mode === "reset-password" && login.completed === 0 && !login.code && /.@./.test(login.identifier);
 
 // Sends a code to the address that was typed as the name.
 function sendToTyped() {
@@ -687,7 +699,16 @@ async function begin() {
     return isStepUp && !told.confirmation_required ? SUBMIT.going : going(told);
   }
   if (told.available_methods.length === 0 && mode !== "reset-password") throw { code: "access_denied", wait: 0 };
+  // unless the user has something to read or to tick first
+  if (login.hasNewPassword && login.identifier && !agrees && at("stay").hidden) return useNewPassword;
   who();
+}
+
+// Asks for the password that the user has just set, without a choice.
+async function useNewPassword() {
+  const { identifier } = login;
+  began(await call("start", { ...bound, ...optionalParameters(), identifier }), identifier);
+  return login.completed === 0 && login.methods.includes("password") ? void password("password") : () => next("");
 }
 
 // Shows the ways that need no name.
@@ -830,9 +851,7 @@ const SUBMIT = {
     await step("../reset-password", { password });
     const { identifier } = login;
     forget();
-    try {
-      sessionStorage.setItem(SIGN_IN_KEY, JSON.stringify({ ...fresh(), identifier }));
-    } catch { /* the name is typed again */ }
+    hand(SIGN_IN_KEY, { identifier, hasNewPassword: true });
     stuck("", word("login.continue"), toSignIn);
     at("title").textContent = word("login.password_set");
     at("user").textContent = word("login.password_set_text");
@@ -905,6 +924,7 @@ at("cancel").addEventListener("click", () => busy || location.assign(new URL("se
 at("reveal").addEventListener("change", (event) => { at("secret").type = event.target.checked ? "text" : "password"; });
 at("new-reveal").addEventListener("change", (event) => { at("new-secret").type = event.target.checked ? "text" : "password"; });
 at("remember").addEventListener("change", () => suggesting?.abort());
+at("to-reset").addEventListener("click", () => hand(RESET_KEY, { identifier: login.identifier || at("identifier").value.trim() }));
 document.addEventListener("visibilitychange", () => suggest());
 
 run(null, begin);

@@ -158,10 +158,11 @@ async fn log_in(
     Ok(answer::json(StatusCode::OK, &Counters::from(view)))
 }
 
-/// Returns the proofs of a new account that bring the login closer to its end.
+/// Returns the proofs of a new account: both of them if they complete the login, so that its user can go on to a second factor,
+/// and otherwise those that bring it closer to its end.
 fn proofs_of_plan(step: &LoginStep<'_>) -> MethodSet {
     let proved = (Method::Email | Method::Password).intersection(step.cx.core.enabled(&step.login.tenant));
-    step.login.plan.closest(proved)
+    if step.login.plan.is_met_by(proved) { proved } else { step.login.plan.closest(proved) }
 }
 
 /// Checks that an account can be created in this login.

@@ -40,6 +40,7 @@ use crate::{
 /// pass too, unless the layer is [`required`](Self::required).
 ///
 /// The [module documentation](super) describes which requests are refused and why.
+#[derive(Clone)]
 #[must_use]
 pub struct SessionLayer<R = StatusOnly> {
     gate: SessionGate,
@@ -248,12 +249,6 @@ impl<S, R: Clone> Layer<S> for SessionLayer<R> {
 
     fn layer(&self, inner: S) -> Self::Service {
         Gated::new(inner, Arc::new(self.gate.clone()), self.respond.clone())
-    }
-}
-
-impl<R: Clone> Clone for SessionLayer<R> {
-    fn clone(&self) -> Self {
-        Self { gate: self.gate.clone(), respond: self.respond.clone() }
     }
 }
 

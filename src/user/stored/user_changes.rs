@@ -264,7 +264,10 @@ mod tests {
         let changed = block_on(Users::set_contact(&slow, &acme, &id("u-1"), Some(&old), Some(&new)));
         assert_eq!(changed.unwrap(), AccountChange::Outdated);
         assert!(block_on(users.find(&acme, &name("new@example.com"))).unwrap().is_none());
-        // and another account can have it
+        // it takes none of the 16 places, and another account can have it
+        for number in 1..16 {
+            block_on(users.add_identifier(&acme, &id("u-1"), &name(&format!("ada{number}")))).unwrap();
+        }
         let eve = NewUser::new(id("u-2"), name("new@example.com"));
         assert_eq!(block_on(Users::create(&users, &acme, eve)).unwrap(), NewAccount::Created(id("u-2")));
     }

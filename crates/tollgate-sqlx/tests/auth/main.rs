@@ -186,11 +186,9 @@ mod account_contacts;
 mod account_deletion;
 #[path = "../../../../tests/auth/account_matrix.rs"]
 mod account_matrix;
-#[path = "../../../../tests/auth/account_sequences.rs"]
-mod account_sequences;
 #[path = "../../../../tests/auth/life_matrix.rs"]
 mod life_matrix;
-#[path = "../../../../tests/auth/life_sequences.rs"]
+#[path = "../../../../tests/auth/life_sequences/mod.rs"]
 mod life_sequences;
 #[path = "../../../../tests/auth/own_account.rs"]
 mod own_account;
@@ -200,6 +198,8 @@ mod reset;
 mod sign_up;
 #[path = "../../../../tests/auth/confidential_clients.rs"]
 mod confidential_clients;
+#[path = "../../../../tests/auth/consent_pages.rs"]
+mod consent_pages;
 #[path = "../../../../tests/auth/enrolled.rs"]
 mod enrolled;
 #[path = "../../../../tests/auth/five_tenants.rs"]
