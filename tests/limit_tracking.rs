@@ -152,7 +152,7 @@ fn is_refused<B>(response: &Response<B>) -> bool {
 // ---- when a call ends
 
 #[tokio::test]
-async fn a_call_is_open_until_its_body_has_ended() {
+async fn c138_a_call_is_open_until_its_body_has_ended() {
     let limiter = limiter([concurrent(1)]);
     let layer = tracking(&limiter);
     let respond = |_| Response::new(Scripted::ending([data("one"), data("two")]));
@@ -235,7 +235,7 @@ async fn a_call_ends_when_its_future_is_dropped_or_the_service_fails() {
 }
 
 #[tokio::test]
-async fn an_upgraded_connection_is_a_call_until_its_handle_is_dropped() {
+async fn c138_an_upgraded_connection_is_a_call_until_its_handle_is_dropped() {
     for (method, status) in [(Method::GET, StatusCode::SWITCHING_PROTOCOLS), (Method::CONNECT, StatusCode::OK)] {
         let limiter = limiter([concurrent(1)]);
         let kept = Arc::new(Mutex::new(None));

@@ -21,11 +21,14 @@ pub struct Decision {
     /// The standing in a shadow quota that would have refused; boxed, because it is rare.
     pub(super) shadow: Option<Box<Standing>>,
     pub(super) spend: Spend,
+    /// The call that was opened, if one was asked for; boxed, because it is rare.
+    pub(super) call: Option<Box<OpenCall>>,
 }
 
 impl Decision {
     /// Admits a request that no enforced quota limits.
-    pub(super) const UNLIMITED: Self = Self { refused: None, standing: None, shadow: None, spend: Spend(None) };
+    pub(super) const UNLIMITED: Self =
+        Self { refused: None, standing: None, shadow: None, spend: Spend(None), call: None };
 
     /// Refuses a request of a denied tenant.
     pub(super) const DENIED: Self = Self { refused: Some(RefusalReason::Denied), ..Self::UNLIMITED };
@@ -38,7 +41,7 @@ impl Decision {
 
     #[cfg(feature = "redis")]
     pub(super) fn admitted(standing: Option<Standing>, shadow: Option<Box<Standing>>) -> Self {
-        Self { refused: None, standing, shadow, spend: Spend(None) }
+        Self { standing, shadow, ..Self::UNLIMITED }
     }
 
     /// Refuses the request with this standing.
@@ -250,8 +253,6 @@ pub(super) struct Charge {
     pub(super) units: u32,
     pub(super) is_anonymous: bool,
     pub(super) marks: Marks,
-    /// The call that was opened, if one was asked for.
-    pub(super) call: Option<OpenCall>,
 }
 
 /// Identifies a bucket.

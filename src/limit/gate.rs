@@ -254,7 +254,7 @@ impl RateLimitGate {
     /// A tenant that is only claimed has proved nothing.
     #[inline]
     fn build_ask(&self, name: &TenantName<'_>, units: u32, call: CallAsk) -> Ask {
-        Ask { refundable: self.charge_rule.is_some(), call, ..Ask::new(units, name.is_claimed()) }
+        Ask { refundable: self.charge_rule.is_some() && !call.is_hold(), call, ..Ask::new(units, name.is_claimed()) }
     }
 
     #[inline]

@@ -379,8 +379,7 @@ impl Limiter {
 
     /// Takes the call that an admission has opened.
     pub(super) fn take_hold(&self, ask: Ask, decision: &mut Decision) -> Hold {
-        let call = decision.spend.0.as_mut().and_then(|charge| charge.call.take());
-        let open = call.map(|call| match call {
+        let open = decision.call.take().map(|call| match *call {
             OpenCall::Memory(call) => Box::new(OwnCall { limiter: self.clone(), call }) as Box<dyn EndCall>,
             #[cfg(feature = "redis")]
             OpenCall::Shared(call) => call,

@@ -2,6 +2,7 @@
 
 pub mod alloc;
 pub mod bearer;
+pub mod calls;
 pub mod timing;
 pub mod instructions;
 pub mod layer;
@@ -45,9 +46,10 @@ pub struct Programs<'a> {
 type Section = (&'static str, fn(&Programs<'_>));
 
 /// All sections by their names, which are also those of their markers in `BENCHMARKS.md`.
-pub const ALL: [Section; 18] = [
+pub const ALL: [Section; 19] = [
     ("layer", |_| layer::run()),
     ("threads", |_| threads::run()),
+    ("calls", |_| calls::run()),
     ("server", |programs| server::run(programs.one)),
     ("callgrind", |programs| instructions::run(programs.one)),
     ("alloc", |_| alloc::run()),

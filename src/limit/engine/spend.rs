@@ -15,7 +15,7 @@ use super::{
 use crate::limit::plans::cache::{PlanCache, PlanState};
 use crate::{
     limit::{
-        decision::{Ask, CallInMemory, Charge, Decision, Marks, NO_MARKS, OpenCall, Past, Payer},
+        decision::{Ask, BucketId, CallInMemory, Charge, Decision, Marks, NO_MARKS, OpenCall, Past, Payer},
         plan::{Plan, PlanKind},
         plans::table::PlanFound,
     },
@@ -155,7 +155,10 @@ impl Engine {
                 self.clear_board(key, row);
             }
             let payer = || Payer::Tenant(LimitKey::trusted(key.name));
-            self.keep_spend(decision, request, (row.past(), marks, call), payer);
+            self.keep_spend(decision, ask, row.past(), marks, payer);
+            if let Some(id) = call {
+                decision.call = Some(opened_call(id, key, None));
+            }
         } else {
             self.post(key, row, context, ask, decision);
         }
@@ -165,23 +168,15 @@ impl Engine {
     fn keep_spend(
         &self,
         decision: &mut Decision,
-        SpendRequest { key, ask, .. }: SpendRequest<'_>,
-        (past, marks, call): (Past, Marks, Option<u64>),
+        Ask { units, is_anonymous, refundable, .. }: Ask,
+        past: Past,
+        marks: Marks,
         payer: impl FnOnce() -> Payer,
     ) {
         // a tenant without limits has spent nothing
-        let is_charged = ask.refundable && ask.units > 0 && past.plan != Plan::NO_ID && decision.is_admitted();
-        if is_charged || call.is_some() {
-            let (units, is_anonymous, payer) = (ask.units - ask.estimate(), ask.is_anonymous, payer());
-            let call = call.map(|id| {
-                let bucket = match payer {
-                    Payer::Bucket(bucket) => Some(bucket),
-                    _ => None,
-                };
-                OpenCall::Memory(CallInMemory { key: LimitKey::trusted(key.name), bucket, id })
-            });
+        if refundable && units > 0 && past.plan != Plan::NO_ID && decision.is_admitted() {
             decision.spend.0 =
-                Some(Box::new(Charge { limiter: self.id, payer, past, units, is_anonymous, marks, call }));
+                Some(Box::new(Charge { limiter: self.id, payer: payer(), past, units, is_anonymous, marks }));
         }
     }
 
@@ -239,7 +234,10 @@ impl Engine {
         let mut marks = NO_MARKS;
         let terms = (context, ask, key.hash);
         let shared = buckets.spend(found, || self.next_generation(), terms, &mut marks, decision)?;
-        self.keep_spend(decision, request, (shared.past, marks, shared.call), || Payer::Bucket(shared.bucket));
+        self.keep_spend(decision, ask, shared.past, marks, || Payer::Bucket(shared.bucket));
+        if let Some(id) = shared.call {
+            decision.call = Some(opened_call(id, request.key, Some(shared.bucket)));
+        }
         if shared.began {
             began.set(true);
         }
@@ -278,4 +276,9 @@ impl Engine {
             rows.admitted.count(key.name, ask, decision);
         }
     }
+}
+
+#[cold]
+fn opened_call(id: u64, key: TenantKey<'_>, bucket: Option<BucketId>) -> Box<OpenCall> {
+    Box::new(OpenCall::Memory(CallInMemory { key: LimitKey::trusted(key.name), bucket, id }))
 }

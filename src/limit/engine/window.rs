@@ -270,6 +270,7 @@ impl Log {
     }
 
     /// Appends an entry whose units are counted already. Returns whether there was memory for it.
+    #[inline]
     fn push(&mut self, entry: Entry, bytes: &ByteBudget) -> bool {
         match self.filled {
             Filled::Nothing => self.filled = Filled::Newest,

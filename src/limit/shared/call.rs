@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     limit::{
-        decision::{Ask, CallAsk, CallEnd, CallInMemory, Decision, EndCall, OpenCall, Payer},
+        decision::{Ask, CallAsk, CallEnd, CallInMemory, Decision, EndCall, OpenCall},
         plan::Plan,
     },
     tenant::LimitKey,
@@ -44,34 +44,28 @@ impl SharedLimiter {
         };
         let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
-        let Some(answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
+        let Some(mut answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
             return Decision::UNAVAILABLE;
         };
-        let is_opened = answer.decision.is_admitted();
-        let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: is_opened, ..ask });
-        let Some(charge) = decision.spend.0.as_mut() else {
+        let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
+        let mut decision = self.with_spend(answer, payer, plan, ask);
+        if !decision.is_admitted() {
             if !is_opened {
                 // there is nothing to end
                 _ = call.keep();
             }
             return decision;
-        };
-        let mirrored = match &mut charge.payer {
-            Payer::Shared(past) => past.mirrored.0.as_mut().and_then(|mirrored| mirrored.call.take()),
-            Payer::Tenant(_) | Payer::Bucket(_) => None,
-        };
-        let mirrored = match mirrored {
+        }
+        if sent_at.is_late(clock) {
+            server.mirror.forget_call(mirrored);
+            return Decision::UNAVAILABLE;
+        }
+        let mirrored = match mirrored.map(|call| *call) {
             Some(OpenCall::Memory(call)) => Some(call),
             Some(OpenCall::Shared(_)) | None => None,
         };
-        if sent_at.is_late(clock) {
-            if let Some(mirrored) = mirrored {
-                self.local().end_call(&mirrored, CallEnd::Commit(0));
-            }
-            return Decision::UNAVAILABLE;
-        }
         let call = SharedCall::new(server, payer, call.keep(), (ask.is_anonymous, sent_at), mirrored);
-        charge.call = Some(OpenCall::Shared(Box::new(call)));
+        decision.call = Some(Box::new(OpenCall::Shared(Box::new(call))));
         decision
     }
 }

@@ -236,8 +236,7 @@ impl Both {
                     let mut expected = self.memory.check_unreported(&self.tenant, ask);
                     let (decision, id) = self.open(ask).await;
                     assert_eq!(summarize_decision(&decision), summarize_decision(&expected), "{ask:?}");
-                    let call = expected.spend.0.as_mut().and_then(|charge| charge.call.take());
-                    if let Some(OpenCall::Memory(call)) = call {
+                    if let Some(OpenCall::Memory(call)) = expected.call.take().map(|call| *call) {
                         calls.push((call, id));
                     }
                     if ask.estimate() == 0 {

@@ -9,7 +9,7 @@ use super::mirror::{Knowledge, ServerCounts};
 use crate::limit::engine::meter::Gauge;
 use crate::{
     limit::{
-        decision::{Decision, Marks, NO_MARKS, Spend, UNCHARGED},
+        decision::{Decision, Marks, NO_MARKS, OpenCall, Spend, UNCHARGED},
         plan::{Limited, Plan},
         quota::Rule,
     },
@@ -72,6 +72,8 @@ pub(super) struct Answer {
     pub(super) knowledge: Knowledge,
     /// The charge of the mirror, or its refusal of what the server has admitted.
     pub(super) mirrored: Result<Spend, Decision>,
+    /// The same call in memory.
+    pub(super) mirrored_call: Option<Box<OpenCall>>,
 }
 
 impl Answer {
@@ -84,7 +86,17 @@ impl Answer {
             let counts = ServerCounts { used: [0; Plan::MAX_QUOTAS], at: UnixTime::from_nanos(0) };
             let (knowledge, mirrored) = (Knowledge::default(), Ok(Spend::default()));
             let (decision, marks, lifetime) = (Decision::UNAVAILABLE, NO_MARKS, Duration::ZERO);
-            return Ok(Self { decision, generation: 0, marks, granted: 0, lifetime, counts, knowledge, mirrored });
+            return Ok(Self {
+                decision,
+                generation: 0,
+                marks,
+                granted: 0,
+                lifetime,
+                counts,
+                knowledge,
+                mirrored,
+                mirrored_call: None,
+            });
         }
         let unix = reader.micros()?.ok_or_else(unexpected)?;
         let now = (now, UnixTime::from_nanos(unix.saturating_mul(1000)));
@@ -98,7 +110,17 @@ impl Answer {
             reader.counts(plan, &mut counts)?;
             let decision = Decision::refused_by(standing.ok_or_else(unexpected)?);
             let (generation, marks, granted, lifetime) = (0, NO_MARKS, 0, Duration::ZERO);
-            return Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored });
+            return Ok(Self {
+                decision,
+                generation,
+                marks,
+                granted,
+                lifetime,
+                counts,
+                knowledge,
+                mirrored,
+                mirrored_call: None,
+            });
         }
         let generation = reader.micros()?.ok_or_else(unexpected)?;
         let shadow = reader.standing(plan, now)?.map(|(standing, _)| Box::new(standing));
@@ -116,7 +138,7 @@ impl Answer {
             *used = used.saturating_sub(own);
         }
         let decision = Decision::admitted(standing, shadow);
-        Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored })
+        Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored, mirrored_call: None })
     }
 }
 

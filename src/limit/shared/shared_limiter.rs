@@ -300,7 +300,7 @@ impl SharedLimiter {
         match leased {
             Leased::Admitted { lease, standing, terms } => {
                 let mirrored = match self.0.server.mirror.admit(tenant, ask, terms.knowledge) {
-                    Ok(mirrored) => mirrored,
+                    Ok((_, mirrored)) => mirrored,
                     Err(refusal) => {
                         let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
                         if let Some(leasing) = &self.0.leasing {
@@ -477,7 +477,7 @@ impl SharedLimiter {
         past: impl FnOnce(LimitKey) -> SharedPast,
         marks: Marks,
     ) -> Decision {
-        if ask.refundable && (ask.units > 0 || ask.call.opens()) && decision.is_admitted() {
+        if ask.refundable && ask.units > ask.estimate() && decision.is_admitted() {
             decision.spend.0 = Some(Box::new(Charge {
                 limiter: self.local().id(),
                 payer: Payer::Shared(past(tenant.clone())),
@@ -485,7 +485,6 @@ impl SharedLimiter {
                 units: ask.units - ask.estimate(),
                 is_anonymous: ask.is_anonymous,
                 marks,
-                call: None,
             }));
         }
         decision
