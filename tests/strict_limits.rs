@@ -16,6 +16,7 @@ mod support;
 use std::{env, sync::Arc, time::Duration};
 
 use support::{
+    machine::{MachineClock, Random},
     process::{Process, end_with_parent, say},
     redis_server::RedisServer,
 };
@@ -25,7 +26,7 @@ use tokio::{
 };
 use tollgate::{
     Limiter, Plans, Quota, Tenant,
-    clock::{Clock, Moment, SystemClock, UnixTime},
+    clock::Clock,
     limit::{Fallback, Leases},
     store::RedisConfig,
 };
@@ -50,51 +51,7 @@ fn quota(tenant: u64) -> (Quota, u64) {
     (quota.unwrap(), u64::from(most))
 }
 
-// ---- one clock for all processes
-
-/// The monotonic clock of the machine.
-#[derive(Debug)]
-struct MachineClock {
-    wall: SystemClock,
-    base: Instant,
-    nanos_at_base: u64,
-}
-
-impl MachineClock {
-    fn new() -> Self {
-        let base = Instant::now();
-        // the only way in std to its number: `Instant { tv_sec: 1, tv_nsec: 2 }`
-        let shown = format!("{:?}", base.into_std());
-        let mut numbers = shown.split(|c: char| !c.is_ascii_digit()).filter_map(|text| text.parse::<u64>().ok());
-        let nanos_at_base = numbers.next().unwrap() * 1_000_000_000 + numbers.next().unwrap();
-        assert!(shown.contains("tv_sec") && numbers.next().is_none(), "{shown}");
-        Self { wall: SystemClock::new(), base, nanos_at_base }
-    }
-}
-
-impl Clock for MachineClock {
-    fn now(&self) -> Moment {
-        Moment::from_nanos(self.nanos_at_base) + self.base.elapsed()
-    }
-
-    fn unix(&self, _: Moment) -> UnixTime {
-        self.wall.read().1
-    }
-}
-
 // ---- a node
-
-/// Numbers that are the same each time (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
-    }
-}
 
 #[tokio::test]
 #[ignore = "a node, which the other tests start as a process"]

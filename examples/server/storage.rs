@@ -57,7 +57,7 @@ pub(crate) async fn open(storage: &Storage) -> Result<State, Box<dyn Error>> {
             (store, None)
         }
         Storage::Redis(server) => {
-            let config = server.config()?;
+            let config = server.config()?.share_connection();
             let store =
                 Redis::connect_with(config.clone()).await.map_err(|error| format!("--redis: {}", explained(&error)))?;
             (AnyStore::from(store), Some(config))

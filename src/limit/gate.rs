@@ -122,6 +122,10 @@ impl RateLimitGate {
                 }
                 Err(error) => return MaybeReady::Ready(Err(self.unusable(&error))),
             },
+            #[cfg(feature = "plans")]
+            Err(error) if error.kind() == TenantErrorKind::Pending => {
+                return MaybeReady::Pending(self.look_up_and_charge(head));
+            }
             Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
         };
         let cost = self.cost_of(head);
@@ -144,18 +148,19 @@ impl RateLimitGate {
     }
 
     #[inline]
-    fn cost_of(&self, head: Head<'_>) -> u32 {
+    pub(super) fn cost_of(&self, head: Head<'_>) -> u32 {
         let estimate = self.tracking.as_ref().and_then(|tracking| tracking.estimate(head));
         estimate.unwrap_or_else(|| self.cost.as_ref().map_or(1, |cost| cost(head)))
     }
 
     #[cold]
-    fn unusable(&self, error: &TenantError) -> Rejection {
+    pub(super) fn unusable(&self, error: &TenantError) -> Rejection {
         let (event, kind) = match error.kind() {
             TenantErrorKind::Unknown => (EventKind::CredentialUnknown, RejectionKind::Unauthenticated),
             TenantErrorKind::Missing => (EventKind::TenantMissing, RejectionKind::Unauthenticated),
             TenantErrorKind::Invalid => (EventKind::TenantMissing, RejectionKind::InvalidRequest),
-            TenantErrorKind::Internal => (EventKind::TenantMissing, RejectionKind::Internal),
+            TenantErrorKind::Unavailable => (EventKind::TenantLookupFailed, RejectionKind::Unavailable),
+            TenantErrorKind::Pending | TenantErrorKind::Internal => (EventKind::TenantMissing, RejectionKind::Internal),
         };
         if kind == RejectionKind::Internal {
             self.warned.call_once(|| {
@@ -168,30 +173,6 @@ impl RateLimitGate {
             Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
             None => rejection,
         }
-    }
-
-    /// Looks up the plan of the tenant or asks the shared limiter, and charges the request then.
-    #[cfg(any(feature = "plans", feature = "redis"))]
-    #[inline(never)]
-    fn charge_later(&self, name: &TenantName<'_>, ask: Ask) -> RateLimitFuture {
-        let (gate, key, name) = (self.clone(), name.to_known_key(), name.to_known_name());
-        let charge = async move |extension: &mut Option<RateLimit>| {
-            #[cfg(feature = "plans")]
-            gate.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
-            #[cfg(feature = "redis")]
-            if let Some(shared) = &gate.limiter.shared {
-                let mut decision = shared.check_in_plan(&key, ask).await;
-                return gate.pass(&name, gate.limiter.local.key(&name), ask, &mut decision, extension);
-            }
-            gate.charge_in_memory(&name, ask, extension)
-        };
-        let decided = async move {
-            let mut extension = None;
-            let mut pass = charge(&mut extension).await.map_err(Unadmitted::into_rejection)?;
-            pass.keep(extension);
-            Ok(pass)
-        };
-        RateLimitFuture(Mutex::new(Box::pin(decided)))
     }
 
     /// Returns the tenant to charge for a request in which the source has found none.
@@ -249,7 +230,7 @@ impl RateLimitGate {
     /// Returns what is left to ask for, for a request that costs this much, or `None` if an outer layer of the same limiter has
     /// charged as much and tracks the call.
     #[inline]
-    fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<Ask> {
+    pub(super) fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<Ask> {
         let outer = outer.filter(|_| self.extensions);
         match outer.and_then(|outer| outer.charged(self.limiter.local.payer_id(self.limiter.local.key(name)))) {
             Some(charged) => {
@@ -281,7 +262,7 @@ impl RateLimitGate {
     }
 
     #[inline]
-    fn charge_in_memory(
+    pub(super) fn charge_in_memory(
         &self,
         name: &TenantName<'_>,
         ask: Ask,
@@ -299,7 +280,7 @@ impl RateLimitGate {
 
     /// Creates the pass and the extension, or the rejection of a request.
     #[inline]
-    fn pass(
+    pub(super) fn pass(
         &self,
         name: &TenantName<'_>,
         key: TenantKey<'_>,
@@ -393,7 +374,7 @@ impl RateLimitGate {
 crate::util::fmt::debug_fields!(RateLimitGate, |own| limiter: own.limiter.local);
 
 /// Why a request was not admitted.
-enum Unadmitted {
+pub(super) enum Unadmitted {
     Rejected(Rejection),
     /// The plan of its tenant must be looked up first.
     #[cfg(feature = "plans")]
@@ -401,7 +382,7 @@ enum Unadmitted {
 }
 
 impl Unadmitted {
-    fn into_rejection(self) -> Rejection {
+    pub(super) fn into_rejection(self) -> Rejection {
         match self {
             Self::Rejected(rejection) => rejection,
             #[cfg(feature = "plans")]
@@ -411,7 +392,7 @@ impl Unadmitted {
 }
 
 #[cfg(feature = "plans")]
-fn no_plan() -> Rejection {
+pub(super) fn no_plan() -> Rejection {
     Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
 }
 
@@ -419,6 +400,13 @@ fn no_plan() -> Rejection {
 ///
 /// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
 pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);
+
+#[cfg(any(feature = "plans", feature = "redis"))]
+impl RateLimitFuture {
+    pub(super) fn new(decided: impl Future<Output = Result<RateLimitPass, Rejection>> + Send + 'static) -> Self {
+        Self(Mutex::new(Box::pin(decided)))
+    }
+}
 
 type Deciding = dyn Future<Output = Result<RateLimitPass, Rejection>> + Send;
 

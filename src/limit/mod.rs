@@ -128,6 +128,8 @@ mod report;
 pub(crate) mod shared;
 mod tracking;
 mod usage;
+#[cfg(any(feature = "plans", feature = "redis"))]
+mod waiting;
 
 #[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};

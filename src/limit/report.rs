@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 #[cfg(feature = "plans")]
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::decision::{Decision, RefusalReason};
+#[cfg(feature = "plans")]
+use crate::util::lookup::Pace;
 use crate::{
     event::{Event, EventKind, EventLog, Mode, event_kinds},
     tenant::{LimitKey, Standing},
@@ -28,6 +30,8 @@ event_kinds! {
     OverflowEnded = "overflow_ended",
     /// a request was rejected because its plan has a quota of concurrent calls, and nothing tracks when it ends.
     CallUntracked = "call_untracked",
+    /// the tenant of a credential could not be looked up.
+    TenantLookupFailed = "tenant_lookup_fail",
     /// the plan of a tenant could not be looked up.
     PlanLookupFailed = "plan_lookup_fail",
     /// the server of a shared limiter does not answer. Its fallback decides from now on. The reason is `no_answer`,
@@ -41,13 +45,9 @@ event_kinds! {
 pub(super) struct Report {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) log: Option<EventLog>,
-    /// From when on the next failed lookup of a plan is logged.
     #[cfg(feature = "plans")]
-    plan_warning_at: AtomicU64,
+    plan_warnings: Pace,
 }
-
-#[cfg(feature = "plans")]
-const SECOND: u64 = 1_000_000_000;
 
 impl Report {
     pub(super) fn new(clock: Arc<dyn Clock>, log: Option<EventLog>) -> Self {
@@ -55,7 +55,7 @@ impl Report {
             clock,
             log,
             #[cfg(feature = "plans")]
-            plan_warning_at: AtomicU64::new(0),
+            plan_warnings: Pace::default(),
         }
     }
 
@@ -117,12 +117,7 @@ impl Report {
     /// second, because callers can invent tenants.
     #[cfg(feature = "plans")]
     pub(super) fn plan_lookup_failed(&self, tenant: &LimitKey, reason: &str) {
-        let now = self.clock.now().as_nanos();
-        if self
-            .plan_warning_at
-            .fetch_update(Relaxed, Relaxed, |at| (now >= at).then_some(now.saturating_add(SECOND)))
-            .is_ok()
-        {
+        if self.plan_warnings.is_due(self.clock.now(), Duration::from_secs(1)) {
             crate::util::trace::warning!("the plan of {tenant} could not be looked up: {reason}");
         }
         if let Some(log) = &self.log {

@@ -1,10 +1,17 @@
 //! [`RedisConfig`]: where the server is, and how to talk to it.
 
-use std::time::Duration;
+use std::{
+    any::Any,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::util::error::ConfigError;
+
+/// The connection of all objects that share one, or nothing if none of them exists.
+type SharedConnection = tokio::sync::Mutex<Weak<dyn Any + Send + Sync>>;
 
 /// The address and settings of a Redis or Valkey server or cluster (feature `redis`).
 ///
@@ -29,6 +36,7 @@ pub struct RedisConfig {
     prefix: String,
     deadline: Option<Duration>,
     authorities: Option<Vec<u8>>,
+    connection: Option<Arc<SharedConnection>>,
 }
 
 impl RedisConfig {
@@ -81,6 +89,7 @@ impl RedisConfig {
             prefix: "tollgate".into(),
             deadline: None,
             authorities: None,
+            connection: None,
         };
         // RESP3 tells at once when a connection is lost
         Ok(if is_cluster { config } else { config.on_nodes(|own| own.set_protocol(ProtocolVersion::RESP3)) })
@@ -128,6 +137,31 @@ impl RedisConfig {
     /// are trusted.
     pub fn certificate_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authorities = Some(pem.into());
+        self.connection = None;
+        self
+    }
+
+    /// Lets all objects that are connected with clones of this configuration share one connection, such as a store, a limiter
+    /// and plans. By default, each has its own. Clones may have another [prefix](Self::key_prefix) and another
+    /// [deadline](Self::deadline).
+    ///
+    /// Connect all of them in the same tokio runtime. The connection is closed when the last one is dropped. User, password and
+    /// authorities belong to the connection, so set them first: setting one of them later ends the sharing.
+    ///
+    /// ```no_run
+    /// use tollgate::{Limiter, Plans, Quota, store::{Redis, RedisConfig}};
+    ///
+    /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = RedisConfig::new("redis://localhost:6379")?.share_connection();
+    /// let store = Redis::connect_with(config.clone()).await?;
+    /// let limiter = Limiter::redis(config, Plans::new(Quota::per_minute(600)?)).connect().await?;
+    /// # drop((store, limiter));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn share_connection(mut self) -> Self {
+        let nothing: Weak<()> = Weak::new();
+        self.connection = Some(Arc::new(SharedConnection::new(nothing)));
         self
     }
 
@@ -137,6 +171,7 @@ impl RedisConfig {
             node.set_redis_settings(settings)
         };
         self.nodes = self.nodes.into_iter().map(changed).collect();
+        self.connection = None;
         self
     }
 
@@ -150,6 +185,10 @@ impl RedisConfig {
 
     pub(super) fn is_tls(&self) -> bool {
         self.is_tls
+    }
+
+    pub(super) fn connection(&self) -> Option<&SharedConnection> {
+        self.connection.as_deref()
     }
 
     pub(super) fn authorities(&self) -> Option<&[u8]> {

@@ -1,6 +1,7 @@
 //! [`Link`]: one shared connection that is restored in the background.
 
 use std::{
+    any::Any,
     fmt,
     sync::{
         Arc, Weak,
@@ -33,11 +34,14 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 /// If it is lost, it is restored in the background, with growing waits between the attempts. Meanwhile calls wait until
 /// their deadline for the first attempt, and fail at once after that has failed.
 #[derive(Clone)]
-pub(crate) struct Link(Arc<Inner>);
+pub(crate) struct Link {
+    inner: Arc<Inner>,
+    /// How long a call waits. Links that share a connection may differ in it.
+    deadline: Duration,
+}
 
 struct Inner {
     target: Target,
-    deadline: Duration,
     runtime: Handle,
     state: watch::Sender<State>,
     clock: SystemClock,
@@ -62,17 +66,18 @@ impl State {
 }
 
 impl Link {
-    /// Connects within a tokio runtime, which must live as long as the link.
+    /// Connects within a tokio runtime, which must live as long as the link, or returns a link with the connection that the
+    /// configuration shares.
     pub(crate) async fn connect(config: &RedisConfig, deadline: Duration) -> Result<Self, RedisFailure> {
-        let misconfigured = |text: String| RedisFailure::new(FailureKind::Misconfigured, text);
-        let target = Target::new(config).map_err(|error| misconfigured(error.to_string()))?;
-        let runtime = Handle::try_current().map_err(|error| misconfigured(error.to_string()))?;
-        let state = watch::Sender::new(State::Connecting(1));
-        let (clock, unanswered_since) = (SystemClock::new(), AtomicU64::new(0));
-        let link = Self(Arc::new(Inner { target, deadline, runtime, state, clock, unanswered_since }));
-        let connection = link.0.connect(1).await?;
-        link.0.state.send_replace(State::Up(connection, 1));
-        Ok(link)
+        let Some(shared) = config.connection() else { return Ok(Self { inner: Inner::open(config).await?, deadline }) };
+        let mut shared = shared.lock().await;
+        if let Some(inner) = shared.upgrade().and_then(|inner| inner.downcast().ok()) {
+            return Ok(Self { inner, deadline });
+        }
+        let inner = Inner::open(config).await?;
+        let any: Arc<dyn Any + Send + Sync> = inner.clone();
+        *shared = Arc::downgrade(&any);
+        Ok(Self { inner, deadline })
     }
 
     /// Sends a command and returns the reply within the deadline. After a failure of the kind
@@ -88,7 +93,7 @@ impl Link {
 
     /// Returns how long a call waits for its reply.
     pub(crate) fn patience(&self) -> Duration {
-        self.0.deadline
+        self.deadline
     }
 
     /// Like [`call`](Self::call), for several commands that have one deadline together.
@@ -100,7 +105,7 @@ impl Link {
         command: &Cmd,
         delivery: Delivery,
     ) -> Result<redis::Value, CallError> {
-        let inner = &self.0;
+        let inner = &self.inner;
         let mut sent_on = None;
         let call = async {
             let mut is_resent = delivery != Delivery::Retried;
@@ -138,7 +143,7 @@ impl Link {
 
     /// Runs work in the background. It goes on if the handle is dropped.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.0.runtime.spawn(work)
+        self.inner.runtime.spawn(work)
     }
 
     /// Waits for work at most as long as for a call.
@@ -149,7 +154,7 @@ impl Link {
     async fn until<T>(&self, deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
         let work = {
             // the caller may run elsewhere
-            let _runtime = self.0.runtime.enter();
+            let _runtime = self.inner.runtime.enter();
             tokio::time::timeout_at(deadline, work)
         };
         work.await.ok()
@@ -157,7 +162,7 @@ impl Link {
 
     /// Returns the number of the connection, which changes when a lost one is replaced.
     pub(crate) fn number(&self) -> u64 {
-        self.0.state.borrow().number()
+        self.inner.state.borrow().number()
     }
 }
 
@@ -177,6 +182,18 @@ impl From<CallError> for RedisFailure {
 }
 
 impl Inner {
+    async fn open(config: &RedisConfig) -> Result<Arc<Self>, RedisFailure> {
+        let misconfigured = |text: String| RedisFailure::new(FailureKind::Misconfigured, text);
+        let target = Target::new(config).map_err(|error| misconfigured(error.to_string()))?;
+        let runtime = Handle::try_current().map_err(|error| misconfigured(error.to_string()))?;
+        let state = watch::Sender::new(State::Connecting(1));
+        let (clock, unanswered_since) = (SystemClock::new(), AtomicU64::new(0));
+        let inner = Arc::new(Self { target, runtime, state, clock, unanswered_since });
+        let connection = inner.connect(1).await?;
+        inner.state.send_replace(State::Up(connection, 1));
+        Ok(inner)
+    }
+
     /// Returns the connection, after waiting for an attempt that is under way.
     async fn connection(&self) -> Result<(Connection, u64), RedisFailure> {
         if let State::Up(connection, number) = &*self.state.borrow() {

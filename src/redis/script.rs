@@ -130,6 +130,7 @@ impl Link {
     }
 
     /// Removes a key.
+    #[cfg(feature = "plans")]
     pub(crate) async fn remove(&self, key: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("DEL");
         // one that arrives late must not remove what was written since

@@ -20,6 +20,10 @@ pub(crate) enum TenantErrorKind {
     Unknown,
     /// The credential is missing.
     Missing,
+    /// The credential can't be checked for now.
+    Unavailable,
+    /// The tenant must be looked up first.
+    Pending,
     /// The server does not have what it needs.
     Internal,
 }
@@ -49,6 +53,18 @@ impl TenantError {
         Self { kind: TenantErrorKind::Internal, detail, challenge: None }
     }
 
+    /// Creates the error of a credential that can't be checked for now: the caller gets a 503 with this detail.
+    pub const fn unavailable(detail: &'static str) -> Self {
+        Self { kind: TenantErrorKind::Unavailable, detail, challenge: None }
+    }
+
+    /// Says that the tenant must be [looked up](super::TenantSource::look_up). If it is not, because the caller of the
+    /// source can't wait, the request gets a 500.
+    pub const fn pending() -> Self {
+        let detail = "the tenant must be looked up, and only a rate limit can wait for it";
+        Self { kind: TenantErrorKind::Pending, detail, challenge: None }
+    }
+
     /// Sets the `WWW-Authenticate` header of the 401, such as
     /// `Basic realm="api"`. Defaults to `ApiKey`.
     ///
@@ -72,6 +88,12 @@ impl TenantError {
     /// Returns whether the request has an unknown credential.
     pub fn is_unknown(&self) -> bool {
         self.kind == TenantErrorKind::Unknown
+    }
+
+    /// Returns whether the server can't determine the tenant now, whatever the request says.
+    #[cfg(feature = "session")]
+    pub(crate) fn is_of_server(&self) -> bool {
+        self.kind >= TenantErrorKind::Unavailable
     }
 
     pub(crate) fn kind(&self) -> TenantErrorKind {

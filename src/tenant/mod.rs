@@ -3,6 +3,7 @@
 //! | source | identifies the tenant by | callers can choose it | the name is |
 //! |---|---|---|---|
 //! | [`ApiKeys`] | a secret that the caller knows | no | proved |
+//! | `CachedKeys` (feature `plans`) | such a secret, looked up in a database | no | proved |
 //! | `SessionTenant`, `AccessTokenTenant` | a session or a token that was verified | no | proved |
 //! | [`ClientIp`] | the address that the request comes from | no | claimed |
 //! | [`ExtensionTenant`] | an outer layer, such as a check of a signature | depends on that layer | what that layer found |
@@ -33,7 +34,6 @@
 //! # Ok::<(), tollgate::ConfigError>(())
 //! ```
 
-mod api_keys;
 mod cidr;
 mod client_ip;
 mod error;
@@ -43,15 +43,17 @@ mod header;
 mod hops;
 mod host;
 mod id;
+mod keys;
 mod path;
 mod query;
 mod source;
 mod standing;
 
 pub(crate) use self::error::TenantErrorKind;
+#[cfg(feature = "plans")]
+pub use self::keys::{CachedKeys, CachedKeysBuilder, KeyLookup, PresentedKey};
 pub(crate) use self::standing::LimiterCharge;
 pub use self::{
-    api_keys::ApiKeys,
     cidr::Cidr,
     client_ip::{ClientIp, PeerAddr},
     error::TenantError,
@@ -59,8 +61,9 @@ pub use self::{
     header::HeaderTenant,
     host::HostTenant,
     id::{LimitKey, Tenant},
+    keys::ApiKeys,
     path::PathTenant,
     query::QueryTenant,
-    source::{Or, ProvedTenant, TenantName, TenantSource},
+    source::{Or, ProvedTenant, TenantLookup, TenantName, TenantSource},
     standing::{RateLimit, Standing},
 };

@@ -1,17 +1,19 @@
-use std::sync::Arc;
+use std::{
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+};
 
 use super::{
-    error::TenantError,
+    error::{TenantError, TenantErrorKind},
     id::{LimitKey, Tenant, is_reserved},
 };
 use crate::http::head::Head;
 
 /// Finds the tenant of a request.
 ///
-/// A source answers at once. If the tenant must be looked up in a database, load the
-/// data into [`ApiKeys`](super::ApiKeys), or use an asynchronous outer layer that
-/// puts a [`Tenant`] into the extensions for
-/// [`ExtensionTenant`](super::ExtensionTenant).
+/// A source answers at once, or says that it must [look the tenant up](Self::look_up). For API keys in a database, use
+/// `CachedKeys` (feature `plans`), or load them into [`ApiKeys`](super::ApiKeys).
 ///
 /// # Security
 ///
@@ -61,8 +63,17 @@ pub trait TenantSource: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Returns an error if the request names a tenant that can't be used.
+    /// Returns an error if the request names a tenant that can't be used, or [`TenantError::pending`] if it must be looked up.
     fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError>;
+
+    /// Looks up the tenant of a request for which [`find`](Self::find) has returned [`TenantError::pending`].
+    ///
+    /// Only a [`RateLimitLayer`](crate::RateLimitLayer) waits for it. The lookup must have a deadline and bounds, because callers can
+    /// cause it at will. Sources that never return that error don't need it.
+    fn look_up(&self, head: Head<'_>) -> TenantLookup {
+        let _ = head;
+        Box::pin(ready(Err(TenantError::pending())))
+    }
 
     /// Returns the error of a request in which this source finds no tenant.
     ///
@@ -82,6 +93,9 @@ pub trait TenantSource: Send + Sync + 'static {
     }
 }
 
+/// The result of [`TenantSource::look_up`].
+pub type TenantLookup = Pin<Box<dyn Future<Output = Result<TenantName<'static>, TenantError>> + Send>>;
+
 impl<F, K> TenantSource for F
 where
     F: Fn(Head<'_>) -> Result<Option<K>, TenantError> + Send + Sync + 'static,
@@ -95,6 +109,10 @@ where
 impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
     fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         (**self).find(head)
+    }
+
+    fn look_up(&self, head: Head<'_>) -> TenantLookup {
+        (**self).look_up(head)
     }
 
     fn missing(&self, head: Head<'_>) -> TenantError {
@@ -199,6 +217,11 @@ impl<'a> TenantName<'a> {
         Tenant::of_key(self.to_key()?).map_err(|_| TenantError::RESERVED)
     }
 
+    /// Checks the name and copies it out of its request.
+    fn to_checked(&self) -> Result<TenantName<'static>, TenantError> {
+        Ok(TenantName { name: Name::Checked(self.to_key()?), is_claimed: self.is_claimed })
+    }
+
     /// Copies a name that is known to be valid out of its request.
     #[cfg(any(feature = "plans", feature = "redis"))]
     pub(crate) fn to_known_name(&self) -> TenantName<'static> {
@@ -267,6 +290,11 @@ impl<S: TenantSource> TenantSource for ProvedTenant<S> {
         Ok(self.0.find(head)?.map(TenantName::proved))
     }
 
+    fn look_up(&self, head: Head<'_>) -> TenantLookup {
+        let found = self.0.look_up(head);
+        Box::pin(async move { found.await.map(TenantName::proved) })
+    }
+
     fn missing(&self, head: Head<'_>) -> TenantError {
         self.0.missing(head)
     }
@@ -292,6 +320,16 @@ impl<A: TenantSource, B: TenantSource> TenantSource for Or<A, B> {
         }
     }
 
+    fn look_up(&self, head: Head<'_>) -> TenantLookup {
+        match self.first.find(head) {
+            Err(error) if error.kind() == TenantErrorKind::Pending => self.first.look_up(head),
+            Ok(None) => self.next.look_up(head),
+            // an answer came meanwhile
+            Ok(Some(name)) => Box::pin(ready(name.to_checked())),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
     fn missing(&self, head: Head<'_>) -> TenantError {
         let (first, next) = (self.first.missing(head), self.next.missing(head));
         if first.kind() > next.kind() { first } else { next }
@@ -303,7 +341,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::tenant::{api_keys::ApiKeys, client_ip::ClientIp, error::TenantErrorKind, header::HeaderTenant};
+    use crate::tenant::{client_ip::ClientIp, header::HeaderTenant, keys::ApiKeys};
 
     #[test]
     fn every_401_has_a_challenge_and_a_400_has_none() {

@@ -19,6 +19,7 @@ pub(crate) mod identity_provider;
 pub(crate) mod inspector;
 pub(crate) mod late_bodies;
 pub(crate) mod login_server;
+pub(crate) mod machine;
 pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod proxy;

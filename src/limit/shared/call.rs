@@ -1,11 +1,221 @@
 //! Calls that are open on the server.
+//!
+//! A node renews the slots of its calls. It opens no call of a key before those that it has open there are counted, so a node that
+//! was paused or cut off admits nothing until the server knows its calls again.
 
-use crate::limit::decision::{CallEnd, EndCall};
+use std::{
+    sync::{Arc, Weak, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
-/// An open call on the server.
-#[derive(Debug)]
-pub(super) struct SharedCall;
+use tokio::task::JoinSet;
+
+use super::{
+    open_calls::{CallId, OpenCalls, SLOT, SentAt},
+    server::Server,
+    shared_limiter::SharedLimiter,
+};
+use crate::{
+    limit::{
+        decision::{Ask, CallAsk, CallEnd, CallInMemory, Decision, EndCall, OpenCall},
+        plan::Plan,
+    },
+    tenant::LimitKey,
+};
+
+/// How often slots are renewed, and how long after a failure.
+const RENEWAL: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_millis(250);
+/// At most this many keys are renewed at the same time.
+const AT_ONCE: usize = 64;
+
+impl SharedLimiter {
+    /// Opens a call at the server, with one call and without a lease. No fallback decides instead.
+    pub(super) async fn open_call(&self, payer: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
+        let server = &self.0.server;
+        let clock = &*server.watcher.reports().clock;
+        if !server.count_open_calls(payer).await {
+            return Decision::UNAVAILABLE;
+        }
+        let (call, sent_at) = (UnusedCall::new(server, payer), SentAt::now(clock));
+        let (at_most, millis) = match ask.call {
+            CallAsk::Hold { at_most, millis } => (at_most, millis),
+            CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
+        };
+        let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
+        let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
+        let Some(mut answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
+            return Decision::UNAVAILABLE;
+        };
+        let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
+        let mut decision = self.with_spend(answer, payer, plan, ask);
+        if !decision.is_admitted() {
+            if !is_opened {
+                // there is nothing to end
+                _ = call.keep();
+            }
+            return decision;
+        }
+        if sent_at.is_late(clock) {
+            server.mirror.forget_call(mirrored);
+            return Decision::UNAVAILABLE;
+        }
+        let mirrored = match mirrored.map(|call| *call) {
+            Some(OpenCall::Memory(call)) => Some(call),
+            Some(OpenCall::Shared(_)) | None => None,
+        };
+        let call = SharedCall::new(server, payer, call.keep(), (ask.is_anonymous, sent_at), mirrored);
+        decision.call = Some(Box::new(OpenCall::Shared(Box::new(call))));
+        decision
+    }
+}
+
+impl Server {
+    /// Makes sure that the server counts all calls that this node has open under a key. Returns whether it does.
+    pub(super) async fn count_open_calls(&self, key: &LimitKey) -> bool {
+        let reports = self.watcher.reports();
+        if !self.calls.may_be_uncounted(key, &*reports.clock) {
+            return true;
+        }
+        self.breaker.may_allow(reports.clock.now()) && self.renew_slots_of(key).await
+    }
+
+    /// Renews the slots of a key. Returns whether the server has done so.
+    async fn renew_slots_of(&self, key: &LimitKey) -> bool {
+        let sent_at = SentAt::now(&*self.watcher.reports().clock);
+        let ids = self.calls.ids_of_key(key);
+        if ids.is_empty() {
+            return true;
+        }
+        let slot = SLOT.as_micros().to_string();
+        let mut more = vec![slot.as_bytes()];
+        more.extend(ids.iter().flat_map(|(id, is_anonymous)| [&id[..], if *is_anonymous { b"1" } else { b"0" }]));
+        let is_done = self.change_calls("", "renew", key, &more).await.is_ok();
+        if is_done {
+            self.calls.note_renewal(key, sent_at);
+        }
+        is_done
+    }
+
+    /// Renews all slots. Returns whether the server has done so.
+    async fn renew_slots(self: &Arc<Self>) -> bool {
+        let (mut renewals, mut are_done) = (JoinSet::new(), true);
+        for key in self.calls.keys() {
+            let server = Arc::clone(self);
+            renewals.spawn(async move { server.renew_slots_of(&key).await });
+            if renewals.len() >= AT_ONCE {
+                are_done &= matches!(renewals.join_next().await, Some(Ok(true)));
+            }
+        }
+        while let Some(is_done) = renewals.join_next().await {
+            are_done &= matches!(is_done, Ok(true));
+        }
+        are_done
+    }
+
+    /// Removes a call from the server, and charges what it has used.
+    pub(super) async fn end_call(&self, key: &LimitKey, id: CallId, end: CallEnd) {
+        let used = match end {
+            CallEnd::Commit(units) => units.to_string(),
+            CallEnd::Estimate => String::new(),
+        };
+        // a server that does not answer charges the estimate when it expires
+        _ = self.change_calls("", "commit", key, &[&id, used.as_bytes()]).await;
+    }
+}
+
+/// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
+/// of no use, or its request was dropped.
+pub(super) struct UnusedCall<'a>(Option<(&'a Arc<Server>, &'a LimitKey)>, pub(super) CallId);
+
+impl<'a> UnusedCall<'a> {
+    pub(super) fn new(server: &'a Arc<Server>, key: &'a LimitKey) -> Self {
+        Self(Some((server, key)), OpenCalls::next_id())
+    }
+
+    /// Keeps the call.
+    pub(super) fn keep(mut self) -> CallId {
+        self.0 = None;
+        self.1
+    }
+}
+
+impl Drop for UnusedCall<'_> {
+    fn drop(&mut self) {
+        if let Some((server, key)) = self.0
+            && server.breaker.may_allow(server.watcher.reports().clock.now())
+        {
+            let (server, key, id) = (Arc::clone(server), key.clone(), self.1);
+            server.link.clone().spawn(async move { server.end_call(&key, id, CallEnd::Commit(0)).await });
+        }
+    }
+}
+
+async fn renew_until_closed(server: Weak<Server>) {
+    let mut pause = RENEWAL;
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(server) = server.upgrade() else { return };
+        pause = if server.renew_slots().await { RENEWAL } else { RETRY };
+        if server.calls.is_empty() {
+            server.calls.is_renewing.store(false, SeqCst);
+            // another call may have been opened just before, and relied on this task
+            if server.calls.is_empty() || server.calls.is_renewing.swap(true, SeqCst) {
+                return;
+            }
+        }
+    }
+}
+
+/// An open call on the server. Dropping it ends the call with its estimate.
+pub(super) struct SharedCall(Option<Open>);
+
+struct Open {
+    server: Arc<Server>,
+    key: LimitKey,
+    id: CallId,
+    /// The same call in the memory of this node, for its fallback.
+    mirrored: Option<CallInMemory>,
+}
+
+impl SharedCall {
+    /// Takes over a call that the server has opened, and keeps its slots until it ends.
+    pub(super) fn new(
+        server: &Arc<Server>,
+        key: &LimitKey,
+        id: CallId,
+        (is_anonymous, sent_at): (bool, SentAt),
+        mirrored: Option<CallInMemory>,
+    ) -> Self {
+        server.calls.insert(key, id, is_anonymous, sent_at);
+        if !server.calls.is_renewing.swap(true, SeqCst) {
+            server.link.spawn(renew_until_closed(Arc::downgrade(server)));
+        }
+        Self(Some(Open { server: Arc::clone(server), key: key.clone(), id, mirrored }))
+    }
+
+    fn finish(&mut self, end: CallEnd) {
+        let Some(Open { server, key, id, mirrored }) = self.0.take() else { return };
+        // first, so that no renewal adds it again
+        server.calls.remove(&key, id);
+        if let Some(call) = mirrored {
+            server.local.end_call(&call, end);
+        }
+        let link = server.link.clone();
+        link.spawn(async move { server.end_call(&key, id, end).await });
+    }
+}
 
 impl EndCall for SharedCall {
-    fn end(self: Box<Self>, _end: CallEnd) {}
+    fn end(mut self: Box<Self>, end: CallEnd) {
+        self.finish(end);
+    }
 }
+
+impl Drop for SharedCall {
+    fn drop(&mut self) {
+        self.finish(CallEnd::Estimate);
+    }
+}
+
+crate::util::fmt::opaque_debug!(SharedCall);

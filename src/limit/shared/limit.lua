@@ -1,6 +1,6 @@
--- The budget of one tenant, in one key. Times are in microseconds.
+-- The budget of one tenant, in one key, and its open calls, in another one. Times are in microseconds.
 --
--- ARGV[1] is the operation: 'spend', 'refund', 'lease', 'return' or 'debit'. ARGV[2] is the time in tests, and empty otherwise.
+-- ARGV[1] is the operation: 'spend', 'refund', 'lease', 'return', 'debit', 'hold', 'commit', 'renew' or 'reset'. ARGV[2] is the time in tests, and empty otherwise.
 -- ARGV[3] is the plan: the number of quotas, and each of them as in PLAN. For a window, 'length' is the window and
 -- 'fine' the slice; for a smooth quota the interval and the burst; for a fixed one the period and nothing.
 --   spend: ARGV[4] units, ARGV[5] 1 for an anonymous request.
@@ -10,21 +10,38 @@
 --   return: like a refund, of units of a lease.
 --   debit: ARGV[5] as above, ARGV[6] and on units of each quota, which a node has admitted without this server. They are
 --   charged even if they do not fit.
+--   hold: ARGV[4] units, ARGV[5] as above, ARGV[6] the id of the call, ARGV[7] how long its slot lasts unless it is renewed,
+--   ARGV[8] the most units that it may use, ARGV[9] when its estimate expires, from now. If that is zero, the units are no
+--   estimate, and are charged now.
+--   commit: ARGV[6] the id of a call that has ended, ARGV[7] the units that it has used, empty for its estimate.
+--   renew: ARGV[6] how long the slots last from now on, ARGV[7] and on an id, and 1 for an anonymous request.
+--   reset: forgets all units and estimates, but no slot. The last three use the plan that is stored, if one is.
 --
 -- A lease is checked now and charged at its expiry. So all leases that can be used in an interval are charged after its
 -- begin and checked before its end, and their sum fits. A node uses its units only before the expiry. A lease of no
 -- more than the units needed is a spend: it is charged now, and its lifetime is zero.
 --
--- The stored value is the generation, when the last lease expires, the plan, and one meter per quota. The generation is
--- when the value was created or its plan changed, or later, so that no two are equal. The meter of a
+-- The estimate of an open call counts until it is charged, when the call ends or the estimate expires. Estimates that have
+-- expired are charged before anything else, each at its expiry, so that nothing depends on when the key is used. A call takes a
+-- slot of each quota of concurrent calls until it ends, or until its slot was not renewed in time. A node adds slots again that it
+-- could not renew, even if there is no room.
+--
+-- The stored value is the generation, when the last lease expires, whether calls are open, the plan, and one meter per quota,
+-- except those of concurrent calls. The generation is when the value was created or its plan changed, or later, so that no two are equal. The meter of a
 -- window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
 -- units. Replies are packed as in REFUSED and ADMITTED.
 local unpack, pack, sub, ceil, max, min = struct.unpack, struct.pack, string.sub, math.ceil, math.max, math.min
 local PLAN = '>BBBBI4I7I7I7Bc0'
-local HEAD, HEAD_SIZE = '>I7I7', 14
+local HEAD, HEAD_SIZE = '>I7I7B', 15
 local ENTRY, SIZE = '>I7I6I4', 17
-local WINDOW, SMOOTH, FIXED = 119, 115, 102
+-- an open call: its id, when its slot ends, when its estimate expires, the estimate, the most units, whether the estimate
+-- counts, whether it is anonymous, and the bits of shadow quotas that don't count it
+local CALL, CALL_SIZE = '>c8I7I7I4I4BBB', 33
+local MOST_CALLS = 4096
+-- when to try again if only slots are missing: no one knows when a call ends
+local SLOT_RETRY = 1000000
+local WINDOW, SMOOTH, FIXED, CONCURRENT = 119, 115, 102, 99
 local NEVER = -1
 local MOST_USED = 4294967295
 -- milliseconds for which a value is kept after its use: a clock that steps back by less loses nothing
@@ -42,22 +59,24 @@ else
 end
 local key = KEYS[1]
 local stored = redis.call('GET', key)
+local has_calls = stored and string.byte(stored, HEAD_SIZE) == 1
 local is_new_plan = stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #plan) ~= plan
 
--- the time; number of the quota, units left, and the time until they will fit
+-- the time; number of the quota, with 128 more if the time is an estimate, units left, and the time until they will fit
 local REFUSED = '>c1dBI4d'
 -- the same until there are more; the generation; a shadow quota that would refuse; units granted and the lifetime of a
 -- lease. One mark per quota follows.
--- If there are several quotas, the units that each of them counts end both replies.
+-- If there are several quotas or open calls, the units that each quota counts end both replies.
 local ADMITTED = '>c1dBI4ddBI4dI4d'
 
 -- The usual case, written for speed: the plan is one enforced quota, and has not changed. All else is below, and
 -- decides the same.
-local quotas_number, rule, _, is_shadow, _, most, length, fine = unpack('>BBBBBI4I7I7', plan)
 local asks = operation == 'spend' or (operation == 'lease' and tonumber(ARGV[6]) <= units)
-if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and units > 0 and units <= most then
+local quotas_number, rule, _, is_shadow, most, length, fine
+if asks then quotas_number, rule, _, is_shadow, _, most, length, fine = unpack('>BBBBBI4I7I7', plan) end
+if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and not has_calls and rule ~= CONCURRENT and units > 0 and units <= most then
   local first = HEAD_SIZE + #plan + 1
-  local head = stored and sub(stored, 1, first - 1) or pack(HEAD, now, 0) .. plan
+  local head = stored and sub(stored, 1, first - 1) or pack(HEAD, now, 0, 0) .. plan
   local left, reset, mark, meter, idle
   if rule == WINDOW then
     local from, to, used = first, first, 0
@@ -127,14 +146,17 @@ if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and units 
 end
 
 local anonymous = ARGV[5] == '1'
+local opens = operation == 'hold'
 
 local function clear(quota)
+  -- what open calls count: units and slots
+  quota.held, quota.slots, quota.latest = 0, 0, 0
   if quota.rule == WINDOW then quota.used, quota.entries = 0, ''
   elseif quota.rule == SMOOTH then quota.whole, quota.moved_up = 0, 0
   else quota.ends, quota.count = 0, 0 end
 end
 
--- returns quotas with empty meters
+-- returns quotas with empty meters, and where the plan ends
 local function read_plan(text, at)
   local quotas, number = {}, nil
   number, at = unpack('B', text, at)
@@ -147,7 +169,7 @@ local function read_plan(text, at)
     }
     clear(quotas[i])
   end
-  return quotas
+  return quotas, at
 end
 
 -- reads the meters, from the last one on
@@ -162,7 +184,7 @@ local function read_meters(quotas, state)
     elseif quota.rule == SMOOTH then
       quota.whole, quota.moved_up = unpack('>dd', state, ends - 15)
       ends = ends - 16
-    else
+    elseif quota.rule == FIXED then
       quota.ends, quota.count = unpack('>dI4', state, ends - 11)
       ends = ends - 12
     end
@@ -194,6 +216,7 @@ end
 local function used(quota)
   if quota.rule == WINDOW then return quota.used end
   if quota.rule == FIXED then return quota.count end
+  if quota.rule == CONCURRENT then return quota.slots end
   return min(ceil(max(quota.whole - now, 0) / quota.length), MOST_USED)
 end
 
@@ -234,6 +257,7 @@ end
 
 -- returns the mark by which a refund finds the spend
 local function charge(quota, wanted, at)
+  if quota.rule == CONCURRENT or wanted <= 0 then return NEVER end
   if quota.rule == SMOOTH then
     quota.whole = max(quota.whole, at) + quota.length * wanted
     return quota.whole + quota.moved_up
@@ -256,12 +280,82 @@ local function charge(quota, wanted, at)
   return at
 end
 
+local calls_key = key .. ':calls'
+local calls, calls_changed = {}, false
+
+local function read_calls()
+  local text = redis.call('GET', calls_key) or ''
+  for at = 1, #text, CALL_SIZE do
+    local id, slot, ends, estimate, at_most, is_held, is_anonymous, uncounted = unpack(CALL, text, at)
+    calls[#calls + 1] = {
+      id = id, slot = slot, ends = ends, estimate = estimate, at_most = at_most, is_held = is_held == 1,
+      is_anonymous = is_anonymous == 1, uncounted = uncounted, order = #calls,
+    }
+  end
+end
+
+local function counts_call(quota, call)
+  return (call.is_anonymous or not quota.anon) and bit.band(call.uncounted, quota.bit) == 0
+end
+
+-- adds up what the open calls count
+local function count_calls(list)
+  for _, quota in ipairs(list) do
+    quota.held, quota.slots, quota.latest = 0, 0, 0
+    for _, call in ipairs(calls) do
+      if counts_call(quota, call) then
+        if quota.rule == CONCURRENT then
+          if call.slot > now then quota.slots = quota.slots + 1 end
+        elseif call.is_held then
+          quota.held, quota.latest = quota.held + call.estimate, max(quota.latest, call.ends)
+        end
+      end
+    end
+  end
+end
+
+-- charges the estimates that have expired, each at its expiry, and removes calls that count nothing any more
+local function settle(list)
+  local expired, open, time = {}, {}, now
+  for _, call in ipairs(calls) do
+    if call.is_held and call.ends <= now then expired[#expired + 1] = call end
+    if call.slot > now or (call.is_held and call.ends > now) then open[#open + 1] = call end
+  end
+  table.sort(expired, function(one, other)
+    if one.ends ~= other.ends then return one.ends < other.ends end
+    return one.order < other.order
+  end)
+  for _, call in ipairs(expired) do
+    now, call.is_held = call.ends, false
+    for _, quota in ipairs(list) do
+      if counts_call(quota, call) then
+        refresh(quota)
+        charge(quota, min(call.estimate, MOST_USED - used(quota)), now)
+      end
+    end
+  end
+  now = time
+  calls_changed = calls_changed or #expired > 0 or #open < #calls
+  calls = open
+  count_calls(list)
+end
+
+-- these use the plan that is stored
+if operation == 'commit' or operation == 'renew' or operation == 'reset' then
+  if stored then
+    local _, ends = read_plan(stored, HEAD_SIZE + 1)
+    plan, is_new_plan = sub(stored, HEAD_SIZE + 1, ends - 1), false
+  elseif operation ~= 'renew' then
+    return 0
+  end
+end
+
 local quotas = read_plan(plan, 1)
 local generation, held = now, 0
 if stored then generation, held = unpack(HEAD, stored) end
 
 local function store()
-  local idle, meters = now, ''
+  local idle, meters, longest = now, '', 0
   for _, quota in ipairs(quotas) do
     local last = 0
     if quota.rule == WINDOW then
@@ -274,21 +368,58 @@ local function store()
     elseif quota.rule == SMOOTH then
       last = quota.whole
       meters = meters .. pack('>dd', quota.whole, quota.moved_up)
-    else
+    elseif quota.rule == FIXED then
       if quota.count > 0 then last = quota.ends + min(quota.length, KEPT) end
       meters = meters .. pack('>dI4', quota.ends, quota.count)
     end
-    idle = max(idle, last)
+    idle, longest = max(idle, last), max(longest, quota.window)
   end
-  local state = pack(HEAD, generation, held) .. plan .. meters
-  redis.call('SET', key, state, 'PX', ceil((idle - now) / 1000) + SPARE)
+  local packed = {}
+  for i, call in ipairs(calls) do
+    -- what is charged at its expiry counts afterwards, and a debt for twice as long
+    idle = max(idle, call.slot, call.is_held and call.ends + 2 * longest or 0)
+    packed[i] = pack(CALL, call.id, call.slot, call.ends, call.estimate, call.at_most, call.is_held and 1 or 0,
+      call.is_anonymous and 1 or 0, call.uncounted)
+  end
+  local lives = ceil((idle - now) / 1000) + SPARE
+  local state = pack(HEAD, generation, held, #calls > 0 and 1 or 0) .. plan .. meters
+  redis.call('SET', key, state, 'PX', lives)
+  if calls_changed and #calls > 0 then
+    redis.call('SET', calls_key, table.concat(packed), 'PX', lives)
+  elseif calls_changed then
+    redis.call('DEL', calls_key)
+  end
 end
+
+-- whether open calls count in a quota, so that its reset is an estimate
+local function is_inexact(quota) return quota.held > 0 or (quota.rule == CONCURRENT and quota.slots > 0) end
 
 -- number of the quota, units left, and the time until the reset
 local function standing(number, reset)
   local quota = quotas[number]
   if reset ~= NEVER then reset = max(reset - now, 0) end
-  return number, max(quota.most - used(quota), 0), reset
+  return is_inexact(quota) and number + 128 or number, max(quota.most - used(quota) - quota.held, 0), reset
+end
+
+-- when these units will fit beside the open calls, or nil if they fit now
+local function blocked_until(quota, wanted)
+  if quota.rule == CONCURRENT then return opens and quota.slots >= quota.most and now + SLOT_RETRY or nil end
+  local own = full_until(quota, wanted)
+  if quota.held == 0 or wanted == 0 or own == NEVER then return own end
+  local both = wanted + quota.held
+  if both <= quota.most then
+    local until_both = full_until(quota, both)
+    if own then return until_both end
+    return until_both and quota.latest
+  end
+  return max(own or 0, quota.latest)
+end
+
+-- when one more unit than now will be left beside the open calls
+local function rises_beside_calls(quota)
+  if quota.rule == CONCURRENT then return quota.slots > 0 and now + SLOT_RETRY or now end
+  if quota.held > 0 and used(quota) == 0 then return quota.latest end
+  return rises_at(quota)
 end
 
 local function charged(quota) return anonymous or not quota.anon end
@@ -298,7 +429,9 @@ local function beyond(needed, wanted, lifetime)
   local left = math.huge
   for _, quota in ipairs(quotas) do
     if quota.rule == FIXED then lifetime = min(lifetime, quota.length - now % quota.length) end
-    if charged(quota) and not quota.shadow then left = min(left, quota.most - used(quota)) end
+    if charged(quota) and not quota.shadow and quota.rule ~= CONCURRENT then
+      left = min(left, quota.most - used(quota) - quota.held)
+    end
   end
   -- a node can't use it that fast
   if lifetime < 1000 then return 0, 0 end
@@ -309,28 +442,31 @@ end
 -- the units that each of several quotas counts
 local function counted()
   local counts = ''
-  if #quotas > 1 then
+  if #quotas > 1 or #calls > 0 then
     for _, quota in ipairs(quotas) do
       refresh(quota)
-      counts = counts .. pack('>I4', used(quota))
+      counts = counts .. pack('>I4', quota.rule == CONCURRENT and 0 or used(quota))
     end
   end
   return counts
 end
 
-local function decide(needed, wanted, lifetime)
+-- 'call' is opened if the units fit
+local function decide(needed, wanted, lifetime, call)
   local refused, refused_reset, shadow, shadow_reset
+  local is_estimate = false
   local would_refuse = {}
   for i, quota in ipairs(quotas) do
     if charged(quota) then
       refresh(quota)
-      local reset = full_until(quota, needed)
+      local reset = blocked_until(quota, needed)
       if reset then
         if quota.shadow then
           shadow, shadow_reset = i, reset
           would_refuse[quota.bit] = true
         else
           local order = reset == NEVER and math.huge or reset
+          is_estimate = is_estimate or is_inexact(quota)
           if not refused or refused_reset < order then refused, refused_reset = i, order end
         end
       end
@@ -339,6 +475,7 @@ local function decide(needed, wanted, lifetime)
   if refused then
     if refused_reset == math.huge then refused_reset = NEVER end
     local number, left, reset = standing(refused, refused_reset)
+    if is_estimate and number < 128 then number = number + 128 end
     if is_new_plan then store() end
     return pack(REFUSED, 'r', now, number, left, reset) .. counted()
   end
@@ -347,32 +484,42 @@ local function decide(needed, wanted, lifetime)
   if more == 0 then lasts = 0 end
   local granted, at = needed + more, now + lasts
   if more > 0 then held = max(held, at) end
+  if call then
+    if #calls >= MOST_CALLS then return 'f' end
+    for place in pairs(would_refuse) do call.uncounted = call.uncounted + place end
+    calls[#calls + 1], calls_changed = call, true
+    count_calls(quotas)
+    if call.is_held then granted = 0 end
+  end
   local shadow_number, shadow_left, shadow_wait = 0, 0, 0
   if shadow then shadow_number, shadow_left, shadow_wait = standing(shadow, shadow_reset) end
   local least_number, least, least_wait, marks = 0, 0, 0, ''
-  local least_whole, latest
+  local least_whole, latest, least_counts_calls
   for i, quota in ipairs(quotas) do
     local mark = NEVER
     if charged(quota) and not would_refuse[quota.bit] then
       if granted > 0 then mark = charge(quota, granted, at) end
       if not quota.shadow then
-        local reset = rises_at(quota)
+        local reset = rises_beside_calls(quota)
         local number, left, wait = standing(i, reset)
-        -- the least left, then one that is whole, then the one that comes back later
+        -- rates first, then the least left, then one that is whole, then the one that comes back later
         local is_whole = left >= quota.most
         local order = reset == NEVER and math.huge or reset
-        local tighter = least_number == 0 or left < least
-        if not tighter and left == least then
+        local is_first = least_number == 0 or (least_counts_calls and quota.rule ~= CONCURRENT)
+        local may_be = least_counts_calls or quota.rule ~= CONCURRENT
+        local tighter = is_first or (may_be and left < least)
+        if not tighter and may_be and left == least then
           if is_whole ~= least_whole then tighter = is_whole else tighter = order > latest end
         end
         if tighter then
           least_number, least, least_wait, least_whole, latest = number, left, wait, is_whole, order
+          least_counts_calls = quota.rule == CONCURRENT
         end
       end
     end
     marks = marks .. pack('>d', mark)
   end
-  if granted > 0 or is_new_plan then store() end
+  if granted > 0 or is_new_plan or calls_changed then store() end
   return pack(ADMITTED, 'a', now, least_number, least, least_wait, generation, shadow_number, shadow_left, shadow_wait,
     granted, lasts) .. marks .. counted()
 end
@@ -396,23 +543,28 @@ end
 local function convert()
   local old = read_plan(stored, HEAD_SIZE + 1)
   read_meters(old, stored)
+  settle(old)
+  -- the calls that are open count in all new quotas
+  for _, call in ipairs(calls) do call.uncounted, calls_changed = 0, true end
   for _, was in ipairs(old) do refresh(was) end
   for _, is in ipairs(quotas) do
     local same, plain, best, rank
-    for _, was in ipairs(old) do
-      if was.name == is.name and was.anon == is.anon then same = same or was end
-      if was.name == is.name and not was.anon then plain = plain or was end
-      local covers = was.rule == WINDOW and was.window >= is.window
-      local own = {
-        was.anon and 0 or 1, was.shadow and 0 or 1, covers and 1 or 0, covers and 0 or used(was), was.window,
-      }
-      local better = rank == nil
-      if rank then
-        local i = 1
-        while i < 5 and own[i] == rank[i] do i = i + 1 end
-        better = own[i] >= rank[i]
+    for _, was in ipairs(is.rule == CONCURRENT and {} or old) do
+      if was.rule ~= CONCURRENT then
+        if was.name == is.name and was.anon == is.anon then same = same or was end
+        if was.name == is.name and not was.anon then plain = plain or was end
+        local covers = was.rule == WINDOW and was.window >= is.window
+        local own = {
+          was.anon and 0 or 1, was.shadow and 0 or 1, covers and 1 or 0, covers and 0 or used(was), was.window,
+        }
+        local better = rank == nil
+        if rank then
+          local i = 1
+          while i < 5 and own[i] == rank[i] do i = i + 1 end
+          better = own[i] >= rank[i]
+        end
+        if better then best, rank = was, own end
       end
-      if better then best, rank = was, own end
     end
     local source = same or plain or best
     if source then carry_over(source, is) end
@@ -452,12 +604,74 @@ end
 if operation == 'return' and stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #ARGV[7]) ~= ARGV[7] then
   return false
 end
+if has_calls then read_calls() end
 if is_new_plan then
   convert()
   -- a refund from before finds nothing, also if the plan changes back
   generation = max(now, generation + 1)
 elseif stored then
   read_meters(quotas, stored)
+end
+if has_calls then settle(quotas) end
+if operation == 'commit' then
+  local call
+  for i, open in ipairs(calls) do
+    if open.id == ARGV[6] then call = table.remove(calls, i) break end
+  end
+  if not call then return 0 end
+  calls_changed = true
+  count_calls(quotas)
+  local spent = ARGV[7] == '' and call.estimate or min(tonumber(ARGV[7]), call.at_most)
+  local expected, excess = min(spent, call.is_held and call.estimate or 0), max(spent - call.estimate, 0)
+  for _, quota in ipairs(quotas) do
+    if counts_call(quota, call) then
+      refresh(quota)
+      -- a debt is at most as large as the limit
+      local counts = used(quota) + quota.held + expected
+      local more = expected + min(excess, max(2 * quota.most - counts, 0))
+      charge(quota, min(more, MOST_USED - used(quota)), now)
+    end
+  end
+  store()
+  return 1
+end
+if operation == 'renew' then
+  local known, ends = {}, now + tonumber(ARGV[6])
+  for _, call in ipairs(calls) do known[call.id] = call end
+  for i = 7, #ARGV, 2 do
+    local call = known[ARGV[i]]
+    if not call then
+      call = { id = ARGV[i], ends = 0, estimate = 0, at_most = 0, is_anonymous = ARGV[i + 1] == '1', uncounted = 0 }
+      calls[#calls + 1] = call
+    end
+    call.slot = ends
+  end
+  calls_changed = true
+  store()
+  return 1
+end
+if operation == 'reset' then
+  if #calls == 0 then return redis.call('DEL', key, calls_key) end
+  for _, quota in ipairs(quotas) do clear(quota) end
+  for _, call in ipairs(calls) do call.is_held, calls_changed = false, true end
+  generation, held = max(now, generation + 1), 0
+  store()
+  return 1
+end
+if opens then
+  for _, call in ipairs(calls) do
+    -- it was sent twice
+    if call.id == ARGV[6] then
+      opens = false
+      return decide(0, 0)
+    end
+  end
+  local lifetime = tonumber(ARGV[9])
+  local call = {
+    id = ARGV[6], slot = now + tonumber(ARGV[7]), ends = now + lifetime, estimate = lifetime > 0 and units or 0,
+    at_most = tonumber(ARGV[8]), is_held = lifetime > 0, is_anonymous = anonymous, uncounted = 0, order = #calls,
+  }
+  return decide(units, 0, 0, call)
 end
 if operation == 'debit' then
   for i, quota in ipairs(quotas) do

@@ -23,7 +23,7 @@ use foldhash::fast::RandomState;
 
 use crate::{
     limit::{
-        decision::{Ask, Charge, Decision, Payer, SharedPast, Spend},
+        decision::{Ask, CallEnd, Charge, Decision, OpenCall, Payer, SharedPast, Spend},
         limiter::Limiter,
         plan::Plan,
     },
@@ -69,6 +69,9 @@ struct Account {
 /// What the server knew when a call was sent: how often the fallback had decided, if the server knew all units of the tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Knowledge(Option<u64>);
+
+/// What was opened and charged in the memory of a node for what the server has admitted.
+pub(super) type Mirrored = (Option<Box<OpenCall>>, Spend);
 
 /// A call under way. Its units are in flight until it is dropped.
 pub(super) struct CallUnderWay<'a> {
@@ -118,19 +121,29 @@ impl Mirror {
         CallUnderWay { mirror: self, tenant, units, knowledge: Knowledge(is_complete.then_some(fallbacks)) }
     }
 
-    /// Charges units that the server has admitted, with what it knew. Returns the refusal if they must fit here and don't.
-    pub(super) fn admit(&self, tenant: &LimitKey, ask: Ask, knowledge: Knowledge) -> Result<Spend, Decision> {
+    /// Charges units that the server has admitted, with what it knew, and opens the same call here. Returns the refusal if they
+    /// must fit here and don't.
+    pub(super) fn admit(&self, tenant: &LimitKey, ask: Ask, knowledge: Knowledge) -> Result<Mirrored, Decision> {
+        let mirrored = |mut decision: Decision| (decision.call.take(), decision.into_spend());
         if self.is_current(knowledge) {
             let admitted = Ask { is_admitted: true, refundable: true, ..ask };
-            let charged = self.local.check_unreported(tenant, admitted).into_spend();
+            let (call, charged) = mirrored(self.local.check_unreported(tenant, admitted));
             if self.is_current(knowledge) {
-                return Ok(charged);
+                return Ok((call, charged));
             }
             // the fallback has decided meanwhile, perhaps before the charge
             self.local.refund(charged);
+            self.forget_call(call);
         }
         let decision = self.local.check_unreported(tenant, Ask { refundable: true, ..ask });
-        if decision.is_admitted() { Ok(decision.into_spend()) } else { Err(decision) }
+        if decision.is_admitted() { Ok(mirrored(decision)) } else { Err(decision) }
+    }
+
+    /// Ends a call that the server has not opened, without a charge.
+    pub(super) fn forget_call(&self, call: Option<Box<OpenCall>>) {
+        if let Some(OpenCall::Memory(call)) = call.map(|call| *call) {
+            self.local.end_call(&call, CallEnd::Commit(0));
+        }
     }
 
     /// Decides without the server.
@@ -286,7 +299,7 @@ impl CallUnderWay<'_> {
     }
 
     /// Charges units that the server has admitted with this call. Returns the refusal if they must fit here and don't.
-    pub(super) fn admit(&self, ask: Ask) -> Result<Spend, Decision> {
+    pub(super) fn admit(&self, ask: Ask) -> Result<Mirrored, Decision> {
         self.mirror.admit(self.tenant, ask, self.knowledge)
     }
 }

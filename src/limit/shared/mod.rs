@@ -10,6 +10,7 @@ mod mirror;
 #[cfg(test)]
 mod model;
 mod newcomers;
+mod open_calls;
 #[cfg(feature = "plans")]
 mod redis_plans;
 mod script;

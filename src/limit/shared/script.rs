@@ -9,7 +9,7 @@ use super::mirror::{Knowledge, ServerCounts};
 use crate::limit::engine::meter::Gauge;
 use crate::{
     limit::{
-        decision::{Decision, Marks, NO_MARKS, Spend, UNCHARGED},
+        decision::{Decision, Marks, NO_MARKS, OpenCall, Spend, UNCHARGED},
         plan::{Limited, Plan},
         quota::Rule,
     },
@@ -72,6 +72,8 @@ pub(super) struct Answer {
     pub(super) knowledge: Knowledge,
     /// The charge of the mirror, or its refusal of what the server has admitted.
     pub(super) mirrored: Result<Spend, Decision>,
+    /// The same call in memory.
+    pub(super) mirrored_call: Option<Box<OpenCall>>,
 }
 
 impl Answer {
@@ -80,6 +82,22 @@ impl Answer {
         let Reply::Bytes(packed) = reply else { return Err(unexpected()) };
         let mut reader = Reader(&packed);
         let [kind] = reader.bytes()?;
+        if kind == b'f' {
+            let counts = ServerCounts { used: [0; Plan::MAX_QUOTAS], at: UnixTime::from_nanos(0) };
+            let (knowledge, mirrored) = (Knowledge::default(), Ok(Spend::default()));
+            let (decision, marks, lifetime) = (Decision::UNAVAILABLE, NO_MARKS, Duration::ZERO);
+            return Ok(Self {
+                decision,
+                generation: 0,
+                marks,
+                granted: 0,
+                lifetime,
+                counts,
+                knowledge,
+                mirrored,
+                mirrored_call: None,
+            });
+        }
         let unix = reader.micros()?.ok_or_else(unexpected)?;
         let now = (now, UnixTime::from_nanos(unix.saturating_mul(1000)));
         let (standing, place) = reader.standing(plan, now)?.unzip();
@@ -92,7 +110,17 @@ impl Answer {
             reader.counts(plan, &mut counts)?;
             let decision = Decision::refused_by(standing.ok_or_else(unexpected)?);
             let (generation, marks, granted, lifetime) = (0, NO_MARKS, 0, Duration::ZERO);
-            return Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored });
+            return Ok(Self {
+                decision,
+                generation,
+                marks,
+                granted,
+                lifetime,
+                counts,
+                knowledge,
+                mirrored,
+                mirrored_call: None,
+            });
         }
         let generation = reader.micros()?.ok_or_else(unexpected)?;
         let shadow = reader.standing(plan, now)?.map(|(standing, _)| Box::new(standing));
@@ -110,9 +138,12 @@ impl Answer {
             *used = used.saturating_sub(own);
         }
         let decision = Decision::admitted(standing, shadow);
-        Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored })
+        Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored, mirrored_call: None })
     }
 }
+
+/// The bit of the number of a quota that marks an estimate.
+const INEXACT: u8 = 128;
 
 /// Reads a packed reply from its start.
 struct Reader<'a>(&'a [u8]);
@@ -135,9 +166,9 @@ impl Reader<'_> {
         Ok((number >= 0.0).then_some(number as u64))
     }
 
-    /// Reads the units that count, if there are several quotas. A single one has its standing.
+    /// Reads the units that count, if there are several quotas or open calls. Otherwise, the standing has them.
     fn counts(&mut self, plan: &Plan, counts: &mut ServerCounts) -> Result<(), RedisFailure> {
-        if plan.limits().len() > 1 {
+        if plan.limits().len() > 1 || !self.0.is_empty() {
             for (used, _) in counts.used.iter_mut().zip(plan.limits()) {
                 *used = u32::from_be_bytes(self.bytes()?);
             }
@@ -148,13 +179,14 @@ impl Reader<'_> {
     /// Reads the number of a quota, the units left, and how long until there are more.
     fn standing(&mut self, plan: &Plan, now: (Moment, UnixTime)) -> Result<Option<(Standing, usize)>, RedisFailure> {
         let ([place], remaining) = (self.bytes()?, u32::from_be_bytes(self.bytes()?));
+        let is_inexact = place & INEXACT != 0;
         // a request that is larger than the limit never fits
         let wait = self.micros()?.map(Duration::from_micros);
-        let Some(place) = usize::from(place).checked_sub(1) else { return Ok(None) };
+        let Some(place) = usize::from(place & !INEXACT).checked_sub(1) else { return Ok(None) };
         let Limited { quota, .. } = plan.limits().get(place).ok_or_else(unexpected)?;
         let reset = wait.map_or(Standing::NEVER, |wait| now.0 + wait);
-        let standing = Standing::new(quota.name(), quota.limit(), remaining, reset, now);
-        Ok(Some((standing, place)))
+        let exact = Standing::new(quota.name(), quota.limit(), remaining, reset, now);
+        Ok(Some((if is_inexact { exact.inexact() } else { exact }, place)))
     }
 }
 

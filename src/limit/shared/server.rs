@@ -13,6 +13,7 @@ use super::{
     breaker::Breaker,
     mirror::Mirror,
     newcomers::{Newcomers, shared_name},
+    open_calls::OpenCalls,
     script::{self, Answer, SCRIPT},
 };
 use crate::{
@@ -31,6 +32,7 @@ pub(super) struct Server {
     /// Held while debts are charged.
     pub(super) settling: tokio::sync::Mutex<()>,
     pub(super) newcomers: Newcomers,
+    pub(super) calls: OpenCalls,
     pub(super) link: Link,
     pub(super) prefix: String,
     /// The part of the keys that names the kind of budget.
@@ -56,6 +58,7 @@ impl Server {
             is_settling: AtomicBool::new(false),
             settling: tokio::sync::Mutex::default(),
             newcomers: Newcomers::new(new_names),
+            calls: OpenCalls::default(),
             link,
             prefix,
             space: TENANTS,
@@ -96,7 +99,7 @@ impl Server {
 
     /// Runs the script. Returns `None` if the server does not answer, or if there is nothing to refund.
     ///
-    /// What the server admits with `spend` is charged to the mirror, too.
+    /// What the server admits with `spend` or `hold` is charged to the mirror, too.
     pub(super) async fn call(
         &self,
         operation: &str,
@@ -122,7 +125,7 @@ impl Server {
         if !self.breaker.allows(began) {
             return Err(FailureKind::Unavailable);
         }
-        let is_spend = operation == "spend";
+        let is_spend = matches!(operation, "spend" | "hold");
         let under_way =
             self.mirror.start_server_call(tenant, if is_spend || operation == "lease" { ask.units } else { 0 });
         match self.call_at("", operation, tenant, plan, ask, more).await {
@@ -135,8 +138,11 @@ impl Server {
                 let Some(mut answer) = answer else { return Ok(None) };
                 under_way.learn(plan, answer.counts);
                 answer.knowledge = under_way.knowledge;
-                if is_spend && ask.units > 0 && answer.decision.is_admitted() {
-                    answer.mirrored = under_way.admit(ask);
+                if is_spend && (ask.units > 0 || ask.call.opens()) && answer.decision.is_admitted() {
+                    answer.mirrored = under_way.admit(ask).map(|(call, charged)| {
+                        answer.mirrored_call = call;
+                        charged
+                    });
                 }
                 Ok(Some(answer))
             }
@@ -178,6 +184,29 @@ impl Server {
             Reply::Nothing if comes_back => Ok(None),
             Reply::Nothing => Err(unexpected()),
             reply => Answer::from_script_reply(reply, plan, self.local.reports().clock.now()).map(Some),
+        }
+    }
+
+    /// Runs an operation on open calls, at a time that is only given in tests. Returns whether there was something to do.
+    pub(super) async fn change_calls(
+        &self,
+        time: &str,
+        operation: &str,
+        tenant: &LimitKey,
+        more: &[&[u8]],
+    ) -> Result<bool, RedisFailure> {
+        let quotas = script::packed(&self.local.plans().plan(tenant));
+        let usual = [operation.as_bytes(), time.as_bytes(), &quotas, b"0", b"0"];
+        let arguments: Vec<&[u8]> = usual.iter().chain(more).copied().collect();
+        let key = self.key(tenant);
+        let reply = match operation {
+            // the others have the same effect if they are run twice
+            "reset" => self.link.run_once(&SCRIPT, &[&key], &arguments).await?,
+            _ => self.link.run_retried(&SCRIPT, &[&key], &arguments).await?,
+        };
+        match reply {
+            Reply::Number(number) => Ok(number > 0),
+            _ => Err(unexpected()),
         }
     }
 

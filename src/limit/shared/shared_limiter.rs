@@ -12,12 +12,13 @@ use super::{
 };
 use crate::{
     limit::{
-        decision::{Ask, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
+        decision::{Ask, CallAsk, Charge, Decision, Marks, Past, Payer, RefusalReason, SharedPast, Spend},
         error::LimiterError,
         hold::Hold,
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, PlanKind},
         plans::table::Plans,
+        quota::Rule,
     },
     redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
@@ -63,6 +64,16 @@ use crate::{
 ///
 /// A layer with [`charge_if`](crate::RateLimitLayer::charge_if) gives units back in the background, so a request that
 /// follows at once may not have them yet.
+///
+/// # Open calls
+///
+/// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the server never learns
+/// about its end, the estimate is charged when the hold expires.
+///
+/// A node renews the slots of its open calls every three seconds. Slots that are not renewed end after ten. A node that could not
+/// renew its slots opens no call under the same key before the server counts them again, so the open calls of all nodes
+/// that could renew are never more than a quota of [concurrent](crate::Quota::concurrent) calls allows. No fallback decides about
+/// calls: they are refused while the server does not answer. A key has at most 4,096 open calls.
 ///
 /// # When the server does not answer
 ///
@@ -191,6 +202,19 @@ impl SharedLimiterBuilder {
     }
 }
 
+/// Returns whether the server must know when the call ends.
+fn opens_call(plan: &Plan, ask: Ask) -> bool {
+    match ask.call {
+        CallAsk::Untracked | CallAsk::AlreadyOpen => false,
+        CallAsk::Slot => plan.limits().iter().any(|limited| limited.quota.rule() == Rule::Concurrent),
+        CallAsk::Hold { .. } => true,
+    }
+}
+
+pub(super) fn is_untracked(plan: &Plan, ask: Ask) -> bool {
+    ask.call == CallAsk::Untracked && ask.units > 0 && plan.counts_calls()
+}
+
 impl SharedLimiter {
     /// Creates a limiter of something else, such as failures of addresses, with the connection of this one and keys of its own.
     /// Each check is a call. `local` has the quotas, and decides while the server does not answer.
@@ -233,6 +257,10 @@ impl SharedLimiter {
         lifetime: Duration,
     ) -> Result<Hold, Decision> {
         let ask = Ask::hold(estimate, at_most, lifetime, false);
+        #[cfg(feature = "plans")]
+        if self.local().load_plan(key).await.is_err() {
+            return Err(Decision::UNAVAILABLE);
+        }
         let mut decision = self.check_in_plan(key, ask).await;
         if !decision.is_admitted() {
             return Err(decision);
@@ -244,9 +272,11 @@ impl SharedLimiter {
     pub(in crate::limit) async fn check_in_plan(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let plan = self.plans().plan(tenant);
         let decision = match plan.kind() {
-            // no server counts open calls yet
-            PlanKind::Limited { .. } if ask.call.opens() => Decision::UNAVAILABLE,
-            PlanKind::Limited { .. } if plan.counts_calls() && ask.units > 0 => Decision::UNTRACKED,
+            PlanKind::Limited { .. } if opens_call(&plan, ask) => {
+                let payer = self.0.server.payer(tenant, &plan, ask);
+                self.open_call(&payer, &plan, ask).await
+            }
+            PlanKind::Limited { .. } if is_untracked(&plan, ask) => Decision::UNTRACKED,
             PlanKind::Limited { .. } => {
                 let payer = self.0.server.payer(tenant, &plan, ask);
                 match self.charge(&payer, &plan, ask).await {
@@ -270,7 +300,7 @@ impl SharedLimiter {
         match leased {
             Leased::Admitted { lease, standing, terms } => {
                 let mirrored = match self.0.server.mirror.admit(tenant, ask, terms.knowledge) {
-                    Ok(mirrored) => mirrored,
+                    Ok((_, mirrored)) => mirrored,
                     Err(refusal) => {
                         let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
                         if let Some(leasing) = &self.0.leasing {
@@ -382,7 +412,7 @@ impl SharedLimiter {
     /// Returns an error if the server does not answer. It may have cleared them.
     pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
         let Inner { server, leasing, .. } = &*self.0;
-        server.link.remove(&server.key(key)).await?;
+        server.change_calls("", "reset", key, &[]).await?;
         if let Some(leasing) = leasing {
             leasing.forget(key);
         }
@@ -447,12 +477,12 @@ impl SharedLimiter {
         past: impl FnOnce(LimitKey) -> SharedPast,
         marks: Marks,
     ) -> Decision {
-        if ask.refundable && ask.units > 0 && decision.is_admitted() {
+        if ask.refundable && ask.units > ask.estimate() && decision.is_admitted() {
             decision.spend.0 = Some(Box::new(Charge {
                 limiter: self.local().id(),
                 payer: Payer::Shared(past(tenant.clone())),
                 past: Past { plan: plan.id(), generation: 0 },
-                units: ask.units,
+                units: ask.units - ask.estimate(),
                 is_anonymous: ask.is_anonymous,
                 marks,
             }));

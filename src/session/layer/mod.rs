@@ -30,7 +30,7 @@ use crate::{
     },
     reject::{Rejection, RejectionKind, StatusOnly},
     store::BoxFuture,
-    tenant::{TenantErrorKind, TenantSource},
+    tenant::TenantSource,
     util::error::ConfigError,
 };
 
@@ -284,7 +284,7 @@ impl Gate for SessionGate {
             Some(source) => match source.find(head).and_then(|name| name.map(|name| name.to_tenant()).transpose()) {
                 Ok(Some(tenant)) => (format.of_tenant(head.headers(), &tenant), Some(tenant)),
                 // the server's mistake must not make callers anonymous
-                Err(error) if error.kind() == TenantErrorKind::Internal => {
+                Err(error) if error.is_of_server() => {
                     crate::util::trace::warning!("the tenant of a session can't be determined: {error}");
                     return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Internal, error.detail())));
                 }

@@ -2,16 +2,16 @@ use std::{fmt, sync::Arc};
 
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 
-use super::{
-    error::TenantError,
-    header::{header_name, only},
-    id::Tenant,
-    source::{TenantName, TenantSource},
-};
 use crate::{
     http::head::Head,
+    tenant::{
+        error::TenantError,
+        header::{header_name, only},
+        id::Tenant,
+        source::{TenantName, TenantSource},
+    },
     util::{error::ConfigError, secret::SecretDigest},
 };
 
@@ -119,17 +119,26 @@ fn is_sized(key: &[u8]) -> bool {
     (1..=ApiKeys::MAX_LEN).contains(&key.len())
 }
 
+/// Returns the key of a request.
+pub(super) fn key_of_request<'a>(head: Head<'a>, header: &HeaderName) -> Result<Option<&'a [u8]>, TenantError> {
+    match only(head.headers(), header)?.map(HeaderValue::as_bytes) {
+        Some(key) if !is_sized(key) => Err(TenantError::invalid("the API key is empty or has more than 512 bytes")),
+        key => Ok(key),
+    }
+}
+
+pub(super) fn unknown_key() -> TenantError {
+    TenantError::unknown("the API key is unknown")
+}
+
 fn digest(key: &[u8]) -> [u8; 32] {
     *SecretDigest::of_secret(key).as_bytes()
 }
 
 impl TenantSource for ApiKeys {
     fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
-        let Some(key) = only(head.headers(), &self.header)? else { return Ok(None) };
-        if !is_sized(key.as_bytes()) {
-            return Err(TenantError::invalid("the API key is empty or has more than 512 bytes"));
-        }
-        let tenant = self.tenant_of(key).ok_or_else(|| TenantError::unknown("the API key is unknown"))?;
+        let Some(key) = key_of_request(head, &self.header)? else { return Ok(None) };
+        let tenant = self.tenant_of(key).ok_or_else(unknown_key)?;
         Ok(Some(tenant.into()))
     }
 
@@ -146,7 +155,7 @@ impl fmt::Debug for ApiKeys {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, Request};
+    use http::Request;
 
     use super::*;
 

@@ -1,0 +1,117 @@
+//! [`OpenCalls`]: the calls that a node has open on the server, and since when the server surely counts them.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use crate::{
+    tenant::LimitKey,
+    util::{
+        clock::{Clock, Moment, UnixTime},
+        lock::lock,
+    },
+};
+
+/// How long the server counts a slot that is not renewed.
+pub(super) const SLOT: Duration = Duration::from_secs(10);
+/// A node relies on a renewal for this long. With the time that the reply of the next call may take, it is shorter than a slot,
+/// even if a clock is slower than the server's by a hundredth.
+const TRUSTED: Duration = Duration::from_secs(8);
+const LONGEST_REPLY: Duration = Duration::from_secs(1);
+pub(super) type CallId = [u8; 8];
+
+/// A time by the steady clock, which stops while a machine is suspended, and by the wall clock, which does not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentAt(Moment, UnixTime);
+
+impl SentAt {
+    pub(super) fn now(clock: &dyn Clock) -> Self {
+        let (now, unix) = clock.read();
+        Self(now, unix)
+    }
+
+    fn elapsed(self, clock: &dyn Clock) -> Duration {
+        let (now, unix) = clock.read();
+        now.since(self.0).max(Duration::from_nanos(unix.as_nanos().saturating_sub(self.1.as_nanos())))
+    }
+
+    /// Returns whether a reply comes so late that the slot may have ended meanwhile.
+    pub(super) fn is_late(self, clock: &dyn Clock) -> bool {
+        self.elapsed(clock) > LONGEST_REPLY
+    }
+}
+
+/// The calls that this node has open on the server.
+#[derive(Default)]
+pub(super) struct OpenCalls {
+    keys: Mutex<HashMap<LimitKey, OfKey, foldhash::fast::RandomState>>,
+    pub(super) is_renewing: AtomicBool,
+}
+
+struct OfKey {
+    /// Each call, and whether it is anonymous.
+    calls: HashMap<CallId, bool, foldhash::fast::RandomState>,
+    /// All of them were counted at this time or later.
+    counted_at: SentAt,
+}
+
+impl OpenCalls {
+    /// Returns an id that no other call has.
+    pub(super) fn next_id() -> CallId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static FIRST: OnceLock<u64> = OnceLock::new();
+        // each process has its own numbers
+        let first = FIRST.get_or_init(|| getrandom::u64().unwrap_or_else(|_| std::process::id().into()));
+        first.wrapping_add(NEXT.fetch_add(1, SeqCst)).to_be_bytes()
+    }
+
+    pub(super) fn insert(&self, key: &LimitKey, id: CallId, is_anonymous: bool, sent_at: SentAt) {
+        let mut keys = lock(&self.keys);
+        let of_key =
+            keys.entry(key.clone()).or_insert_with(|| OfKey { calls: HashMap::default(), counted_at: sent_at });
+        of_key.calls.insert(id, is_anonymous);
+    }
+
+    pub(super) fn remove(&self, key: &LimitKey, id: CallId) {
+        let mut keys = lock(&self.keys);
+        if let Some(of_key) = keys.get_mut(key) {
+            of_key.calls.remove(&id);
+            if of_key.calls.is_empty() {
+                keys.remove(key);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.keys).is_empty()
+    }
+
+    /// Returns whether the server may not count all calls of this key any more.
+    pub(super) fn may_be_uncounted(&self, key: &LimitKey, clock: &dyn Clock) -> bool {
+        lock(&self.keys).get(key).is_some_and(|of_key| of_key.counted_at.elapsed(clock) > TRUSTED)
+    }
+
+    /// Returns the keys under which calls are open.
+    pub(super) fn keys(&self) -> Vec<LimitKey> {
+        lock(&self.keys).keys().cloned().collect()
+    }
+
+    /// Returns the calls of a key, and whether each is anonymous.
+    pub(super) fn ids_of_key(&self, key: &LimitKey) -> Vec<(CallId, bool)> {
+        lock(&self.keys)
+            .get(key)
+            .map_or_else(Vec::new, |of_key| of_key.calls.iter().map(|(id, own)| (*id, *own)).collect())
+    }
+
+    /// Notes that the server counted all calls of a key after this time.
+    pub(super) fn note_renewal(&self, key: &LimitKey, sent_at: SentAt) {
+        if let Some(of_key) = lock(&self.keys).get_mut(key) {
+            of_key.counted_at = sent_at;
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Holds and open calls that several nodes share, on real servers.
+#![cfg(all(feature = "redis", feature = "test-util"))]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
+
+#[path = "support/programs.rs"]
+mod programs;
+#[path = "support/redis_server.rs"]
+#[allow(dead_code, reason = "each test program uses some of it")]
+mod redis_server;
+
+use std::{convert::Infallible, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use redis_server::{RedisCluster, RedisServer};
+use tokio::time::{Instant, sleep};
+use tollgate::{
+    Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    limit::{Decision, Fallback, Hold, Leases, RefusalReason, SharedLimiter, Tracked, Usage},
+    store::RedisConfig,
+    tenant::{HeaderTenant, Standing},
+    testing::ManualClock,
+};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn config(url: &str) -> RedisConfig {
+    RedisConfig::new(url).unwrap().deadline(Duration::from_secs(1)).unwrap()
+}
+
+/// Three calls at the same time, and a hundred units in an hour.
+fn plan() -> Plan {
+    let rate = Quota::per_hour(100).unwrap();
+    Plan::new([Quota::concurrent(3).unwrap(), rate]).unwrap()
+}
+
+async fn node(url: &str, plan: impl Into<Plan>) -> SharedLimiter {
+    Limiter::redis(config(url), Plans::new(plan)).connect().await.unwrap()
+}
+
+fn acme() -> Tenant {
+    Tenant::parse("acme").unwrap()
+}
+
+async fn hold(limiter: &SharedLimiter, estimate: u32) -> Result<Hold, Decision> {
+    limiter.hold(&acme(), estimate, 2 * estimate, 10 * MINUTE).await
+}
+
+/// Returns the policy, what remains, and whether the reset is exact.
+fn shown(standing: &Standing) -> (&'static str, u32, bool) {
+    (standing.policy(), standing.remaining(), standing.is_exact())
+}
+
+async fn left(limiter: &SharedLimiter) -> u32 {
+    limiter.peek(&acme()).await.unwrap().remaining()
+}
+
+/// Calls end in the background.
+async fn until_left(limiter: &SharedLimiter, expected: u32) {
+    let began = Instant::now();
+    while left(limiter).await != expected {
+        assert!(began.elapsed() < Duration::from_secs(20), "{} units are left", left(limiter).await);
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Returns how many calls of scripts the server has run.
+fn script_calls(server: &RedisServer) -> u32 {
+    let stats = server.cli(&["info", "commandstats"]);
+    let scripts = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    scripts.map(|rest| rest.split_once(',').unwrap().0.parse::<u32>().unwrap()).sum()
+}
+
+async fn nodes_count_calls_of_each_other(one: SharedLimiter, other: SharedLimiter) {
+    let first = hold(&one, 40).await.unwrap();
+    assert_eq!((first.estimate(), shown(first.standing().unwrap())), (40, ("default", 60, false)));
+    let second = hold(&other, 50).await.unwrap();
+    assert_eq!(shown(&one.peek(&acme()).await.unwrap()), ("default", 10, false));
+    // the units of the first come back when it ends
+    let refused = hold(&one, 20).await.unwrap_err();
+    assert_eq!(shown(refused.standing().unwrap()), ("default", 10, false));
+    assert!(refused.retry_after() > 9 * MINUTE && refused.retry_after() <= 10 * MINUTE);
+    let third = hold(&one, 10).await.unwrap();
+    let refused = hold(&other, 1).await.unwrap_err();
+    assert_eq!(refused.refusal_reason(), Some(RefusalReason::Spent));
+    first.commit(25);
+    until_left(&other, 15).await;
+    // it uses more than its estimate: a debt of five units, and then of no more than a limit
+    second.commit(70);
+    until_left(&one, 0).await;
+    drop(third);
+    sleep(Duration::from_millis(50)).await;
+    let standing = one.peek(&acme()).await.unwrap();
+    assert_eq!(shown(&standing), ("default", 0, true));
+    assert!(hold(&other, 1).await.is_err());
+    one.reset(&acme()).await.unwrap();
+
+    // slots
+    let mut calls = Vec::new();
+    for limiter in [&one, &other, &one] {
+        calls.push(hold(limiter, 1).await.unwrap());
+    }
+    let refused = hold(&other, 1).await.unwrap_err();
+    assert_eq!(shown(refused.standing().unwrap()), ("concurrent", 0, false));
+    assert_eq!(refused.retry_after(), Duration::from_secs(1));
+    // a reset forgets units, and no slot
+    other.reset(&acme()).await.unwrap();
+    assert_eq!(left(&one).await, 100);
+    assert!(hold(&one, 1).await.is_err());
+    calls.pop().unwrap().commit(0);
+    until_admitted(&other).await;
+    calls.clear();
+    for _ in 0..3 {
+        until_admitted(&one).await;
+    }
+}
+
+async fn until_admitted(limiter: &SharedLimiter) {
+    let began = Instant::now();
+    while hold(limiter, 1).await.map(|hold| hold.commit(0)).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(20), "no slot is free");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_share_holds_and_slots() {
+    for server in RedisServer::each(&[]) {
+        nodes_count_calls_of_each_other(node(&server.url(), plan()).await, node(&server.url(), plan()).await).await;
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(server.cli(&["exists", "tollgate:limit:{acme}:calls"]).trim(), "0", "no call is open");
+    }
+    if let Some(cluster) = RedisCluster::start() {
+        nodes_count_calls_of_each_other(node(&cluster.url(), plan()).await, node(&cluster.url(), plan()).await).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_one_call_of_the_server_and_never_uses_a_lease() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let rate = Quota::per_hour(100_000).unwrap();
+    let leased = Limiter::leased(config(&server.url()), Plans::new(rate)).connect().await.unwrap();
+    for _ in 0..100 {
+        assert!(leased.check(&acme(), 1).await.is_admitted());
+    }
+    let before = script_calls(&server);
+    let open = hold(&leased, 10).await.unwrap();
+    assert_eq!(script_calls(&server), before + 1);
+    // leases go on beside it
+    for _ in 0..20 {
+        assert!(leased.check(&acme(), 1).await.is_admitted());
+    }
+    assert!(script_calls(&server) < before + 10);
+    open.commit(10);
+    let all = node(&server.url(), rate).await;
+    leased.close().await;
+    until_left(&all, 100_000 - 130).await;
+}
+
+#[tokio::test]
+async fn a_plan_that_counts_calls_refuses_what_nothing_tracks() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    for leases in [None, Some(Leases::new())] {
+        let builder = Limiter::redis(config(&server.url()), Plans::new(plan()));
+        let builder = leases.into_iter().fold(builder, tollgate::limit::SharedLimiterBuilder::leases);
+        let limiter = builder.connect().await.unwrap();
+        assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Untracked));
+        assert_eq!(left(&limiter).await, 100);
+    }
+}
+
+#[tokio::test]
+async fn a_hold_that_the_server_never_hears_of_again_is_charged_when_it_expires() {
+    let Some(mut server) = RedisServer::start(&["--appendonly", "yes"]) else { return };
+    let limiter = node(&server.url(), Quota::per_hour(100).unwrap()).await;
+    let lifetime = Duration::from_millis(700);
+    let expires = limiter.hold(&acme(), 30, 30, lifetime).await.unwrap();
+    let lost = limiter.hold(&acme(), 20, 20, lifetime).await.unwrap();
+    server.kill();
+    lost.commit(1);
+    // longer than a call waits
+    sleep(Duration::from_millis(1_200)).await;
+    server.restart();
+    let began = Instant::now();
+    let other = node(&server.url(), Quota::per_hour(100).unwrap()).await;
+    while other.peek(&acme()).await.is_none_or(|standing| !standing.is_exact()) {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(left(&other).await, 50);
+    // the estimate was charged already
+    expires.commit(10);
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(left(&other).await, 50);
+}
+
+#[tokio::test]
+async fn without_the_server_no_call_is_opened_and_rates_fall_back() {
+    for fallback in [Fallback::Local, Fallback::Open, Fallback::Closed] {
+        let Some(mut server) = RedisServer::start(&[]) else { return };
+        let plans = Plans::new(Quota::per_hour(100).unwrap());
+        plans.set(Tenant::parse("globex").unwrap(), plan());
+        let limiter = Limiter::redis(config(&server.url()), plans).fallback(fallback).connect().await.unwrap();
+        let open = hold(&limiter, 10).await.unwrap();
+        server.kill();
+        for tenant in [acme(), Tenant::parse("globex").unwrap()] {
+            for _ in 0..5 {
+                let refused = limiter.hold(&tenant, 1, 1, MINUTE).await.unwrap_err();
+                assert_eq!(refused.refusal_reason(), Some(RefusalReason::Unavailable), "{fallback:?}");
+            }
+        }
+        let decision = limiter.check(&acme(), 91).await;
+        // with the units that this node holds, it would be too much
+        assert_eq!(decision.is_admitted(), fallback == Fallback::Open, "{fallback:?}");
+        assert_eq!(limiter.check(&acme(), 90).await.is_admitted(), fallback != Fallback::Closed, "{fallback:?}");
+        drop(open);
+    }
+}
+
+#[tokio::test]
+async fn a_node_opens_nothing_before_its_calls_are_counted_again() {
+    for server in RedisServer::each(&[]) {
+        let clock = ManualClock::new();
+        let plans = Plans::new(Quota::concurrent(2).unwrap());
+        let limiter =
+            Limiter::builder(plans).clock(clock.clone()).redis(config(&server.url())).connect().await.unwrap();
+        let calls = [hold(&limiter, 1).await.unwrap(), hold(&limiter, 1).await.unwrap()];
+        // as if the node had been paused until its slots ended
+        server.cli(&["flushall"]);
+        clock.advance(Duration::from_secs(9));
+        let before = script_calls(&server);
+        assert_eq!(hold(&limiter, 1).await.unwrap_err().refusal_reason(), Some(RefusalReason::Spent));
+        assert_eq!(script_calls(&server), before + 2);
+        // they are counted at once from then on
+        assert!(hold(&limiter, 1).await.is_err());
+        assert_eq!(script_calls(&server), before + 3);
+        // the wall clock goes on while a machine is suspended
+        server.cli(&["flushall"]);
+        clock.set_wall(tollgate::clock::Clock::read(&clock).1 + Duration::from_secs(9));
+        assert!(hold(&limiter, 1).await.is_err());
+        drop(calls);
+        until_admitted(&limiter).await;
+        // without a pause, the background counts them
+        let call = hold(&limiter, 1).await.unwrap();
+        server.cli(&["flushall"]);
+        let other = node(&server.url(), Quota::concurrent(1).unwrap()).await;
+        let began = Instant::now();
+        while hold(&other, 1).await.map(|hold| hold.commit(0)).is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(10), "its slot is not renewed");
+            sleep(Duration::from_millis(100)).await;
+        }
+        drop(call);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_leaves_no_call_open() {
+    for server in RedisServer::each(&[]) {
+        let limiter = node(&server.url(), plan()).await;
+        for _ in 0..20 {
+            // it is polled once
+            tokio::select! {
+                biased;
+                _ = hold(&limiter, 5) => panic!("there can't be a reply yet"),
+                () = std::future::ready(()) => {}
+            }
+        }
+        until_left(&limiter, 100).await;
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(left(&limiter).await, 100);
+        for _ in 0..3 {
+            until_admitted(&limiter).await;
+        }
+        let began = Instant::now();
+        while !limiter.peek(&acme()).await.unwrap().is_exact() {
+            assert!(began.elapsed() < Duration::from_secs(2), "a call is left");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_layer_that_tracks_bodies_shares_slots_and_usage() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let (one, other) = (node(&server.url(), plan()).await, node(&server.url(), plan()).await);
+    let request = || Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+    let layer = |limiter: &SharedLimiter| RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone());
+    let hello = |_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello")))) };
+    let mut plain = ServiceBuilder::new().layer(layer(&one).tracking_bodies()).service(service_fn(hello));
+    let mut bodies: Vec<Tracked<Full<Bytes>>> = Vec::new();
+    for left in [99, 98, 97] {
+        let response = plain.ready().await.unwrap().call(request()).await.unwrap();
+        assert_eq!((response.status(), &response.headers()["x-ratelimit-remaining"]), (StatusCode::OK, &left.into()));
+        bodies.push(response.into_body());
+    }
+    let refused = plain.ready().await.unwrap().call(request()).await.unwrap();
+    assert_eq!((refused.status(), &refused.headers()["retry-after"]), (StatusCode::TOO_MANY_REQUESTS, &1.into()));
+    let metered = layer(&other).tracking_bodies().metered(10, 50);
+    let mut metered = ServiceBuilder::new().layer(metered).service(service_fn(|request: Request<()>| async move {
+        Usage::from_extensions(request.extensions()).unwrap().set(7);
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello"))))
+    }));
+    let refused = metered.ready().await.unwrap().call(request()).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    bodies.clear();
+    until_admitted(&other).await;
+    let response = metered.ready().await.unwrap().call(request()).await.unwrap();
+    assert_eq!((response.status(), left(&one).await), (StatusCode::OK, 87));
+    drop(response);
+    until_left(&one, 90).await;
+}
