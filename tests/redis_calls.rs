@@ -191,7 +191,10 @@ async fn a_hold_that_the_server_never_hears_of_again_is_charged_when_it_expires(
     sleep(Duration::from_millis(1_200)).await;
     server.restart();
     let began = Instant::now();
-    let other = node(&server.url(), Quota::per_hour(100).unwrap()).await;
+    // one that knows nothing without the server
+    let plans = Plans::new(Quota::per_hour(100).unwrap());
+    let builder = Limiter::redis(config(&server.url()), plans).fallback(Fallback::Closed);
+    let other = builder.connect().await.unwrap();
     while other.peek(&acme()).await.is_none_or(|standing| !standing.is_exact()) {
         assert!(began.elapsed() < Duration::from_secs(20));
         sleep(Duration::from_millis(20)).await;
