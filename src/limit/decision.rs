@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use super::plan::Plan;
+use super::plan::{Limited, Plan};
 use crate::{
     tenant::{LimitKey, Standing},
     util::clock::Moment,
@@ -198,10 +198,20 @@ impl CallAsk {
         matches!(self, Self::Hold { .. })
     }
 
-    /// Returns whether an admission opens a call.
+    /// Returns whether the end of the call is tracked.
     #[inline]
     pub(super) fn opens(self) -> bool {
         matches!(self, Self::Slot | Self::Hold { .. })
+    }
+
+    /// Returns whether an admission opens a call. Nothing counts a slot under a plan without a quota of concurrent calls.
+    #[inline]
+    pub(super) fn opens_under(self, limits: &[Limited]) -> bool {
+        match self {
+            Self::Untracked | Self::AlreadyOpen => false,
+            Self::Slot => limits.iter().any(|limited| !limited.gauge.counts_units()),
+            Self::Hold { .. } => true,
+        }
     }
 }
 

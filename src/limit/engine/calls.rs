@@ -147,7 +147,7 @@ impl Calls {
             return None;
         }
         let charged = |limited: &Limited| limited.charges(ask) && limited.bit & would_refuse == 0;
-        let opened = ask.call.opens().then(|| Call::open(ask, context, would_refuse));
+        let opened = ask.call.opens_under(quotas).then(|| Call::open(ask, context, would_refuse));
         if let Some(call) = opened {
             self.insert(call, quotas);
             context.bytes.force(CALL_BYTES);

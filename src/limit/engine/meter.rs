@@ -65,7 +65,7 @@ impl Gauge {
     }
 
     /// Returns whether the quota counts units, and not open calls.
-    pub(super) fn counts_units(self) -> bool {
+    pub(in crate::limit) fn counts_units(self) -> bool {
         !matches!(self, Self::Concurrent)
     }
 

@@ -115,7 +115,7 @@ impl Row {
     ) -> Option<u64> {
         match self.plan.kind() {
             PlanKind::Limited { quotas, .. }
-                if matches!(self.meters, Meters::WithCalls(_)) || ask.call.opens() && opens_call(ask, quotas) =>
+                if matches!(self.meters, Meters::WithCalls(_)) || ask.call.opens_under(quotas) =>
             {
                 return self.decide_with_calls(context, ask, marks, decision);
             }
@@ -331,12 +331,6 @@ impl Row {
             Meters::WithCalls(calls) => calls.own_bytes(),
         }
     }
-}
-
-/// Returns whether an admission opens a call. Quotas that count no calls need no slot.
-#[cold]
-fn opens_call(ask: Ask, quotas: &[Limited]) -> bool {
-    ask.call.is_hold() || quotas.iter().any(|limited| !limited.gauge.counts_units())
 }
 
 impl Meters {

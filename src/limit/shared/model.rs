@@ -168,6 +168,9 @@ impl Both {
         let id = OpenCalls::next_id();
         let plan = self.shared.plans().plan(&self.tenant);
         let decision = match plan.kind() {
+            PlanKind::Limited { .. } if !ask.call.opens_under(plan.limits()) => {
+                self.shared.with_spend(self.call("spend", ask, &[]).await.unwrap(), &self.tenant, &plan, ask)
+            }
             PlanKind::Limited { .. } => {
                 let (at_most, millis) = match ask.call {
                     CallAsk::Hold { at_most, millis } => (at_most, millis),

@@ -18,7 +18,6 @@ use crate::{
         limiter::{Limiter, LimiterBuilder},
         plan::{Plan, PlanKind},
         plans::table::Plans,
-        quota::Rule,
     },
     redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
@@ -202,15 +201,6 @@ impl SharedLimiterBuilder {
     }
 }
 
-/// Returns whether the server must know when the call ends.
-fn opens_call(plan: &Plan, ask: Ask) -> bool {
-    match ask.call {
-        CallAsk::Untracked | CallAsk::AlreadyOpen => false,
-        CallAsk::Slot => plan.limits().iter().any(|limited| limited.quota.rule() == Rule::Concurrent),
-        CallAsk::Hold { .. } => true,
-    }
-}
-
 pub(super) fn is_untracked(plan: &Plan, ask: Ask) -> bool {
     ask.call == CallAsk::Untracked && ask.units > 0 && plan.counts_calls()
 }
@@ -272,7 +262,7 @@ impl SharedLimiter {
     pub(in crate::limit) async fn check_in_plan(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let plan = self.plans().plan(tenant);
         let decision = match plan.kind() {
-            PlanKind::Limited { .. } if opens_call(&plan, ask) => {
+            PlanKind::Limited { .. } if ask.call.opens_under(plan.limits()) => {
                 let payer = self.0.server.payer(tenant, &plan, ask);
                 self.open_call(&payer, &plan, ask).await
             }
