@@ -6,7 +6,7 @@
 //!     curl -iN 'http://127.0.0.1:3000/generate?tokens=50' -H 'x-api-key: demo-key'   # then press Ctrl-C
 //!     curl http://127.0.0.1:3000/left
 //!
-//! A stand-in for the model runs in the same process. It sends a line with one token every 20 milliseconds.
+//! The model is a task of this process. It sends a line with one token every 20 milliseconds.
 
 #![expect(clippy::print_stdout, reason = "prints its address")]
 

@@ -110,7 +110,7 @@ pub(super) struct Ask {
     pub(super) can_wait: bool,
     /// Whether a shared server has admitted the request, so that it is charged even if it does not fit.
     pub(super) is_admitted: bool,
-    /// What stays open after the admission.
+    /// The call that an admission opens.
     pub(super) call: CallAsk,
 }
 
@@ -141,7 +141,7 @@ impl Ask {
 /// The longest time that a hold can stay open.
 const LONGEST_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What stays open after a request is admitted, and counts until it ends.
+/// The call that an admission opens. It counts until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallAsk {
     /// Nothing tracks when the request ends. A plan that counts open calls refuses it.

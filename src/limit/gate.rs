@@ -227,7 +227,7 @@ impl RateLimitGate {
         self.limiter.local.plans().plan(tenant).has_reserve()
     }
 
-    /// Returns what is left to ask for, for a request that costs this much, or `None` if an outer layer of the same limiter has
+    /// Returns the rest that a request of this cost must ask for, or `None` if an outer layer of the same limiter has
     /// charged as much and tracks the call.
     #[inline]
     pub(super) fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<Ask> {

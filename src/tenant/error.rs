@@ -58,7 +58,7 @@ impl TenantError {
         Self { kind: TenantErrorKind::Unavailable, detail, challenge: None }
     }
 
-    /// Says that the tenant must be [looked up](super::TenantSource::look_up). If it is not, because the caller of the
+    /// The tenant must be [looked up](super::TenantSource::look_up). If it is not, because the caller of the
     /// source can't wait, the request gets a 500.
     pub const fn pending() -> Self {
         let detail = "the tenant must be looked up, and only a rate limit can wait for it";
@@ -90,7 +90,7 @@ impl TenantError {
         self.kind == TenantErrorKind::Unknown
     }
 
-    /// Returns whether the server can't determine the tenant now, whatever the request says.
+    /// Returns whether the server can't determine the tenant of any request now.
     #[cfg(feature = "session")]
     pub(crate) fn is_of_server(&self) -> bool {
         self.kind >= TenantErrorKind::Unavailable

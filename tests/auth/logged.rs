@@ -1,4 +1,4 @@
-//! What the current thread logs, as an application gets it.
+//! The log of the current thread, as an application gets it.
 
 use std::{
     fmt::{Debug, Write},

@@ -1,4 +1,4 @@
-//! What processes on one machine have in common: a clock, and numbers that are the same each time.
+//! A clock for all processes of a machine, and numbers that are equal in each run.
 
 use tokio::time::Instant;
 use tollgate::clock::{Clock, Moment, SystemClock, UnixTime};

@@ -1,4 +1,4 @@
-//! What it costs to know when a call ends: holds, slots, and tracked bodies.
+//! The cost of knowing when a call ends: holds, slots, and tracked bodies.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! What a limit adds to a program: crates, and bytes of its binary.
+//! The crates and the bytes that a limit adds to a program.
 
 use std::{
     collections::BTreeSet,

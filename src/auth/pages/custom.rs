@@ -107,7 +107,7 @@ impl Pages {
         /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
         ///
         /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query
-        /// to `start`, as far as they are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps
+        /// to `start`, if they are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps
         /// can remain after the first one, even if `start` required one step: `remaining_steps` of each answer counts, and
         /// `choices` lists what the user can use. A user who has an authenticator app or a passkey needs a field for a code, or
         /// a passkey.

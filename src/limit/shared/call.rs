@@ -174,7 +174,7 @@ struct Open {
     server: Arc<Server>,
     key: LimitKey,
     id: CallId,
-    /// The same call in the memory of this node, for its fallback.
+    /// The call in the memory of this node, for its fallback.
     mirrored: Option<CallInMemory>,
 }
 

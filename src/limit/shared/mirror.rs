@@ -70,7 +70,7 @@ struct Account {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Knowledge(Option<u64>);
 
-/// What was opened and charged in the memory of a node for what the server has admitted.
+/// The call and the charge in the memory of a node, for an admission by the server.
 pub(super) type Mirrored = (Option<Box<OpenCall>>, Spend);
 
 /// A call under way. Its units are in flight until it is dropped.

@@ -72,7 +72,7 @@ pub(super) struct Answer {
     pub(super) knowledge: Knowledge,
     /// The charge of the mirror, or its refusal of what the server has admitted.
     pub(super) mirrored: Result<Spend, Decision>,
-    /// The same call in memory.
+    /// The call in memory.
     pub(super) mirrored_call: Option<Box<OpenCall>>,
 }
 

@@ -99,7 +99,7 @@ impl Server {
 
     /// Runs the script. Returns `None` if the server does not answer, or if there is nothing to refund.
     ///
-    /// What the server admits with `spend` or `hold` is charged to the mirror, too.
+    /// Admissions by `spend` and `hold` are charged to the mirror, too.
     pub(super) async fn call(
         &self,
         operation: &str,

@@ -85,7 +85,7 @@ struct KnownKey {
 
 type Outcome = Result<Tenant, TenantError>;
 
-/// What the cache knows about a key.
+/// The answer of the cache about a key.
 enum KeyState {
     Decided(Outcome),
     /// It must be looked up. It was valid lately, or still is.

@@ -64,7 +64,7 @@ impl PresentedKey {
         &self.digest
     }
 
-    /// Returns the key itself, for a database that stores something else, such as a keyed hash.
+    /// Returns the key itself, for a database of keyed hashes, for example.
     pub fn expose(&self) -> &[u8] {
         &self.key
     }

@@ -61,7 +61,7 @@ pub(crate) struct Lookup<'a, K: Eq + Hash, T> {
 }
 
 impl<K: Eq + Hash, T> Lookup<'_, K, T> {
-    /// Tells the result to those who wait.
+    /// Sends the result to all who wait.
     pub(crate) fn publish_result(&self, result: T) {
         // they may be gone
         _ = self.result.send(Some(result));
