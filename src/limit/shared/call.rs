@@ -11,7 +11,7 @@ use std::{
 use tokio::task::JoinSet;
 
 use super::{
-    open_calls::{CallId, OpenCalls, SLOT, SentAt},
+    open_calls::{CallId, CallTerms, OpenCalls, SLOT, SentAt},
     server::Server,
     shared_limiter::SharedLimiter,
 };
@@ -34,15 +34,17 @@ impl SharedLimiter {
     pub(super) async fn open_call(&self, payer: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
         let server = &self.0.server;
         let clock = &*server.watcher.reports().clock;
+        // before the node relies on what the server counts
+        let sent_at = SentAt::now(clock);
         if !server.count_open_calls(payer).await {
             return Decision::UNAVAILABLE;
         }
-        let (call, sent_at) = (UnusedCall::new(server, payer), SentAt::now(clock));
-        let (at_most, millis) = match ask.call {
+        let call = UnusedCall::new(server, payer);
+        let (most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
             CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
-        let times = [SLOT.as_micros().to_string(), at_most.to_string(), (u64::from(millis) * 1000).to_string()];
+        let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
         let Some(mut answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
             return Decision::UNAVAILABLE;
@@ -64,7 +66,8 @@ impl SharedLimiter {
             Some(OpenCall::Memory(call)) => Some(call),
             Some(OpenCall::Shared(_)) | None => None,
         };
-        let call = SharedCall::new(server, payer, call.keep(), (ask.is_anonymous, sent_at), mirrored);
+        let terms = CallTerms { is_anonymous: ask.is_anonymous, estimate: ask.estimate(), at_most: most };
+        let call = SharedCall::new(server, payer, call.keep(), (terms, sent_at), mirrored);
         decision.call = Some(Box::new(OpenCall::Shared(Box::new(call))));
         decision
     }
@@ -83,13 +86,13 @@ impl Server {
     /// Renews the slots of a key. Returns whether the server has done so.
     async fn renew_slots_of(&self, key: &LimitKey) -> bool {
         let sent_at = SentAt::now(&*self.watcher.reports().clock);
-        let ids = self.calls.ids_of_key(key);
-        if ids.is_empty() {
+        let calls = self.calls.calls_of_key(key);
+        if calls.is_empty() {
             return true;
         }
-        let slot = SLOT.as_micros().to_string();
-        let mut more = vec![slot.as_bytes()];
-        more.extend(ids.iter().flat_map(|(id, is_anonymous)| [&id[..], if *is_anonymous { b"1" } else { b"0" }]));
+        let mut more = vec![SLOT.as_micros().to_string().into_bytes()];
+        more.extend(calls.iter().flat_map(|(id, terms)| renewal_of(*id, *terms)));
+        let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
         let is_done = self.change_calls("", "renew", key, &more).await.is_ok();
         if is_done {
             self.calls.note_renewal(key, sent_at);
@@ -122,6 +125,12 @@ impl Server {
         // a server that does not answer charges the estimate when it expires
         _ = self.change_calls("", "commit", key, &[&id, used.as_bytes()]).await;
     }
+}
+
+/// Returns a call as the script reads it to renew its slot.
+fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
+    let CallTerms { is_anonymous, estimate, at_most } = terms;
+    [id.to_vec(), vec![b'0' + u8::from(is_anonymous)], estimate.to_string().into(), at_most.to_string().into()]
 }
 
 /// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
@@ -184,10 +193,10 @@ impl SharedCall {
         server: &Arc<Server>,
         key: &LimitKey,
         id: CallId,
-        (is_anonymous, sent_at): (bool, SentAt),
+        (terms, sent_at): (CallTerms, SentAt),
         mirrored: Option<CallInMemory>,
     ) -> Self {
-        server.calls.insert(key, id, is_anonymous, sent_at);
+        server.calls.insert(key, id, terms, sent_at);
         if !server.calls.is_renewing.swap(true, SeqCst) {
             server.link.spawn(renew_until_closed(Arc::downgrade(server)));
         }

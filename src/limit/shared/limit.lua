@@ -14,7 +14,8 @@
 --   ARGV[8] the most units that it may use, ARGV[9] when its estimate expires, from now. If that is zero, the units are no
 --   estimate, and are charged now.
 --   commit: ARGV[6] the id of a call that has ended, ARGV[7] the units that it has used, empty for its estimate.
---   renew: ARGV[6] how long the slots last from now on, ARGV[7] and on an id, and 1 for an anonymous request.
+--   renew: ARGV[6] how long the slots last from now on, ARGV[7] and on an id, 1 for an anonymous request, the estimate, and
+--   the most units.
 --   reset: forgets all units and estimates, but no slot. The last three use the plan that is stored, if one is.
 --
 -- A lease is checked now and charged at its expiry. So all leases that can be used in an interval are charged after its
@@ -27,7 +28,7 @@
 -- could not renew, even if there is no room.
 --
 -- The stored value is the generation, when the last lease expires, whether calls are open, the plan, and one meter per quota,
--- except those of concurrent calls. The generation is when the value was created or its plan changed, or later, so that no two are equal. The meter of a
+-- except those of concurrent calls, and the open calls and their number. The generation is when the value was created or its plan changed, or later, so that no two are equal. The meter of a
 -- window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
 -- units. Replies are packed as in REFUSED and ADMITTED.
@@ -38,7 +39,7 @@ local ENTRY, SIZE = '>I7I6I4', 17
 -- an open call: its id, when its slot ends, when its estimate expires, the estimate, the most units, whether the estimate
 -- counts, whether it is anonymous, and the bits of shadow quotas that don't count it
 local CALL, CALL_SIZE = '>c8I7I7I4I4BBB', 33
-local MOST_CALLS = 4096
+local MOST_CALLS = 1024
 -- when to try again if only slots are missing: no one knows when a call ends
 local SLOT_RETRY = 1000000
 local WINDOW, SMOOTH, FIXED, CONCURRENT = 119, 115, 102, 99
@@ -60,6 +61,11 @@ end
 local key = KEYS[1]
 local stored = redis.call('GET', key)
 local has_calls = stored and string.byte(stored, HEAD_SIZE) == 1
+local stored_calls = ''
+if has_calls then
+  local from = #stored - 3 - unpack('>I4', stored, #stored - 3) * CALL_SIZE
+  stored, stored_calls = sub(stored, 1, from - 1), sub(stored, from, #stored - 4)
+end
 local is_new_plan = stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #plan) ~= plan
 
 -- the time; number of the quota, with 128 more if the time is an estimate, units left, and the time until they will fit
@@ -280,13 +286,11 @@ local function charge(quota, wanted, at)
   return at
 end
 
-local calls_key = key .. ':calls'
 local calls, calls_changed = {}, false
 
 local function read_calls()
-  local text = redis.call('GET', calls_key) or ''
-  for at = 1, #text, CALL_SIZE do
-    local id, slot, ends, estimate, at_most, is_held, is_anonymous, uncounted = unpack(CALL, text, at)
+  for at = 1, #stored_calls, CALL_SIZE do
+    local id, slot, ends, estimate, at_most, is_held, is_anonymous, uncounted = unpack(CALL, stored_calls, at)
     calls[#calls + 1] = {
       id = id, slot = slot, ends = ends, estimate = estimate, at_most = at_most, is_held = is_held == 1,
       is_anonymous = is_anonymous == 1, uncounted = uncounted, order = #calls,
@@ -381,14 +385,9 @@ local function store()
     packed[i] = pack(CALL, call.id, call.slot, call.ends, call.estimate, call.at_most, call.is_held and 1 or 0,
       call.is_anonymous and 1 or 0, call.uncounted)
   end
-  local lives = ceil((idle - now) / 1000) + SPARE
-  local state = pack(HEAD, generation, held, #calls > 0 and 1 or 0) .. plan .. meters
-  redis.call('SET', key, state, 'PX', lives)
-  if calls_changed and #calls > 0 then
-    redis.call('SET', calls_key, table.concat(packed), 'PX', lives)
-  elseif calls_changed then
-    redis.call('DEL', calls_key)
-  end
+  if #calls > 0 then packed[#calls + 1] = pack('>I4', #calls) end
+  local state = pack(HEAD, generation, held, #calls > 0 and 1 or 0) .. plan .. meters .. table.concat(packed)
+  redis.call('SET', key, state, 'PX', ceil((idle - now) / 1000) + SPARE)
 end
 
 -- whether open calls count in a quota, so that its reset is an estimate
@@ -638,10 +637,13 @@ end
 if operation == 'renew' then
   local known, ends = {}, now + tonumber(ARGV[6])
   for _, call in ipairs(calls) do known[call.id] = call end
-  for i = 7, #ARGV, 2 do
+  for i = 7, #ARGV, 4 do
     local call = known[ARGV[i]]
     if not call then
-      call = { id = ARGV[i], ends = 0, estimate = 0, at_most = 0, is_anonymous = ARGV[i + 1] == '1', uncounted = 0 }
+      call = {
+        id = ARGV[i], ends = 0, estimate = tonumber(ARGV[i + 2]), at_most = tonumber(ARGV[i + 3]), is_held = false,
+        is_anonymous = ARGV[i + 1] == '1', uncounted = 0,
+      }
       calls[#calls + 1] = call
     end
     call.slot = ends
@@ -651,7 +653,7 @@ if operation == 'renew' then
   return 1
 end
 if operation == 'reset' then
-  if #calls == 0 then return redis.call('DEL', key, calls_key) end
+  if #calls == 0 then return redis.call('DEL', key) end
   for _, quota in ipairs(quotas) do clear(quota) end
   for _, call in ipairs(calls) do call.is_held, calls_changed = false, true end
   generation, held = max(now, generation + 1), 0

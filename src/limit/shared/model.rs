@@ -255,7 +255,7 @@ impl Both {
                 Step::Refund { .. } | Step::End { .. } => {}
                 Step::Renew => {
                     let mut more = vec![&b"1000000000"[..]];
-                    calls.iter().for_each(|(_, id)| more.extend([&id[..], b"0"]));
+                    calls.iter().for_each(|(_, id)| more.extend([&id[..], b"0", b"0", b"0"]));
                     self.change_calls("renew", &more).await;
                 }
                 Step::Reset => {

@@ -31,12 +31,13 @@ pub(super) struct SentAt(Moment, UnixTime);
 
 impl SentAt {
     pub(super) fn now(clock: &dyn Clock) -> Self {
-        let (now, unix) = clock.read();
+        // a machine notices at once that it was suspended
+        let (now, unix) = clock.read_fresh();
         Self(now, unix)
     }
 
     fn elapsed(self, clock: &dyn Clock) -> Duration {
-        let (now, unix) = clock.read();
+        let (now, unix) = clock.read_fresh();
         now.since(self.0).max(Duration::from_nanos(unix.as_nanos().saturating_sub(self.1.as_nanos())))
     }
 
@@ -44,6 +45,14 @@ impl SentAt {
     pub(super) fn is_late(self, clock: &dyn Clock) -> bool {
         self.elapsed(clock) > LONGEST_REPLY
     }
+}
+
+/// The terms of a call. The server gets them again if it has lost the call.
+#[derive(Clone, Copy)]
+pub(super) struct CallTerms {
+    pub(super) is_anonymous: bool,
+    pub(super) estimate: u32,
+    pub(super) at_most: u32,
 }
 
 /// The calls that this node has open on the server.
@@ -54,8 +63,7 @@ pub(super) struct OpenCalls {
 }
 
 struct OfKey {
-    /// Each call, and whether it is anonymous.
-    calls: HashMap<CallId, bool, foldhash::fast::RandomState>,
+    calls: HashMap<CallId, CallTerms, foldhash::fast::RandomState>,
     /// All of them were counted at this time or later.
     counted_at: SentAt,
 }
@@ -70,11 +78,11 @@ impl OpenCalls {
         first.wrapping_add(NEXT.fetch_add(1, SeqCst)).to_be_bytes()
     }
 
-    pub(super) fn insert(&self, key: &LimitKey, id: CallId, is_anonymous: bool, sent_at: SentAt) {
+    pub(super) fn insert(&self, key: &LimitKey, id: CallId, terms: CallTerms, sent_at: SentAt) {
         let mut keys = lock(&self.keys);
         let of_key =
             keys.entry(key.clone()).or_insert_with(|| OfKey { calls: HashMap::default(), counted_at: sent_at });
-        of_key.calls.insert(id, is_anonymous);
+        of_key.calls.insert(id, terms);
     }
 
     pub(super) fn remove(&self, key: &LimitKey, id: CallId) {
@@ -101,11 +109,11 @@ impl OpenCalls {
         lock(&self.keys).keys().cloned().collect()
     }
 
-    /// Returns the calls of a key, and whether each is anonymous.
-    pub(super) fn ids_of_key(&self, key: &LimitKey) -> Vec<(CallId, bool)> {
+    /// Returns the calls of a key.
+    pub(super) fn calls_of_key(&self, key: &LimitKey) -> Vec<(CallId, CallTerms)> {
         lock(&self.keys)
             .get(key)
-            .map_or_else(Vec::new, |of_key| of_key.calls.iter().map(|(id, own)| (*id, *own)).collect())
+            .map_or_else(Vec::new, |of_key| of_key.calls.iter().map(|(id, terms)| (*id, *terms)).collect())
     }
 
     /// Notes that the server counted all calls of a key after this time.

@@ -72,7 +72,7 @@ use crate::{
 /// A node renews the slots of its open calls every three seconds. Slots that are not renewed end after ten. A node that could not
 /// renew its slots opens no call under the same key before the server counts them again, so the open calls of all nodes
 /// that could renew are never more than a quota of [concurrent](crate::Quota::concurrent) calls allows. No fallback decides about
-/// calls: they are refused while the server does not answer. A key has at most 4,096 open calls.
+/// calls: they are refused while the server does not answer. A key has at most 1,024 open calls.
 ///
 /// # When the server does not answer
 ///

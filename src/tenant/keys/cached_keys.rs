@@ -245,8 +245,11 @@ impl Cache {
                 Turn::Leads(turn) => {
                     // only one turn of a request is the leading one
                     let Some(key) = key.take() else { return Err(UNAVAILABLE) };
+                    // a key that is deleted meanwhile is not known for longer
+                    let asked_at = self.settings.clock.now();
                     let found = in_time(*deadline, lookup.look_up(key)).await;
-                    let outcome = self.keep_key(&digest, found.unwrap_or_else(|| Err("no answer in time".into())));
+                    let found = found.unwrap_or_else(|| Err("no answer in time".into()));
+                    let outcome = self.keep_key(&digest, asked_at, found);
                     turn.publish_result(outcome.clone());
                     return outcome;
                 }
@@ -264,7 +267,7 @@ impl Cache {
     }
 
     /// Keeps what was found about a key, and decides about the requests that wait.
-    fn keep_key(&self, digest: &[u8; 32], found: Result<Option<Tenant>, String>) -> Outcome {
+    fn keep_key(&self, digest: &[u8; 32], asked_at: Moment, found: Result<Option<Tenant>, String>) -> Outcome {
         let CachedKeysBuilder { clock, time_to_live, unknown_time_to_live, retry_after, .. } = &self.settings;
         let now = clock.now();
         let keep = |until: Moment, found| {
@@ -272,9 +275,9 @@ impl Cache {
         };
         match found {
             Ok(Some(tenant)) => {
-                let known = KnownKey { tenant: tenant.clone(), renew_at: now + *time_to_live / 4 * 3 };
+                let known = KnownKey { tenant: tenant.clone(), renew_at: asked_at + *time_to_live / 4 * 3 };
                 // without room, it is looked up again
-                keep(now + *time_to_live, Found::Known(known));
+                keep(asked_at + *time_to_live, Found::Known(known));
                 Ok(tenant)
             }
             Ok(None) => {
