@@ -146,6 +146,22 @@ async fn nodes_share_holds_and_slots() {
 }
 
 #[tokio::test]
+async fn a_call_that_the_server_has_lost_is_charged_what_it_uses_beyond_its_estimate() {
+    for server in RedisServer::each(&[]) {
+        let limiter = node(&server.url(), Quota::per_hour(1_000).unwrap()).await;
+        let hold = limiter.hold(&acme(), 10, 500, 10 * MINUTE).await.unwrap();
+        assert_eq!(server.cli(&["del", "tollgate:limit:{acme}"]).trim(), "1");
+        let began = Instant::now();
+        while server.cli(&["exists", "tollgate:limit:{acme}"]).trim() == "0" {
+            assert!(began.elapsed() < Duration::from_secs(20), "its slot is not renewed");
+            sleep(Duration::from_millis(50)).await;
+        }
+        hold.commit(500);
+        until_left(&limiter, 510).await;
+    }
+}
+
+#[tokio::test]
 async fn a_call_is_one_call_of_the_server_and_never_uses_a_lease() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let rate = Quota::per_hour(100_000).unwrap();
