@@ -162,6 +162,20 @@ async fn a_call_that_the_server_has_lost_is_charged_what_it_uses_beyond_its_esti
 }
 
 #[tokio::test]
+async fn a_call_that_ends_while_the_server_is_away_is_charged_when_it_is_back() {
+    for mut server in RedisServer::each(&["--appendonly", "yes", "--appendfsync", "always"]) {
+        let limiter = node(&server.url(), Quota::per_hour(1_000).unwrap()).await;
+        let hold = limiter.hold(&acme(), 10, 500, 10 * MINUTE).await.unwrap();
+        server.kill();
+        hold.commit(500);
+        // the first attempt fails
+        sleep(Duration::from_millis(200)).await;
+        server.restart();
+        until_left(&limiter, 500).await;
+    }
+}
+
+#[tokio::test]
 async fn a_call_is_one_call_of_the_server_and_never_uses_a_lease() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let rate = Quota::per_hour(100_000).unwrap();

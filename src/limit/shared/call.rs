@@ -26,6 +26,8 @@ use crate::{
 /// How often slots are renewed, and how long after a failure.
 const RENEWAL: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(250);
+/// How often the end of a call is sent again, with pauses like those between renewals.
+const END_RETRIES: usize = 3;
 /// At most this many keys are renewed at the same time.
 const AT_ONCE: usize = 64;
 
@@ -122,8 +124,13 @@ impl Server {
             CallEnd::Commit(units) => units.to_string(),
             CallEnd::Estimate => String::new(),
         };
-        // a server that does not answer charges the estimate when it expires
-        _ = self.change_calls("", "commit", key, &[&id, used.as_bytes()]).await;
+        // it has an effect once. A server that does not answer in the end charges the estimate when it expires
+        for _ in 0..=END_RETRIES {
+            if self.change_calls("", "commit", key, &[&id, used.as_bytes()]).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(RENEWAL).await;
+        }
     }
 }
 
