@@ -13,7 +13,7 @@ use std::{borrow::Cow, error::Error, fmt, ops::RangeBounds};
 ///
 /// // without a value
 /// let error = "".parse::<tollgate::Quota>().unwrap_err();
-/// assert_eq!(error.to_string(), "quota must be written like 600/minute, 5/10s or 10000/day fixed");
+/// assert_eq!(error.to_string(), "quota must be written like 600/minute, 5/10s, 10000/day fixed or 5 concurrent");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
