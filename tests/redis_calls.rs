@@ -142,6 +142,11 @@ async fn nodes_share_holds_and_slots() {
     }
     if let Some(cluster) = RedisCluster::start() {
         nodes_count_calls_of_each_other(node(&cluster.url(), plan()).await, node(&cluster.url(), plan()).await).await;
+        // its key has no hash tag
+        let (limiter, brace) = (node(&cluster.url(), plan()).await, Tenant::parse("}x").unwrap());
+        let held = limiter.hold(&brace, 10, 10, MINUTE).await.unwrap();
+        assert_eq!(limiter.peek(&brace).await.unwrap().remaining(), 90);
+        held.commit(10);
     }
 }
 
@@ -186,7 +191,7 @@ async fn a_call_is_one_call_of_the_server_and_never_uses_a_lease() {
     let before = script_calls(&server);
     let open = hold(&leased, 10).await.unwrap();
     assert_eq!(script_calls(&server), before + 1);
-    // leases go on beside it
+    // other requests still use leases
     for _ in 0..20 {
         assert!(leased.check(&acme(), 1).await.is_admitted());
     }

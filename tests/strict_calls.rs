@@ -1,5 +1,5 @@
-//! Four processes hold units and slots of 12 tenants on one Redis or Valkey, and are killed and paused meanwhile. What surely counted
-//! at any time, merged from all of them, is never more than the limit.
+//! Four processes hold units and slots of 12 tenants on one Redis or Valkey, and are killed and paused meanwhile. Their
+//! logs are merged. The units and slots that surely counted at a time are never more than the limit.
 
 #![cfg(unix)]
 #![allow(
@@ -109,7 +109,7 @@ struct Seen {
     estimate: u64,
     opened: u64,
     expires: u64,
-    /// What it used, and when it ended. A killed process can't say it.
+    /// The units that it used, and when it ended. Unknown if its process was killed.
     end: Option<(u64, u64)>,
     /// A time at which the process was alive.
     alive: u64,

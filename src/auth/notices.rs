@@ -37,7 +37,7 @@ impl Core {
         self.journal.tally_event(&changed);
         let mut told = Ok(());
         for to in self.told_contacts(account, change) {
-            // each contact is told, even if another one can't be
+            // a message that fails stops no other
             told = told.and(self.tell(tenant, to, (change, changed.clone()), language).await);
         }
         told

@@ -168,7 +168,8 @@ impl Quota {
     /// track that: a layer with [`tracking_bodies`](super::RateLimitLayer::tracking_bodies), or a
     /// [`Hold`](super::Hold). All other requests under such a plan are refused.
     ///
-    /// Calls that were admitted before a plan had such a quota don't count. Each call counts as one, even if it costs several units. In one plan with rates, a request is charged to all quotas or to none.
+    /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as one, even
+    /// if it costs several units. In one plan with rates, a request is charged to all quotas or to none.
     ///
     /// # Errors
     ///

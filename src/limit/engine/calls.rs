@@ -34,7 +34,7 @@ const CALL_BYTES: usize = 2 * (size_of::<(u64, Call)>() + size_of::<(Moment, u64
 /// The meters of a row that has open calls, or whose plan counts them.
 pub(super) struct Calls {
     pub(super) meters: Vec<Meter>,
-    /// Units and slots that open calls hold, for each quota.
+    /// The units and slots that are held of each quota.
     held: Vec<Held>,
     /// The open calls by their numbers. Each has a guard in this process, which takes more memory than this.
     open: BTreeMap<u64, Call>,
@@ -184,8 +184,7 @@ impl Calls {
         Some(if reset == Standing::NEVER { standing } else { standing.inexact() })
     }
 
-    /// Returns when these units may fit beside the estimates, or `None` if they fit now. The caller checks that they are at
-    /// most the limit.
+    /// Returns when these units, at most the limit, may fit beside the estimates, or `None` if they fit now.
     fn blocked_until(&self, place: usize, limited: &Limited, context: Context<'_>, units: u32) -> Option<Moment> {
         let (meter, held) = (self.meters.get(place)?, clamp(self.held.get(place)?.units));
         let full_until = |units| meter.full_until(limited.gauge, limited.most, context, units);

@@ -1,6 +1,7 @@
--- The budget of one tenant, in one key, and its open calls, in another one. Times are in microseconds.
+-- The budget of one tenant and its open calls, in one key. Times are in microseconds.
 --
--- ARGV[1] is the operation: 'spend', 'refund', 'lease', 'return', 'debit', 'hold', 'commit', 'renew' or 'reset'. ARGV[2] is the time in tests, and empty otherwise.
+-- ARGV[1] is the operation: 'spend', 'refund', 'lease', 'return', 'debit', 'hold', 'commit', 'renew' or 'reset'. ARGV[2] is
+-- the time in tests, and empty otherwise.
 -- ARGV[3] is the plan: the number of quotas, and each of them as in PLAN. For a window, 'length' is the window and
 -- 'fine' the slice; for a smooth quota the interval and the burst; for a fixed one the period and nothing.
 --   spend: ARGV[4] units, ARGV[5] 1 for an anonymous request.
@@ -27,9 +28,9 @@
 -- slot of each quota of concurrent calls until it ends, or until its slot was not renewed in time. A node adds slots again that it
 -- could not renew, even if there is no room.
 --
--- The stored value is the generation, when the last lease expires, whether calls are open, the plan, and one meter per quota,
--- except those of concurrent calls, and the open calls and their number. The generation is when the value was created or its plan changed, or later, so that no two are equal. The meter of a
--- window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
+-- The stored value is the generation, when the last lease expires, whether calls are open, the plan, one meter per quota
+-- except those of concurrent calls, and, if calls are open, these and their number. The generation is when the value was
+-- created or its plan changed, or later, so that no two are equal. The meter of a window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
 -- units. Replies are packed as in REFUSED and ADMITTED.
 local unpack, pack, sub, ceil, max, min = struct.unpack, struct.pack, string.sub, math.ceil, math.max, math.min

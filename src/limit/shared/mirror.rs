@@ -70,7 +70,7 @@ struct Account {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Knowledge(Option<u64>);
 
-/// The call and the charge in the memory of a node, for an admission by the server.
+/// The call and the charge in the memory of a node that stand for an admission by the server.
 pub(super) type Mirrored = (Option<Box<OpenCall>>, Spend);
 
 /// A call under way. Its units are in flight until it is dropped.

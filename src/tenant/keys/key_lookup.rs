@@ -64,7 +64,7 @@ impl PresentedKey {
         &self.digest
     }
 
-    /// Returns the key itself, for a database of keyed hashes, for example.
+    /// Returns the key, for example to look up a keyed hash of it.
     pub fn expose(&self) -> &[u8] {
         &self.key
     }
