@@ -52,7 +52,8 @@ impl SharedLimiter {
             return Decision::UNAVAILABLE;
         };
         let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
-        let mut decision = self.with_spend(answer, payer, plan, ask);
+        // refunded if the answer is of no use
+        let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: true, ..ask });
         if !decision.is_admitted() {
             if !is_opened {
                 // there is nothing to end
@@ -62,6 +63,7 @@ impl SharedLimiter {
         }
         if sent_at.is_late(clock) {
             server.mirror.forget_call(mirrored);
+            self.refund_later(decision.into_spend());
             return Decision::UNAVAILABLE;
         }
         let mirrored = match mirrored.map(|call| *call) {

@@ -489,7 +489,54 @@ mod tests {
     use crate::{
         limit::{quota::Quota, shared::model::redis_server::RedisServer},
         testing::ManualClock,
+        util::clock::{Clock, Moment, UnixTime},
     };
+
+    fn config(server: &RedisServer) -> RedisConfig {
+        RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap()
+    }
+
+    /// Seconds pass between any two reads of the clock.
+    #[derive(Debug)]
+    struct SlowNode(ManualClock);
+
+    impl Clock for SlowNode {
+        fn now(&self) -> Moment {
+            self.0.now()
+        }
+
+        fn unix(&self, moment: Moment) -> UnixTime {
+            self.0.unix(moment)
+        }
+
+        fn read_fresh(&self) -> (Moment, UnixTime) {
+            self.0.advance(Duration::from_secs(2));
+            self.0.read()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_answer_is_late_is_refused_and_costs_nothing() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        let plan = Plan::new([Quota::per_day(5).unwrap(), Quota::concurrent(2).unwrap()]).unwrap();
+        let builder = Limiter::builder(Plans::new(plan)).clock(SlowNode(ManualClock::new()));
+        let shared = builder.redis(config(&server)).connect().await.unwrap();
+        let acme = LimitKey::parse("acme").unwrap();
+        let slot = Ask { call: CallAsk::Slot, ..Ask::new(3, false) };
+        let late = shared.check_in_plan(&acme, slot).await;
+        assert_eq!(late.refusal_reason(), Some(RefusalReason::Unavailable));
+        let is_free = async {
+            while shared
+                .check_in_plan(&acme, Ask { call: CallAsk::AlreadyOpen, ..Ask::new(5, false) })
+                .await
+                .refusal_reason()
+                .is_some()
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), is_free).await.expect("all units come back");
+    }
 
     #[tokio::test]
     async fn b25_rows_of_the_fallback_are_removed_while_the_server_answers() {
