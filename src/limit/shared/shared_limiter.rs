@@ -283,6 +283,8 @@ impl SharedLimiter {
 
     /// Returns `None` if the fallback must decide.
     async fn charge(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Decision> {
+        // the plan counts no calls. If it changes meanwhile, the mirror must not open one that never ends
+        let ask = Ask { call: CallAsk::AlreadyOpen, ..ask };
         let leased = match &self.0.leasing {
             Some(leasing) => leasing.spend(tenant, plan, ask).await,
             None => Leased::Plain,
@@ -536,6 +538,18 @@ mod tests {
             }
         };
         tokio::time::timeout(Duration::from_secs(5), is_free).await.expect("all units come back");
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_counts_calls_from_now_on_has_no_call_of_before() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        let shared = Limiter::redis(config(&server), Plans::new(Quota::per_day(5).unwrap())).connect().await.unwrap();
+        let (acme, slot) = (LimitKey::parse("acme").unwrap(), Ask { call: CallAsk::Slot, ..Ask::new(1, false) });
+        let before = shared.plans().plan(&acme);
+        shared.plans().set(acme.clone(), Quota::concurrent(1).unwrap());
+        // the plan changes while the server is asked
+        assert!(shared.charge(&acme, &before, slot).await.unwrap().is_admitted());
+        assert!(shared.local().check_unreported(&acme, slot).is_admitted(), "nothing is open");
     }
 
     #[tokio::test]
