@@ -41,14 +41,15 @@ impl SharedLimiter {
         if !server.count_open_calls(payer).await {
             return Decision::UNAVAILABLE;
         }
-        let call = UnusedCall::new(server, payer);
+        let Some(id) = OpenCalls::random_id() else { return Decision::UNAVAILABLE };
+        let call = UnusedCall(Some((server, payer)), id);
         let (most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
             CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
         let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
-        let Some(mut answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
+        let Some(mut answer) = server.call("hold", payer, plan, ask, &[&id, slot, at_most, lifetime]).await else {
             return Decision::UNAVAILABLE;
         };
         let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
@@ -144,15 +145,11 @@ fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
 
 /// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
 /// of no use, or its request was dropped.
-pub(super) struct UnusedCall<'a>(Option<(&'a Arc<Server>, &'a LimitKey)>, pub(super) CallId);
+struct UnusedCall<'a>(Option<(&'a Arc<Server>, &'a LimitKey)>, CallId);
 
-impl<'a> UnusedCall<'a> {
-    pub(super) fn new(server: &'a Arc<Server>, key: &'a LimitKey) -> Self {
-        Self(Some((server, key)), OpenCalls::next_id())
-    }
-
+impl UnusedCall<'_> {
     /// Keeps the call.
-    pub(super) fn keep(mut self) -> CallId {
+    fn keep(mut self) -> CallId {
         self.0 = None;
         self.1
     }
