@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     open_calls::{CallId, CallTerms, OpenCalls, SLOT, SentAt},
@@ -23,7 +23,7 @@ use crate::{
     tenant::LimitKey,
 };
 
-/// How often slots are renewed, and how long after a failure.
+/// How often slots are renewed, and how long after a failure those of a key are tried again.
 const RENEWAL: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(250);
 /// How often the end of a call is sent again, with pauses like those between renewals.
@@ -105,20 +105,23 @@ impl Server {
         is_done
     }
 
-    /// Renews all slots. Returns whether the server has done so.
-    async fn renew_slots(self: &Arc<Self>) -> bool {
-        let (mut renewals, mut are_done) = (JoinSet::new(), true);
-        for key in self.calls.keys() {
+    /// Renews the slots of these keys. Returns the keys for which the server has not done so.
+    async fn renew_slots(self: &Arc<Self>, keys: Vec<LimitKey>) -> Vec<LimitKey> {
+        if !self.breaker.may_allow(self.watcher.reports().clock.now()) {
+            return keys;
+        }
+        let (mut renewals, mut failed) = (JoinSet::new(), Vec::new());
+        for key in keys {
             let server = Arc::clone(self);
-            renewals.spawn(async move { server.renew_slots_of(&key).await });
+            renewals.spawn(async move { (!server.renew_slots_of(&key).await).then_some(key) });
             if renewals.len() >= AT_ONCE {
-                are_done &= matches!(renewals.join_next().await, Some(Ok(true)));
+                failed.extend(renewals.join_next().await.and_then(Result::ok).flatten());
             }
         }
-        while let Some(is_done) = renewals.join_next().await {
-            are_done &= matches!(is_done, Ok(true));
+        while let Some(renewal) = renewals.join_next().await {
+            failed.extend(renewal.ok().flatten());
         }
-        are_done
+        failed
     }
 
     /// Removes a call from the server, and charges what it has used.
@@ -167,11 +170,16 @@ impl Drop for UnusedCall<'_> {
 }
 
 async fn renew_until_closed(server: Weak<Server>) {
-    let mut pause = RENEWAL;
+    let (mut failed, mut all_at) = (Vec::new(), Instant::now() + RENEWAL);
     loop {
-        tokio::time::sleep(pause).await;
+        let retry_at = if failed.is_empty() { all_at } else { all_at.min(Instant::now() + RETRY) };
+        tokio::time::sleep_until(retry_at).await;
         let Some(server) = server.upgrade() else { return };
-        pause = if server.renew_slots().await { RENEWAL } else { RETRY };
+        let renews_all = Instant::now() >= all_at;
+        failed = server.renew_slots(if renews_all { server.calls.keys() } else { failed }).await;
+        if renews_all {
+            all_at = Instant::now() + RENEWAL;
+        }
         if server.calls.is_empty() {
             server.calls.is_renewing.store(false, SeqCst);
             // another call may have been opened just before, and relied on this task
@@ -234,3 +242,34 @@ impl Drop for SharedCall {
 }
 
 crate::util::fmt::opaque_debug!(SharedCall);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        limit::{limiter::Limiter, plans::table::Plans, quota::Quota, shared::model::redis_server::RedisServer},
+        redis::RedisConfig,
+    };
+
+    #[tokio::test]
+    async fn a_key_that_cannot_be_renewed_is_tried_again_alone() {
+        let Some(redis) = RedisServer::start(&[]) else { return };
+        let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+        let plans = Plans::new(Quota::concurrent(2).unwrap());
+        let shared = Limiter::redis(config, plans).connect().await.unwrap();
+        let [acme, globex] = ["acme", "globex"].map(|name| LimitKey::parse(name).unwrap());
+        let slot = Ask { call: CallAsk::Slot, ..Ask::new(1, false) };
+        let open = [shared.check_in_plan(&acme, slot).await, shared.check_in_plan(&globex, slot).await];
+        assert!(open.iter().all(Decision::is_admitted));
+        let server = &shared.0.server;
+        assert_eq!(server.renew_slots(server.calls.keys()).await, []);
+        // something else has written to the key
+        redis.cli(&["del", "tollgate:limit:{acme}"]);
+        redis.cli(&["lpush", "tollgate:limit:{acme}", "something else"]);
+        assert_eq!(server.renew_slots(server.calls.keys()).await, [acme]);
+        // a server that does not answer is not asked
+        let now = server.watcher.reports().clock.now();
+        while !server.breaker.failed(now, now) {}
+        assert_eq!(server.renew_slots(server.calls.keys()).await.len(), 2);
+    }
+}
