@@ -16,7 +16,7 @@ use tokio::{runtime::Handle, sync::watch, task::JoinHandle, time::Instant};
 use super::{
     config::RedisConfig,
     failure::{FailureKind, RedisFailure},
-    target::{Connection, Delivery, Target},
+    target::{CONNECT, Connection, Delivery, Target},
 };
 use crate::util::{
     clock::{Clock, Moment, SystemClock},
@@ -72,12 +72,24 @@ impl Link {
         let Some(shared) = config.connection() else { return Ok(Self { inner: Inner::open(config).await?, deadline }) };
         let mut shared = shared.lock().await;
         if let Some(inner) = shared.upgrade().and_then(|inner| inner.downcast().ok()) {
-            return Ok(Self { inner, deadline });
+            drop(shared);
+            let link = Self { inner, deadline };
+            link.ping().await?;
+            return Ok(link);
         }
         let inner = Inner::open(config).await?;
         let any: Arc<dyn Any + Send + Sync> = inner.clone();
         *shared = Arc::downgrade(&any);
         Ok(Self { inner, deadline })
+    }
+
+    /// Returns an error if the server does not answer, in the time that an attempt to connect takes.
+    async fn ping(&self) -> Result<(), RedisFailure> {
+        match self.call_until(Instant::now() + CONNECT, &redis::cmd("PING"), Delivery::Retried).await {
+            // the user may not send this command
+            Err(CallError::Replied(error)) if error.code() == Some("NOPERM") => Ok(()),
+            reply => Ok(reply.map(drop)?),
+        }
     }
 
     /// Sends a command and returns the reply within the deadline. After a failure of the kind

@@ -21,7 +21,7 @@ use super::{
 use crate::util::error::ConfigError;
 
 /// The longest time that an attempt to connect takes.
-const CONNECT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT: Duration = Duration::from_secs(2);
 /// A connection on which the other side acknowledges nothing for this long is closed, where the system supports it.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
