@@ -101,6 +101,9 @@ impl<R> MeteredLayer<R> {
     }
 
     /// Reads each chunk of a response body before it is sent, to count what the call uses. Chunks can end anywhere.
+    ///
+    /// If the chunks of a body consist of parts, their type must implement
+    /// [`Buf::chunks_vectored`](bytes::Buf::chunks_vectored). Otherwise, only the first part is read. Bodies of `Bytes` have one part.
     pub fn read_usage(mut self, read: impl Fn(&[u8], &Usage) + Send + Sync + 'static) -> Self {
         self.metering.read = Some(Arc::new(read));
         self
