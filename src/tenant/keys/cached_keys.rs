@@ -3,6 +3,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use http::HeaderName;
+use tokio::runtime::Handle;
 
 use super::{
     api_keys::{key_of_request, unknown_key},
@@ -59,7 +60,7 @@ use crate::{
 /// # Security
 ///
 /// Anybody can invent keys. Answers that a key is unknown are kept, too, the number of answers is bounded, and so is the number of
-/// lookups at the same time. Unknown keys never take more than half of either, so that customers keep their places. They are
+/// lookups at the same time. A lookup goes on if its caller hangs up, and its answer is kept. Unknown keys never take more than half of either, so that customers keep their places. They are
 /// refused without a charge to any tenant: to bound what one address can ask your database, put a
 /// layer with [`ClientIp`](crate::ClientIp) in front.
 ///
@@ -228,9 +229,9 @@ impl Cache {
         }
     }
 
-    async fn load_key(&self, digest: SecretDigest, key: PresentedKey) -> Outcome {
+    async fn load_key(self: &Arc<Self>, digest: SecretDigest, key: PresentedKey) -> Outcome {
         let (digest, mut key) = (*digest.as_bytes(), Some(key));
-        let CachedKeysBuilder { clock, max_lookups, deadline, lookup, .. } = &self.settings;
+        let CachedKeysBuilder { clock, max_lookups, .. } = &self.settings;
         loop {
             let (was_known, valid) = match self.key_state(&digest, clock.now()) {
                 KeyState::Decided(outcome) => return outcome,
@@ -245,17 +246,21 @@ impl Cache {
                 Turn::Leads(turn) => {
                     // only one turn of a request is the leading one
                     let Some(key) = key.take() else { return Err(UNAVAILABLE) };
-                    // a key that is deleted meanwhile is not known for longer
-                    let asked_at = self.settings.clock.now();
-                    let found = in_time(*deadline, lookup.look_up(key)).await;
-                    let found = found.unwrap_or_else(|| Err("no answer in time".into()));
-                    let outcome = self.keep_key(&digest, asked_at, found);
-                    turn.publish_result(outcome.clone());
-                    return outcome;
+                    let cache = Arc::clone(self);
+                    let lookup = async move {
+                        let outcome = cache.look_up_key(digest, key).await;
+                        turn.publish_result(outcome.clone());
+                        outcome
+                    };
+                    // the answer is kept even if this request is dropped
+                    return match Handle::try_current() {
+                        Ok(runtime) => runtime.spawn(lookup).await.unwrap_or(Err(UNAVAILABLE)),
+                        Err(_) => lookup.await,
+                    };
                 }
                 Turn::Follows(other) => match valid {
                     Some(tenant) => return Ok(tenant),
-                    // without a result, the request that did the lookup was dropped
+                    // without a result, the lookup was dropped
                     None => {
                         if let Some(outcome) = other.result().await {
                             return outcome;
@@ -264,6 +269,14 @@ impl Cache {
                 },
             }
         }
+    }
+
+    async fn look_up_key(&self, digest: [u8; 32], key: PresentedKey) -> Outcome {
+        let CachedKeysBuilder { clock, deadline, lookup, .. } = &self.settings;
+        // a key that is deleted meanwhile is not known for longer
+        let asked_at = clock.now();
+        let found = in_time(*deadline, lookup.look_up(key)).await;
+        self.keep_key(&digest, asked_at, found.unwrap_or_else(|| Err("no answer in time".into())))
     }
 
     /// Keeps what was found about a key, and decides about the requests that wait.
