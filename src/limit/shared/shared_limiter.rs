@@ -84,6 +84,7 @@ use crate::{
 /// is charged for its units when it answers again. If *r* units were left when the processes last heard from the server about
 /// the tenant, all *n* processes together admit at most the limit and (*n* − 1) × *r* in the first window, beside calls that
 /// were under way, and at most *n* times the limit in later ones. *r* is the limit if a process has not heard about the tenant.
+/// The estimates of [open calls](#open-calls) are charged later, so what other processes hold is among the *r* units.
 ///
 /// After three failures in a row it decides at once, and one check a second finds out whether the server answers again.
 /// The changes are events ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
