@@ -1,7 +1,5 @@
 //! Access control for the event log.
 
-use std::fmt;
-
 use http::HeaderName;
 
 use crate::{
@@ -100,11 +98,4 @@ impl<S: TenantSource> Access for TenantsAndOperator<S> {
     }
 }
 
-impl<S> fmt::Debug for TenantsAndOperator<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TenantsAndOperator")
-            .field("header", &self.header)
-            .field("operator", &self.operator.map(|_| "(not shown)"))
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TenantsAndOperator<S>, |own| header: own.header, operator: own.operator.map(|_| "(not shown)"));

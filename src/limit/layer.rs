@@ -1,6 +1,6 @@
 //! The rate limit as a tower layer.
 
-use std::{any::type_name, fmt, sync::Arc};
+use std::{any::type_name, sync::Arc};
 
 use http::{HeaderMap, StatusCode};
 use tower_layer::Layer;
@@ -150,11 +150,4 @@ impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for RateLimitLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer")
-            .field("limiter", &self.gate.limiter.local)
-            .field("respond", &type_name::<R>())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(RateLimitLayer<R>, |own| limiter: own.gate.limiter.local, respond: type_name::<R>());

@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    fmt,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -283,8 +282,4 @@ async fn restore(link: Weak<Inner>, number: u64) {
     }
 }
 
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
-    }
-}
+crate::util::fmt::opaque_debug!(Link);

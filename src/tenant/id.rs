@@ -87,11 +87,7 @@ impl AsRef<str> for Tenant {
 
 crate::util::fmt::display!(Tenant, |own| own.as_str());
 
-impl fmt::Debug for Tenant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tenant").field(&self.as_str()).finish()
-    }
-}
+crate::util::fmt::debug_text!(Tenant, |own| own.as_str());
 
 crate::util::fmt::from_str!(Tenant, TenantError);
 
@@ -297,11 +293,7 @@ impl AsRef<str> for LimitKey {
 
 crate::util::fmt::display!(LimitKey, |own| own.as_str());
 
-impl fmt::Debug for LimitKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LimitKey").field(&self.as_str()).finish()
-    }
-}
+crate::util::fmt::debug_text!(LimitKey, |own| own.as_str());
 
 crate::util::fmt::from_str!(LimitKey, TenantError);
 

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, sync::Arc, time::Duration};
+use std::{any::type_name, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -129,17 +129,6 @@ impl<S, R: Clone> Layer<S> for MeteredLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for TrackingLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrackingLayer")
-            .field("gate", &self.gate)
-            .field("respond", &type_name::<R>())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TrackingLayer<R>, |own| gate: own.gate, respond: type_name::<R>());
 
-impl<R> fmt::Debug for MeteredLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeteredLayer").field("tracking", &self.tracking).field("metering", &self.metering).finish()
-    }
-}
+crate::util::fmt::debug_fields!(MeteredLayer<R> { tracking, metering });

@@ -4,7 +4,7 @@ pub(crate) mod cached_claims;
 pub(crate) mod requirements;
 mod sign_in_required;
 
-use std::{any::type_name, error::Error, fmt, sync::Arc, time::Duration};
+use std::{any::type_name, error::Error, sync::Arc, time::Duration};
 
 use http::{Extensions, HeaderValue, Uri};
 use serde::Serialize;
@@ -252,11 +252,7 @@ impl<S, R: Clone> Layer<S> for SessionLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for SessionLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionLayer").field("gate", &self.gate).field("respond", &type_name::<R>()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(SessionLayer<R>, |own| gate: own.gate, respond: type_name::<R>());
 
 /// The [`Gate`] of a [`SessionLayer`]: finds the session of a request.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! The requirements of a route for a live session: steps, their age, and claims.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use http::{HeaderValue, header};
 use serde_json::Value;
@@ -182,9 +182,4 @@ fn declares(session: &Session, needed: NeededProofs, now: UnixTime) -> bool {
     names.len().max(1) >= needed.steps && needed.max_age.is_none_or(|age| session.auth_time() + age >= now)
 }
 
-impl fmt::Debug for Requirements {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let claims: Vec<&str> = self.claims.iter().map(|(name, _)| &**name).collect();
-        f.debug_struct("Requirements").field("proofs", &self.proofs).field("claims", &claims).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Requirements, |own| proofs: own.proofs, claims: own.claims.iter().map(|(name, _)| name).collect::<Vec<_>>());

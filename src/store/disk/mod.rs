@@ -3,7 +3,6 @@ mod reply;
 mod writer;
 
 use std::{
-    fmt,
     future::{Future, Ready},
     path::Path,
     sync::Arc,
@@ -204,8 +203,4 @@ impl Drop for Disk {
     }
 }
 
-impl fmt::Debug for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disk").finish_non_exhaustive()
-    }
-}
+crate::util::fmt::opaque_debug!(Disk);

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
@@ -147,11 +147,7 @@ impl TenantSource for ApiKeys {
     }
 }
 
-impl fmt::Debug for ApiKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiKeys").field("header", &self.header).field("keys", &self.tenants.len()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(ApiKeys, |own| header: own.header, keys: own.tenants.len());
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +205,7 @@ mod tests {
     #[test]
     fn neither_debug_nor_an_error_shows_a_key() {
         let keys = keys();
-        assert_eq!(format!("{keys:?}"), "ApiKeys { header: \"x-api-key\", keys: 2 }");
+        assert_eq!(format!("{keys:?}"), "ApiKeys { header: \"x-api-key\", keys: 2, .. }");
         for (key, tenant) in [("s3cret\n", "acme"), ("s3cret key", "acme"), ("s3cret", "no tenant")] {
             let error = keys.clone().key(key, tenant).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
