@@ -11,7 +11,7 @@ use super::{
     headers::HeaderStyle,
     tracking::TrackingLayer,
 };
-use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource};
+use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource, util::builder::setters};
 
 /// Limits the requests of each tenant.
 ///
@@ -58,34 +58,27 @@ impl<R> RateLimitLayer<R> {
         RateLimitLayer { gate: self.gate, respond }
     }
 
-    /// Sets what happens to a request without a tenant. By default it is rejected.
-    pub fn missing_tenant(mut self, policy: MissingTenant) -> Self {
-        self.gate.missing_tenant = policy;
-        self
-    }
+    setters! {
+        /// Sets what happens to a request without a tenant. By default it is rejected.
+        pub fn missing_tenant(policy: MissingTenant) { gate.missing_tenant: policy }
 
-    /// Sets which headers responses carry.
-    pub fn headers(mut self, style: HeaderStyle) -> Self {
-        self.gate.style = style;
-        self
-    }
+        /// Sets which headers responses carry.
+        pub fn headers(style: HeaderStyle) { gate.style: style }
 
-    /// Sets how many units a request costs. Defaults to 1. Zero is free.
-    ///
-    /// ```
-    /// # use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
-    /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
-    /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter)
-    ///     .cost(|head| if head.uri().path() == "/export" { 10 } else { 1 });
-    /// # let _ = limit;
-    /// # Ok::<(), tollgate::ConfigError>(())
-    /// ```
-    ///
-    /// A router can set the cost of a route, too: add a clone of the layer with its own cost to that route. A request
-    /// that passes both layers is charged the larger cost, once.
-    pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
-        self.gate.cost = Some(Arc::new(cost));
-        self
+        /// Sets how many units a request costs. Defaults to 1. Zero is free.
+        ///
+        /// ```
+        /// # use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
+        /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
+        /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter)
+        ///     .cost(|head| if head.uri().path() == "/export" { 10 } else { 1 });
+        /// # let _ = limit;
+        /// # Ok::<(), tollgate::ConfigError>(())
+        /// ```
+        ///
+        /// A router can set the cost of a route, too: add a clone of the layer with its own cost to that route. A request
+        /// that passes both layers is charged the larger cost, once.
+        pub fn cost(cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) { gate.cost: Some(Arc::new(cost)) }
     }
 
     /// Charges only responses for which the function returns `true`.

@@ -21,6 +21,7 @@ use crate::{
     },
     redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
+    util::builder::setters,
 };
 
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
@@ -163,28 +164,21 @@ impl LimiterBuilder {
 }
 
 impl SharedLimiterBuilder {
-    /// Sets what decides while the server does not answer. Defaults to [`Fallback::Local`].
-    pub fn fallback(mut self, fallback: Fallback) -> Self {
-        self.fallback = fallback;
-        self
-    }
+    setters! {
+        /// Sets what decides while the server does not answer. Defaults to [`Fallback::Local`].
+        pub fn fallback(fallback: Fallback) { fallback: fallback }
 
-    /// Takes several units with one call. By default, each check is a call. See [Leases](SharedLimiter#leases).
-    pub fn leases(mut self, leases: Leases) -> Self {
-        self.leases = Some(leases);
-        self
-    }
+        /// Takes several units with one call. By default, each check is a call. See [Leases](SharedLimiter#leases).
+        pub fn leases(leases: Leases) { leases: Some(leases) }
 
-    /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
-    ///
-    /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
-    /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of
-    /// addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the default, for
-    /// example by [`Plans::by`], always have their own key. A name that spends with its own key and a shared one can get its
-    /// limit twice in a window.
-    pub fn max_new_names_per_minute(mut self, most: u32) -> Self {
-        self.new_names = most;
-        self
+        /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
+        ///
+        /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
+        /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of
+        /// addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the default, for
+        /// example by [`Plans::by`], always have their own key. A name that spends with its own key and a shared one can get its
+        /// limit twice in a window.
+        pub fn max_new_names_per_minute(most: u32) { new_names: most }
     }
 
     /// Connects to the server. Call it in a tokio runtime that lives as long as the limiter.

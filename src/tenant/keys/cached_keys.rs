@@ -18,6 +18,7 @@ use crate::{
         source::{TenantLookup, TenantName, TenantSource},
     },
     util::{
+        builder::setters,
         clock::{Clock, Moment, SystemClock, saturating_nanos},
         error::ConfigError,
         lookup::{Answer, Answers, Found, Pace, Running, Turn, in_time},
@@ -137,52 +138,33 @@ impl CachedKeys {
 }
 
 impl CachedKeysBuilder {
-    /// Sets how long a known key is accepted before it is looked up again. Defaults to one minute.
-    pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = time;
-        self
-    }
+    setters! {
+        /// Sets how long a known key is accepted before it is looked up again. Defaults to one minute.
+        pub fn time_to_live(time: Duration) { time_to_live: time }
 
-    /// Sets how long an unknown key is refused without a lookup. Defaults to ten seconds, so a new key can take that long to work
-    /// if it was tried before.
-    pub fn unknown_time_to_live(mut self, time: Duration) -> Self {
-        self.unknown_time_to_live = time;
-        self
-    }
+        /// Sets how long an unknown key is refused without a lookup. Defaults to ten seconds, so a new key can take that long to work
+        /// if it was tried before.
+        pub fn unknown_time_to_live(time: Duration) { unknown_time_to_live: time }
 
-    /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second. It holds in every runtime.
-    pub fn deadline(mut self, time: Duration) -> Self {
-        self.deadline = time;
-        self
-    }
+        /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second. It holds in every runtime.
+        pub fn deadline(time: Duration) { deadline: time }
 
-    /// Sets how long to wait before a failed lookup of a key is repeated. Defaults to one second.
-    pub fn retry_after(mut self, time: Duration) -> Self {
-        self.retry_after = time;
-        self
-    }
+        /// Sets how long to wait before a failed lookup of a key is repeated. Defaults to one second.
+        pub fn retry_after(time: Duration) { retry_after: time }
 
-    /// Sets how many answers are kept. Defaults to 100,000, which take about 20 MB.
-    ///
-    /// At most half of them are about unknown keys, and they make room for known ones. Beyond it, keys are looked up at each
-    /// request.
-    pub fn max_keys(mut self, most: usize) -> Self {
-        self.max_keys = most;
-        self
-    }
+        /// Sets how many answers are kept. Defaults to 100,000, which take about 20 MB.
+        ///
+        /// At most half of them are about unknown keys, and they make room for known ones. Beyond it, keys are looked up at each
+        /// request.
+        pub fn max_keys(most: usize) { max_keys: most }
 
-    /// Sets how many lookups run at once. Defaults to 64. Beyond it, lookups fail at once.
-    ///
-    /// At most half of them are of keys that were not valid lately.
-    pub fn max_lookups(mut self, most: usize) -> Self {
-        self.max_lookups = most;
-        self
-    }
+        /// Sets how many lookups run at once. Defaults to 64. Beyond it, lookups fail at once.
+        ///
+        /// At most half of them are of keys that were not valid lately.
+        pub fn max_lookups(most: usize) { max_lookups: most }
 
-    /// Sets the clock. Defaults to the system clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock. Defaults to the system clock.
+        pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
     }
 
     /// Checks the settings and creates the source.
