@@ -98,7 +98,7 @@ impl Link {
     }
 
     /// Returns the deadline of a call that begins now.
-    pub(super) fn deadline(&self) -> Instant {
+    fn deadline(&self) -> Instant {
         Instant::now() + self.patience()
     }
 

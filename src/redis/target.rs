@@ -43,11 +43,13 @@ pub(super) struct ClusterOnce(Arc<ClusterClient>, Arc<OnceCell<ClusterConnection
 
 /// Whether a command may be executed twice if a connection is lost before the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
-    /// It is sent once more if the connection is lost, by the client of a cluster more often.
+pub(crate) enum Delivery {
+    /// It is sent once more if the connection is lost, by the client of a cluster more often. Not for a caller that must know
+    /// whether the server was replaced.
     Retried,
     /// The client of a cluster sends it again. The caller learns about a connection that was lost.
     Resent,
+    /// It is never executed twice.
     Once,
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    redis::{FailureKind, Link, RedisConfig, RedisFailure, Reply, Script},
+    redis::{Delivery, FailureKind, Link, RedisConfig, RedisFailure, Reply, Script},
     util::{clock::UnixTime, error::ConfigError},
 };
 
@@ -208,7 +208,7 @@ impl Shared {
                     [&epoch[..], &call.expected, may_be_missing, &call.entry, call.lives.as_bytes()]
                 })
                 .collect();
-            match self.link.run(&RUN, &keys, &arguments).await {
+            match self.link.run(&RUN, &keys, &arguments, Delivery::Resent).await {
                 Ok(Reply::Number(0)) => calls.iter().for_each(|call| self.epochs.forget_epoch(call.part)),
                 Ok(Reply::List(replies)) => {
                     return calls.iter().zip(replies).map(|(call, reply)| call.outcome(reply)).collect();
@@ -229,7 +229,7 @@ impl Shared {
         let pattern: String = escaped.chain(":{*}?*".chars()).collect();
         let arguments = [cursor, pattern.as_bytes(), ScanPage::USUAL_LEN.to_string().as_bytes()].map(<[u8]>::to_vec);
         let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-        let Reply::List(reply) = self.link.run(&SCAN, &[], &arguments).await? else {
+        let Reply::List(reply) = self.link.run(&SCAN, &[], &arguments, Delivery::Resent).await? else {
             return Err(crate::redis::unexpected().into());
         };
         let Ok([Reply::Bytes(next), Reply::List(keys), Reply::List(found)]) = <[Reply; 3]>::try_from(reply) else {
@@ -256,7 +256,7 @@ impl Shared {
         for _ in 0..TRIES {
             let epoch: Bytes = epochs.current_epoch(&self.link, part).await?;
             let arguments = [&[&epoch[..]], arguments].concat();
-            match self.link.run(script, &[epochs.key(part), &key], &arguments).await {
+            match self.link.run(script, &[epochs.key(part), &key], &arguments, Delivery::Resent).await {
                 Ok(Reply::Number(0)) => epochs.forget_epoch(part),
                 Ok(reply) => return Ok(reply),
                 Err(failure) => return Err(self.failed(part, failure)),
