@@ -68,7 +68,7 @@ impl Link {
     /// Connects within a tokio runtime, which must live as long as the link, or returns a link with the connection that the
     /// configuration shares.
     pub(crate) async fn connect(config: &RedisConfig, deadline: Duration) -> Result<Self, RedisFailure> {
-        let Some(shared) = config.connection() else { return Ok(Self { inner: Inner::open(config).await?, deadline }) };
+        let Some(shared) = &config.connection else { return Ok(Self { inner: Inner::open(config).await?, deadline }) };
         let mut shared = shared.lock().await;
         if let Some(inner) = shared.upgrade().and_then(|inner| inner.downcast().ok()) {
             drop(shared);

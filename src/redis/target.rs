@@ -59,20 +59,20 @@ impl Target {
     }
 
     fn build(config: &RedisConfig) -> RedisResult<Self> {
-        if config.is_tls() && rustls::crypto::CryptoProvider::get_default().is_none() {
+        if config.is_tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             // the client takes the provider of the process; another one may have been installed meanwhile
             let _other = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
         let certificates =
-            config.authorities().map(|pem| TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) });
+            config.authorities.clone().map(|pem| TlsCertificates { client_tls: None, root_cert: Some(pem) });
         let tcp = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
-        let nodes = config.nodes().iter().map(|node| {
+        let nodes = config.nodes.iter().map(|node| {
             let settings = node.redis_settings().clone().set_skip_set_lib_name();
             node.clone().set_tcp_settings(tcp.clone()).set_redis_settings(settings)
         });
-        if !config.is_cluster() {
+        if !config.is_cluster {
             let missing = || RedisError::from((ErrorKind::InvalidClientConfig, "no host"));
             let node = nodes.into_iter().next().ok_or_else(missing)?;
             let client = match certificates {

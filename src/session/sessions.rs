@@ -187,17 +187,13 @@ impl Sessions {
         }
     }
 
-    /// Counts a request that was refused before a session was known.
-    pub(super) fn tally_refusal(&self, kind: EventKind) {
-        self.tally_kind(kind);
-    }
-
     /// Counts a store that failed, or accounts that did.
     pub(super) fn store_failed(&self) {
         self.tally_kind(EventKind::StoreFailed);
     }
 
-    fn tally_kind(&self, kind: EventKind) {
+    /// Counts an event without a session, such as a request that was refused before one was known.
+    pub(super) fn tally_kind(&self, kind: EventKind) {
         if let Some(log) = &self.0.log {
             log.tally(&Event::new(kind, self.0.clock.unix(self.0.clock.now())));
         }

@@ -98,7 +98,7 @@ impl RedisPlans {
         let deadline = config.deadline_or(DEADLINE);
         Ok(Self(Arc::new(Inner {
             link: Link::connect(&config, deadline).await?,
-            prefix: config.prefix().to_owned(),
+            prefix: config.prefix,
             deadline,
             breaker: Breaker::default(),
             clock: SystemClock::new(),

@@ -189,8 +189,7 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, LimiterError> {
         let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let prefix = self.config.prefix().to_owned();
-        let server = Arc::new(Server::new(local, link, prefix, self.new_names));
+        let server = Arc::new(Server::new(local, link, self.config.prefix, self.new_names));
         let leasing = self.leases.map(|leases| Leasing::start(Arc::clone(&server), leases));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }

@@ -121,12 +121,12 @@ impl<R> SessionLayer<R> {
             return Err(error("can't be required, because this layer has no source of claims"));
         }
         let value = serde_json::to_value(value).map_err(|_| error("must have a value that can be written as JSON"))?;
-        self.gate.requirements.add_claim(name, value);
+        self.gate.requirements.claims.push((name.to_owned(), value));
         Ok(self.requiring())
     }
 
     fn requiring(mut self) -> Self {
-        self.gate.sign_in.set_query(self.gate.requirements.query());
+        self.gate.sign_in.query = self.gate.requirements.query();
         self.required()
     }
 
@@ -180,7 +180,7 @@ impl<R> SessionLayer<R> {
     /// # let _ = layer;
     /// ```
     pub fn original_uri(mut self, find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) -> Self {
-        self.gate.sign_in.set_original_uri(Arc::new(find));
+        self.gate.sign_in.original_uri = Some(Arc::new(find));
         self
     }
 
@@ -232,7 +232,7 @@ impl<R> SessionLayer<R> {
 
     /// Sets who decides whether the proofs of a session suffice, if it has any.
     pub(crate) fn proof_check(mut self, check: Arc<dyn ProofCheck>) -> Self {
-        self.gate.requirements.set_check(check);
+        self.gate.requirements.check = Some(check);
         self
     }
 
@@ -291,7 +291,7 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(self.without_session(|| self.sign_in.location(head)));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
-            self.sessions.tally_refusal(EventKind::ForeignOrigin);
+            self.sessions.tally_kind(EventKind::ForeignOrigin);
             let detail = match cross_site::names_its_site(head.headers()) {
                 true => "the request comes from another site",
                 false => "the request has neither Origin nor Sec-Fetch-Site, so its site is unknown",
@@ -315,10 +315,10 @@ impl SessionGate {
     /// Returns the answer to a request without a session. `location` finds where a person is sent to sign in.
     fn without_session(&self, location: impl FnOnce() -> Option<HeaderValue>) -> PassResult {
         if self.required {
-            self.sessions.tally_refusal(EventKind::SessionRefused);
+            self.sessions.tally_kind(EventKind::SessionRefused);
             return Err(SignInRequired::redirect_or(location(), || self.sign_in.unauthenticated()));
         }
-        Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
+        Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge.clone()))))
     }
 
     /// Adds the claims to the session that was found, and checks the requirements of the route.
@@ -349,10 +349,7 @@ impl SessionGate {
             Ok(session) => Ok(SessionPass::from_session(session)),
             Err(error) => Err(unavailable(&sessions, &*error)),
         };
-        match session {
-            MaybeReady::Ready(found) => MaybeReady::Ready(pass(found)),
-            MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { pass(future.await) })),
-        }
+        session.map(pass)
     }
 
     /// Admits a session that meets all requirements of the route.
@@ -367,10 +364,10 @@ impl SessionGate {
         let Some(shortfall) = self.requirements.shortfall(&session, now).await.map_err(failed)? else {
             return Ok(SessionPass::from_session(session));
         };
-        self.sessions.tally_refusal(EventKind::SessionRefused);
+        self.sessions.tally_kind(EventKind::SessionRefused);
         // a sign-in adds proofs, and no claims
         let location = location.filter(|_| shortfall == Shortfall::Proofs);
-        let refusal = || self.requirements.refusal(shortfall, self.sign_in.challenge());
+        let refusal = || self.requirements.refusal(shortfall, &self.sign_in.challenge);
         Err(SignInRequired::redirect_or(location, refusal))
     }
 }

@@ -50,8 +50,8 @@ pub(super) enum Shortfall<'a> {
 #[derive(Clone, Default)]
 pub(super) struct Requirements {
     proofs: NeededProofs,
-    claims: Vec<(String, Value)>,
-    check: Option<Arc<dyn ProofCheck>>,
+    pub(super) claims: Vec<(String, Value)>,
+    pub(super) check: Option<Arc<dyn ProofCheck>>,
 }
 
 impl Requirements {
@@ -80,14 +80,6 @@ impl Requirements {
         }
         self.proofs.max_age = Some(age);
         Ok(())
-    }
-
-    pub(super) fn add_claim(&mut self, name: &str, value: Value) {
-        self.claims.push((name.to_owned(), value));
-    }
-
-    pub(super) fn set_check(&mut self, check: Arc<dyn ProofCheck>) {
-        self.check = Some(check);
     }
 
     /// Returns the query parameters with which the login page learns what is needed.

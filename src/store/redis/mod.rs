@@ -111,8 +111,7 @@ impl Redis {
     /// Returns an error if the settings are invalid, the server can't be reached, or may evict entries.
     pub async fn connect_with(config: RedisConfig) -> Result<Self, StoreError> {
         let link = Link::connect(&config, config.deadline_or(DEADLINE)).await?;
-        let prefix = config.prefix().to_owned();
-        let is_cluster = config.is_cluster();
+        let RedisConfig { prefix, is_cluster, .. } = config;
         let epochs = Epochs::load_epochs(&link, &prefix, is_cluster).await?;
         Ok(Self(Arc::new(Shared { link, is_cluster, prefix, epochs })))
     }
