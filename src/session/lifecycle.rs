@@ -42,13 +42,18 @@ impl Sessions {
     ///
     /// A sign-out with the old cookie, while the new one is on its way to the browser, ends nothing.
     pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let secret = Secret::generate();
-        let change = |row: &LiveSession, now| LiveSession {
-            secret: secret.digest(),
-            times: SessionTimes { last_use: now, ..row.times },
-            ..row.clone()
+        let (lifetimes, known, secret) = (self.lifetimes(), session.row().secret, Secret::generate());
+        let step = |row: Option<&SessionRow>, now: UnixTime| match row {
+            Some(SessionRow::Live(row)) if row.secret.matches(&known) && now < self.end_of(&row.times) => {
+                let times = SessionTimes { last_use: now, ..row.times };
+                let rotated = Arc::new(LiveSession { secret: secret.digest(), times, ..LiveSession::clone(row) });
+                Change::Put(SessionRow::Live(Arc::clone(&rotated)), lifetimes.keep_until(&times), Some(rotated))
+            }
+            _ => Change::Keep(None),
         };
-        let Some(rotated) = self.change(session, change).await? else { return Ok(None) };
+        let rotated = self.rows().update(None, session.sid().as_bytes(), step).await?;
+        let Some(row) = rotated else { return Ok(None) };
+        let rotated = Session::new(session.sid(), row);
         self.record(EventKind::SessionRenewed, &rotated);
         Ok(Some((self.cookie(&rotated, &secret), rotated)))
     }
@@ -236,25 +241,6 @@ impl Sessions {
         for session in ended {
             self.record(EventKind::SessionRevoked, session);
         }
-    }
-
-    /// Changes the row of a session by one compare-and-swap, if it lives and still has the secret of the one passed.
-    async fn change(
-        &self,
-        session: &Session,
-        change: impl Fn(&LiveSession, UnixTime) -> LiveSession + Send + Sync,
-    ) -> Result<Option<Session>, StoreError> {
-        let (lifetimes, secret) = (self.lifetimes(), session.row().secret);
-        let step = |row: Option<&SessionRow>, now: UnixTime| match row {
-            Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < self.end_of(&row.times) => {
-                let changed = Arc::new(change(row, now));
-                let keep_until = lifetimes.keep_until(&changed.times);
-                Change::Put(SessionRow::Live(Arc::clone(&changed)), keep_until, Some(changed))
-            }
-            _ => Change::Keep(None),
-        };
-        let changed = self.rows().update(None, session.sid().as_bytes(), step).await?;
-        Ok(changed.map(|row| Session::new(session.sid(), row)))
     }
 
     /// Ends a session. Returns it if it was live until now.

@@ -270,16 +270,11 @@ impl SessionsBuilder {
     /// Returns an error if a lifetime or the cookie name is not usable.
     pub fn build(self) -> Result<Sessions, ConfigError> {
         let SessionLifetimes { idle, absolute } = self.lifetimes;
-        let wrong = |setting, value: Duration, reason| Err(ConfigError::new(setting, format!("{value:?}"), reason));
-        if idle < Duration::from_secs(120) {
-            return wrong("session idle lifetime", idle, "must be at least two minutes");
-        }
-        if absolute > Duration::from_secs(400 * 86400) {
-            return wrong("session absolute lifetime", absolute, "must be at most 400 days");
-        }
-        if idle > absolute {
-            return wrong("session idle lifetime", idle, "must not be longer than the absolute lifetime");
-        }
+        let (shortest, longest) = (Duration::from_secs(120), Duration::from_secs(400 * 86400));
+        ConfigError::check_range("session idle lifetime", idle, shortest.., "must be at least two minutes")?;
+        ConfigError::check_range("session absolute lifetime", absolute, ..=longest, "must be at most 400 days")?;
+        let reason = "must not be longer than the absolute lifetime";
+        ConfigError::check_range("session idle lifetime", idle, ..=absolute, reason)?;
         let cookies = CookieFormat::new(&self.cookie_name, self.loopback)?;
         Ok(self.assemble(cookies))
     }

@@ -74,10 +74,9 @@ impl Requirements {
     }
 
     pub(super) fn set_max_age(&mut self, age: Duration) -> Result<(), ConfigError> {
-        if age < SHORTEST_AGE || age.subsec_nanos() != 0 {
-            let reason = "must be whole seconds, at least 60, because a sign-in takes time";
-            return Err(ConfigError::new("session max_age", format!("{age:?}"), reason));
-        }
+        let is_refused = age < SHORTEST_AGE || age.subsec_nanos() != 0;
+        let reason = "must be whole seconds, at least 60, because a sign-in takes time";
+        ConfigError::refuse_if(is_refused, "session max_age", format_args!("{age:?}"), reason)?;
         self.proofs.max_age = Some(age);
         Ok(())
     }

@@ -7,7 +7,7 @@ use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
 use crate::{
     http::{accept, cross_site, head::Head, return_to},
     reject::{Rejection, RejectionKind},
-    util::{error::ConfigError, form},
+    util::{error::ConfigError, form, scan::is_unreserved},
 };
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -64,9 +64,8 @@ impl SignInRequired {
     }
 
     pub(super) fn set_parameter(&mut self, name: &str) -> Result<(), ConfigError> {
-        if name.is_empty() || !name.bytes().all(is_unreserved) {
-            return Err(ConfigError::new("return parameter", name, "must be made of letters, digits, and -._~"));
-        }
+        let is_refused = name.is_empty() || !name.bytes().all(is_unreserved);
+        ConfigError::refuse_if(is_refused, "return parameter", name, "must be made of letters, digits, and -._~")?;
         self.return_parameter = Some(name.to_owned());
         Ok(())
     }
@@ -135,10 +134,6 @@ fn page_to_return_to<'a>(method: &Method, uri: &'a Uri) -> Option<&'a str> {
 }
 
 /// Returns whether RFC 3986 calls this character unreserved.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
 /// Returns whether a person opens a page: by the header of current browsers, or by a
 /// preference for HTML.
 fn is_navigation(head: Head<'_>) -> bool {

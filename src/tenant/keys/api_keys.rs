@@ -78,10 +78,9 @@ impl ApiKeys {
     /// Returns an error if the key is not valid.
     pub fn insert(&self, key: impl AsRef<[u8]>, tenant: Tenant) -> Result<Option<Tenant>, ConfigError> {
         let key = key.as_ref();
-        if !is_sized(key) || !key.iter().all(u8::is_ascii_graphic) {
-            // the value is a secret
-            return Err(ConfigError::new("API key", "(hidden)", "must be 1 to 512 visible ASCII characters"));
-        }
+        let is_refused = !is_sized(key) || !key.iter().all(u8::is_ascii_graphic);
+        // the value is a secret
+        ConfigError::refuse_if(is_refused, "API key", "(hidden)", "must be 1 to 512 visible ASCII characters")?;
         Ok(self.tenants.insert(digest(key), tenant))
     }
 

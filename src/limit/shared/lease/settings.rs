@@ -36,9 +36,8 @@ impl Leases {
     ///
     /// Returns an error unless it is from 10 ms to 1 minute.
     pub fn lifetime(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
-        if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&lifetime) {
-            return Err(ConfigError::new("lease lifetime", format!("{lifetime:?}"), "must be from 10 ms to 1 minute"));
-        }
+        let range = Duration::from_millis(10)..=Duration::from_secs(60);
+        ConfigError::check_range("lease lifetime", lifetime, range, "must be from 10 ms to 1 minute")?;
         self.lifetime = lifetime;
         Ok(self)
     }
@@ -64,8 +63,4 @@ impl Leases {
     }
 }
 
-impl Default for Leases {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Leases);
