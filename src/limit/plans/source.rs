@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 use crate::{
     limit::plan::Plan,
     tenant::LimitKey,
-    util::{builder::setters, clock::saturating_nanos, error::ConfigError},
+    util::{builder::setters, error::ConfigError},
 };
 
 /// Looks up the plans of tenants, for example in a database.
@@ -119,19 +119,13 @@ impl CachedPlans {
     }
 
     pub(in crate::limit) fn validate(&self) -> Result<(), ConfigError> {
-        for (setting, most) in [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)] {
-            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
-        }
-        for (setting, time) in [
+        let times = [
             ("plans time_to_live", self.time_to_live),
             ("plans deadline", self.deadline),
             ("plans retry_after", self.retry_after),
-        ] {
-            if saturating_nanos(time) == 0 {
-                return Err(ConfigError::new(setting, format!("{time:?}"), "must be longer than zero"));
-            }
-        }
-        Ok(())
+        ];
+        let numbers = [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)];
+        ConfigError::refuse_zeros(&numbers, &times)
     }
 }
 

@@ -75,7 +75,7 @@ impl Server {
             space,
             watcher: self.watcher.clone(),
             open_breakers: Arc::clone(&self.open_breakers),
-            ..Self::new(local, self.link.clone(), self.prefix.clone(), self.newcomers.most())
+            ..Self::new(local, self.link.clone(), self.prefix.clone(), self.newcomers.most)
         }
     }
 

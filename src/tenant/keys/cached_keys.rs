@@ -19,7 +19,7 @@ use crate::{
     },
     util::{
         builder::setters,
-        clock::{Clock, Moment, SystemClock, saturating_nanos},
+        clock::{Clock, Moment, SystemClock},
         error::ConfigError,
         lookup::{Answer, Answers, Found, Pace, Running, Turn, in_time},
         secret::SecretDigest,
@@ -174,19 +174,14 @@ impl CachedKeysBuilder {
     /// Returns an error if a setting is invalid.
     pub fn build(self) -> Result<CachedKeys, ConfigError> {
         let header = header_name("API key header", &self.header)?;
-        for (setting, most) in [("keys max_keys", self.max_keys), ("keys max_lookups", self.max_lookups)] {
-            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
-        }
-        for (setting, time) in [
+        let times = [
             ("keys time_to_live", self.time_to_live),
             ("keys unknown_time_to_live", self.unknown_time_to_live),
             ("keys deadline", self.deadline),
             ("keys retry_after", self.retry_after),
-        ] {
-            if saturating_nanos(time) == 0 {
-                return Err(ConfigError::new(setting, format!("{time:?}"), "must be longer than zero"));
-            }
-        }
+        ];
+        let numbers = [("keys max_keys", self.max_keys), ("keys max_lookups", self.max_lookups)];
+        ConfigError::refuse_zeros(&numbers, &times)?;
         let answers = Answers::new(self.max_keys);
         let cache = Cache { header, settings: self, answers, running: Running::new(), warnings: Pace::default() };
         Ok(CachedKeys(Arc::new(cache)))

@@ -16,8 +16,8 @@ use crate::util::error::ConfigError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Leases {
-    lifetime: Duration,
-    largest: u32,
+    pub(crate) lifetime: Duration,
+    pub(crate) largest: u32,
 }
 
 impl Leases {
@@ -52,14 +52,6 @@ impl Leases {
         ConfigError::refuse_if(units == 0, "largest lease", units, "must be at least 1")?;
         self.largest = units;
         Ok(self)
-    }
-
-    pub(crate) fn longest(&self) -> Duration {
-        self.lifetime
-    }
-
-    pub(crate) fn most_units(&self) -> u32 {
-        self.largest
     }
 }
 
