@@ -113,25 +113,21 @@ impl<R> RateLimitLayer<R> {
         self.charge_if(move |status, headers| !refund(status, headers))
     }
 
-    /// Lets CORS preflight requests through without a charge.
-    pub fn exempt_preflight(mut self) -> Self {
-        self.gate.exempt_preflight = true;
-        self
+    setters! {
+        /// Lets CORS preflight requests through without a charge.
+        pub fn exempt_preflight() { gate.exempt_preflight: true }
+
+        /// Puts nothing into the extensions of requests, which saves time.
+        ///
+        /// Handlers can't read [`RateLimit`](crate::RateLimit) then, and a second layer of the
+        /// same limiter charges the request again.
+        pub fn without_extensions() { gate.extensions: false }
     }
 
     /// Tracks when calls end, as quotas of [concurrent](crate::Quota::concurrent) calls and metered requests require. The
     /// response bodies get another type, [`Tracked`](super::Tracked), so call it after the other methods.
     pub fn tracking_bodies(self) -> TrackingLayer<R> {
         TrackingLayer::new(self.gate, self.respond)
-    }
-
-    /// Puts nothing into the extensions of requests, which saves time.
-    ///
-    /// Handlers can't read [`RateLimit`](crate::RateLimit) then, and a second layer of the
-    /// same limiter charges the request again.
-    pub fn without_extensions(mut self) -> Self {
-        self.gate.extensions = false;
-        self
     }
 }
 

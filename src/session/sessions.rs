@@ -233,20 +233,15 @@ impl SessionsBuilder {
         ///
         /// A shorter time also applies to existing sessions.
         pub fn absolute(lifetime: Duration) { lifetimes.absolute: lifetime }
-    }
 
-    /// Sets the base name of the cookies, without a prefix. Defaults to `session`, which is
-    /// sent as `__Host-session_` and eight characters of the tenant's digest.
-    ///
-    /// A name of your own does not separate sessions. All `Sessions` on one store accept each other's cookies, and users can
-    /// rename a cookie. A separate realm, such as an admin area with its own lifetimes, needs another store, or on Redis
-    /// another key prefix.
-    pub fn cookie_name(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.cookie_name);
-        self
-    }
+        /// Sets the base name of the cookies, without a prefix. Defaults to `session`, which is
+        /// sent as `__Host-session_` and eight characters of the tenant's digest.
+        ///
+        /// A name of your own does not separate sessions. All `Sessions` on one store accept each other's cookies, and users can
+        /// rename a cookie. A separate realm, such as an admin area with its own lifetimes, needs another store, or on Redis
+        /// another key prefix.
+        pub fn cookie_name(name: &str) { cookie_name: name.to_owned() }
 
-    setters! {
         /// Takes the time from this clock. Defaults to [`SystemClock`].
         pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
 

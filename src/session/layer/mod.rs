@@ -31,7 +31,7 @@ use crate::{
     reject::{Rejection, RejectionKind, StatusOnly},
     store::BoxFuture,
     tenant::TenantSource,
-    util::error::ConfigError,
+    util::{builder::setters, error::ConfigError},
 };
 
 /// Finds the session of each request by its cookie.
@@ -68,11 +68,40 @@ impl SessionLayer {
 }
 
 impl<R> SessionLayer<R> {
-    /// Rejects requests without a session with a 401 (UNAUTHENTICATED for gRPC clients), or redirects them to the
-    /// [`login_url`](Self::login_url). The log of the sessions counts them.
-    pub fn required(mut self) -> Self {
-        self.gate.required = true;
-        self
+    setters! {
+        /// Rejects requests without a session with a 401 (UNAUTHENTICATED for gRPC clients), or redirects them to the
+        /// [`login_url`](Self::login_url). The log of the sessions counts them.
+        pub fn required() { gate.required: true }
+
+        /// Accepts only sessions of the tenant that `source` finds in the request, such as
+        /// [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant) is also a source:
+        /// pass it if the service has only one tenant.
+        ///
+        /// Other sessions are ignored. All sessions are ignored if the request names no tenant.
+        pub fn tenant(source: impl TenantSource) { gate.tenant: Some(Arc::new(source)) }
+
+        /// Sets where the layer finds the URI that the browser requested.
+        ///
+        /// A router that nests services strips the prefix of the path, and the
+        /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the URI that
+        /// the layer sees. With the feature `axum`, defaults to the URI before axum's routers changed
+        /// it.
+        ///
+        /// ```
+        /// # use tollgate::{SessionLayer, Sessions, store::Memory};
+        /// use http::Uri;
+        ///
+        /// // set by a layer of your own
+        /// #[derive(Clone)]
+        /// struct Requested(Uri);
+        ///
+        /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
+        ///     .original_uri(|extensions| extensions.get::<Requested>().map(|requested| &requested.0));
+        /// # let _ = layer;
+        /// ```
+        pub fn original_uri(find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) {
+            gate.sign_in.original_uri: Some(Arc::new(find))
+        }
     }
 
     /// Requires a session whose user has proved at least this many different factors, for example a password and a
@@ -160,30 +189,6 @@ impl<R> SessionLayer<R> {
         Ok(self)
     }
 
-    /// Sets where the layer finds the URI that the browser requested.
-    ///
-    /// A router that nests services strips the prefix of the path, and the
-    /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the URI that
-    /// the layer sees. With the feature `axum`, defaults to the URI before axum's routers changed
-    /// it.
-    ///
-    /// ```
-    /// # use tollgate::{SessionLayer, Sessions, store::Memory};
-    /// use http::Uri;
-    ///
-    /// // set by a layer of your own
-    /// #[derive(Clone)]
-    /// struct Requested(Uri);
-    ///
-    /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
-    ///     .original_uri(|extensions| extensions.get::<Requested>().map(|requested| &requested.0));
-    /// # let _ = layer;
-    /// ```
-    pub fn original_uri(mut self, find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) -> Self {
-        self.gate.sign_in.original_uri = Some(Arc::new(find));
-        self
-    }
-
     /// Sets the realm in `WWW-Authenticate`. Defaults to `app`.
     ///
     /// # Errors
@@ -204,16 +209,6 @@ impl<R> SessionLayer<R> {
     pub fn trusted_origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         self.gate.origins.trust(origin)?;
         Ok(self)
-    }
-
-    /// Accepts only sessions of the tenant that `source` finds in the request, such as
-    /// [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant) is also a source:
-    /// pass it if the service has only one tenant.
-    ///
-    /// Other sessions are ignored. All sessions are ignored if the request names no tenant.
-    pub fn tenant(mut self, source: impl TenantSource) -> Self {
-        self.gate.tenant = Some(Arc::new(source));
-        self
     }
 
     /// Sets how refusals are answered; see [`Respond`](crate::reject::Respond).
