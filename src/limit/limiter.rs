@@ -23,7 +23,7 @@ use super::{
 #[cfg(feature = "redis")]
 use crate::util::clock::UnixTime;
 use crate::{
-    event::{EventKind, EventLog},
+    event::{Budget, Budgets, EventKind, EventLog},
     tenant::{LimitKey, Standing, TenantName},
     util::{
         builder::setters,
@@ -342,21 +342,6 @@ impl Limiter {
         self.0.engine.peek(key, self.context())
     }
 
-    /// Returns the standing of the key, and how many of its requests were admitted since the first call for it. Returns `None`
-    /// if no enforced quota applies, or if the key has spent nothing and no plan of its own.
-    pub(super) fn watch(&self, key: &LimitKey) -> Option<(Standing, u64)> {
-        let Inner { engine, .. } = &*self.0;
-        if !engine.knows(key) && !engine.plans.is_named(key) {
-            return None;
-        }
-        Some((self.peek(key)?, engine.watch(key)))
-    }
-
-    /// Returns how many requests were admitted and charged, of all keys with a limit.
-    pub(super) fn admitted(&self) -> u64 {
-        self.0.engine.admitted()
-    }
-
     /// Refunds the part of a charge that still counts. Returns the new standing of the tenant.
     ///
     /// Nothing is refunded if its window has passed, if another limiter charged it, or
@@ -425,6 +410,24 @@ impl Limiter {
         let Inner { engine, report } = &*self.0;
         let (now, unix_now) = report.clock.read();
         Context { now, unix_now, swept_at: engine.swept_at.load(Relaxed), bytes: &engine.bytes }
+    }
+}
+
+impl Budgets for Limiter {
+    fn admitted(&self) -> u64 {
+        self.0.engine.admitted()
+    }
+
+    fn named(&self, most: usize) -> Vec<LimitKey> {
+        self.plans().named(most)
+    }
+
+    fn budget(&self, key: &LimitKey) -> Option<Budget> {
+        let Inner { engine, .. } = &*self.0;
+        if !engine.knows(key) && !engine.plans.is_named(key) {
+            return None;
+        }
+        Some(Budget { standing: self.peek(key)?, admitted: engine.watch(key) })
     }
 }
 

@@ -94,12 +94,7 @@ impl Link {
     /// Sends a command and returns the reply within the deadline. After a failure of the kind
     /// [`Unavailable`](FailureKind::Unavailable), the command may have been executed.
     pub(super) async fn call(&self, command: &Cmd, delivery: Delivery) -> Result<redis::Value, CallError> {
-        self.call_until(self.deadline(), command, delivery).await
-    }
-
-    /// Returns the deadline of a call that begins now.
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.patience()
+        self.call_until(Instant::now() + self.deadline, command, delivery).await
     }
 
     /// Returns how long a call waits for its reply.
@@ -159,7 +154,7 @@ impl Link {
 
     /// Waits for work at most as long as for a call.
     pub(crate) async fn within_deadline<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        self.until(self.deadline(), work).await
+        self.until(Instant::now() + self.deadline, work).await
     }
 
     async fn until<T>(&self, deadline: Instant, work: impl Future<Output = T>) -> Option<T> {

@@ -295,44 +295,35 @@ impl Sessions {
                 let after = plan(before.clone());
                 let mut removed = before.missing_in(&after);
                 removed.retain(|listed| !ended.contains(&listed.sid));
-                if !removed.is_empty() {
-                    return Change::Keep(AmendStep::EndFirst(removed));
-                }
-                if list.is_none() && after.is_empty() {
-                    return Change::Keep(AmendStep::Done);
+                // they end first
+                if !removed.is_empty() || list.is_none() && after.is_empty() {
+                    return Change::Keep(removed);
                 }
                 let expires = after.expires(now);
-                Change::Put(after, expires, AmendStep::Done)
+                Change::Put(after, expires, removed)
             };
-            match self.lists().update(Some(tenant), user.as_str().as_bytes(), step).await? {
-                AmendStep::Done => return Ok(lived),
-                AmendStep::EndFirst(removed) => {
-                    let mut failed = None;
-                    for listed in removed {
-                        match self.end(tenant, &listed).await {
-                            Ok(session) => {
-                                lived.extend(session);
-                                ended.push(listed.sid);
-                            }
-                            // a row that cannot be read does not save the others
-                            Err(error) if error.kind() == StoreErrorKind::Corrupt => failed = Some(error),
-                            Err(error) => return Err(error),
-                        }
+            let removed = self.lists().update(Some(tenant), user.as_str().as_bytes(), step).await?;
+            if removed.is_empty() {
+                return Ok(lived);
+            }
+            let mut failed = None;
+            for listed in removed {
+                match self.end(tenant, &listed).await {
+                    Ok(session) => {
+                        lived.extend(session);
+                        ended.push(listed.sid);
                     }
-                    if let Some(error) = failed {
-                        return Err(error);
-                    }
+                    // a row that cannot be read does not save the others
+                    Err(error) if error.kind() == StoreErrorKind::Corrupt => failed = Some(error),
+                    Err(error) => return Err(error),
                 }
+            }
+            if let Some(error) = failed {
+                return Err(error);
             }
         }
         Err(StoreErrorKind::Busy.into())
     }
-}
-
-/// The next step towards a new list.
-enum AmendStep {
-    EndFirst(Vec<ListedSession>),
-    Done,
 }
 
 #[cfg(test)]

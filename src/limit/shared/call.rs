@@ -72,8 +72,13 @@ impl SharedLimiter {
             Some(OpenCall::Shared(_)) | None => None,
         };
         let terms = CallTerms { is_anonymous: ask.is_anonymous, estimate: ask.estimate(), at_most: most };
-        let call = SharedCall::new(server, payer, call.keep(), (terms, sent_at), mirrored);
-        decision.call = Some(Box::new(OpenCall::Shared(Box::new(call))));
+        let open = Open { server: Arc::clone(server), key: payer.clone(), id: call.keep(), mirrored };
+        server.calls.insert(payer, id, terms, sent_at);
+        // keeps its slots until it ends
+        if !server.calls.is_renewing.swap(true, SeqCst) {
+            server.link.spawn(renew_until_closed(Arc::downgrade(server)));
+        }
+        decision.call = Some(Box::new(OpenCall::Shared(Box::new(SharedCall(Some(open))))));
         decision
     }
 }
@@ -202,21 +207,6 @@ struct Open {
 }
 
 impl SharedCall {
-    /// Takes over a call that the server has opened, and keeps its slots until it ends.
-    pub(super) fn new(
-        server: &Arc<Server>,
-        key: &LimitKey,
-        id: CallId,
-        (terms, sent_at): (CallTerms, SentAt),
-        mirrored: Option<CallInMemory>,
-    ) -> Self {
-        server.calls.insert(key, id, terms, sent_at);
-        if !server.calls.is_renewing.swap(true, SeqCst) {
-            server.link.spawn(renew_until_closed(Arc::downgrade(server)));
-        }
-        Self(Some(Open { server: Arc::clone(server), key: key.clone(), id, mirrored }))
-    }
-
     fn finish(&mut self, end: CallEnd) {
         let Some(Open { server, key, id, mirrored }) = self.0.take() else { return };
         // first, so that no renewal adds it again

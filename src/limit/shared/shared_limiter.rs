@@ -211,21 +211,21 @@ impl SharedLimiter {
     ///
     /// All units are charged or none. Zero units are admitted, unless the plan is [`Plan::denied`].
     pub async fn check(&self, key: &LimitKey, units: u32) -> Decision {
-        self.check_as(key, units, false).await
+        self.load_and_check(key, Ask { refundable: true, ..Ask::new(units, false) }).await
     }
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
     /// what a quota [reserves](crate::Quota::reserve).
     pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
-        self.check_as(key, units, true).await
+        self.load_and_check(key, Ask { refundable: true, ..Ask::new(units, true) }).await
     }
 
-    async fn check_as(&self, tenant: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
+    async fn load_and_check(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         #[cfg(feature = "plans")]
         if self.local().load_plan(tenant).await.is_err() {
             return Decision::UNAVAILABLE;
         }
-        self.check_in_plan(tenant, Ask { refundable: true, ..Ask::new(units, is_anonymous) }).await
+        self.check_in_plan(tenant, ask).await
     }
 
     /// Holds units of this key while a call is open; see [`Limiter::hold`].
@@ -241,11 +241,7 @@ impl SharedLimiter {
         lifetime: Duration,
     ) -> Result<Hold, Decision> {
         let ask = Ask::hold(estimate, at_most, lifetime, false);
-        #[cfg(feature = "plans")]
-        if self.local().load_plan(key).await.is_err() {
-            return Err(Decision::UNAVAILABLE);
-        }
-        let mut decision = self.check_in_plan(key, ask).await;
+        let mut decision = self.load_and_check(key, ask).await;
         if !decision.is_admitted() {
             return Err(decision);
         }
