@@ -164,8 +164,8 @@ pub trait Users: Send + Sync + 'static {
     /// it removes one.
     ///
     /// Do it in one step. The new contact also becomes an identifier of the account, and the old one no longer is. The answer
-    /// is [`AccountChange::Taken`] if another account has it, and [`AccountChange::Outdated`] if the account has no contact
-    /// `old` any more.
+    /// is [`AccountChange::Taken`] if another account has it, [`AccountChange::Outdated`] if the account has no contact `old` any
+    /// more, and [`AccountChange::OutOfBounds`] if it can't have another one.
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn set_contact(

@@ -405,7 +405,9 @@ impl Users for StoredUsers {
     async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
         match self.create(tenant, new).await {
             Ok(user) => Ok(NewAccount::Created(user)),
-            Err(error) => outcome(Err(error)).map(|_| NewAccount::Taken),
+            Err(UserError::Taken | UserError::Exists) => Ok(NewAccount::Taken),
+            Err(UserError::Store(error)) => Err(error),
+            Err(UserError::Unknown | UserError::OutOfBounds) => Err(StoreErrorKind::TooLarge.into()),
         }
     }
 
