@@ -231,18 +231,7 @@ impl MethodSet {
 
     /// Returns the number of factor classes of the methods.
     pub(crate) fn classes(self) -> usize {
-        let classes = self.iter().fold(0_u8, |classes, method| {
-            classes
-                | match method.class() {
-                    FactorClass::Knowledge => 1,
-                    FactorClass::Phone => 2,
-                    FactorClass::Mailbox => 4,
-                    FactorClass::Key => 8,
-                    FactorClass::Federated => 16,
-                    FactorClass::Authenticator => 32,
-                }
-        });
-        classes.count_ones() as usize
+        self.iter().fold(0_u8, |classes, method| classes | 1 << method.class() as u8).count_ones() as usize
     }
 
     /// Returns the sets that contain no other of them, sorted.
@@ -274,12 +263,6 @@ impl From<Method> for MethodSet {
 impl<const N: usize> From<[Method; N]> for MethodSet {
     fn from(methods: [Method; N]) -> Self {
         methods.into_iter().collect()
-    }
-}
-
-impl From<&[Method]> for MethodSet {
-    fn from(methods: &[Method]) -> Self {
-        methods.iter().copied().collect()
     }
 }
 
