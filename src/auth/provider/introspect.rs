@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode, request::Parts};
+use http::{StatusCode, request::Parts};
 use serde::Serialize;
 
 use super::{
@@ -16,14 +16,13 @@ use crate::{
         core::Core,
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
     bearer::{AccessTokenClaims, Audience, Authorization, Confirmation, MACHINE, Scheme},
     client::{Client, Scopes},
     dpop::DpopProof,
-    http::body::Body,
     session::Authentication,
     tenant::Tenant,
     tokens::{Presented, ValidAccess},
@@ -82,7 +81,7 @@ pub(crate) async fn introspect(
     request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let reach = reach(request, endpoints, &posted).await;
     // introspection is for programs, so no page may read the answer
     request.let_no_page_read();

@@ -1,18 +1,22 @@
 //! `/logout` (OpenID Connect RP-Initiated Logout): ends the signed-in session and its tokens.
 
-use http::{Method, Response, request::Parts};
+use http::{Method, request::Parts};
 
 use super::form::Posted;
 use crate::{
     auth::{
         authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
         context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
-        http::{answer, bodies::RequestBody, fields, problem::Problem},
+        http::{
+            answer,
+            bodies::RequestBody,
+            fields,
+            problem::{EndpointResult, Problem},
+        },
         pages::{built, logout as logout_pages},
     },
     client::{Client, RequestedRedirect},
     event::EventKind,
-    http::body::Body,
     session::Session,
     store::StoreError,
     tenant::Tenant,
@@ -66,7 +70,7 @@ pub(crate) async fn logout(
     request: &mut IncomingRequest<'_>,
     tokens: &TokenService,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let asked = read_logout_request(request.parts(), body).await;
     let asked = request.or_charge(asked).await.map_err(Problem::into_error_page)?;
     let hint = match &asked.hint {
@@ -137,7 +141,7 @@ pub(crate) async fn logout(
 /// Redirects to the same request by GET. Browsers withhold cookies from a form of another site, but send them with the
 /// redirect. So the page never confirms a logout while the browser has another session. The session of the hint has ended by
 /// then.
-fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> Result<Response<Body>, Problem> {
+fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> EndpointResult {
     let query =
         form::encode_pairs(asked.forwarded(client_id).into_iter().filter_map(|(name, value)| Some((name, value?))));
     answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))

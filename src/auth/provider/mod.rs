@@ -24,7 +24,7 @@ use crate::{
             answer::{self, in_box},
             bodies::RequestBody,
             fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::TokenRoute,
         },
         state::token_endpoints::TokenEndpoints,
@@ -39,7 +39,7 @@ pub(crate) async fn serve_token_route(
     request: &mut IncomingRequest<'_>,
     route: TokenRoute,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let Some(endpoints) = request.token_endpoints() else {
         return Err(Problem::new(Code::NotFound, "there is no such endpoint"));
     };
@@ -73,7 +73,7 @@ async fn posted(
     endpoints: &TokenEndpoints,
     route: TokenRoute,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let body = fields::form(request.parts(), body).await;
     let body = request.or_charge(body).await?;
     let posted = Posted::from_form_body(&body);
