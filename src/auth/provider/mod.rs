@@ -51,7 +51,7 @@ pub(crate) async fn serve_token_route(
         TokenRoute::Metadata => {
             let cx = request.charge_asset().await?;
             let document = metadata::document(cx.core, endpoints.service.algorithm());
-            Ok(kept(answer::json(StatusCode::OK, &document)))
+            Ok(kept(answer::response_with_body(StatusCode::OK, answer::JSON, document)))
         }
         TokenRoute::UserInfo => in_box(|| userinfo::userinfo(request, endpoints)).await,
         TokenRoute::Logout => in_box(|| logout::logout(request, &endpoints.service, body)).await,
