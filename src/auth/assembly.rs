@@ -28,7 +28,7 @@ use crate::{
             pushed::PushedRequests,
             redeemed_challenges::RedeemedChallenges,
             tickets::Tickets,
-            token_endpoints::{TokenEndpoints, TokenSettings},
+            token_endpoints::TokenEndpoints,
             unverified::UnverifiedWork,
         },
     },
@@ -266,8 +266,7 @@ fn token_endpoints(
         }
         return Ok(None);
     };
-    let settings = TokenSettings { tokens, introspectors, nonces };
-    let endpoints = settings.build(issuer, store.clone(), Arc::clone(clock))?;
+    let endpoints = TokenEndpoints::new(tokens, introspectors, nonces, issuer, store.clone(), Arc::clone(clock))?;
     for client in clients.listed() {
         endpoints.check(&client)?;
     }
