@@ -178,7 +178,7 @@ impl Verifier {
         let (rules, source) = (&self.0.settings.rules, &*self.0.settings.keys);
         let unverified = Unverified::parse_any(token).filter(|token| rules.profile.accepts_type(token));
         let Some(unverified) = unverified else { return SignatureCheck::Bad };
-        match unverified.claims_with(keys, rules.profile.algorithms()) {
+        match unverified.claims_with(keys, &rules.profile.algorithms) {
             Ok(claims) => {
                 let good = rules
                     .profile

@@ -120,7 +120,7 @@ impl Wording {
     }
 
     fn notice(&self, own: &Option<Box<str>>, key: &str, (message, notice): (&Message, &Notice)) -> String {
-        let (words, language) = (message.words(), message.language());
+        let (words, language) = (&message.words, message.language());
         let change = match self.changes.iter().find(|(kind, _)| *kind == notice.kind()) {
             Some((_, own)) => own,
             None => words.get(language, &format!("message.{}", notice.kind())),
@@ -138,7 +138,7 @@ fn link(part: &str, message: &Message, now: UnixTime) -> String {
     let minutes = minutes_left(message, now);
     let days = minutes.div_ceil(24 * 60).to_string();
     let values = [("link", url), ("minutes", &minutes.to_string()), ("days", &days)];
-    message.words().fill(message.language(), &format!("message.{kind}_{part}"), &values)
+    message.words.fill(message.language(), &format!("message.{kind}_{part}"), &values)
 }
 
 /// Returns how long a message is valid, in minutes, rounded up and never zero.
@@ -156,7 +156,7 @@ fn code(own: &Option<Box<str>>, key: &str, message: &Message, now: UnixTime) -> 
 fn filled(own: &Option<Box<str>>, key: &str, message: &Message, values: &[(&str, &str)]) -> String {
     match own {
         Some(template) => words::fill_values(template, values),
-        None => message.words().fill(message.language(), key, values),
+        None => message.words.fill(message.language(), key, values),
     }
 }
 

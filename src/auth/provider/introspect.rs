@@ -141,7 +141,7 @@ async fn reach<'a>(
     }
     if !may_introspect {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope introspect");
-        return Err(challenged(problem, scheme, r#", error="insufficient_scope", scope="introspect""#));
+        return Err(add_challenge(problem, REALM, scheme, r#", error="insufficient_scope", scope="introspect""#));
     }
     Ok((core, Reach::Tenant(tenant)))
 }
@@ -180,11 +180,7 @@ const REALM: &str = "introspect";
 
 fn invalid(scheme: Scheme) -> Problem {
     let problem = Problem::new(Code::InvalidToken, "the secret or the access token is not valid");
-    challenged(problem, scheme, r#", error="invalid_token""#)
-}
-
-fn challenged(problem: Problem, tried: Scheme, error: &str) -> Problem {
-    add_challenge(problem, REALM, tried, error)
+    add_challenge(problem, REALM, scheme, r#", error="invalid_token""#)
 }
 
 async fn find_known_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
