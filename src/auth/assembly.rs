@@ -28,7 +28,7 @@ use crate::{
             pushed::PushedRequests,
             redeemed_challenges::RedeemedChallenges,
             tickets::Tickets,
-            token_endpoints::{TokenEndpoints, TokenSettings},
+            token_endpoints::TokenEndpoints,
             unverified::UnverifiedWork,
         },
     },
@@ -89,7 +89,8 @@ impl AuthServiceBuilder {
         #[cfg(feature = "external-providers")]
         self.factors.sso.check()?;
         self.check_policies()?;
-        let (seal, is_persistent) = (self.tokens.as_ref().map(Tokens::own_seal).cloned(), self.store.is_persistent());
+        let (seal, is_persistent) =
+            (self.tokens.as_ref().map(|tokens| tokens.seal.clone()), self.store.is_persistent());
         let seal = (&seal.unwrap_or_default(), is_persistent);
         let factors = std::mem::take(&mut self.factors).build((&issuer, &self.queue), seal)?;
 
@@ -266,8 +267,7 @@ fn token_endpoints(
         }
         return Ok(None);
     };
-    let settings = TokenSettings { tokens, introspectors, nonces };
-    let endpoints = settings.build(issuer, store.clone(), Arc::clone(clock))?;
+    let endpoints = TokenEndpoints::new(tokens, introspectors, nonces, issuer, store.clone(), Arc::clone(clock))?;
     for client in clients.listed() {
         endpoints.check(&client)?;
     }
@@ -282,13 +282,14 @@ fn session_layer(
     issuer: &Issuer,
 ) -> Result<SessionLayer, ConfigError> {
     let layer = SessionLayer::new(sessions.clone())
-        .claims(Arc::new(SessionClaims::new(users.clone())))
+        .claims(Arc::new(SessionClaims(users.clone())))
         .trusted_origin(issuer.origin())?;
     match first_party {
         None => Ok(layer),
-        Some(site) => {
-            layer.tenant(site.source()).login_url(&format!("{}{SIGN_IN}", issuer.path()))?.return_parameter("return_to")
-        }
+        Some(site) => layer
+            .tenant(Arc::clone(&site.source))
+            .login_url(&format!("{}{SIGN_IN}", issuer.path()))?
+            .return_parameter("return_to"),
     }
 }
 

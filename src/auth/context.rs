@@ -81,7 +81,7 @@ impl<'a> RequestContext<'a> {
     /// Marks a proof as used, and returns the thumbprint of its key.
     pub(crate) async fn spend_proof(&self, proof: DpopProof) -> Result<String, Problem> {
         let endpoints = self.core.tokens.as_ref().ok_or_else(Problem::unavailable)?;
-        Ok(endpoints.proofs.spend(proof).wait().await?.thumbprint)
+        Ok(endpoints.proofs.spend(proof).wait().await?)
     }
 
     /// Records failures that don't make the call fail.

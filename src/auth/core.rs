@@ -196,7 +196,7 @@ impl Core {
 
     /// Returns whether a sign-in to the site of a tenant needs the second factor that its account has enrolled.
     pub(crate) fn asks_enrolled(&self, tenant: &Tenant) -> bool {
-        self.policies.plan(tenant, None, None, self.enabled(tenant)).is_ok_and(|plan| plan.asks_enrolled())
+        self.policies.plan(tenant, None, None, self.enabled(tenant)).is_ok_and(|plan| plan.asks_enrolled)
     }
 
     /// Returns the consents of a user to third-party clients, newest first, with the names of scopes, claims and APIs.

@@ -115,7 +115,7 @@ impl BearerGate {
     /// Decides about a request without a token.
     fn no_token(&self) -> BearerDecision {
         if self.optional {
-            let slot = TokenSlot::Empty(self.rejections.challenge().clone());
+            let slot = TokenSlot::Empty(self.rejections.challenge.clone());
             return Ok(BearerPass { slot: Some(slot), ..BearerPass::default() });
         }
         Err(self.rejections.no_token())
@@ -166,10 +166,10 @@ impl BearerGate {
     /// Checks whether the user of a valid token has authenticated as required, and whether the token has the required scopes.
     fn permit(&self, token: &AccessToken, scheme: Scheme) -> Result<(), Rejection> {
         let is_recent = |age| token.auth_time().is_some_and(|at| self.verifier.is_recent(at, age));
-        if !self.rejections.accepts_level(token.acr()) || !self.rejections.max_age().is_none_or(is_recent) {
+        if !self.rejections.accepts_level(token.acr()) || !self.rejections.max_age.is_none_or(is_recent) {
             return Err(self.rejections.step_up(scheme));
         }
-        if !self.rejections.scopes().iter().all(|scope| token.has_scope(scope)) {
+        if !self.rejections.scopes.iter().all(|scope| token.has_scope(scope)) {
             return Err(self.rejections.narrow(scheme));
         }
         Ok(())
@@ -184,7 +184,7 @@ impl BearerGate {
     }
 }
 
-crate::util::fmt::debug_fields!(BearerGate, |own| verifier: own.verifier, optional: own.optional, scopes: own.rejections.scopes());
+crate::util::fmt::debug_fields!(BearerGate, |own| verifier: own.verifier, optional: own.optional, scopes: own.rejections.scopes);
 
 /// The token of an admitted request, if it has one.
 #[derive(Debug, Default)]

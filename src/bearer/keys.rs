@@ -20,7 +20,9 @@ pub(crate) trait KeySource: Send + Sync + 'static {
 
     /// Returns the revocation check for a token with a valid signature. `None` if the issuer is
     /// remote.
-    fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>>;
+    fn revocation(&self, _claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
+        None
+    }
 }
 
 /// The revocation check for one token, prepared once.
@@ -38,9 +40,5 @@ impl KeySource for StaticKeys {
 
     fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
         Box::pin(std::future::ready(Ok(Arc::clone(seen))))
-    }
-
-    fn revocation(&self, _: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
-        None
     }
 }

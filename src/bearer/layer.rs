@@ -71,7 +71,7 @@ impl<R> BearerLayer<R> {
     /// # Ok::<_, tollgate::ConfigError>(())
     /// ```
     pub fn require_max_age(mut self, age: Duration) -> Self {
-        Arc::make_mut(&mut self.gate.rejections).set_max_age(Duration::from_secs(age.as_secs()));
+        Arc::make_mut(&mut self.gate.rejections).max_age = Some(Duration::from_secs(age.as_secs()));
         self
     }
 
@@ -180,7 +180,7 @@ impl BearerLayer {
 impl<R> BearerLayer<WithDocument<R>> {
     /// Returns the path of the document that the layer serves.
     pub fn document_path(&self) -> String {
-        self.gate.rejections.resource().map(ProtectedResource::document_path).unwrap_or_default()
+        self.gate.rejections.resource.as_ref().map(ProtectedResource::document_path).unwrap_or_default()
     }
 
     /// Sets the name of the API that clients can show to people.
@@ -189,7 +189,7 @@ impl<R> BearerLayer<WithDocument<R>> {
     ///
     /// Returns an error unless `name` consists of visible characters.
     pub fn resource_name(mut self, name: &str) -> Result<Self, ConfigError> {
-        if let Some(resource) = Arc::make_mut(&mut self.gate.rejections).resource_mut() {
+        if let Some(resource) = &mut Arc::make_mut(&mut self.gate.rejections).resource {
             resource.set_name(name)?;
         }
         Ok(self)
@@ -203,7 +203,7 @@ impl<R> BearerLayer<WithDocument<R>> {
     /// Returns an error unless `scope` is a valid scope name.
     pub fn resource_scope(mut self, scope: &str) -> Result<Self, ConfigError> {
         check_single_name("scope of the resource", scope)?;
-        if let Some(resource) = Arc::make_mut(&mut self.gate.rejections).resource_mut() {
+        if let Some(resource) = &mut Arc::make_mut(&mut self.gate.rejections).resource {
             resource.add_scope(scope);
         }
         Ok(self)

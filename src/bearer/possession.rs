@@ -1,6 +1,6 @@
 //! Checks that the caller owns the key to which a token is bound (RFC 9449 §7).
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -14,7 +14,7 @@ use crate::{
     util::{clock::Clock, error::ConfigError, secret::Secret},
 };
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Possession {
     /// The URL prefix of all requests. `None` if DPoP is not enabled.
     base: Option<Issuer>,
@@ -91,11 +91,5 @@ impl Possession {
     /// Marks a proof as used.
     pub(super) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
         self.proofs.spend(proof).map(|spent| spent.map(drop).map_err(ProofError::Proof))
-    }
-}
-
-impl fmt::Debug for Possession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Possession").field("base", &self.base).field("proofs", &self.proofs).finish()
     }
 }

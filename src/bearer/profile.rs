@@ -44,8 +44,8 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TokenProfile {
-    /// Accepted besides those that are always accepted.
-    algorithms: Vec<JwsAlgorithm>,
+    /// The accepted algorithms, besides those that are always accepted.
+    pub(super) algorithms: Vec<JwsAlgorithm>,
     /// `None` if only the type `at+jwt` is accepted.
     mark: Option<AccessTokenMark>,
     client: Option<Box<str>>,
@@ -193,11 +193,6 @@ impl TokenProfile {
     fn algorithm(mut self, algorithm: JwsAlgorithm) -> Self {
         self.algorithms.push(algorithm);
         self
-    }
-
-    /// Returns the accepted algorithms, besides those that are always accepted.
-    pub(super) fn algorithms(&self) -> &[JwsAlgorithm] {
-        &self.algorithms
     }
 
     /// Returns whether tokens of this type are accepted.

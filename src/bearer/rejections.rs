@@ -20,17 +20,17 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub(super) struct BearerRejections {
     realm: String,
     /// In the order in which they were required.
-    scopes: Vec<Box<str>>,
+    pub(super) scopes: Vec<Box<str>>,
     /// The accepted levels of authentication, best first. If empty, every level is accepted.
     levels: Vec<Box<str>>,
     /// The longest time since the user authenticated.
-    max_age: Option<Duration>,
+    pub(super) max_age: Option<Duration>,
     /// The API that the layer protects, if clients can find out about it.
-    resource: Option<ProtectedResource>,
+    pub(super) resource: Option<ProtectedResource>,
     /// Whether DPoP is enabled.
     proofs: bool,
     /// The challenge for requests without a token.
-    challenge: HeaderValue,
+    pub(super) challenge: HeaderValue,
 }
 
 impl BearerRejections {
@@ -78,21 +78,9 @@ impl BearerRejections {
         Ok(())
     }
 
-    pub(super) fn set_max_age(&mut self, age: Duration) {
-        self.max_age = Some(age);
-    }
-
     pub(super) fn set_resource(&mut self, resource: ProtectedResource) {
         self.resource = Some(resource);
         self.write_challenge();
-    }
-
-    pub(super) fn resource(&self) -> Option<&ProtectedResource> {
-        self.resource.as_ref()
-    }
-
-    pub(super) fn resource_mut(&mut self) -> Option<&mut ProtectedResource> {
-        self.resource.as_mut()
     }
 
     /// Returns the answer with the document of the resource, if a request asks for it.
@@ -104,18 +92,6 @@ impl BearerRejections {
     /// Returns whether a level of authentication is accepted.
     pub(super) fn accepts_level(&self, acr: Option<&str>) -> bool {
         self.levels.is_empty() || acr.is_some_and(|acr| self.levels.iter().any(|level| **level == *acr))
-    }
-
-    pub(super) fn max_age(&self) -> Option<Duration> {
-        self.max_age
-    }
-
-    pub(super) fn scopes(&self) -> &[Box<str>] {
-        &self.scopes
-    }
-
-    pub(super) fn challenge(&self) -> &HeaderValue {
-        &self.challenge
     }
 
     fn asks(&self, tried: Scheme, error: &str) -> HeaderValue {

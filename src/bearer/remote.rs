@@ -3,8 +3,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use super::{
-    keys::{KeySource, Revocation, Unavailable},
-    token::claims::AccessTokenClaims,
+    keys::{KeySource, Unavailable},
     verifier::Verifier,
 };
 use crate::{
@@ -189,10 +188,6 @@ impl KeySource for RemoteIssuer {
             MaybeReady::Ready(keys) => Box::pin(ready(keys.map_err(Unavailable::from))),
             MaybeReady::Pending(keys) => Box::pin(async { Ok(keys.await?) }),
         }
-    }
-
-    fn revocation(&self, _: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
-        None
     }
 }
 

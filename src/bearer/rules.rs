@@ -23,10 +23,11 @@ pub(crate) fn check_name(setting: &'static str, name: &str) -> Result<(), Config
 
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
-    issuer: Box<str>,
+    pub(super) issuer: Box<str>,
     /// The names of this service. Never empty.
     audiences: Vec<Box<str>>,
-    leeway: Duration,
+    /// The tolerance for clock differences.
+    pub(super) leeway: Duration,
     pub(super) profile: TokenProfile,
 }
 
@@ -47,15 +48,6 @@ impl Rules {
     pub(super) fn only_audience(mut self, name: &str) -> Result<Self, ConfigError> {
         self.audiences.clear();
         self.audience(name)
-    }
-
-    pub(super) fn issuer(&self) -> &str {
-        &self.issuer
-    }
-
-    /// Returns the tolerance for clock differences.
-    pub(super) fn tolerance(&self) -> Duration {
-        self.leeway
     }
 
     pub(super) fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {

@@ -1,9 +1,12 @@
 //! A cache of verified tokens, so that signatures are not checked again for each request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::token::AccessToken;
-use crate::{jose::KeySet, util::secret::SecretDigest};
+use crate::{
+    jose::KeySet,
+    util::{lock::lock, secret::SecretDigest},
+};
 
 /// The associativity of the cache.
 const WAYS: usize = 4;
@@ -36,14 +39,14 @@ impl VerifiedTokens {
 
     /// Returns the token with this digest, if it was verified with these keys.
     pub(super) fn get(&self, digest: &SecretDigest, keys: &Arc<KeySet>) -> Option<AccessToken> {
-        let set = self.set(digest)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = lock(self.set(digest)?);
         let known = set.iter().flatten().find(|known| known.digest.matches(digest))?;
         Arc::ptr_eq(&known.keys, keys).then(|| known.token.clone())
     }
 
     pub(super) fn put(&self, digest: SecretDigest, token: AccessToken, keys: Arc<KeySet>) {
         let Some(set) = self.set(&digest) else { return };
-        let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut set = lock(set);
         let place = |known: &Option<VerifiedToken>| match known {
             Some(known) if known.digest.matches(&digest) => (0, 0),
             None => (1, 0),

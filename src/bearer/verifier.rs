@@ -1,7 +1,6 @@
 //! Verification of access tokens.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -44,18 +43,8 @@ pub struct Verifier(Arc<Inner>);
 struct Inner {
     /// Unique for each verifier. A token accepted by one is trusted by its clones only.
     number: u64,
-    settings: Settings,
+    settings: VerifierBuilder,
     cache: VerifiedTokens,
-}
-
-#[derive(Clone)]
-struct Settings {
-    keys: Arc<dyn KeySource>,
-    rules: Rules,
-    possession: Possession,
-    clock: Arc<dyn Clock>,
-    /// The capacity of the cache.
-    remembered: usize,
 }
 
 /// The default capacity of the cache.
@@ -91,14 +80,14 @@ impl Verifier {
         audience: &str,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
-        let settings = Settings {
+        let settings = VerifierBuilder {
             keys: Arc::new(keys),
             rules: Rules::new(issuer, audience)?,
             possession: Possession::new(Arc::clone(&clock)),
             clock,
             remembered: REMEMBERED,
         };
-        Ok(VerifierBuilder { settings }.build())
+        Ok(settings.build())
     }
 
     /// Creates a verifier with the issuer's keys, given as JSON Web Key Set. `audience` is the name
@@ -120,7 +109,7 @@ impl Verifier {
     ///
     /// The new verifier has its own cache, because other settings accept other tokens.
     pub fn to_builder(&self) -> VerifierBuilder {
-        VerifierBuilder { settings: self.0.settings.clone() }
+        self.0.settings.clone()
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -129,12 +118,12 @@ impl Verifier {
 
     /// Returns the issuer whose tokens are accepted.
     pub(super) fn issuer(&self) -> &str {
-        self.0.settings.rules.issuer()
+        &self.0.settings.rules.issuer
     }
 
     /// Returns whether at most this time has passed since then.
     pub(super) fn is_recent(&self, then: UnixTime, age: Duration) -> bool {
-        self.now() <= then + age + self.0.settings.rules.tolerance()
+        self.now() <= then + age + self.0.settings.rules.leeway
     }
 
     pub(super) fn possession(&self) -> &Possession {
@@ -189,7 +178,7 @@ impl Verifier {
         let (rules, source) = (&self.0.settings.rules, &*self.0.settings.keys);
         let unverified = Unverified::parse_any(token).filter(|token| rules.profile.accepts_type(token));
         let Some(unverified) = unverified else { return SignatureCheck::Bad };
-        match unverified.claims_with(keys, rules.profile.algorithms()) {
+        match unverified.claims_with(keys, &rules.profile.algorithms) {
             Ok(claims) => {
                 let good = rules
                     .profile
@@ -232,7 +221,12 @@ impl Verifier {
 #[derive(Clone)]
 #[must_use]
 pub struct VerifierBuilder {
-    settings: Settings,
+    keys: Arc<dyn KeySource>,
+    rules: Rules,
+    possession: Possession,
+    clock: Arc<dyn Clock>,
+    /// The capacity of the cache.
+    remembered: usize,
 }
 
 impl VerifierBuilder {
@@ -242,19 +236,19 @@ impl VerifierBuilder {
     ///
     /// Returns an error unless `name` is 1 to 255 visible characters.
     pub fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.settings.rules = self.settings.rules.audience(name)?;
+        self.rules = self.rules.audience(name)?;
         Ok(self)
     }
 
     /// Accepts only tokens for this audience.
     pub(super) fn only_audience(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.settings.rules = self.settings.rules.only_audience(name)?;
+        self.rules = self.rules.only_audience(name)?;
         Ok(self)
     }
 
     /// Sets the form of the issuer's tokens. Defaults to [`TokenProfile::rfc9068`].
     pub fn profile(mut self, profile: TokenProfile) -> Self {
-        self.settings.rules.profile = profile;
+        self.rules.profile = profile;
         self
     }
 
@@ -265,7 +259,7 @@ impl VerifierBuilder {
     ///
     /// Returns an error if `leeway` is longer than 60 seconds.
     pub fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
-        self.settings.rules = self.settings.rules.leeway(leeway)?;
+        self.rules = self.rules.leeway(leeway)?;
         Ok(self)
     }
 
@@ -275,7 +269,7 @@ impl VerifierBuilder {
     /// Cached tokens skip the signature check until the keys change. Expiry and revocation are
     /// checked for every request.
     pub fn cache(mut self, tokens: usize) -> Self {
-        self.settings.remembered = tokens.min(VerifiedTokens::MOST);
+        self.remembered = tokens.min(VerifiedTokens::MOST);
         self
     }
 
@@ -294,14 +288,14 @@ impl VerifierBuilder {
     ///
     /// Returns an error if `base_url` is invalid.
     pub fn dpop(mut self, base_url: &str) -> Result<Self, ConfigError> {
-        self.settings.possession = self.settings.possession.with_base_url(base_url)?;
+        self.possession = self.possession.with_base_url(base_url)?;
         Ok(self)
     }
 
     /// Remembers used proofs in a store that all processes share. Each process adds at most 800 per
     /// second for one key; further requests get a 503.
     pub fn dpop_store(mut self, store: impl Into<AnyStore>) -> Self {
-        self.settings.possession = self.settings.possession.store(store.into());
+        self.possession = self.possession.store(store.into());
         self
     }
 
@@ -312,7 +306,7 @@ impl VerifierBuilder {
     /// without a valid nonce, and with responses to requests with a valid proof. A CORS layer must
     /// expose this header.
     pub fn dpop_nonces(mut self, key: &Secret) -> Self {
-        self.settings.possession = self.settings.possession.nonces(key);
+        self.possession = self.possession.nonces(key);
         self
     }
 
@@ -320,18 +314,9 @@ impl VerifierBuilder {
     pub fn build(self) -> Verifier {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
-        let settings = self.settings;
-        Verifier(Arc::new(Inner { number, cache: VerifiedTokens::new(settings.remembered), settings }))
+        Verifier(Arc::new(Inner { number, cache: VerifiedTokens::new(self.remembered), settings: self }))
     }
 }
 
-crate::util::fmt::debug_fields!(VerifierBuilder, |own| rules: own.settings.rules);
-
-impl fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verifier")
-            .field("rules", &self.0.settings.rules)
-            .field("possession", self.possession())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(VerifierBuilder { rules });
+crate::util::fmt::debug_fields!(Verifier, |own| rules: own.0.settings.rules, possession: own.possession());

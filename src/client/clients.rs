@@ -54,24 +54,6 @@ pub trait Clients: Send + Sync + 'static {
     }
 }
 
-impl<C: Clients> Clients for Arc<C> {
-    async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
-        (**self).find(client_id).await
-    }
-
-    async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
-        (**self).allows_origin(origin).await
-    }
-
-    fn listed(&self) -> Vec<Arc<Client>> {
-        (**self).listed()
-    }
-
-    fn lists_all(&self) -> bool {
-        (**self).lists_all()
-    }
-}
-
 /// A type-erased [`Clients`]. Clones share the same source.
 ///
 /// Services take `impl Into<AnyClients>`.
@@ -109,7 +91,13 @@ impl AnyClients {
 
 impl<C: Clients> From<C> for AnyClients {
     fn from(clients: C) -> Self {
-        Self(Arc::new(clients))
+        Self::from(Arc::new(clients))
+    }
+}
+
+impl<C: Clients> From<Arc<C>> for AnyClients {
+    fn from(clients: Arc<C>) -> Self {
+        Self(clients)
     }
 }
 

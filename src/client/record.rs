@@ -1,5 +1,7 @@
 //! A client and its settings.
 
+use std::fmt;
+
 use super::{
     credentials::{ClientSecretDigest, Credentials},
     redirect::{RedirectUri, RequestedRedirect},
@@ -54,7 +56,11 @@ impl Client {
             let reason = "must be 1 to 128 visible ASCII characters without quotes and '\\'";
             return Err(ConfigError::new("client id", id.escape_debug(), reason));
         }
-        Ok(Self {
+        Ok(Self::with_id(id, tenant))
+    }
+
+    fn with_id(id: &str, tenant: Tenant) -> Self {
+        Self {
             id: id.to_owned(),
             tenant,
             name: None,
@@ -65,7 +71,7 @@ impl Client {
             single_sign_on: false,
             pushed_requests: false,
             tokens: TokenSettings::default(),
-        })
+        }
     }
 
     /// The id of the built-in client. [`new`](Self::new) refuses it, so no registered client has it.
@@ -74,16 +80,10 @@ impl Client {
     /// Creates the built-in client of a tenant, for sign-ins to the site itself. Its users return to `redirect_uri`.
     pub(crate) fn first_party(tenant: Tenant, redirect_uri: String) -> Self {
         Self {
-            id: String::from(Self::FIRST_PARTY),
-            tenant,
-            name: None,
             redirect_uris: vec![RedirectUri::exactly(redirect_uri)],
             scopes: Scopes::parse("openid").ok(),
-            origins: Vec::new(),
-            policy: None,
             single_sign_on: true,
-            pushed_requests: false,
-            tokens: TokenSettings::default(),
+            ..Self::with_id(Self::FIRST_PARTY, tenant)
         }
     }
 
@@ -107,11 +107,7 @@ impl Client {
         if self.is_machine() {
             return Err(ConfigError::new("redirect URI", uri, "is not for a machine client, which has no users"));
         }
-        ConfigError::refuse_if(self.redirect_uris.contains(&uri), "redirect URI", &uri, "is registered twice")?;
-        if self.redirect_uris.len() == MOST {
-            return Err(ConfigError::new("redirect URI", uri, "exceeds the limit of 64 per client"));
-        }
-        self.redirect_uris.push(uri);
+        add(&mut self.redirect_uris, uri, "redirect URI", "is registered twice")?;
         Ok(self)
     }
 
@@ -126,11 +122,7 @@ impl Client {
     /// several times. The origin must use `https`, or `http` on a loopback address.
     pub fn origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         let normal = origin::normal("client origin", origin)?;
-        ConfigError::refuse_if(self.origins.contains(&normal), "client origin", origin, "is allowed twice")?;
-        if self.origins.len() == MOST {
-            return Err(ConfigError::new("client origin", origin, "exceeds the limit of 64 per client"));
-        }
-        self.origins.push(normal);
+        add(&mut self.origins, normal, "client origin", "is allowed twice")?;
         Ok(self)
     }
 
@@ -331,15 +323,10 @@ impl Client {
     ///
     /// Returns an error unless `uri` is an absolute URI of at most 255 visible ASCII characters without a fragment.
     pub fn resource(mut self, uri: &str) -> Result<Self, ConfigError> {
-        let error = |reason| ConfigError::new("resource", uri.escape_debug(), reason);
-        let normal = normal_resource(uri).ok_or_else(|| error("must be an absolute URI without a fragment"))?;
-        if self.tokens.resources.iter().any(|own| own == normal) {
-            return Err(error("is allowed twice"));
-        }
-        if self.tokens.resources.len() == MOST {
-            return Err(error("exceeds the limit of 64 per client"));
-        }
-        self.tokens.resources.push(normal.to_owned());
+        let malformed =
+            || ConfigError::new("resource", uri.escape_debug(), "must be an absolute URI without a fragment");
+        let normal = normal_resource(uri).ok_or_else(malformed)?;
+        add(&mut self.tokens.resources, normal.to_owned(), "resource", "is allowed twice")?;
         Ok(self)
     }
 
@@ -392,13 +379,7 @@ impl Client {
     }
 
     fn with_after_logout(mut self, uri: RedirectUri) -> Result<Self, ConfigError> {
-        if self.tokens.after_logout.contains(&uri) {
-            return Err(ConfigError::new("post-logout redirect URI", uri, "is registered twice"));
-        }
-        if self.tokens.after_logout.len() == MOST {
-            return Err(ConfigError::new("post-logout redirect URI", uri, "exceeds the limit of 64 per client"));
-        }
-        self.tokens.after_logout.push(uri);
+        add(&mut self.tokens.after_logout, uri, "post-logout redirect URI", "is registered twice")?;
         Ok(self)
     }
 
@@ -406,6 +387,19 @@ impl Client {
     pub(crate) fn after_logout_to(&self, requested: &str) -> Option<RequestedRedirect> {
         self.tokens.after_logout.iter().find_map(|registered| RequestedRedirect::new(registered, requested))
     }
+}
+
+/// Adds a value to a list of a client.
+fn add<T: PartialEq + fmt::Display>(
+    list: &mut Vec<T>,
+    value: T,
+    setting: &'static str,
+    twice: &'static str,
+) -> Result<(), ConfigError> {
+    ConfigError::refuse_if(list.contains(&value), setting, &value, twice)?;
+    ConfigError::refuse_if(list.len() == MOST, setting, &value, "exceeds the limit of 64 per client")?;
+    list.push(value);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,29 +1,24 @@
 use zeroize::Zeroizing;
 
-/// The purpose of the link in a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LinkKind {
-    /// Somebody tried to create an account with an address that already has one. The link leads to the sign-in.
-    AccountExists,
-    /// The application invites the owner of the address to create an account.
-    Invitation,
-    /// The application lets a user set a new password.
-    Reset,
-}
+use crate::util::names::named_enum;
 
-impl LinkKind {
-    #[cfg(test)]
-    pub(super) const ALL: [Self; 3] = [Self::AccountExists, Self::Invitation, Self::Reset];
+named_enum! {
+    /// The purpose of the link in a message.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum LinkKind {
+        /// Somebody tried to create an account with an address that already has one. The link leads to the sign-in.
+        AccountExists = "account_exists",
+        /// The application invites the owner of the address to create an account.
+        Invitation = "invitation",
+        /// The application lets a user set a new password.
+        Reset = "reset",
+    }
 
     /// Returns a stable name, such as `account_exists`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AccountExists => "account_exists",
-            Self::Invitation => "invitation",
-            Self::Reset => "reset",
-        }
-    }
+    pub fn as_str;
+    #[cfg(test)]
+    pub(super) const ALL;
 }
 
 /// A link to a page of the login service, in a message. It can be a secret, so don't log it: `Debug` does not show it.

@@ -18,7 +18,8 @@ use crate::{
 pub struct Message {
     parts: Arc<Parts>,
     language: Language,
-    words: Words,
+    /// The words of all languages.
+    pub(super) words: Words,
 }
 
 struct Parts {
@@ -102,11 +103,6 @@ impl Message {
     /// Returns the language of the user.
     pub fn language(&self) -> Language {
         self.language
-    }
-
-    /// Returns the words of all languages.
-    pub(super) fn words(&self) -> &Words {
-        &self.words
     }
 
     /// Returns the phone number or e-mail address, as stored in the account.

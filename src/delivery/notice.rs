@@ -1,94 +1,42 @@
-use crate::util::clock::UnixTime;
+use crate::util::{clock::UnixTime, names::named_enum};
 
-/// The kind of a change of how a user signs in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NoticeKind {
-    /// A passkey was added.
-    PasskeyAdded,
-    /// A passkey was removed.
-    PasskeyRemoved,
-    /// An authenticator app was set up, perhaps in place of another.
-    TotpAdded,
-    /// The authenticator app was removed.
-    TotpRemoved,
-    /// New recovery codes replaced the old ones.
-    RecoveryCodesRenewed,
-    /// An account at another identity provider was linked.
-    LinkAdded,
-    /// An account at another identity provider was unlinked.
-    LinkRemoved,
-    /// The password was changed.
-    PasswordChanged,
-    /// An e-mail address was added, or replaced another one.
-    EmailChanged,
-    /// A phone number was added, or replaced another one.
-    PhoneChanged,
-    /// The account was deleted.
-    AccountDeleted,
-    /// A new password was set in place of a forgotten one.
-    PasswordReset,
-    /// The application removed all passkeys, authenticator apps, recovery codes and linked accounts.
-    FactorsReset,
-}
-
-impl NoticeKind {
-    #[cfg(test)]
-    pub(super) const ALL: [Self; 13] = [
-        Self::PasskeyAdded,
-        Self::PasskeyRemoved,
-        Self::TotpAdded,
-        Self::TotpRemoved,
-        Self::RecoveryCodesRenewed,
-        Self::LinkAdded,
-        Self::LinkRemoved,
-        Self::PasswordChanged,
-        Self::EmailChanged,
-        Self::PhoneChanged,
-        Self::AccountDeleted,
-        Self::PasswordReset,
-        Self::FactorsReset,
-    ];
+named_enum! {
+    /// The kind of a change of how a user signs in.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum NoticeKind {
+        /// A passkey was added.
+        PasskeyAdded = "passkey_added",
+        /// A passkey was removed.
+        PasskeyRemoved = "passkey_removed",
+        /// An authenticator app was set up, perhaps in place of another.
+        TotpAdded = "totp_added",
+        /// The authenticator app was removed.
+        TotpRemoved = "totp_removed",
+        /// New recovery codes replaced the old ones.
+        RecoveryCodesRenewed = "recovery_codes_renewed",
+        /// An account at another identity provider was linked.
+        LinkAdded = "link_added",
+        /// An account at another identity provider was unlinked.
+        LinkRemoved = "link_removed",
+        /// The password was changed.
+        PasswordChanged = "password_changed",
+        /// An e-mail address was added, or replaced another one.
+        EmailChanged = "email_changed",
+        /// A phone number was added, or replaced another one.
+        PhoneChanged = "phone_changed",
+        /// The account was deleted.
+        AccountDeleted = "account_deleted",
+        /// A new password was set in place of a forgotten one.
+        PasswordReset = "password_reset",
+        /// The application removed all passkeys, authenticator apps, recovery codes and linked accounts.
+        FactorsReset = "factors_reset",
+    }
 
     /// Returns a stable name, such as `passkey_added`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PasskeyAdded => "passkey_added",
-            Self::PasskeyRemoved => "passkey_removed",
-            Self::TotpAdded => "totp_added",
-            Self::TotpRemoved => "totp_removed",
-            Self::RecoveryCodesRenewed => "recovery_codes_renewed",
-            Self::LinkAdded => "link_added",
-            Self::LinkRemoved => "link_removed",
-            Self::PasswordChanged => "password_changed",
-            Self::EmailChanged => "email_changed",
-            Self::PhoneChanged => "phone_changed",
-            Self::AccountDeleted => "account_deleted",
-            Self::PasswordReset => "password_reset",
-            Self::FactorsReset => "factors_reset",
-        }
-    }
-
-    /// Returns the change in English, as the default wording in that language begins.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::PasskeyAdded => "A passkey was added to your account",
-            Self::PasskeyRemoved => "A passkey was removed from your account",
-            Self::TotpAdded => "An authenticator app was set up for your account",
-            Self::TotpRemoved => "The authenticator app was removed from your account",
-            Self::RecoveryCodesRenewed => "New recovery codes were created for your account",
-            Self::LinkAdded => "Your account was linked to an account elsewhere",
-            Self::LinkRemoved => "Your account was unlinked from an account elsewhere",
-            Self::PasswordChanged => "The password of your account was changed",
-            Self::EmailChanged => "An e-mail address of your account was changed",
-            Self::PhoneChanged => "A phone number of your account was changed",
-            Self::AccountDeleted => "Your account was deleted",
-            Self::PasswordReset => "A new password was set for your account",
-            Self::FactorsReset => {
-                "Your passkeys, authenticator app, recovery codes and linked accounts were removed from your account"
-            }
-        }
-    }
+    pub fn as_str;
+    #[cfg(test)]
+    pub(super) const ALL;
 }
 
 crate::util::fmt::display!(NoticeKind, |own| own.as_str());

@@ -1,11 +1,10 @@
 use std::{
     collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use super::{error::SendError, message::Message, sender::OtpSender};
-use crate::util::error::ConfigError;
+use crate::util::{error::ConfigError, lock::lock};
 
 /// Keeps the newest messages in memory instead of sending them. For tests and demos.
 ///
@@ -36,11 +35,7 @@ impl Outbox {
 
     /// Returns the messages, newest last.
     pub fn messages(&self) -> Vec<Message> {
-        self.lock().iter().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Message>> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.messages).iter().cloned().collect()
     }
 }
 
@@ -48,7 +43,7 @@ crate::util::builder::default_by_new!(Outbox);
 
 impl OtpSender for Outbox {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
-        let mut messages = self.lock();
+        let mut messages = lock(&self.messages);
         if messages.len() >= self.capacity {
             messages.pop_front();
         }
@@ -65,11 +60,7 @@ impl OtpSender for Outbox {
     }
 }
 
-impl fmt::Debug for Outbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox").field("messages", &self.lock().len()).field("capacity", &self.capacity).finish()
-    }
-}
+crate::util::fmt::debug_fields!(Outbox, |own| messages: lock(&own.messages).len(), capacity: own.capacity);
 
 #[cfg(test)]
 mod tests {

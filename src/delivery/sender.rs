@@ -54,20 +54,6 @@ pub trait OtpSender: Send + Sync + 'static {
     }
 }
 
-impl<S: OtpSender> OtpSender for Arc<S> {
-    async fn send(&self, message: &Message) -> Result<(), SendError> {
-        (**self).send(message).await
-    }
-
-    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
-        (**self).send_notice(message).await
-    }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        (**self).send_link(message).await
-    }
-}
-
 /// A type-erased [`OtpSender`]. Clones share the same sender.
 ///
 /// ```
@@ -93,7 +79,12 @@ impl AnySender {
 
 impl<S: OtpSender> From<S> for AnySender {
     fn from(sender: S) -> Self {
-        let sender = Arc::new(sender);
+        Self::from(Arc::new(sender))
+    }
+}
+
+impl<S: OtpSender> From<Arc<S>> for AnySender {
+    fn from(sender: Arc<S>) -> Self {
         let send: Arc<SendMessage> = Arc::new(move |message| {
             let sender = Arc::clone(&sender);
             Box::pin(async move {

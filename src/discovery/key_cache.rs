@@ -125,7 +125,7 @@ impl KeyCache {
         self.held = Some(CachedKeys {
             keys: known.unwrap_or_else(|| Arc::new(keys)),
             renew_at: since + lifetime.early(),
-            good_until: since + lifetime.as_duration() + self.outage,
+            good_until: since + lifetime.0 + self.outage,
         });
     }
 }

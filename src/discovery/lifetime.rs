@@ -10,7 +10,7 @@ const MOST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The lifetime that the issuer wants, clamped to between a minute and a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lifetime(Duration);
+pub(super) struct Lifetime(pub(super) Duration);
 
 impl Lifetime {
     /// Reads the lifetime from the response headers (RFC 9111): `max-age` minus the age in caches
@@ -21,10 +21,6 @@ impl Lifetime {
         let age = headers.get(header::AGE).and_then(|value| seconds(value.to_str().ok()?)).unwrap_or_default();
         let left = |wished: Duration| wished.saturating_sub(age);
         Self(wished.map_or(USUAL, left).clamp(LEAST, MOST))
-    }
-
-    pub(super) fn as_duration(self) -> Duration {
-        self.0
     }
 
     /// Returns when to fetch new keys, early enough for them to arrive before these expire.
@@ -65,7 +61,7 @@ mod tests {
         if let Some(age) = age {
             headers.insert(header::AGE, age.parse().unwrap());
         }
-        Lifetime::from_cache_control(&headers).as_duration().as_secs()
+        Lifetime::from_cache_control(&headers).0.as_secs()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Shares the keys and the endpoints of a remote issuer among all requests.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use crate::{
     store::BoxFuture,
     util::{
         clock::{Clock, Moment},
+        lock::lock,
         trace,
     },
 };
@@ -70,17 +71,13 @@ impl RemoteIssuer {
     #[cfg(feature = "login")]
     pub(crate) async fn endpoints(&self) -> Result<(Arc<Endpoints>, Arc<KeySet>), Unreachable> {
         let keys = self.keys().wait().await?;
-        let endpoints = self.0.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let endpoints = lock(&self.0.endpoints).clone();
         Ok((endpoints.ok_or(Unreachable)?, keys))
-    }
-
-    fn cache(&self) -> MutexGuard<'_, KeyCache> {
-        self.0.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn act(&self, step: impl FnOnce(&mut KeyCache, Moment) -> NextStep) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
         let now = self.0.clock.now();
-        let mut cache = self.cache();
+        let mut cache = lock(&self.0.cache);
         let fetches = match step(&mut cache, now) {
             NextStep::Take(keys) => return MaybeReady::Ready(Ok(keys)),
             NextStep::Fail => return MaybeReady::Ready(Err(Unreachable)),
@@ -103,7 +100,7 @@ impl RemoteIssuer {
             // the sender lives as long as the source
             let _ = ended.changed().await;
             let now = source.0.clock.now();
-            source.cache().valid_keys(now).cloned().ok_or(Unreachable)
+            lock(&source.0.cache).valid_keys(now).cloned().ok_or(Unreachable)
         }))
     }
 
@@ -118,7 +115,7 @@ impl RemoteIssuer {
 
     fn store_fetched(&self, found: Option<(KeySet, Lifetime)>) {
         let now = self.0.clock.now();
-        self.cache().finish_fetch(found, now);
+        lock(&self.0.cache).finish_fetch(found, now);
         self.0.ended.send_replace(());
     }
 }
@@ -130,8 +127,7 @@ impl PendingFetch {
                 if keys.iter().next().is_none() {
                     trace::warning!("a remote issuer publishes no usable key");
                 }
-                let own = &self.source.0.endpoints;
-                *own.lock().unwrap_or_else(PoisonError::into_inner) = endpoints.map(Arc::new);
+                *lock(&self.source.0.endpoints) = endpoints.map(Arc::new);
                 self.found = Some((keys, lifetime));
             }
             Err(missing) => trace::warning!("failed to fetch the keys of a remote issuer: {missing}"),

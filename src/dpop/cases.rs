@@ -72,7 +72,7 @@ impl World {
 
     fn check_with(&self, proof: &str, token: Option<&str>) -> Result<String, DpopError> {
         let found = block_on(self.proofs.check(&headers([proof]), &Method::GET, URL, token).wait());
-        found.map(|proven| proven.unwrap().thumbprint)
+        found.map(Option::unwrap)
     }
 
     /// Checks a correctly signed proof with this content.
@@ -111,7 +111,7 @@ fn c100_the_proofs_of_rfc_9449_sections_4_1_and_7_1() {
     world.clock.set_wall(UnixTime::from_secs(1_562_262_618));
     let check = |proof: &str, method: Method, url: &str, token: Option<&str>| {
         let found = block_on(world.proofs.check(&headers([&format!("{JWK}.{proof}")]), &method, url, token).wait());
-        found.map(|proven| proven.unwrap().thumbprint)
+        found.map(Option::unwrap)
     };
     let (token_url, resource_url) =
         ("https://server.example.com/token", "https://resource.example.org/protectedresource");

@@ -72,9 +72,7 @@ struct ProofClaims {
     /// A fraction is rounded down, so the proof counts as older.
     #[serde(deserialize_with = "date::floor")]
     iat: u64,
-    #[serde(default)]
     ath: Option<String>,
-    #[serde(default)]
     nonce: Option<String>,
 }
 

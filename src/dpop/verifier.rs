@@ -1,6 +1,6 @@
 //! Verification of proofs at one endpoint.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
@@ -21,13 +21,6 @@ pub(crate) struct DpopVerifier {
     clock: Arc<dyn Clock>,
     seen: SeenProofs,
     nonces: Option<Arc<Nonces>>,
-}
-
-/// The key that the sender of a request has proved to own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProvenKey {
-    /// The thumbprint of the key (RFC 7638), as in a token's `cnf.jkt`.
-    pub(crate) thumbprint: String,
 }
 
 impl DpopVerifier {
@@ -73,13 +66,10 @@ impl DpopVerifier {
         method: &Method,
         url: &str,
         token: Option<&str>,
-    ) -> MaybeReady<BoxFuture<'static, Result<Option<ProvenKey>, DpopError>>> {
+    ) -> MaybeReady<BoxFuture<'static, Result<Option<String>, DpopError>>> {
         let read = self.read_unverified_proof(headers, method, url, token);
         match read.and_then(|proof| proof.map(UnverifiedProof::verify).transpose()) {
-            Ok(Some(proof)) => match self.spend(proof) {
-                MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(Some)),
-                MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { future.await.map(Some) })),
-            },
+            Ok(Some(proof)) => self.spend(proof).map(|spent| spent.map(Some)),
             Ok(None) => MaybeReady::Ready(Ok(None)),
             Err(error) => MaybeReady::Ready(Err(error)),
         }
@@ -97,27 +87,20 @@ impl DpopVerifier {
         UnverifiedProof::parse_proof_header(headers, &expected)
     }
 
-    /// Marks a proof as used. Fails if it was used before.
-    pub(crate) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<ProvenKey, DpopError>>> {
-        match self.seen.mark(&proof) {
-            MaybeReady::Ready(mark) => MaybeReady::Ready(self.spent(proof, mark)),
-            MaybeReady::Pending(marked) => {
-                let proofs = self.clone();
-                MaybeReady::Pending(Box::pin(async move {
-                    let mark = marked.await;
-                    proofs.spent(proof, mark)
-                }))
-            }
-        }
+    /// Marks a proof as used, and returns the thumbprint of its key (RFC 7638), as in a token's `cnf.jkt`. Fails if it was used
+    /// before.
+    pub(crate) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<String, DpopError>>> {
+        let proofs = self.clone();
+        self.seen.mark(&proof).map(move |mark| proofs.spent(proof, mark))
     }
 
-    fn spent(&self, proof: DpopProof, mark: Sighting) -> Result<ProvenKey, DpopError> {
+    fn spent(&self, proof: DpopProof, mark: Sighting) -> Result<String, DpopError> {
         match mark {
             Sighting::Again => Err(DpopError::Invalid("the proof was already used")),
             Sighting::Unknown => Err(DpopError::Unavailable),
             // the proof may have expired meanwhile, and then its use is no longer remembered
             Sighting::First if proof.is_too_old(self.now()) => Err(DpopError::Invalid("the proof is too old")),
-            Sighting::First => Ok(ProvenKey { thumbprint: proof.into_thumbprint() }),
+            Sighting::First => Ok(proof.into_thumbprint()),
         }
     }
 
@@ -126,8 +109,4 @@ impl DpopVerifier {
     }
 }
 
-impl fmt::Debug for DpopVerifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proofs").field("seen", &self.seen).field("nonces", &self.nonces).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(DpopVerifier { seen, nonces });

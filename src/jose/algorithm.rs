@@ -2,35 +2,32 @@
 
 use std::str::FromStr;
 
-/// A signature algorithm for tokens (RFC 7518, RFC 8037). Neither `none` nor symmetric algorithms
-/// exist here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// ECDSA with P-256 and SHA-256. The default.
-    Es256,
-    /// Ed25519.
-    EdDsa,
-    /// RSA PKCS #1 v1.5 with SHA-256, which OpenID Connect requires every provider to support.
-    Rs256,
+use crate::util::names::named_enum;
+
+named_enum! {
+    /// A signature algorithm for tokens (RFC 7518, RFC 8037). Neither `none` nor symmetric algorithms
+    /// exist here.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Algorithm {
+        /// ECDSA with P-256 and SHA-256. The default.
+        Es256 = "ES256",
+        /// Ed25519.
+        EdDsa = "EdDSA",
+        /// RSA PKCS #1 v1.5 with SHA-256, which OpenID Connect requires every provider to support.
+        Rs256 = "RS256",
+    }
+
+    /// Returns the name that is used in `alg`.
+    pub fn as_str;
+    /// All algorithms.
+    pub const ALL;
 }
 
 impl Algorithm {
-    /// All algorithms.
-    pub const ALL: &'static [Self] = &[Self::Es256, Self::EdDsa, Self::Rs256];
-
     /// The names of all algorithms that are accepted in `alg`. Ed25519 has two: its own (RFC 9864) and `EdDSA`.
     #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only documents and challenges list them"))]
     pub(crate) const ACCEPTED_NAMES: &'static [&'static str] = &["ES256", "EdDSA", "Ed25519", "RS256"];
-
-    /// Returns the name that is used in `alg`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Es256 => "ES256",
-            Self::EdDsa => "EdDSA",
-            Self::Rs256 => "RS256",
-        }
-    }
 
     /// Returns the algorithm with this name. Names are case-sensitive.
     pub fn from_name(name: &str) -> Option<Self> {

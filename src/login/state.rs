@@ -15,6 +15,7 @@ use crate::{
     user::Identifier,
     util::{
         clock::{UnixTime, saturating_nanos},
+        names::named_enum,
         public_id::PublicId,
         secret::{Secret, SecretDigest},
     },
@@ -352,23 +353,15 @@ impl LoginView {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoginStatus {
-    Pending,
-    Success,
-    Completed,
-    Failed,
-    Expired,
-}
-
-impl LoginStatus {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Success => "success",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-        }
+named_enum! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum LoginStatus {
+        Pending = "pending",
+        Success = "success",
+        Completed = "completed",
+        Failed = "failed",
+        Expired = "expired",
     }
+
+    pub(crate) fn as_str;
 }

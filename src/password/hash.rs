@@ -1,6 +1,5 @@
 use argon2::{Algorithm, Version};
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::recipe::{Cost, Recipe};
 
@@ -132,17 +131,7 @@ fn number(text: &str) -> Option<u32> {
 
 crate::util::fmt::opaque_debug!(PasswordHash);
 
-impl Serialize for PasswordHash {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
-
-impl<'de> Deserialize<'de> for PasswordHash {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
+crate::util::text::serde_text!(PasswordHash);
 
 /// Why a text is not a usable [`PasswordHash`]. It contains no part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

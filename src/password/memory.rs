@@ -1,8 +1,10 @@
 //! The working memory of argon2.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use argon2::Block;
+
+use crate::util::lock::lock;
 
 /// The least room that a buffer reserves, in blocks of 1 KiB. Only what argon2 uses of it becomes resident.
 ///
@@ -34,7 +36,7 @@ impl Memory {
     /// Runs some work with at least this many blocks. Returns `None` if there is no memory for them.
     pub(super) fn with<T>(&self, blocks: usize, work: impl FnOnce(&mut [Block]) -> T) -> Option<T> {
         let mut buffer = {
-            let mut buffers = self.lock();
+            let mut buffers = lock(&self.buffers);
             buffers.in_use += 1;
             buffers.free.pop().unwrap_or_default()
         };
@@ -44,7 +46,7 @@ impl Memory {
             buffer.resize(blocks.max(buffer.len()), Block::new());
             work(&mut buffer)
         });
-        let mut buffers = self.lock();
+        let mut buffers = lock(&self.buffers);
         buffers.in_use -= 1;
         if buffer.len() <= self.most_blocks {
             buffers.free.push(buffer);
@@ -53,10 +55,6 @@ impl Memory {
             buffers.free.truncate(1);
         }
         done
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Buffers> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,11 +70,11 @@ mod tests {
         assert_eq!((place(8), place(3)), (first, first));
         let both = memory.with(8, |one| memory.with(8, |other| one.as_ptr() != other.as_ptr()));
         assert_eq!(both, Some(Some(true)));
-        assert_eq!(memory.lock().free.len(), 1);
+        assert_eq!(lock(&memory.buffers).free.len(), 1);
         // larger buffers are not kept, and impossible ones are refused
         assert_eq!(memory.with(9, |buffer| buffer.len()), Some(9));
-        assert!(memory.lock().free.is_empty());
+        assert!(lock(&memory.buffers).free.is_empty());
         assert_eq!(memory.with(usize::MAX, |_| ()), None);
-        assert_eq!(memory.lock().in_use, 0);
+        assert_eq!(lock(&memory.buffers).in_use, 0);
     }
 }

@@ -154,11 +154,7 @@ impl PasswordRules {
     }
 }
 
-impl fmt::Debug for PasswordRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PasswordRules").field("has_breached", &self.breached.is_some()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(PasswordRules, |own| has_breached: own.breached.is_some());
 
 fn check_text(text: &str, least: usize, names: &[&str]) -> Result<(), PasswordFault> {
     if text.len() > MOST_BYTES {

@@ -1,10 +1,10 @@
 //! A fair queue: a bounded number of jobs run, and waiting tenants take turns.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use crate::{support::fair_queue::FairQueue, tenant::Tenant};
+use crate::{support::fair_queue::FairQueue, tenant::Tenant, util::lock::lock};
 
 /// The queue in front of the hashing threads.
 ///
@@ -38,7 +38,7 @@ impl Turns {
     pub(super) async fn next(&self, tenant: Option<&Tenant>) -> Option<Turn> {
         let (job, turn) = oneshot::channel();
         let refused = {
-            let mut queue = self.lock();
+            let mut queue = lock(&self.queue);
             if queue.running < self.concurrency {
                 queue.running += 1;
                 return Some(Turn(Some(self.clone())));
@@ -52,10 +52,6 @@ impl Turns {
         drop(refused);
         // an error if another tenant took the place
         turn.await.ok()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,7 +72,7 @@ impl Drop for Turn {
         let Some(turns) = self.0.take() else { return };
         loop {
             let next = {
-                let mut queue = turns.lock();
+                let mut queue = lock(&turns.queue);
                 let next = queue.jobs.pop();
                 queue.running -= usize::from(next.is_none());
                 next
@@ -156,7 +152,7 @@ mod tests {
         let waiting = tenants.map(|tenant| (tenant, queue_for_turn(&turns, tenant))).collect();
         let expected = ["acme", "globex", "umbrella", "acme", "globex", "acme", "acme", "acme"];
         assert_eq!(order(running, waiting), expected);
-        assert_eq!(turns.lock().running, 0);
+        assert_eq!(lock(&turns.queue).running, 0);
     }
 
     #[test]
@@ -211,10 +207,10 @@ mod tests {
                 }
                 prop_assert!(running.len() <= 2 && waiting.len() <= 5);
                 prop_assert!(waiting.is_empty() || running.len() == 2);
-                prop_assert_eq!(turns.lock().running, running.len());
+                prop_assert_eq!(lock(&turns.queue).running, running.len());
             }
             drop((running, waiting));
-            prop_assert_eq!(turns.lock().running, 0);
+            prop_assert_eq!(lock(&turns.queue).running, 0);
         }
     }
 }

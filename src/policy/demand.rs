@@ -36,10 +36,10 @@ use crate::util::error::ConfigError;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// Sorted, so that equal policies have equal values.
-    slots: Vec<MethodSet>,
-    without_self_enrolment: bool,
+    pub(super) slots: Vec<MethodSet>,
+    pub(super) without_self_enrolment: bool,
     /// Whether a login needs the second factor that its account has enrolled.
-    asks_enrolled: bool,
+    pub(super) asks_enrolled: bool,
 }
 
 const SETTING: &str = "policy";
@@ -87,10 +87,6 @@ impl Policy {
         Self { without_self_enrolment: true, ..self }
     }
 
-    pub(super) fn refuses_self_enrolment(&self) -> bool {
-        self.without_self_enrolment
-    }
-
     /// Lets users leave out a second factor that they have enrolled, if the steps of the policy don't need it. By default, an
     /// account that has an authenticator app or a passkey needs a code of the app, a recovery code or a passkey at each login.
     ///
@@ -107,11 +103,6 @@ impl Policy {
     #[must_use]
     pub fn without_enrolled_second_factor(self) -> Self {
         Self { asks_enrolled: false, ..self }
-    }
-
-    /// Returns whether a login needs the second factor that its account has enrolled.
-    pub(super) fn asks_enrolled(&self) -> bool {
-        self.asks_enrolled
     }
 
     /// Returns the number of steps.
@@ -133,10 +124,6 @@ impl Policy {
     /// classes.
     pub(super) fn is_filled_by(&self, distinct: MethodSet) -> bool {
         fills(distinct, &self.slots)
-    }
-
-    pub(super) fn sets(&self) -> &[MethodSet] {
-        &self.slots
     }
 }
 

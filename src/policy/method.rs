@@ -4,37 +4,44 @@ use std::{fmt, ops::BitOr, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::util::error::ConfigError;
+use crate::util::{error::ConfigError, names::named_enum};
 
-/// A method for a login step.
-///
-/// ```
-/// use tollgate::policy::{FactorClass, Method};
-///
-/// assert_eq!(Method::from_name("sms"), Some(Method::Sms));
-/// assert_eq!(Method::Sms.class(), Method::Whatsapp.class());
-/// assert_eq!(Method::Sms.class(), FactorClass::Phone);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Method {
-    /// A password.
-    Password,
-    /// A one-time code by SMS.
-    Sms,
-    /// A one-time code by e-mail.
-    Email,
-    /// A one-time code by WhatsApp.
-    Whatsapp,
-    /// A login at another identity provider.
-    Sso,
-    /// A passkey.
-    Passkey,
-    /// A one-time code of an authenticator app (TOTP). Only after another step.
-    Totp,
-    /// A recovery code. Only after another step.
-    RecoveryCode,
+named_enum! {
+    /// A method for a login step.
+    ///
+    /// ```
+    /// use tollgate::policy::{FactorClass, Method};
+    ///
+    /// assert_eq!(Method::from_name("sms"), Some(Method::Sms));
+    /// assert_eq!(Method::Sms.class(), Method::Whatsapp.class());
+    /// assert_eq!(Method::Sms.class(), FactorClass::Phone);
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[non_exhaustive]
+    pub enum Method {
+        /// A password.
+        Password = "password",
+        /// A one-time code by SMS.
+        Sms = "sms",
+        /// A one-time code by e-mail.
+        Email = "email",
+        /// A one-time code by WhatsApp.
+        Whatsapp = "whatsapp",
+        /// A login at another identity provider.
+        Sso = "sso",
+        /// A passkey.
+        Passkey = "passkey",
+        /// A one-time code of an authenticator app (TOTP). Only after another step.
+        Totp = "totp",
+        /// A recovery code. Only after another step.
+        RecoveryCode = "recovery_code",
+    }
+
+    /// Returns the name that is used on the wire, such as `password`.
+    pub fn as_str;
+    /// All methods in their canonical order.
+    pub const ALL;
 }
 
 /// The kind of evidence that a method provides. The steps of a login must use different classes.
@@ -56,32 +63,6 @@ pub enum FactorClass {
 }
 
 impl Method {
-    /// All methods in their canonical order.
-    pub const ALL: &'static [Self] = &[
-        Self::Password,
-        Self::Sms,
-        Self::Email,
-        Self::Whatsapp,
-        Self::Sso,
-        Self::Passkey,
-        Self::Totp,
-        Self::RecoveryCode,
-    ];
-
-    /// Returns the name that is used on the wire, such as `password`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Password => "password",
-            Self::Sms => "sms",
-            Self::Email => "email",
-            Self::Whatsapp => "whatsapp",
-            Self::Sso => "sso",
-            Self::Passkey => "passkey",
-            Self::Totp => "totp",
-            Self::RecoveryCode => "recovery_code",
-        }
-    }
-
     /// Returns the method with this name. Names are case-sensitive.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|method| method.as_str() == name)
@@ -250,18 +231,7 @@ impl MethodSet {
 
     /// Returns the number of factor classes of the methods.
     pub(crate) fn classes(self) -> usize {
-        let classes = self.iter().fold(0_u8, |classes, method| {
-            classes
-                | match method.class() {
-                    FactorClass::Knowledge => 1,
-                    FactorClass::Phone => 2,
-                    FactorClass::Mailbox => 4,
-                    FactorClass::Key => 8,
-                    FactorClass::Federated => 16,
-                    FactorClass::Authenticator => 32,
-                }
-        });
-        classes.count_ones() as usize
+        self.iter().fold(0_u8, |classes, method| classes | 1 << method.class() as u8).count_ones() as usize
     }
 
     /// Returns the sets that contain no other of them, sorted.
@@ -293,12 +263,6 @@ impl From<Method> for MethodSet {
 impl<const N: usize> From<[Method; N]> for MethodSet {
     fn from(methods: [Method; N]) -> Self {
         methods.into_iter().collect()
-    }
-}
-
-impl From<&[Method]> for MethodSet {
-    fn from(methods: &[Method]) -> Self {
-        methods.iter().copied().collect()
     }
 }
 

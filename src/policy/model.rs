@@ -60,7 +60,7 @@ fn set(of: &Methods) -> MethodSet {
 }
 
 fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
-    demands.iter().map(|policy| policy.sets().iter().map(|slot| methods(*slot)).collect()).collect()
+    demands.iter().map(|policy| policy.slots.iter().map(|slot| methods(*slot)).collect()).collect()
 }
 
 fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
@@ -222,7 +222,7 @@ proptest! {
         proved in any_set(),
     ) {
         let Some(plan) = plan(&demands, enabled) else { return Ok(()) };
-        let names = |policy: &&Policy| policy.sets().iter().any(|slot| *slot != MethodSet::ALL);
+        let names = |policy: &&Policy| policy.slots.iter().any(|slot| *slot != MethodSet::ALL);
         let naming: Vec<Policy> = demands.iter().filter(names).cloned().collect();
         let model = model_of(&naming);
         let counts = |set: &Methods| prove_different_things(set) && model.iter().all(|slots| meets(set, slots));
@@ -236,7 +236,7 @@ proptest! {
         let turned: Vec<Policy> = demands
             .iter()
             .rev()
-            .map(|policy| Policy::slots(policy.sets().iter().rev().copied()).unwrap())
+            .map(|policy| Policy::slots(policy.slots.iter().rev().copied()).unwrap())
             .collect();
         prop_assert!(demands.iter().rev().eq(&turned));
         prop_assert_eq!(plan(&turned, enabled), plan(&demands, enabled));
@@ -275,7 +275,7 @@ fn stored_plans_are_validated() {
     let two = [Password | Email, Sms | Email];
     let stored = decode_plan(&row(3, &two)).unwrap();
     assert_eq!((stored.steps(), stored.policy_steps(), stored.asks_enrolled), (2, 2, true));
-    assert!(stored.refuses_self_enrolment() && !decode_plan(&row(0, &two)).unwrap().refuses_self_enrolment());
+    assert!(stored.without_self_enrolment && !decode_plan(&row(0, &two)).unwrap().without_self_enrolment);
     assert_eq!(decode_plan(&row(4, &two)).unwrap().policy_steps(), 1);
     let one = |set: MethodSet| vec![set];
     for (flags, bad) in [

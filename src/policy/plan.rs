@@ -20,13 +20,14 @@ pub struct LoginPlan {
     pub(super) sets: Vec<MethodSet>,
     /// The smallest sets that meet every policy that names methods. Empty if all policies only count steps.
     named: Vec<MethodSet>,
-    /// Whether users can't enrol their first second factor by themselves.
-    without_self_enrolment: bool,
+    /// Whether a credential counts only if as many factors as the plan has steps were proved for it, so that users can't enrol
+    /// their first second factor by themselves.
+    pub(crate) without_self_enrolment: bool,
     acr: Option<String>,
     /// Whether the login needs the second factor that its account has enrolled.
-    pub(super) asks_enrolled: bool,
-    /// Whether one step more than the policies need was added for that factor.
-    pub(super) is_extended: bool,
+    pub(crate) asks_enrolled: bool,
+    /// Whether one step more than the policies need was added for that factor, which is the only step that it can fill.
+    pub(crate) is_extended: bool,
 }
 
 row_text!(Method: as_str, Method::from_name;);
@@ -88,8 +89,8 @@ impl LoginPlan {
                 )
             }
         };
-        let without_self_enrolment = demands.iter().any(|demand| demand.refuses_self_enrolment());
-        let asks_enrolled = demands.iter().any(|demand| demand.asks_enrolled());
+        let without_self_enrolment = demands.iter().any(|demand| demand.without_self_enrolment);
+        let asks_enrolled = demands.iter().any(|demand| demand.asks_enrolled);
         let acr = acr.map(str::to_owned);
         Ok(Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended: false })
     }
@@ -102,11 +103,6 @@ impl LoginPlan {
     /// Returns whether these methods meet every policy of this plan that names methods, whatever the number of steps.
     pub(crate) fn is_named_by(&self, proved: MethodSet) -> bool {
         !self.names_methods() || self.named.iter().any(|set| set.is_subset(proved))
-    }
-
-    /// Returns whether a credential counts only if as many factors as the plan has steps were proved for it.
-    pub(crate) fn refuses_self_enrolment(&self) -> bool {
-        self.without_self_enrolment
     }
 
     /// Returns whether a credential that was proved in a login with this plan counts for another plan, too: that has no more
@@ -140,17 +136,6 @@ impl LoginPlan {
     /// Returns the number of steps that the policies need: without the one that was added for an enrolled factor.
     pub(crate) fn policy_steps(&self) -> usize {
         self.steps() - usize::from(self.is_extended)
-    }
-
-    /// Returns whether a step was added for an enrolled factor, which is the only step that such a factor can fill.
-    #[cfg(feature = "login")]
-    pub(crate) fn is_extended(&self) -> bool {
-        self.is_extended
-    }
-
-    /// Returns whether a login needs the second factor that its account has enrolled.
-    pub(crate) fn asks_enrolled(&self) -> bool {
-        self.asks_enrolled
     }
 
     /// Returns the value of `acr_values` that applies.

@@ -56,15 +56,9 @@ struct OneToken(Result<RevocationCheck, StoreErrorKind>);
 
 impl Revocation for OneToken {
     fn is_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
-        let check = match &self.0 {
-            Ok(check) => check,
-            Err(kind) => return MaybeReady::Ready(Err(unavailable(&StoreError::from(*kind)))),
-        };
-        match check.is_revoked() {
-            MaybeReady::Ready(found) => MaybeReady::Ready(found.map_err(|error| unavailable(&error))),
-            MaybeReady::Pending(future) => {
-                MaybeReady::Pending(Box::pin(async move { future.await.map_err(|error| unavailable(&error)) }))
-            }
+        match &self.0 {
+            Ok(check) => check.is_revoked().map(|found| found.map_err(|error| unavailable(&error))),
+            Err(kind) => MaybeReady::Ready(Err(unavailable(&StoreError::from(*kind)))),
         }
     }
 }

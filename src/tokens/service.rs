@@ -122,15 +122,9 @@ impl From<StoreError> for RefreshError {
 
 /// A family that was not stored yet.
 pub(crate) struct NewFamily {
-    id: PublicId,
+    pub(crate) id: PublicId,
     first: Option<RefreshToken>,
     family: Family,
-}
-
-impl NewFamily {
-    pub(crate) fn id(&self) -> PublicId {
-        self.id
-    }
 }
 
 /// A parsed refresh token and its family.

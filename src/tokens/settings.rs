@@ -30,7 +30,8 @@ pub struct Tokens {
     algorithm: Algorithm,
     audience: Option<String>,
     lifetimes: Lifetimes,
-    seal: Seal,
+    /// The seal of the signing keys.
+    pub(crate) seal: Seal,
     rotate_every: Duration,
     /// The first setting that can't work.
     error: Option<ConfigError>,
@@ -126,11 +127,6 @@ impl Tokens {
     /// If several nodes share the store, first give each the new secret as an older one, and only then make it the seal.
     pub fn older_seal(self, secret: &Secret) -> Self {
         Self { seal: self.seal.with_older(secret), ..self }
-    }
-
-    /// Returns the seal of the signing keys.
-    pub(crate) fn own_seal(&self) -> &Seal {
-        &self.seal
     }
 
     /// Sets how long a key signs: one day to ten years. Defaults to 90 days.

@@ -40,16 +40,6 @@ impl AnyUsers {
         Self { users: Arc::new(users), deadline }
     }
 
-    /// See [`Users::find`].
-    pub async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
-        within(self.deadline, self.users.find(tenant, identifier)).await
-    }
-
-    /// See [`Users::by_id`].
-    pub async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
-        within(self.deadline, self.users.by_id(tenant, id)).await
-    }
-
     /// See [`Users::verify_password`].
     ///
     /// `Right` becomes `Wrong` if the attempt has no account, or if the password is empty or too long. A missing mark
@@ -64,16 +54,6 @@ impl AnyUsers {
             PasswordCheck::Right { .. } => PasswordCheck::Wrong,
             other => other,
         })
-    }
-
-    /// See [`Users::upgrade_password`].
-    pub async fn upgrade_password(
-        &self,
-        tenant: &Tenant,
-        account: &Account,
-        new: PasswordHash,
-    ) -> Result<PasswordUpgrade, StoreError> {
-        within(self.deadline, self.users.upgrade_password(tenant, account, new)).await
     }
 
     /// See [`Users::claims`].
@@ -100,47 +80,6 @@ impl AnyUsers {
     pub fn offers(&self, change: OfferedChange) -> bool {
         self.users.offers(change)
     }
-
-    /// See [`Users::create`].
-    pub async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
-        within(self.deadline, self.users.create(tenant, new)).await
-    }
-
-    /// See [`Users::set_password`].
-    pub async fn set_password(
-        &self,
-        tenant: &Tenant,
-        account: &Account,
-        new: PasswordHash,
-    ) -> Result<AccountChange, StoreError> {
-        within(self.deadline, self.users.set_password(tenant, account, new)).await
-    }
-
-    /// See [`Users::set_name`].
-    pub async fn set_name(
-        &self,
-        tenant: &Tenant,
-        id: &UserId,
-        name: Option<&str>,
-    ) -> Result<AccountChange, StoreError> {
-        within(self.deadline, self.users.set_name(tenant, id, name)).await
-    }
-
-    /// See [`Users::set_contact`].
-    pub async fn set_contact(
-        &self,
-        tenant: &Tenant,
-        id: &UserId,
-        old: Option<&Contact>,
-        new: Option<&Contact>,
-    ) -> Result<AccountChange, StoreError> {
-        within(self.deadline, self.users.set_contact(tenant, id, old, new)).await
-    }
-
-    /// See [`Users::remove`].
-    pub async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, StoreError> {
-        within(self.deadline, self.users.remove(tenant, id)).await
-    }
 }
 
 /// Waits for the response until the deadline.
@@ -160,6 +99,12 @@ impl<U: Users> From<U> for AnyUsers {
     }
 }
 
+impl<U: Users> From<Arc<U>> for AnyUsers {
+    fn from(users: Arc<U>) -> Self {
+        Self { users, deadline: DEADLINE }
+    }
+}
+
 impl fmt::Debug for AnyUsers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AnyUsers").field(&self.users.name()).finish()
@@ -169,9 +114,13 @@ impl fmt::Debug for AnyUsers {
 /// The name of a call in the log, and its answer.
 type Answer<'a, T> = (&'static str, BoxFuture<'a, Result<T, StoreError>>);
 
-/// Declares [`Users`] as an object, with these calls.
+/// Declares [`Users`] as an object, with these calls, and a method of [`AnyUsers`] for each of the latter.
 macro_rules! dyn_users {
-    ($life:lifetime: $(fn $call:ident($($argument:ident: $kind:ty),+) -> $answer:ty;)+) => {
+    ($life:lifetime: { $($own:tt)* } { $($calls:tt)* }) => {
+        dyn_users! { @object $life: $($own)* $($calls)* }
+        dyn_users! { @methods $life: $($calls)* }
+    };
+    (@object $life:lifetime: $(fn $call:ident($($argument:ident: $kind:ty),+) -> $answer:ty;)+) => {
         trait DynUsers: Send + Sync {
             $(fn $call<$life>(&$life self, $($argument: $kind),+) -> Answer<$life, $answer>;)+
             fn offers(&self, change: OfferedChange) -> bool;
@@ -192,15 +141,24 @@ macro_rules! dyn_users {
             }
         }
     };
+    (@methods $life:lifetime: $(fn $call:ident($($argument:ident: $kind:ty),+) -> $answer:ty;)+) => {
+        impl AnyUsers {$(
+            #[doc = concat!("See [`Users::", stringify!($call), "`].")]
+            pub async fn $call<$life>(&$life self, $($argument: $kind),+) -> Result<$answer, StoreError> {
+                within(self.deadline, self.users.$call($($argument),+)).await
+            }
+        )+}
+    };
 }
 
-dyn_users! { 'a:
-    fn find(tenant: &'a Tenant, identifier: &'a Identifier) -> Option<Account>;
-    fn by_id(tenant: &'a Tenant, id: &'a UserId) -> Option<Account>;
+dyn_users! { 'a: {
     fn verify_password(attempt: PasswordAttempt<'a>) -> PasswordCheck;
-    fn upgrade_password(tenant: &'a Tenant, account: &'a Account, new: PasswordHash) -> PasswordUpgrade;
     fn claims(tenant: &'a Tenant, account: &'a Account, request: &'a ClaimsRequest) -> Claims;
     fn list(tenant: &'a Tenant, cursor: Option<ScanCursor>) -> Option<AccountPage>;
+} {
+    fn find(tenant: &'a Tenant, identifier: &'a Identifier) -> Option<Account>;
+    fn by_id(tenant: &'a Tenant, id: &'a UserId) -> Option<Account>;
+    fn upgrade_password(tenant: &'a Tenant, account: &'a Account, new: PasswordHash) -> PasswordUpgrade;
     fn create(tenant: &'a Tenant, new: NewUser) -> NewAccount;
     fn set_password(tenant: &'a Tenant, account: &'a Account, new: PasswordHash) -> AccountChange;
     fn set_name(tenant: &'a Tenant, id: &'a UserId, name: Option<&'a str>) -> AccountChange;
@@ -208,7 +166,7 @@ dyn_users! { 'a:
         tenant: &'a Tenant, id: &'a UserId, old: Option<&'a Contact>, new: Option<&'a Contact>
     ) -> AccountChange;
     fn remove(tenant: &'a Tenant, id: &'a UserId) -> AccountChange;
-}
+} }
 
 fn boxed<'a, T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     hook: &'static str,

@@ -42,6 +42,8 @@ pub enum AccountChange {
     Taken,
     /// The account is gone, or has changed since it was read. Nothing was changed.
     Outdated,
+    /// The account would have more identifiers or contacts than these accounts can have, or a longer name. Nothing was changed.
+    OutOfBounds,
     /// These accounts don't offer the change.
     NotOffered,
 }

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use super::account::Account;
 use crate::{
     password::{Password, PasswordError, PasswordErrorKind, PasswordHash, PasswordMark, Passwords, Verdict},
@@ -13,6 +11,7 @@ use crate::{
 /// no account if the name is unknown, if the account is disabled, or if it had too many failures. Such an attempt must
 /// do the same work as any other, so that its time does not reveal it. [`argon2`](Self::argon2) and
 /// [`blocking`](Self::blocking) take care of that.
+#[derive(Debug)]
 pub struct PasswordAttempt<'a> {
     tenant: &'a Tenant,
     account: Option<&'a Account>,
@@ -119,15 +118,5 @@ fn outcome(account: Option<&Account>, verdict: Result<Verdict, PasswordError>) -
             }
             PasswordCheck::Busy
         }
-    }
-}
-
-impl fmt::Debug for PasswordAttempt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PasswordAttempt")
-            .field("tenant", &self.tenant)
-            .field("account", &self.account)
-            .field("password", &self.password)
-            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-use std::{error::Error, future::Future, sync::Arc};
+use std::{error::Error, future::Future};
 
 use super::{
     account::{Account, NewUser},
@@ -164,8 +164,8 @@ pub trait Users: Send + Sync + 'static {
     /// it removes one.
     ///
     /// Do it in one step. The new contact also becomes an identifier of the account, and the old one no longer is. The answer
-    /// is [`AccountChange::Taken`] if another account has it, and [`AccountChange::Outdated`] if the account has no contact
-    /// `old` any more.
+    /// is [`AccountChange::Taken`] if another account has it, [`AccountChange::Outdated`] if the account has no contact `old` any
+    /// more, and [`AccountChange::OutOfBounds`] if it can't have another one.
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn set_contact(
@@ -186,73 +186,5 @@ pub trait Users: Send + Sync + 'static {
     fn remove(&self, tenant: &Tenant, id: &UserId) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {
         let _ = (tenant, id);
         async { Ok(AccountChange::NotOffered) }
-    }
-}
-
-impl<U: Users> Users for Arc<U> {
-    type Error = U::Error;
-
-    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, U::Error> {
-        (**self).find(tenant, identifier).await
-    }
-
-    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, U::Error> {
-        (**self).by_id(tenant, id).await
-    }
-
-    async fn verify_password(&self, attempt: PasswordAttempt<'_>) -> Result<PasswordCheck, U::Error> {
-        (**self).verify_password(attempt).await
-    }
-
-    async fn upgrade_password(
-        &self,
-        tenant: &Tenant,
-        account: &Account,
-        new: PasswordHash,
-    ) -> Result<PasswordUpgrade, U::Error> {
-        (**self).upgrade_password(tenant, account, new).await
-    }
-
-    async fn claims(&self, tenant: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, U::Error> {
-        (**self).claims(tenant, account, request).await
-    }
-
-    async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, U::Error> {
-        (**self).list(tenant, cursor).await
-    }
-
-    fn offers(&self, change: OfferedChange) -> bool {
-        (**self).offers(change)
-    }
-
-    async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, U::Error> {
-        (**self).create(tenant, new).await
-    }
-
-    async fn set_password(
-        &self,
-        tenant: &Tenant,
-        account: &Account,
-        new: PasswordHash,
-    ) -> Result<AccountChange, U::Error> {
-        (**self).set_password(tenant, account, new).await
-    }
-
-    async fn set_name(&self, tenant: &Tenant, id: &UserId, name: Option<&str>) -> Result<AccountChange, U::Error> {
-        (**self).set_name(tenant, id, name).await
-    }
-
-    async fn set_contact(
-        &self,
-        tenant: &Tenant,
-        id: &UserId,
-        old: Option<&Contact>,
-        new: Option<&Contact>,
-    ) -> Result<AccountChange, U::Error> {
-        (**self).set_contact(tenant, id, old, new).await
-    }
-
-    async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, U::Error> {
-        (**self).remove(tenant, id).await
     }
 }

@@ -69,7 +69,7 @@ impl<'a> AttestationObject<'a> {
                     return Err(WebauthnError::Attestation);
                 };
                 let signed = [self.authenticator_data, client_data_hash.as_bytes()].concat();
-                let is_own = *algorithm == i128::from(cose::identifier(key.algorithm()));
+                let is_own = *algorithm == i128::from(cose::identifier(key.algorithm));
                 if is_own && key.verifies(&signed, signature) {
                     Ok(Attestation::SelfSigned)
                 } else {

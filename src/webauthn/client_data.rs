@@ -25,9 +25,7 @@ pub(super) struct ClientData {
     kind: String,
     challenge: String,
     origin: String,
-    #[serde(default)]
     cross_origin: Option<bool>,
-    #[serde(default)]
     top_origin: Option<String>,
 }
 

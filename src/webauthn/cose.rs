@@ -12,7 +12,7 @@ use crate::jose::{Algorithm, JwsAlgorithm, jwk::PublicKey};
 #[derive(Clone, Debug)]
 pub(super) struct CredentialKey {
     key: PublicKey,
-    algorithm: Algorithm,
+    pub(super) algorithm: Algorithm,
 }
 
 impl CredentialKey {
@@ -73,11 +73,6 @@ impl CredentialKey {
                     && e.as_slice() != [1]
             }
         }
-    }
-
-    /// Returns the algorithm of the key.
-    pub(super) fn algorithm(&self) -> Algorithm {
-        self.algorithm
     }
 
     /// Verifies a signature. ECDSA signatures are in DER here, unlike in JOSE.

@@ -1,5 +1,7 @@
 //! The choices that a relying party has.
 
+use crate::util::names::named_enum;
+
 /// Which assertions are accepted by their signature counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -12,27 +14,21 @@ pub enum CounterPolicy {
     Report,
 }
 
-/// Whether the authenticator has to verify its user, by a PIN or by a fingerprint for example.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum UserVerification {
-    /// Refuses responses without user verification. The default.
-    #[default]
-    Required,
-    /// Asks for user verification, and accepts responses without it.
-    Preferred,
-    /// Asks authenticators not to verify the user, and accepts both.
-    Discouraged,
-}
-
-impl UserVerification {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Required => "required",
-            Self::Preferred => "preferred",
-            Self::Discouraged => "discouraged",
-        }
+named_enum! {
+    /// Whether the authenticator has to verify its user, by a PIN or by a fingerprint for example.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum UserVerification {
+        /// Refuses responses without user verification. The default.
+        #[default]
+        Required = "required",
+        /// Asks for user verification, and accepts responses without it.
+        Preferred = "preferred",
+        /// Asks authenticators not to verify the user, and accepts both.
+        Discouraged = "discouraged",
     }
+
+    pub(super) fn as_str;
 }
 
 /// Whether credentials may be copied to other devices, as synced passkeys are.

@@ -82,7 +82,7 @@ impl RelyingParty {
         Ok(RegistrationVerdict {
             id: attested.id.to_vec(),
             public_key: attested.key.to_vec(),
-            algorithm: key.algorithm(),
+            algorithm: key.algorithm,
             sign_count: data.sign_count,
             user_verified: data.user_verified(),
             backup_eligible: data.backup_eligible(),

@@ -149,7 +149,6 @@ struct Asserted {
     client_data: Bytes,
     authenticator_data: Bytes,
     signature: Bytes,
-    #[serde(default)]
     user_handle: Option<Bytes>,
 }
 

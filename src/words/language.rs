@@ -2,45 +2,44 @@ use std::str::FromStr;
 
 use http::{HeaderMap, header};
 
-use crate::{http::accept, util::error::ConfigError};
+use crate::{
+    http::accept,
+    util::{error::ConfigError, names::named_enum},
+};
 
 /// The maximum number of language tags that are read from a request parameter.
 const MOST_TAGS: usize = 16;
 
-/// A language in which users see pages and messages.
-///
-/// ```
-/// use tollgate::Language;
-///
-/// let language: Language = "de".parse()?;
-/// assert_eq!(language, Language::German);
-/// # Ok::<(), tollgate::ConfigError>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Language {
-    /// English, which users get whose languages are not supported.
-    #[default]
-    English,
-    /// German.
-    German,
+named_enum! {
+    /// A language in which users see pages and messages.
+    ///
+    /// ```
+    /// use tollgate::Language;
+    ///
+    /// let language: Language = "de".parse()?;
+    /// assert_eq!(language, Language::German);
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Language {
+        /// English, which users get whose languages are not supported.
+        #[default]
+        English = "en",
+        /// German.
+        German = "de",
+    }
+
+    /// Returns the language tag (RFC 5646), such as `de`.
+    pub fn as_str;
+    pub(crate) const ALL;
 }
 
 impl Language {
-    pub(crate) const ALL: [Self; 2] = [Self::English, Self::German];
-
-    /// Returns the language tag (RFC 5646), such as `de`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::English => "en",
-            Self::German => "de",
-        }
-    }
-
     /// Returns the language of a tag, such as `de-AT`. Only its first subtag counts.
     fn of_tag(tag: &str) -> Option<Self> {
         let primary = tag.split('-').next().unwrap_or_default();
-        Self::ALL.into_iter().find(|language| language.as_str().eq_ignore_ascii_case(primary))
+        Self::ALL.iter().copied().find(|language| language.as_str().eq_ignore_ascii_case(primary))
     }
 
     /// Returns the first supported language of a parameter `ui_locales` (OpenID Connect Core §3.1.2.1).
@@ -61,7 +60,7 @@ impl FromStr for Language {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let known = Self::ALL.into_iter().find(|language| language.as_str() == text);
+        let known = Self::ALL.iter().copied().find(|language| language.as_str() == text);
         known.ok_or_else(|| ConfigError::new("language", text, "must be en or de"))
     }
 }

@@ -7,7 +7,6 @@ mod language;
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{Arc, LazyLock},
 };
 
@@ -99,11 +98,7 @@ impl Words {
     }
 }
 
-impl fmt::Debug for Words {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Words").finish_non_exhaustive()
-    }
-}
+crate::util::fmt::opaque_debug!(Words);
 
 /// Replaces the names of these values.
 pub(crate) fn fill_values(text: &str, values: &[(&str, &str)]) -> String {

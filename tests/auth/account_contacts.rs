@@ -148,6 +148,25 @@ fn refused_url(refused: &Answer) -> String {
 }
 
 #[tokio::test]
+async fn c130_an_account_with_the_maximum_number_of_names_gets_no_further_contact() {
+    let world = site(|service| service).await;
+    let mut browser = by_phone(&world).await;
+    for number in 0..16 {
+        let name = format!("ada-{number}").parse().unwrap();
+        let _full = world.users.add_identifier(&acme(), &"u-ada".parse().unwrap(), &name).await;
+    }
+    assert_eq!(call(&mut browser, "contacts/begin", json!({ "email": NEW })).await.status, 200);
+    let code = world.code(NEW).await;
+    let refused = confirm(&mut browser, &code).await;
+    assert_eq!((refused.status.as_u16(), &*refused.error()), (400, "invalid_request"));
+    assert_eq!(contacts(&world, "u-ada").await, [format!("{ADA} true"), format!("{ADA_PHONE} true")]);
+    world.advance(31);
+    assert_eq!(replace(&mut browser, NEW).await.status, 200);
+    let code = world.code(NEW).await;
+    assert_eq!(confirm(&mut browser, &code).await.status, 204);
+}
+
+#[tokio::test]
 async fn c130_the_address_of_another_account_is_answered_alike_until_it_is_proved() {
     let world = site(|service| service).await;
     let (mut browser, mut other) = (by_phone(&world).await, world.browser());

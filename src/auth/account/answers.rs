@@ -11,6 +11,9 @@ pub(super) fn changed(change: AccountChange) -> Result<(), Problem> {
         AccountChange::Done => Ok(()),
         AccountChange::Taken => Err(Problem::new(Code::ContactTaken, "another account has this contact")),
         AccountChange::Outdated => Err(Problem::new(Code::AccountOutdated, "the account has changed in the meantime")),
+        AccountChange::OutOfBounds => {
+            Err(Problem::invalid("this user has the maximum number of contacts or identifiers"))
+        }
         AccountChange::NotOffered => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
     }
 }

@@ -1,17 +1,12 @@
 //! `POST /account/consents/revoke`: withdraws the consent to a third-party client.
 
-use http::Response;
-
-use crate::{
-    auth::{
-        context::RequestContext,
-        factors::enrolment::call::{AccountCall, AccountFields},
-        http::{
-            answer,
-            problem::{Code, Problem},
-        },
+use crate::auth::{
+    context::RequestContext,
+    factors::enrolment::call::{AccountCall, AccountFields},
+    http::{
+        answer,
+        problem::{Code, EndpointResult, Problem},
     },
-    http::body::Body,
 };
 
 /// Removes the user's decisions about a client, and revokes its tokens for this user.
@@ -19,7 +14,7 @@ pub(super) async fn withdraw_consent(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let client_id = fields.client_id.as_deref().ok_or(Problem::invalid("client_id is missing"))?;
     match cx.core.withdraw_consent(call.tenant(), call.session().user(), client_id).await? {
         true => Ok(answer::no_content()),

@@ -1,7 +1,7 @@
 //! `POST /account/contacts/begin` and `POST /account/contacts`: a new address or phone number, which the user proves by a code
 //! before it counts.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use super::answers;
@@ -15,12 +15,11 @@ use crate::{
         },
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::tickets::{Ticket, TicketPlace, TicketPurpose},
     },
     delivery::{Channel, NoticeKind},
-    http::body::Body,
     login::{BoundUser, Keyed},
     policy::{FactorClass, Method},
     user::{Contact, EmailAddress, PhoneNumber},
@@ -65,7 +64,7 @@ pub(super) async fn begin_contact(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (core, keyed) = (cx.core, cx.core.keyed().await?);
     call.require_fresh(core)?;
     let contact = new_contact(fields)?;
@@ -100,7 +99,7 @@ pub(super) async fn confirm_contact(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (core, keyed, sid) = (cx.core, cx.core.keyed().await?, call.place());
     let typed = fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
     let place = place(call, &sid);

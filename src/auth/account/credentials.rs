@@ -1,6 +1,6 @@
 //! `GET /account/credentials`: how the user signs in, and where they are signed in.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use super::contacts::{self, ContactShown};
@@ -10,11 +10,10 @@ use crate::{
         factors::{self, Enrolled, enrolment::call::AccountCall},
         http::{
             answer::{self, OfferedProvider},
-            problem::Problem,
+            problem::EndpointResult,
         },
         state::consents::Consent,
     },
-    http::body::Body,
     policy::{FactorClass, Method},
     session::Session,
     user::OfferedChange,
@@ -78,7 +77,7 @@ struct SessionShown {
     last_used_at: u64,
 }
 
-pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     let own = call.session().sid();
     let shown = |session: &Session| SessionShown {
         sid: session.sid().to_string(),

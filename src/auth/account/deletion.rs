@@ -1,16 +1,13 @@
 //! `POST /account/delete`: deletes the account.
 
-use http::Response;
-
 use super::{answers, sessions};
 use crate::{
     auth::{
         context::RequestContext,
         factors::enrolment::call::{AccountCall, AccountFields},
-        http::problem::Problem,
+        http::problem::{EndpointResult, Problem},
     },
     delivery::NoticeKind,
-    http::body::Body,
     words::Language,
 };
 
@@ -20,7 +17,7 @@ pub(super) async fn delete_account(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (core, (tenant, user)) = (cx.core, call.owner());
     call.require_fresh(core)?;
     if fields.confirmed != Some(true) {

@@ -10,31 +10,26 @@ mod password;
 mod sessions;
 pub(crate) mod well_known;
 
-use http::Response;
-
-use crate::{
-    auth::{
-        context::{incoming::IncomingRequest, stages::SiteCall},
-        factors::{
-            self,
-            enrolment::{
-                call::{self, AccountCall},
-                freshness,
-            },
+use crate::auth::{
+    context::{incoming::IncomingRequest, stages::SiteCall},
+    factors::{
+        self,
+        enrolment::{
+            call::{self, AccountCall},
+            freshness,
         },
-        http::{
-            answer,
-            bodies::RequestBody,
-            problem::Problem,
-            route::{AccountRoute, AccountUpdate},
-        },
-        pages::{built, page},
     },
-    http::body::Body,
+    http::{
+        answer,
+        bodies::RequestBody,
+        problem::{EndpointResult, Problem},
+        route::{AccountRoute, AccountUpdate},
+    },
+    pages::{built, page},
 };
 
 /// Serves the page for a signed-in user, and sends others to the sign-in.
-pub(crate) async fn serve_account_page(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn serve_account_page(SiteCall { cx, client, .. }: &SiteCall<'_>) -> EndpointResult {
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
         return Ok(page::account(&cx.core.pages, built::language_of(cx.parts)));
     }
@@ -46,7 +41,7 @@ pub(crate) async fn serve_account_route(
     request: &mut IncomingRequest<'_>,
     route: AccountRoute,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route.has_body() {
         true => Some(call::fields(request.parts(), body).await),

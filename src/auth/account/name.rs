@@ -1,27 +1,23 @@
 //! `POST /account/name`: the full name of the user.
 
-use http::Response;
-
 use super::answers;
 use crate::{
     auth::{
         context::RequestContext,
         factors::enrolment::call::{AccountCall, AccountFields},
-        http::{answer, problem::Problem},
+        http::{
+            answer,
+            problem::{EndpointResult, Problem},
+        },
         state::journal::EventSource,
     },
     event::EventKind,
-    http::body::Body,
 };
 
 const LONGEST: usize = 320;
 
 /// Sets or removes the full name. It is only displayed, so it needs no fresh proofs.
-pub(super) async fn change_name(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+pub(super) async fn change_name(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
     let name = fields.name.as_deref().ok_or(Problem::invalid("name is missing"))?.trim();
     if name.len() > LONGEST || name.chars().any(char::is_control) {
         return Err(Problem::invalid("name must have at most 320 bytes and no control characters"));

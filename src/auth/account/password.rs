@@ -2,17 +2,17 @@
 
 use std::mem::take;
 
-use http::Response;
-
 use super::answers;
 use crate::{
     auth::{
         context::RequestContext,
         factors::enrolment::call::{AccountCall, AccountFields},
-        http::{answer, problem::Problem},
+        http::{
+            answer,
+            problem::{EndpointResult, Problem},
+        },
     },
     delivery::NoticeKind,
-    http::body::Body,
     password::Password,
 };
 
@@ -22,7 +22,7 @@ pub(super) async fn change_password(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &mut AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (core, account) = (cx.core, call.account());
     match account.has_password() {
         true => call.require_fresh(core)?,

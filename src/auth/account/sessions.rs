@@ -1,7 +1,5 @@
 //! Ends the sessions of the user who calls.
 
-use http::Response;
-
 use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
@@ -9,10 +7,9 @@ use crate::{
         factors::enrolment::call::{AccountCall, AccountFields},
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
     },
-    http::body::Body,
     session::Session,
     util::public_id::PublicId,
 };
@@ -22,7 +19,7 @@ pub(super) async fn end_account_session(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let sid = fields.sid.as_deref().ok_or(Problem::invalid("sid is missing"))?;
     let session = match PublicId::parse(sid) {
         Some(sid) => cx.core.sessions.get(&sid).await?,
@@ -40,22 +37,19 @@ pub(super) async fn end_account_session(
 }
 
 /// Ends all sessions of the user except the one of this browser.
-pub(super) async fn end_others(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+pub(super) async fn end_others(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     cx.core.sessions.revoke_others(call.session()).await?;
     Ok(answer::no_content())
 }
 
 /// Ends everything that the user has begun, in every browser, and signs out of this one.
-pub(super) async fn sign_out_everywhere(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-) -> Result<Response<Body>, Problem> {
+pub(super) async fn sign_out_everywhere(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     cx.core.sessions.end_user(call.tenant(), call.session().user()).await?;
     signed_out(cx, call).await
 }
 
 /// Returns a response that signs this browser out, after everything that the user had begun was ended.
-pub(super) async fn signed_out(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+pub(super) async fn signed_out(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     let mut response = answer::no_content();
     ProvedLogins::end_in_browser(cx, call.tenant(), response.headers_mut()).await?;
     Ok(response)

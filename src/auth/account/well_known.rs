@@ -6,7 +6,11 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
-        http::{answer, problem::Problem, route::ACCOUNT_PAGE},
+        http::{
+            answer,
+            problem::{EndpointResult, Problem},
+            route::ACCOUNT_PAGE,
+        },
     },
     http::body::Body,
 };
@@ -18,7 +22,7 @@ struct PasskeyEndpoints<'a> {
 }
 
 /// Serves `/.well-known/change-password` (W3C, A Well-Known URL for Changing Passwords).
-pub(crate) fn redirect_to_password(cx: &RequestContext<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) fn redirect_to_password(cx: &RequestContext<'_>) -> EndpointResult {
     let page = format!("{}{ACCOUNT_PAGE}", cx.core.issuer.path());
     answer::see_other(&page).ok_or_else(Problem::unavailable)
 }

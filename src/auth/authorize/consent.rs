@@ -11,7 +11,7 @@ use super::{
 use crate::{
     auth::{
         context::RequestContext,
-        http::problem::{Code, Problem},
+        http::problem::{Code, EndpointResult, Problem},
         pages::{
             built,
             consent::{Question, consent_page},
@@ -121,7 +121,7 @@ async fn question_page(
     access: &Access,
     decider: &Decider<'_>,
     ticket: &str,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (core, client) = (cx.core, &*asked.to.client);
     let language = built::language(asked.query.value("ui_locales"), cx.parts);
     let account = core.users.by_id(client.tenant(), decider.user()).await?;

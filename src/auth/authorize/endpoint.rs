@@ -19,7 +19,7 @@ use crate::{
             bodies::RequestBody,
             cookies::PresentedLogin,
             fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::SIGN_UP_PAGE,
         },
         pages::{built, consent::consent_done_page, page},
@@ -35,14 +35,14 @@ const LONGEST_FORM: usize = 16 * 1024;
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn authorize(request: &mut IncomingRequest<'_>) -> EndpointResult {
     let (cx, asked) =
         query::read_authorize_request(request, ClientReach::Registered).await.map_err(Problem::into_error_page)?;
     answer_request(&cx, &asked).await
 }
 
 /// Answers a request, or a repeated one with the decision of the user.
-async fn answer_request(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<Response<Body>, Problem> {
+async fn answer_request(cx: &RequestContext<'_>, asked: &Asked<'_>) -> EndpointResult {
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
         Err(error) => return asked.error(cx, &error),
@@ -63,10 +63,7 @@ async fn answer_request(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<Re
 }
 
 /// `POST /consent`: the decision of the user about a third-party client. Goes on with the request that the page was about.
-pub(crate) async fn decide_about_client(
-    request: &mut IncomingRequest<'_>,
-    body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn decide_about_client(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> EndpointResult {
     let (cx, asked) = decided_request(request, body).await.map_err(Problem::into_error_page)?;
     let response = answer_request(&cx, &asked).await?;
     let location = response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
@@ -112,10 +109,7 @@ fn login_required() -> Problem {
 
 /// `POST /authorize` (OpenID Connect Core §3.1.2.1): redirects to the URL with the same parameters. Browsers withhold
 /// cookies from a form of another site, and send them there.
-pub(crate) async fn by_form(
-    request: &mut IncomingRequest<'_>,
-    body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn by_form(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> EndpointResult {
     let url = url_of(request, body).await.map_err(Problem::into_error_page)?;
     answer::see_other(&url).ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
@@ -169,7 +163,7 @@ async fn issue_code(
 }
 
 /// Redirects to the login page or the sign-up page, with the query of the request.
-fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>, signs_up: bool) -> Result<Response<Body>, Problem> {
+fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>, signs_up: bool) -> EndpointResult {
     let page = match signs_up {
         true => format!("{}{SIGN_UP_PAGE}", cx.core.issuer.path()),
         false => page::url(cx.core),

@@ -1,6 +1,6 @@
 //! `POST /par` (RFC 9126): a client pushes an authorization request.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use super::query::{self, Asked};
@@ -11,12 +11,11 @@ use crate::{
             answer,
             bodies::RequestBody,
             fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         query::Query,
         state::pushed,
     },
-    http::body::Body,
     util::{clock::ceil_seconds, form},
 };
 
@@ -30,10 +29,7 @@ struct Answer {
 }
 
 /// `POST /par`.
-pub(crate) async fn push_request(
-    request: &mut IncomingRequest<'_>,
-    body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn push_request(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> EndpointResult {
     let body = fields::form(request.parts(), body).await.and_then(|body| match body.len() {
         ..=LONGEST => Ok(body),
         _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),

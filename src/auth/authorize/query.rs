@@ -2,8 +2,6 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use http::Response;
-
 use crate::{
     auth::{
         authorize::{
@@ -17,13 +15,12 @@ use crate::{
         },
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         query::Query,
         state::pushed,
     },
     client::{Client, RESOURCE, select_resources},
-    http::body::Body,
     login::{Binding, ClientParameters},
     policy::LoginPlan,
     util::{form, secret::Secret},
@@ -203,7 +200,7 @@ impl Asked<'_> {
     }
 
     /// Redirects the browser to the client with these parameters, its `state` and the issuer.
-    pub(crate) fn back(&self, cx: &RequestContext<'_>, parameters: &[(&str, &str)]) -> Result<Response<Body>, Problem> {
+    pub(crate) fn back(&self, cx: &RequestContext<'_>, parameters: &[(&str, &str)]) -> EndpointResult {
         let state = self.state().filter(|state| state.len() <= LONGEST_STATE).map(|state| ("state", state));
         let issuer = ("iss", cx.core.issuer.as_str());
         let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
@@ -216,7 +213,7 @@ impl Asked<'_> {
         response.ok_or_else(|| Problem::invalid("the response is too long to send"))
     }
 
-    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: &Problem) -> Result<Response<Body>, Problem> {
+    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: &Problem) -> EndpointResult {
         let (code, detail) = (error.code.as_str(), error.detail);
         cx.log(error);
         self.back(cx, &[("error", code), ("error_description", detail)])

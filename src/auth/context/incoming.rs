@@ -12,7 +12,7 @@ use crate::{
             answer,
             bodies::{RequestBody, TooManyBodies},
             cors::{self, Caller},
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::{AccountRoute, Path, Route},
         },
         pages::page,
@@ -166,7 +166,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Answers OPTIONS: the methods of a path and, to scripts of an allowed origin, that they may call.
-    pub(crate) async fn options(&mut self, path: &Path) -> Result<Response<Body>, Problem> {
+    pub(crate) async fn options(&mut self, path: &Path) -> EndpointResult {
         self.charge_asset().await?;
         let mut response = answer::allow(StatusCode::NO_CONTENT, path.allow());
         if !self.head().is_preflight() {
@@ -187,7 +187,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Returns the answer with all its headers.
-    pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
+    pub(crate) fn finish(self, outcome: EndpointResult) -> Response<Body> {
         let mut response = outcome.unwrap_or_else(|problem| {
             if problem.log() {
                 self.core.journal.store_failed();

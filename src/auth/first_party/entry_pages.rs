@@ -3,29 +3,21 @@
 //! They are the login page in another mode, with the same query. Opening them changes nothing: the secret of a link is behind
 //! the `#`, which browsers send to no server, and the page posts it after a click.
 
-use http::Response;
-
 use super::sign_in;
-use crate::{
-    auth::{
-        authorize::query,
-        context::{incoming::IncomingRequest, stages::ClientReach},
-        http::{
-            answer,
-            problem::Problem,
-            route::{RESET_PAGE, Route, SIGN_UP_PAGE},
-        },
-        pages::{built, page},
-        query::Query,
+use crate::auth::{
+    authorize::query,
+    context::{incoming::IncomingRequest, stages::ClientReach},
+    http::{
+        answer,
+        problem::{EndpointResult, Problem},
+        route::{RESET_PAGE, Route, SIGN_UP_PAGE},
     },
-    http::body::Body,
+    pages::{built, page},
+    query::Query,
 };
 
 /// Serves a page for the request of a client. Without one, it redirects to that of the site itself.
-pub(crate) async fn serve_entry_page(
-    request: &mut IncomingRequest<'_>,
-    route: Route,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn serve_entry_page(request: &mut IncomingRequest<'_>, route: Route) -> EndpointResult {
     let path = if route == Route::ResetPage { RESET_PAGE } else { SIGN_UP_PAGE };
     let query = Query::from_request_uri(request.parts());
     let query = request.or_charge(query).await?;

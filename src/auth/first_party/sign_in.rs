@@ -8,7 +8,11 @@ use crate::{
         authorize::{completed::CompletedLogin, oidc::OidcParameters, session},
         context::{RequestContext, stages::SiteCall},
         factors::signed_in::SignedIn,
-        http::{answer, problem::Problem, route::SIGN_IN},
+        http::{
+            answer,
+            problem::{EndpointResult, Problem},
+            route::SIGN_IN,
+        },
         pages::page,
         query::Query,
     },
@@ -23,7 +27,7 @@ use crate::{
 };
 
 /// Redirects to the login page, or to `return_to` if the user is already signed in.
-pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> EndpointResult {
     let query = Query::from_request_uri(cx.parts)?;
     if query.is_twice("return_to") {
         return Err(Problem::invalid("return_to appears more than once"));
@@ -86,7 +90,7 @@ async fn is_signed_in(
 }
 
 /// Spends a completed login of this browser, sets the session cookie, and redirects to where the user wanted to go.
-pub(crate) async fn finish_sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn finish_sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> EndpointResult {
     cx.refuse_prefetch()?;
     if cx.parts.method == Method::GET {
         let presented = cx.core.cookies.presented(&cx.parts.headers);
@@ -105,7 +109,7 @@ pub(crate) async fn finish_sign_in(SiteCall { cx, site, client }: &SiteCall<'_>)
 }
 
 /// Nothing is there to finish: the page was reloaded, or the login has ended meanwhile.
-fn to_sign_in(cx: &RequestContext<'_>) -> Result<Response<Body>, Problem> {
+fn to_sign_in(cx: &RequestContext<'_>) -> EndpointResult {
     redirect(&format!("{}{SIGN_IN}", cx.core.issuer.path()))
 }
 
@@ -129,6 +133,6 @@ async fn spend_for_session(
     Ok(Some(completed.finish(cx, cookies, response)))
 }
 
-fn redirect(location: &str) -> Result<Response<Body>, Problem> {
+fn redirect(location: &str) -> EndpointResult {
     answer::see_other(location).ok_or(Problem::invalid("the location cannot be sent"))
 }

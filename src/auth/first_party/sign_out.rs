@@ -1,24 +1,21 @@
 //! `POST /sign-out`: a user signs out of the site itself.
 
-use bytes::Bytes;
-use http::Response;
-
 use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
         context::stages::SiteCall,
-        http::{answer, problem::Problem},
+        http::{
+            answer,
+            problem::{EndpointResult, Problem},
+        },
     },
-    http::body::Body,
     util::form::Form,
 };
+use bytes::Bytes;
 
 /// Ends the session of this browser at the request's tenant, with the tokens issued from it, and its logins. Removes their
 /// cookies. Only pages of this site may ask for it.
-pub(crate) async fn sign_out(
-    SiteCall { cx, site, client }: &SiteCall<'_>,
-    body: &Bytes,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn sign_out(SiteCall { cx, site, client }: &SiteCall<'_>, body: &Bytes) -> EndpointResult {
     let form = Form::parse(body).map_err(|error| Problem::invalid(error.detail()))?;
     if form.has_duplicates() {
         return Err(Problem::invalid("a field appears more than once"));

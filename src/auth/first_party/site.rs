@@ -15,7 +15,7 @@ use crate::{
 
 /// The site on which the service is mounted, and whose users sign in to it directly.
 pub(crate) struct FirstParty {
-    source: Arc<dyn TenantSource>,
+    pub(crate) source: Arc<dyn TenantSource>,
     /// The redirect URI of the built-in client.
     finish: String,
     /// Paths that `return_to` must not name, because they lead back here or sign the user out.
@@ -27,10 +27,6 @@ impl FirstParty {
         let paths = [SIGN_IN, FINISH_SIGN_IN, SIGN_OUT];
         let own_paths = ["", issuer.path()].iter().flat_map(|base| paths.map(|path| format!("{base}{path}"))).collect();
         Self { source, finish: format!("{}{FINISH_SIGN_IN}", issuer.as_str()), own_paths }
-    }
-
-    pub(crate) fn source(&self) -> Arc<dyn TenantSource> {
-        Arc::clone(&self.source)
     }
 
     /// Returns the built-in client of the request's tenant, or `None` if the request has no tenant.

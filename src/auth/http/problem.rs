@@ -108,6 +108,9 @@ error_codes! {
     UseDpopNonce: "use_dpop_nonce", BAD_REQUEST;
 }
 
+/// The answer of an endpoint.
+pub(crate) type EndpointResult = Result<Response<Body>, Problem>;
+
 /// Why a call was refused or failed. Contains only fixed texts, and nothing from the request or the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {

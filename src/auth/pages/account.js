@@ -303,7 +303,8 @@ async function confirmContact() {
     await change("contacts", { code }, word("account.contact_changed"), "profile-title");
   } catch (thrown) {
     at("contact-code").select();
-    throw thrown.code === "invalid_otp" ? { code: "bad_code" } : thrown;
+    const codes = { invalid_otp: "bad_code", invalid_request: "too_many_contacts" };
+    throw codes[thrown.code] ? { code: codes[thrown.code] } : thrown;
   }
 }
 

@@ -85,7 +85,7 @@ pub(crate) async fn redeem(
     // signing comes before the code is redeemed, because it can fail
     let issued = tokens.first_tokens(&family, &request).await?;
     let (codes, service, journal) = (codes.clone(), tokens.clone(), cx.core.journal.clone());
-    let id = family.id();
+    let id = family.id;
     // a caller that disconnects must not leave a family that is not listed
     let stored = RunToCompletion::new(async move {
         let stored = service.store_family(family).await?;

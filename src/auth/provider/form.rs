@@ -94,6 +94,11 @@ impl<'b> Posted<'b> {
         self.0.as_ref().map(|_| ()).map_err(|detail| Problem::invalid(detail))
     }
 
+    /// Returns the form, if it has each parameter once.
+    pub(crate) fn into_form(self) -> Result<Form<'b>, Problem> {
+        self.0.map_err(Problem::invalid)
+    }
+
     pub(crate) fn required(&self, name: &str, missing: &'static str) -> Result<&str, Problem> {
         self.value(name).ok_or(Problem::invalid(missing))
     }

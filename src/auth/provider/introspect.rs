@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode, request::Parts};
+use http::{StatusCode, request::Parts};
 use serde::Serialize;
 
 use super::{
@@ -16,14 +16,13 @@ use crate::{
         core::Core,
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
     bearer::{AccessTokenClaims, Audience, Authorization, Confirmation, MACHINE, Scheme},
     client::{Client, Scopes},
     dpop::DpopProof,
-    http::body::Body,
     session::Authentication,
     tenant::Tenant,
     tokens::{Presented, ValidAccess},
@@ -82,7 +81,7 @@ pub(crate) async fn introspect(
     request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let reach = reach(request, endpoints, &posted).await;
     // introspection is for programs, so no page may read the answer
     request.let_no_page_read();
@@ -142,7 +141,7 @@ async fn reach<'a>(
     }
     if !may_introspect {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope introspect");
-        return Err(challenged(problem, scheme, r#", error="insufficient_scope", scope="introspect""#));
+        return Err(add_challenge(problem, REALM, scheme, r#", error="insufficient_scope", scope="introspect""#));
     }
     Ok((core, Reach::Tenant(tenant)))
 }
@@ -181,11 +180,7 @@ const REALM: &str = "introspect";
 
 fn invalid(scheme: Scheme) -> Problem {
     let problem = Problem::new(Code::InvalidToken, "the secret or the access token is not valid");
-    challenged(problem, scheme, r#", error="invalid_token""#)
-}
-
-fn challenged(problem: Problem, tried: Scheme, error: &str) -> Problem {
-    add_challenge(problem, REALM, tried, error)
+    add_challenge(problem, REALM, scheme, r#", error="invalid_token""#)
 }
 
 async fn find_known_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {

@@ -1,18 +1,22 @@
 //! `/logout` (OpenID Connect RP-Initiated Logout): ends the signed-in session and its tokens.
 
-use http::{Method, Response, request::Parts};
+use http::{Method, request::Parts};
 
 use super::form::Posted;
 use crate::{
     auth::{
         authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
         context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
-        http::{answer, bodies::RequestBody, fields, problem::Problem},
+        http::{
+            answer,
+            bodies::RequestBody,
+            fields,
+            problem::{EndpointResult, Problem},
+        },
         pages::{built, logout as logout_pages},
     },
     client::{Client, RequestedRedirect},
     event::EventKind,
-    http::body::Body,
     session::Session,
     store::StoreError,
     tenant::Tenant,
@@ -25,36 +29,24 @@ use crate::{
 
 /// The parameters of the request.
 struct Asked {
-    client_id: Option<String>,
-    hint: Option<String>,
-    after: Option<String>,
-    state: Option<String>,
-    ui_locales: Option<String>,
-    /// The user has pressed the button on our own page.
-    confirmed: bool,
+    form: Form<'static>,
+    is_post: bool,
 }
 
 impl Asked {
-    fn from_logout_parameters<'f>(value: impl Fn(&str) -> Option<&'f str>) -> Self {
-        let own = |name| value(name).map(str::to_owned);
-        Self {
-            client_id: own("client_id"),
-            hint: own("id_token_hint"),
-            after: own("post_logout_redirect_uri"),
-            state: own("state"),
-            ui_locales: own("ui_locales"),
-            confirmed: value("confirmed").is_some(),
-        }
+    fn value(&self, name: &str) -> Option<&str> {
+        self.form.value(name)
+    }
+
+    /// Returns whether the user has pressed the button on our own page.
+    fn is_confirmed(&self) -> bool {
+        self.is_post && self.value("confirmed").is_some()
     }
 
     /// Returns the parameters that a further request needs again. `client_id` may come from the hint.
     fn forwarded<'a>(&'a self, client_id: Option<&'a str>) -> [(&'static str, Option<&'a str>); 4] {
-        [
-            ("client_id", client_id),
-            ("post_logout_redirect_uri", self.after.as_deref()),
-            ("state", self.state.as_deref()),
-            ("ui_locales", self.ui_locales.as_deref()),
-        ]
+        let own = |name| (name, self.value(name));
+        [("client_id", client_id), own("post_logout_redirect_uri"), own("state"), own("ui_locales")]
     }
 }
 
@@ -66,19 +58,19 @@ pub(crate) async fn logout(
     request: &mut IncomingRequest<'_>,
     tokens: &TokenService,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let asked = read_logout_request(request.parts(), body).await;
     let asked = request.or_charge(asked).await.map_err(Problem::into_error_page)?;
-    let hint = match &asked.hint {
+    let hint = match asked.value("id_token_hint") {
         Some(hint) => {
             request.begin_lookup().await?;
             tokens.hint(hint).await?
         }
         None => None,
     };
-    let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
+    let client_id = asked.value("client_id").map(str::to_owned).or(hint.as_ref().map(|hint| hint.aud.clone()));
     let (cx, client) = request.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
-    if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
+    if hint.as_ref().is_some_and(|hint| client_id.as_ref() != Some(&hint.aud)) {
         return Err(Problem::invalid("id_token_hint belongs to another client than client_id").into_error_page());
     }
     let after = post_logout_target(&asked, client.as_deref()).map_err(Problem::into_error_page)?;
@@ -103,9 +95,9 @@ pub(crate) async fn logout(
         hinted_sid == Some(session.sid())
             || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())
     };
-    let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
+    let is_confirmed = asked.is_confirmed() && cx.is_of_own_page();
     let needs_no_question = shown.iter().all(is_hinted) && (hinted.is_some() || logins.is_empty());
-    let language = built::language(asked.ui_locales.as_deref(), cx.parts);
+    let language = built::language(asked.value("ui_locales"), cx.parts);
     if !is_confirmed && !needs_no_question {
         return Ok(logout_pages::logout_question_page(
             &cx.core.pages,
@@ -120,7 +112,7 @@ pub(crate) async fn logout(
     let removals = removals.into_iter().chain(logins.end(&cx).await?);
     let mut response = match after {
         // the policy of the page that asked can't permit this target, so the user follows a link
-        Some(After { to, location }) if asked.confirmed && to.policy_source().is_none() => {
+        Some(After { to, location }) if asked.is_confirmed() && to.policy_source().is_none() => {
             logout_pages::logout_done_page(&cx.core.pages, language, Some(&location))
         }
         Some(After { location, .. }) => {
@@ -137,7 +129,7 @@ pub(crate) async fn logout(
 /// Redirects to the same request by GET. Browsers withhold cookies from a form of another site, but send them with the
 /// redirect. So the page never confirms a logout while the browser has another session. The session of the hint has ended by
 /// then.
-fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> Result<Response<Body>, Problem> {
+fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> EndpointResult {
     let query =
         form::encode_pairs(asked.forwarded(client_id).into_iter().filter_map(|(name, value)| Some((name, value?))));
     answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))
@@ -159,17 +151,14 @@ async fn read_logout_request(parts: &Parts, body: &mut RequestBody) -> Result<As
     if parts.method == Method::POST {
         let body = fields::form(parts, body).await?;
         let posted = Posted::from_form_body(&body);
-        posted.check()?;
-        return Ok(Asked::from_logout_parameters(|name| posted.value(name)));
+        return Ok(Asked { form: posted.into_form()?.into_owned(), is_post: true });
     }
     let query = parts.uri.query().unwrap_or_default();
     let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
     if form.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));
     }
-    let mut asked = Asked::from_logout_parameters(|name| form.value(name));
-    asked.confirmed = false;
-    Ok(asked)
+    Ok(Asked { form: form.into_owned(), is_post: false })
 }
 
 /// Where the browser goes afterwards.
@@ -182,13 +171,13 @@ struct After {
 
 /// Returns where the browser goes afterwards.
 fn post_logout_target(asked: &Asked, client: Option<&Client>) -> Result<Option<After>, Problem> {
-    let Some(uri) = &asked.after else { return Ok(None) };
+    let Some(uri) = asked.value("post_logout_redirect_uri") else { return Ok(None) };
     let Some(client) = client else {
         return Err(Problem::invalid("post_logout_redirect_uri needs client_id or id_token_hint"));
     };
     let unknown = Problem::invalid("post_logout_redirect_uri is not registered for this client");
     let to = client.after_logout_to(uri).ok_or(unknown)?;
-    let location = match &asked.state {
+    let location = match asked.value("state") {
         Some(state) if state.len() > LONGEST_STATE => {
             return Err(Problem::invalid("state is longer than 4096 bytes"));
         }

@@ -1,11 +1,10 @@
 //! The metadata of the service (RFC 8414, OpenID Connect Discovery).
 
-use serde::Serialize;
-
 use crate::{
     auth::{authorize::claims_parameter, core::Core},
     jose::Algorithm,
     tokens::OFFLINE_ACCESS,
+    util::json_object::JsonObject,
 };
 
 /// Public clients do not authenticate.
@@ -15,80 +14,45 @@ const INTROSPECTION_AUTH_METHODS: [&str; 5] =
     ["client_secret_basic", "client_secret_post", "private_key_jwt", "Bearer", "DPoP"];
 const ASSERTION_ALGORITHMS: [&str; 5] = ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"];
 
-/// The document of both specifications.
-#[derive(Serialize)]
-pub(crate) struct Document<'a> {
-    issuer: String,
-    authorization_endpoint: String,
-    token_endpoint: String,
-    jwks_uri: String,
-    userinfo_endpoint: String,
-    revocation_endpoint: String,
-    introspection_endpoint: String,
-    end_session_endpoint: String,
-    pushed_authorization_request_endpoint: String,
-    scopes_supported: [&'static str; 5],
-    response_types_supported: [&'static str; 1],
-    response_modes_supported: [&'static str; 1],
-    grant_types_supported: [&'static str; 3],
-    subject_types_supported: [&'static str; 1],
-    id_token_signing_alg_values_supported: Vec<&'static str>,
-    token_endpoint_auth_methods_supported: [&'static str; 4],
-    token_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
-    revocation_endpoint_auth_methods_supported: [&'static str; 4],
-    revocation_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
-    introspection_endpoint_auth_methods_supported: [&'static str; 5],
-    introspection_endpoint_auth_signing_alg_values_supported: [&'static str; 5],
-    code_challenge_methods_supported: [&'static str; 1],
-    authorization_response_iss_parameter_supported: bool,
-    dpop_signing_alg_values_supported: &'static [&'static str],
-    claims_supported: Vec<&'static str>,
-    claims_parameter_supported: bool,
-    prompt_values_supported: Vec<&'static str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    acr_values_supported: Vec<&'a str>,
-    request_parameter_supported: bool,
-    request_uri_parameter_supported: bool,
-}
-
-pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a> {
+/// Returns the document of both specifications.
+pub(crate) fn document(core: &Core, algorithm: Algorithm) -> String {
     let issuer = core.issuer.as_str();
-    let below = |path: &str| format!("{issuer}{path}");
     let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
+    let claims: Vec<_> = own.into_iter().chain(claims_parameter::known()).collect();
     let prompts = ["none", "login", "consent", "select_account"];
+    let prompts: Vec<_> = prompts.into_iter().chain(core.offers_sign_up().then_some("create")).collect();
     // OpenID Connect Discovery requires RS256
-    let mut signs = vec![algorithm];
-    signs.extend((!signs.contains(&Algorithm::Rs256)).then_some(Algorithm::Rs256));
-    Document {
-        issuer: issuer.to_owned(),
-        authorization_endpoint: below("/authorize"),
-        token_endpoint: below("/token"),
-        jwks_uri: below("/jwks"),
-        userinfo_endpoint: below("/userinfo"),
-        revocation_endpoint: below("/revoke"),
-        introspection_endpoint: below("/introspect"),
-        end_session_endpoint: below("/logout"),
-        pushed_authorization_request_endpoint: below("/par"),
-        scopes_supported: ["openid", "profile", "email", "phone", OFFLINE_ACCESS],
-        response_types_supported: ["code"],
-        response_modes_supported: ["query"],
-        grant_types_supported: ["authorization_code", "refresh_token", "client_credentials"],
-        subject_types_supported: ["public"],
-        id_token_signing_alg_values_supported: signs.into_iter().map(Algorithm::as_str).collect(),
-        token_endpoint_auth_methods_supported: AUTH_METHODS,
-        token_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
-        revocation_endpoint_auth_methods_supported: AUTH_METHODS,
-        revocation_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
-        introspection_endpoint_auth_methods_supported: INTROSPECTION_AUTH_METHODS,
-        introspection_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
-        code_challenge_methods_supported: ["S256"],
-        authorization_response_iss_parameter_supported: true,
-        dpop_signing_alg_values_supported: Algorithm::ACCEPTED_NAMES,
-        claims_supported: own.into_iter().chain(claims_parameter::known()).collect(),
-        claims_parameter_supported: true,
-        prompt_values_supported: prompts.into_iter().chain(core.offers_sign_up().then_some("create")).collect(),
-        acr_values_supported: core.policies.levels().collect(),
-        request_parameter_supported: false,
-        request_uri_parameter_supported: false,
-    }
+    let mut signs = vec![algorithm.as_str()];
+    signs.extend((algorithm != Algorithm::Rs256).then_some(Algorithm::Rs256.as_str()));
+    let document = JsonObject::new()
+        .text("issuer", issuer)
+        .text("authorization_endpoint", &format!("{issuer}/authorize"))
+        .text("token_endpoint", &format!("{issuer}/token"))
+        .text("jwks_uri", &format!("{issuer}/jwks"))
+        .text("userinfo_endpoint", &format!("{issuer}/userinfo"))
+        .text("revocation_endpoint", &format!("{issuer}/revoke"))
+        .text("introspection_endpoint", &format!("{issuer}/introspect"))
+        .text("end_session_endpoint", &format!("{issuer}/logout"))
+        .text("pushed_authorization_request_endpoint", &format!("{issuer}/par"))
+        .texts("scopes_supported", &["openid", "profile", "email", "phone", OFFLINE_ACCESS])
+        .texts("response_types_supported", &["code"])
+        .texts("response_modes_supported", &["query"])
+        .texts("grant_types_supported", &["authorization_code", "refresh_token", "client_credentials"])
+        .texts("subject_types_supported", &["public"])
+        .texts("id_token_signing_alg_values_supported", &signs)
+        .texts("token_endpoint_auth_methods_supported", &AUTH_METHODS)
+        .texts("token_endpoint_auth_signing_alg_values_supported", &ASSERTION_ALGORITHMS)
+        .texts("revocation_endpoint_auth_methods_supported", &AUTH_METHODS)
+        .texts("revocation_endpoint_auth_signing_alg_values_supported", &ASSERTION_ALGORITHMS)
+        .texts("introspection_endpoint_auth_methods_supported", &INTROSPECTION_AUTH_METHODS)
+        .texts("introspection_endpoint_auth_signing_alg_values_supported", &ASSERTION_ALGORITHMS)
+        .texts("code_challenge_methods_supported", &["S256"])
+        .json("authorization_response_iss_parameter_supported", "true")
+        .texts("dpop_signing_alg_values_supported", Algorithm::ACCEPTED_NAMES)
+        .texts("claims_supported", &claims)
+        .json("claims_parameter_supported", "true")
+        .texts("prompt_values_supported", &prompts);
+    let levels: Vec<_> = core.policies.levels().collect();
+    let document = if levels.is_empty() { document } else { document.texts("acr_values_supported", &levels) };
+    document.json("request_parameter_supported", "false").json("request_uri_parameter_supported", "false").end()
 }

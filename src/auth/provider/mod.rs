@@ -24,7 +24,7 @@ use crate::{
             answer::{self, in_box},
             bodies::RequestBody,
             fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::TokenRoute,
         },
         state::token_endpoints::TokenEndpoints,
@@ -39,7 +39,7 @@ pub(crate) async fn serve_token_route(
     request: &mut IncomingRequest<'_>,
     route: TokenRoute,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let Some(endpoints) = request.token_endpoints() else {
         return Err(Problem::new(Code::NotFound, "there is no such endpoint"));
     };
@@ -51,7 +51,7 @@ pub(crate) async fn serve_token_route(
         TokenRoute::Metadata => {
             let cx = request.charge_asset().await?;
             let document = metadata::document(cx.core, endpoints.service.algorithm());
-            Ok(kept(answer::json(StatusCode::OK, &document)))
+            Ok(kept(answer::response_with_body(StatusCode::OK, answer::JSON, document)))
         }
         TokenRoute::UserInfo => in_box(|| userinfo::userinfo(request, endpoints)).await,
         TokenRoute::Logout => in_box(|| logout::logout(request, &endpoints.service, body)).await,
@@ -73,7 +73,7 @@ async fn posted(
     endpoints: &TokenEndpoints,
     route: TokenRoute,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let body = fields::form(request.parts(), body).await;
     let body = request.or_charge(body).await?;
     let posted = Posted::from_form_body(&body);

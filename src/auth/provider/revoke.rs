@@ -1,16 +1,18 @@
 //! `POST /revoke` (RFC 7009): a client revokes its tokens.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 
 use super::form::Posted;
 use crate::{
     auth::{
         context::{RequestContext, incoming::IncomingRequest},
-        http::{answer, problem::Problem},
+        http::{
+            answer,
+            problem::{EndpointResult, Problem},
+        },
         state::token_endpoints::TokenEndpoints,
     },
     event::EventKind,
-    http::body::Body,
     tokens::TokenService,
     util::public_id::PublicId,
 };
@@ -22,7 +24,7 @@ pub(crate) async fn revoke_token_family(
     request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (cx, client) = posted.charged_client(request).await?;
     let client = client?;
     let token = posted.required("token", "token is missing")?;

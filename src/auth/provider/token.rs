@@ -1,6 +1,6 @@
 //! `POST /token`: exchanges a code or a refresh token for tokens, and gives machine clients theirs.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 
 use super::{code_grant, dpop_proof::with_nonce, form::Posted, machine_grant, refresh_grant};
 use crate::{
@@ -8,13 +8,12 @@ use crate::{
         context::{RequestContext, incoming::IncomingRequest},
         http::{
             answer::{self, in_box},
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
     client::Client,
     event::EventKind,
-    http::body::Body,
     tokens::Issued,
 };
 
@@ -34,7 +33,7 @@ pub(crate) async fn serve_token_request(
     request: &mut IncomingRequest<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (cx, client) = posted.charged_client(request).await?;
     let answer = match client {
         Ok(client) => issue_tokens(&cx, endpoints, &client, &posted).await,
@@ -54,7 +53,7 @@ async fn issue_tokens(
     endpoints: &TokenEndpoints,
     client: &Client,
     posted: &Posted<'_>,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let refused = |code, detail| Err(Problem::new(code, detail));
     let grant_type = posted.required("grant_type", "grant_type is missing")?;
     let (issued, is_bound) = match (grant_type, client.is_machine()) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode, request::Parts};
+use http::{StatusCode, request::Parts};
 use serde_json::Value;
 
 use super::{
@@ -15,14 +15,13 @@ use crate::{
         core::Core,
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
     bearer::{AccessTokenClaims, Authorization, Scheme},
     client::Scopes,
     dpop::DpopProof,
-    http::body::Body,
     tokens::Grant,
     user::ClaimTarget,
     util::public_id::PublicId,
@@ -30,10 +29,7 @@ use crate::{
 
 const REALM: &str = "userinfo";
 
-pub(crate) async fn userinfo(
-    request: &mut IncomingRequest<'_>,
-    endpoints: &TokenEndpoints,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn userinfo(request: &mut IncomingRequest<'_>, endpoints: &TokenEndpoints) -> EndpointResult {
     let core = request.begin_lookup().await?;
     let found = find(core, request.parts(), endpoints).await;
     let grant = found.as_ref().ok().map(|found| &found.grant);

@@ -136,13 +136,7 @@ pub(crate) fn shown_name(account: &Account) -> &str {
 }
 
 /// Reads the claims of a session's user from the accounts.
-pub(crate) struct SessionClaims(AnyUsers);
-
-impl SessionClaims {
-    pub(crate) fn new(users: AnyUsers) -> Self {
-        Self(users)
-    }
-}
+pub(crate) struct SessionClaims(pub(crate) AnyUsers);
 
 impl ClaimsSource for SessionClaims {
     fn claims(&self, session: &Session) -> BoxFuture<'static, ClaimsResult> {

@@ -85,7 +85,7 @@ impl Devices {
         let own = || PublicId::of_digest(&keyed.hash("device id", [login.as_bytes()]));
         let id = self.trusted(headers, owner, keyed, now).unwrap_or_else(own);
         let expires_at = now + self.lifetime;
-        let new = Entry::signed(id, expires_at, owner.signature(id, expires_at, keyed));
+        let new = Entry { id, expires_at, signature: owner.signature(id, expires_at, keyed) };
         let others = self.entries(headers).into_iter().filter(|other| other.id != id && now < other.expires_at);
         let bytes: Vec<u8> = iter::once(new).chain(others).take(MOST).flat_map(Entry::encode_device_entry).collect();
         let cookie = SetCookie::new(self.name(), &URL_SAFE_NO_PAD.encode(bytes)).expect("the cookie is valid");
@@ -129,15 +129,12 @@ impl DeviceOwner<'_> {
 }
 
 impl Entry {
-    fn signed(id: PublicId, expires_at: UnixTime, signature: SecretDigest) -> Self {
-        Self { id, expires_at, signature }
-    }
-
     fn decode_device_entry(bytes: &[u8]) -> Option<Self> {
         let (id, rest) = bytes.split_first_chunk()?;
         let (expires_at, signature) = rest.split_first_chunk()?;
         let expires_at = UnixTime::from_nanos(u64::from_be_bytes(*expires_at));
-        Some(Self::signed(PublicId::from_bytes(*id), expires_at, SecretDigest::from_bytes(signature.try_into().ok()?)))
+        let signature = SecretDigest::from_bytes(signature.try_into().ok()?);
+        Some(Self { id: PublicId::from_bytes(*id), expires_at, signature })
     }
 
     fn encode_device_entry(self) -> Vec<u8> {

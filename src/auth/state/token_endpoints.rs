@@ -1,4 +1,4 @@
-//! The settings and the state of the token endpoints.
+//! The state of the token endpoints.
 
 use std::sync::Arc;
 
@@ -14,34 +14,6 @@ use crate::{
     util::{clock::Clock, error::ConfigError, secret::SecretDigest},
 };
 
-/// The settings of the token endpoints.
-pub(crate) struct TokenSettings {
-    pub(crate) tokens: Tokens,
-    /// The digests of the secrets that may introspect any token.
-    pub(crate) introspectors: Vec<SecretDigest>,
-    /// The nonces of proofs, if they are required.
-    pub(crate) nonces: Option<Nonces>,
-}
-
-impl TokenSettings {
-    /// Checks the settings, and creates what runs with them.
-    pub(crate) fn build(
-        self,
-        issuer: &Issuer,
-        store: AnyStore,
-        clock: Arc<dyn Clock>,
-    ) -> Result<TokenEndpoints, ConfigError> {
-        let proofs = DpopVerifier::in_store(store.clone(), Arc::clone(&clock));
-        let proofs = match self.nonces {
-            Some(nonces) => proofs.with_nonces(Arc::new(nonces)),
-            None => proofs,
-        };
-        let used_assertions = Table::new(store.clone(), "client_assertions", Arc::clone(&clock));
-        let service = self.tokens.build(issuer, store, clock)?;
-        Ok(TokenEndpoints { service, introspectors: self.introspectors, proofs, used_assertions })
-    }
-}
-
 /// The state of the token endpoints.
 pub(crate) struct TokenEndpoints {
     pub(crate) service: TokenService,
@@ -53,6 +25,25 @@ pub(crate) struct TokenEndpoints {
 }
 
 impl TokenEndpoints {
+    /// Checks the settings, and creates what runs with them. The introspectors are digests of their secrets. Proofs must
+    /// contain a nonce if there are any.
+    pub(crate) fn new(
+        tokens: Tokens,
+        introspectors: Vec<SecretDigest>,
+        nonces: Option<Nonces>,
+        issuer: &Issuer,
+        store: AnyStore,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConfigError> {
+        let proofs = DpopVerifier::in_store(store.clone(), Arc::clone(&clock));
+        let proofs = match nonces {
+            Some(nonces) => proofs.with_nonces(Arc::new(nonces)),
+            None => proofs,
+        };
+        let used_assertions = Table::new(store.clone(), "client_assertions", Arc::clone(&clock));
+        Ok(Self { service: tokens.build(issuer, store, clock)?, introspectors, proofs, used_assertions })
+    }
+
     /// Checks that there is a key for the id_tokens of this client.
     pub(crate) fn check(&self, client: &Client) -> Result<(), ConfigError> {
         match client.tokens.id_token_algorithm {

@@ -65,7 +65,9 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
         AccountChange::Done => {}
         AccountChange::NotOffered => return Err(not_offered()),
         // the password was changed in the meantime
-        AccountChange::Outdated | AccountChange::Taken => return Err(Problem::denied(LoginError::Expired)),
+        AccountChange::Outdated | AccountChange::Taken | AccountChange::OutOfBounds => {
+            return Err(Problem::denied(LoginError::Expired));
+        }
     }
     // the password is set: each of these happens even if another one fails
     let ended = core.sessions.end_user(tenant, account.id()).await;

@@ -1,7 +1,6 @@
 use std::{
     cell::Cell,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -21,6 +20,7 @@ use crate::{
     delivery::{message::Message, sender::AnySender},
     support::fair_queue::FairQueue,
     tenant::Tenant,
+    util::lock::lock,
 };
 
 /// The jobs of one channel. Workers exist only while there are jobs.
@@ -69,7 +69,7 @@ impl Lane {
 
     /// Queues a job, if there is room. Decoys are treated like the codes whose places they take.
     pub(super) fn push(self: &Arc<Self>, job: Job, settings: &Settings) -> Pushed {
-        let (mut state, tenant) = (self.lock(), job.message.tenant().clone());
+        let (mut state, tenant) = (lock(&self.state), job.message.tenant().clone());
         // notices use at most half of the room, so that they leave some to codes
         let has_room = !job.is_notice() || state.notices < settings.capacity.div_ceil(2);
         let is_full = state.jobs.len() >= settings.capacity;
@@ -92,7 +92,7 @@ impl Lane {
 
     /// Removes the messages to this recipient.
     pub(super) fn forget(&self, tenant: &Tenant, to: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let notices = Cell::new(0);
         state.jobs.retain(|job| {
             let is_kept = job.is_decoy || job.message.tenant() != tenant || job.message.to() != to;
@@ -104,24 +104,16 @@ impl Lane {
 
     /// Counts a message that was not queued.
     pub(super) fn lost(&self, job: &Job) {
-        self.lock().undelivered += u64::from(!job.is_decoy);
+        lock(&self.state).undelivered += u64::from(!job.is_decoy);
     }
 
     pub(super) fn stats(&self) -> LaneStats {
-        let state = self.lock();
+        let state = lock(&self.state);
         LaneStats { waiting: state.jobs.len(), sent: state.sent, undelivered: state.undelivered }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl fmt::Debug for Lane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").field("sender", &self.sender).field("stats", &self.stats()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(Lane, |own| sender: own.sender, stats: own.stats());
 
 /// A running worker. Releases its place when it is dropped, even if the runtime shuts down.
 pub(super) struct WorkerSlot {
@@ -133,7 +125,7 @@ impl WorkerSlot {
     /// Returns the next job. If the lane is empty, releases the place under the same lock, so that
     /// the next push starts a worker.
     fn next(&mut self) -> Option<Job> {
-        let mut state = self.lane.lock();
+        let mut state = lock(&self.lane.state);
         let job = state.jobs.pop();
         match &job {
             Some(job) => state.notices -= usize::from(job.is_notice()),
@@ -149,7 +141,7 @@ impl WorkerSlot {
 impl Drop for WorkerSlot {
     fn drop(&mut self) {
         if self.taken {
-            self.lane.lock().workers -= 1;
+            lock(&self.lane.state).workers -= 1;
         }
     }
 }
@@ -167,7 +159,7 @@ pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut aliv
             let outcome = deliver(&lane.sender, &message, &settings, &mut alive).await;
             pending.outcome = Some(outcome);
             if is_timely && outcome != Err(Undelivered::Stopped) {
-                lane.lock().recent.note(began.elapsed());
+                lock(&lane.state).recent.note(began.elapsed());
             }
         }
         // a message and a decoy take one step each, so that others can run in between
@@ -188,7 +180,7 @@ async fn keep_place(
     let (Some(left), true) = (remaining_validity(decoy, settings), alive.has_changed().is_ok()) else {
         return overslept;
     };
-    let time = lane.lock().recent.draw(jitter()).min(left);
+    let time = lock(&lane.state).recent.draw(jitter()).min(left);
     let Some(wait) = time.checked_sub(overslept).filter(|wait| !wait.is_zero()) else { return overslept - time };
     let began = Instant::now();
     let _stopped = timeout(wait, alive.changed()).await;
@@ -207,7 +199,7 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let outcome = self.outcome.unwrap_or(Err(Undelivered::Stopped));
         {
-            let mut state = self.lane.lock();
+            let mut state = lock(&self.lane.state);
             state.sent += u64::from(outcome.is_ok());
             state.undelivered += u64::from(outcome.is_err());
         }

@@ -19,39 +19,30 @@ use self::{
 use super::{channel::Channel, message::Message, sender::AnySender};
 use crate::{
     tenant::Tenant,
-    util::{builder::setters, clock::Clock, error::ConfigError},
+    util::{builder::setters, clock::Clock, error::ConfigError, names::named_enum},
 };
 
-/// Why a message was not delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Undelivered {
-    /// The queue of its channel was full, or became full while other tenants had fewer messages in it.
-    Full,
-    /// Its channel has no sender.
-    NoSender,
-    /// The sender failed permanently or panicked.
-    Refused,
-    /// All attempts failed.
-    Exhausted,
-    /// Its code expired, or would have expired before the next attempt.
-    Expired,
-    /// The queue was dropped or its runtime ended first. The message may have been sent.
-    Stopped,
-}
-
-impl Undelivered {
-    /// Returns a stable name for logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::NoSender => "no_sender",
-            Self::Refused => "refused",
-            Self::Exhausted => "exhausted",
-            Self::Expired => "expired",
-            Self::Stopped => "stopped",
-        }
+named_enum! {
+    /// Why a message was not delivered.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Undelivered {
+        /// The queue of its channel was full, or became full while other tenants had fewer messages in it.
+        Full = "full",
+        /// Its channel has no sender.
+        NoSender = "no_sender",
+        /// The sender failed permanently or panicked.
+        Refused = "refused",
+        /// All attempts failed.
+        Exhausted = "exhausted",
+        /// Its code expired, or would have expired before the next attempt.
+        Expired = "expired",
+        /// The queue was dropped or its runtime ended first. The message may have been sent.
+        Stopped = "stopped",
     }
+
+    /// Returns a stable name for logs.
+    pub fn as_str;
 }
 
 /// Counters of a channel. Decoys count only while they wait.

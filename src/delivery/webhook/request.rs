@@ -1,37 +1,13 @@
 //! Builds requests to gateways.
 
 use http::{HeaderValue, Method, Request, Uri, header};
-use serde::Serialize;
 
 use super::sign::WebhookSigner;
 use crate::{
-    delivery::{error::SendError, message::Message},
+    delivery::{error::SendError, link::Link, message::Message},
     http::body::Body,
-    util::clock::UnixTime,
+    util::{clock::UnixTime, json_object::JsonObject},
 };
-
-#[derive(Serialize)]
-struct Payload<'a> {
-    id: &'a str,
-    channel: &'a str,
-    tenant: &'a str,
-    to: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notice: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<SentLink<'a>>,
-    language: &'a str,
-    text: &'a str,
-    expires_at: u64,
-}
-
-#[derive(Serialize)]
-struct SentLink<'a> {
-    kind: &'a str,
-    url: &'a str,
-}
 
 pub(super) fn build_webhook_request(
     url: &Uri,
@@ -40,19 +16,21 @@ pub(super) fn build_webhook_request(
     text: &str,
     now: UnixTime,
 ) -> Result<Request<Body>, SendError> {
-    let payload = Payload {
-        id: message.id(),
-        channel: message.channel().as_str(),
-        tenant: message.tenant().as_str(),
-        to: message.to(),
-        code: (message.notice().is_none() && message.link().is_none()).then(|| message.code()),
-        notice: message.notice().map(|notice| notice.kind().as_str()),
-        link: message.link().map(|link| SentLink { kind: link.kind().as_str(), url: link.url() }),
-        language: message.language().as_str(),
-        text,
-        expires_at: message.expires_at().as_secs(),
+    let link = |link: &Link| JsonObject::new().text("kind", link.kind().as_str()).text("url", link.url()).end();
+    let code = (message.notice().is_none() && message.link().is_none()).then(|| message.code());
+    let payload = JsonObject::new()
+        .text("id", message.id())
+        .text("channel", message.channel().as_str())
+        .text("tenant", message.tenant().as_str())
+        .text("to", message.to())
+        .text_if_any("code", code)
+        .text_if_any("notice", message.notice().map(|notice| notice.kind().as_str()));
+    let payload = match message.link() {
+        Some(of_message) => payload.json("link", &link(of_message)),
+        None => payload,
     };
-    let body = serde_json::to_vec(&payload).map_err(SendError::permanent)?;
+    let payload = payload.text("language", message.language().as_str()).text("text", text);
+    let body = payload.number("expires_at", message.expires_at().as_secs()).end().into_bytes();
     let signature = signer.sign(message.id(), now.as_secs(), &body);
     Request::builder()
         .method(Method::POST)

@@ -1,7 +1,4 @@
-use crate::{
-    store::{StoreError, StoreErrorKind},
-    user::changes::AccountChange,
-};
+use crate::{store::StoreError, user::changes::AccountChange};
 
 /// The reason why an account was not created or changed, in [`StoredUsers`](super::StoredUsers) or tables of SQL.
 #[derive(Clone, Debug)]
@@ -49,7 +46,7 @@ pub(super) fn outcome(changed: Result<(), UserError>) -> Result<AccountChange, S
         Ok(()) => Ok(AccountChange::Done),
         Err(UserError::Taken | UserError::Exists) => Ok(AccountChange::Taken),
         Err(UserError::Unknown) => Ok(AccountChange::Outdated),
-        Err(UserError::OutOfBounds) => Err(StoreErrorKind::TooLarge.into()),
+        Err(UserError::OutOfBounds) => Ok(AccountChange::OutOfBounds),
         Err(UserError::Store(error)) => Err(error),
     }
 }

@@ -5,7 +5,7 @@ mod error;
 mod row;
 mod index;
 mod decoy;
-mod user_changes;
+mod users;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -15,23 +15,18 @@ use std::sync::Arc;
 
 pub use self::error::UserError;
 use self::{
-    error::outcome,
     index::{AccountKey, Claimed, Index, Unique},
     row::{Name, Row},
 };
 use crate::{
     password::PasswordHash,
     session::UserId,
-    store::{AnyStore, ScanCursor, StoreError, StoreErrorKind, WriteOutcome, table::Change},
+    store::{AnyStore, StoreError, WriteOutcome, table::Change},
     tenant::Tenant,
     user::{
-        account::{Account, NewUser, OwnContact},
-        changes::{AccountChange, NewAccount, OfferedChange},
-        claims::{Claims, ClaimsRequest},
+        account::{NewUser, OwnContact},
         contact::Contact,
         identifier::Identifier,
-        password_attempt::PasswordUpgrade,
-        users::{AccountPage, Users},
     },
     util::clock::{Clock, SystemClock, UnixTime},
 };
@@ -320,119 +315,5 @@ impl StoredUsers {
             }
         };
         self.index.rows.update(Some(tenant), user.as_str().as_bytes(), change).await?
-    }
-}
-
-impl Users for StoredUsers {
-    type Error = StoreError;
-
-    /// Makes two reads and the same work, whether the identifier is known or not.
-    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
-        let name = Name::from_identifier(identifier);
-        let found = self.index.names.get(Some(tenant), name.as_bytes()).wait().await?;
-        let owner = match found {
-            Some(stored) => Some(UserId::parse(stored.value.0).map_err(|_| StoreErrorKind::Corrupt)?),
-            None => {
-                decoy::read_decoy_owner();
-                None
-            }
-        };
-        // for an unknown name, the second read is of a row that can't exist
-        let id = owner.as_ref().map_or(&name.as_bytes()[..], |user| user.as_str().as_bytes());
-        let row = self.index.rows.get(Some(tenant), id).wait().await?.map(|stored| stored.value);
-        if row.is_none() {
-            decoy::read_decoy_account(Some(&name));
-        }
-        Ok(owner.zip(row.filter(|row| row.lists(&name))).map(|(user, row)| row.into_account(user)))
-    }
-
-    /// Makes one read and the same work, whether the id is known or not.
-    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
-        let row = self.index.row(AccountKey { tenant, user: id }).await?;
-        if row.is_none() {
-            decoy::read_decoy_account(None);
-        }
-        Ok(row.map(|row| row.into_account(id.clone())))
-    }
-
-    /// Scans the store. An error of the kind [`StoreErrorKind::NotOffered`] means that it cannot be scanned.
-    async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, StoreError> {
-        let (rows, next) = self.index.rows.scan(Some(tenant), cursor).await?;
-        let accounts = rows.into_iter().map(|(id, row)| {
-            let id = std::str::from_utf8(&id).ok().and_then(|id| UserId::parse(id).ok());
-            Ok(row.value.into_account(id.ok_or(StoreErrorKind::Corrupt)?))
-        });
-        Ok(Some(AccountPage { accounts: accounts.collect::<Result<_, StoreError>>()?, next }))
-    }
-
-    async fn upgrade_password(
-        &self,
-        tenant: &Tenant,
-        account: &Account,
-        new: PasswordHash,
-    ) -> Result<PasswordUpgrade, StoreError> {
-        let (mark, old) = (account.current_password_mark(), account.password_hash());
-        let upgrade = |row: Option<&Row>, _| {
-            let Some(row) = row.filter(|row| row.password.is_some() && row.password_mark == mark) else {
-                return Change::Keep(PasswordUpgrade::PasswordChanged);
-            };
-            let is_old = row.password.as_ref().zip(old).is_some_and(|(stored, old)| stored.as_str() == old.as_str());
-            if !is_old {
-                // another login has replaced it since
-                return Change::Keep(PasswordUpgrade::Replaced);
-            }
-            let mut row = row.clone();
-            row.rehash(new.clone());
-            Change::Put(row, UnixTime::FOREVER, PasswordUpgrade::Replaced)
-        };
-        self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), upgrade).await
-    }
-
-    /// Returns the claims of the user's [invitation](NewUser::invitation_claims), each one to clients that were granted the
-    /// scope with its name.
-    async fn claims(&self, _: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, StoreError> {
-        let mut claims = Claims::new();
-        for (name, value) in account.claims.iter().flatten().filter(|(name, _)| request.has_scope(name)) {
-            claims.insert(name, value).map_err(|error| StoreError::new(StoreErrorKind::Corrupt, error))?;
-        }
-        Ok(claims)
-    }
-
-    fn offers(&self, _: OfferedChange) -> bool {
-        true
-    }
-
-    async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
-        match self.create(tenant, new).await {
-            Ok(user) => Ok(NewAccount::Created(user)),
-            Err(error) => outcome(Err(error)).map(|_| NewAccount::Taken),
-        }
-    }
-
-    async fn set_password(
-        &self,
-        tenant: &Tenant,
-        account: &Account,
-        new: PasswordHash,
-    ) -> Result<AccountChange, StoreError> {
-        self.replace_password(tenant, account, new).await
-    }
-
-    async fn set_name(&self, tenant: &Tenant, id: &UserId, name: Option<&str>) -> Result<AccountChange, StoreError> {
-        self.replace_name(tenant, id, name).await
-    }
-
-    async fn set_contact(
-        &self,
-        tenant: &Tenant,
-        id: &UserId,
-        old: Option<&Contact>,
-        new: Option<&Contact>,
-    ) -> Result<AccountChange, StoreError> {
-        self.replace_contact(tenant, id, old, new).await
-    }
-
-    async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, StoreError> {
-        outcome(self.remove(tenant, id).await)
     }
 }

@@ -196,7 +196,9 @@ impl Users for SqlUsers {
     async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
         match self.create(tenant, new).await {
             Ok(user) => Ok(NewAccount::Created(user)),
-            Err(error) => user_changes::outcome(Err(error)).map(|_| NewAccount::Taken),
+            Err(UserError::Taken | UserError::Exists) => Ok(NewAccount::Taken),
+            Err(UserError::Store(error)) => Err(error),
+            Err(_) => Err(StoreErrorKind::TooLarge.into()),
         }
     }
 

@@ -106,6 +106,7 @@ pub(super) fn outcome(changed: Result<(), UserError>) -> Result<AccountChange, S
         Ok(()) => Ok(AccountChange::Done),
         Err(UserError::Taken | UserError::Exists) => Ok(AccountChange::Taken),
         Err(UserError::Unknown) => Ok(AccountChange::Outdated),
+        Err(UserError::OutOfBounds) => Ok(AccountChange::OutOfBounds),
         Err(UserError::Store(error)) => Err(error),
         Err(_) => Err(StoreErrorKind::TooLarge.into()),
     }

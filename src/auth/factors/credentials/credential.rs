@@ -114,7 +114,7 @@ impl Strength {
     /// Returns whether the credential counts in a login with this plan, if no policy names methods.
     pub(crate) fn counts_for_steps(&self, plan: &LoginPlan) -> bool {
         let steps = plan.policy_steps();
-        self.suffices_for(steps) && (!plan.refuses_self_enrolment() || self.is_proved_for(steps))
+        self.suffices_for(steps) && (!plan.without_self_enrolment || self.is_proved_for(steps))
     }
 
     /// Returns whether as many factors were proved for the credential as a login of this many steps needs. A first second factor
@@ -126,7 +126,7 @@ impl Strength {
     /// Returns whether an authenticator can prove a step of a login with this plan. For a step that was added for an enrolled
     /// factor, the methods that policies name don't matter, because the other steps meet the policies.
     pub(crate) fn counts_as_factor(&self, plan: &LoginPlan) -> bool {
-        self.counts_for(plan) || plan.is_extended() && self.counts_for_steps(plan)
+        self.counts_for(plan) || plan.is_extended && self.counts_for_steps(plan)
     }
 
     pub(crate) fn is_full(&self) -> bool {

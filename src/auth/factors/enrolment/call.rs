@@ -169,16 +169,15 @@ impl AccountCall {
         }
     }
 
-    /// Like [`require_fresh`](Self::require_fresh), but for a new contact: the fresh proofs must also suffice without the
+    /// What a new contact needs besides [`require_fresh`](Self::require_fresh): the fresh proofs must also suffice without the
     /// contacts of its class. The first contact of a class counts for every policy. It needs proofs of two factors if a policy
     /// names methods or refuses factors that users enrol themselves.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if the user can't sign in
-    /// without these contacts or has proved too few factors.
+    /// Returns `fresh_login_required` if other proofs are needed, and `second_factor_required` if the user can't sign in without
+    /// these contacts or has proved too few factors.
     pub(crate) fn require_fresh_for_contact(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
-        self.require_fresh(core)?;
         let all = factors(core, &self.who, self.credentials.as_ref());
         let has_class = all.usable(1).iter().any(|method| method.class() == class);
         if !has_class && freshness::needs_vouching(core, self.tenant()) {

@@ -11,7 +11,6 @@ use crate::{
         core::Core,
         http::route::{ACCOUNT_PAGE, SIGN_IN},
     },
-    policy::LoginPlan,
     tenant::Tenant,
     util::{clock::UnixTime, form},
 };
@@ -40,7 +39,7 @@ impl Freshness {
         let clients = listed.iter().map(|client| client.demands());
         let most = core.policies.most_steps(tenant, clients, factors.usable(1), |plan| factors.usable_in(plan));
         let of_two = factors.longer_plan(2);
-        let refuses_self_enrolment = of_two.as_ref().is_some_and(LoginPlan::refuses_self_enrolment);
+        let refuses_self_enrolment = of_two.as_ref().is_some_and(|plan| plan.without_self_enrolment);
         let classes = most.max(if of_two.is_some() { 2 } else { 1 });
         Self { classes, needs_factor: classes < 2 && factors.is_asked_for_enrolled(), refuses_self_enrolment }
     }
@@ -84,7 +83,7 @@ pub(super) fn needs_vouching(core: &Core, tenant: &Tenant) -> bool {
     let levels = || core.policies.levels().map(Some).chain([None]);
     let plan = |client, level| core.policies.plan(tenant, client, level, core.enabled(tenant)).ok();
     let mut plans = clients.chain([None]).flat_map(|client| levels().filter_map(move |level| plan(client, level)));
-    plans.any(|plan| plan.names_methods() || plan.refuses_self_enrolment())
+    plans.any(|plan| plan.names_methods() || plan.without_self_enrolment)
 }
 
 /// Returns whether anything of the account can begin a login.

@@ -55,7 +55,7 @@ impl EnrolmentOffer {
     ) -> Option<Self> {
         // an added step is for what the user has already
         let [first] = login.proofs.as_slice() else { return None };
-        if login.plan.is_extended() || login.wanted.is_reset {
+        if login.plan.is_extended || login.wanted.is_reset {
             return None;
         }
         let proved = login.proved();

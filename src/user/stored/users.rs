@@ -1,7 +1,7 @@
-//! Changes that users make themselves, as [`Users`](crate::user::Users) names them.
+//! What [`Users`] demands.
 
 use super::{
-    StoredUsers,
+    StoredUsers, decoy,
     error::{UserError, outcome},
     index::{AccountKey, Unique},
     row::{Name, Row},
@@ -9,20 +9,110 @@ use super::{
 use crate::{
     password::PasswordHash,
     session::UserId,
-    store::{StoreError, table::Change},
+    store::{ScanCursor, StoreError, StoreErrorKind, table::Change},
     tenant::Tenant,
     user::{
-        account::{Account, OwnContact},
-        changes::AccountChange,
+        account::{Account, NewUser, OwnContact},
+        changes::{AccountChange, NewAccount, OfferedChange},
+        claims::{Claims, ClaimsRequest},
         contact::Contact,
         identifier::Identifier,
+        password_attempt::PasswordUpgrade,
+        users::{AccountPage, Users},
     },
     util::clock::UnixTime,
 };
 
-impl StoredUsers {
+impl Users for StoredUsers {
+    type Error = StoreError;
+
+    /// Makes two reads and the same work, whether the identifier is known or not.
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        let name = Name::from_identifier(identifier);
+        let found = self.index.names.get(Some(tenant), name.as_bytes()).wait().await?;
+        let owner = match found {
+            Some(stored) => Some(UserId::parse(stored.value.0).map_err(|_| StoreErrorKind::Corrupt)?),
+            None => {
+                decoy::read_decoy_owner();
+                None
+            }
+        };
+        // for an unknown name, the second read is of a row that can't exist
+        let id = owner.as_ref().map_or(&name.as_bytes()[..], |user| user.as_str().as_bytes());
+        let row = self.index.rows.get(Some(tenant), id).wait().await?.map(|stored| stored.value);
+        if row.is_none() {
+            decoy::read_decoy_account(Some(&name));
+        }
+        Ok(owner.zip(row.filter(|row| row.lists(&name))).map(|(user, row)| row.into_account(user)))
+    }
+
+    /// Makes one read and the same work, whether the id is known or not.
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
+        let row = self.index.row(AccountKey { tenant, user: id }).await?;
+        if row.is_none() {
+            decoy::read_decoy_account(None);
+        }
+        Ok(row.map(|row| row.into_account(id.clone())))
+    }
+
+    /// Scans the store. An error of the kind [`StoreErrorKind::NotOffered`] means that it cannot be scanned.
+    async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<Option<AccountPage>, StoreError> {
+        let (rows, next) = self.index.rows.scan(Some(tenant), cursor).await?;
+        let accounts = rows.into_iter().map(|(id, row)| {
+            let id = std::str::from_utf8(&id).ok().and_then(|id| UserId::parse(id).ok());
+            Ok(row.value.into_account(id.ok_or(StoreErrorKind::Corrupt)?))
+        });
+        Ok(Some(AccountPage { accounts: accounts.collect::<Result<_, StoreError>>()?, next }))
+    }
+
+    async fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<PasswordUpgrade, StoreError> {
+        let (mark, old) = (account.current_password_mark(), account.password_hash());
+        let upgrade = |row: Option<&Row>, _| {
+            let Some(row) = row.filter(|row| row.password.is_some() && row.password_mark == mark) else {
+                return Change::Keep(PasswordUpgrade::PasswordChanged);
+            };
+            let is_old = row.password.as_ref().zip(old).is_some_and(|(stored, old)| stored.as_str() == old.as_str());
+            if !is_old {
+                // another login has replaced it since
+                return Change::Keep(PasswordUpgrade::Replaced);
+            }
+            let mut row = row.clone();
+            row.rehash(new.clone());
+            Change::Put(row, UnixTime::FOREVER, PasswordUpgrade::Replaced)
+        };
+        self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), upgrade).await
+    }
+
+    /// Returns the claims of the user's [invitation](NewUser::invitation_claims), each one to clients that were granted the
+    /// scope with its name.
+    async fn claims(&self, _: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, StoreError> {
+        let mut claims = Claims::new();
+        for (name, value) in account.claims.iter().flatten().filter(|(name, _)| request.has_scope(name)) {
+            claims.insert(name, value).map_err(|error| StoreError::new(StoreErrorKind::Corrupt, error))?;
+        }
+        Ok(claims)
+    }
+
+    fn offers(&self, _: OfferedChange) -> bool {
+        true
+    }
+
+    async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<NewAccount, StoreError> {
+        match self.create(tenant, new).await {
+            Ok(user) => Ok(NewAccount::Created(user)),
+            Err(UserError::Taken | UserError::Exists) => Ok(NewAccount::Taken),
+            Err(UserError::Store(error)) => Err(error),
+            Err(UserError::Unknown | UserError::OutOfBounds) => Err(StoreErrorKind::TooLarge.into()),
+        }
+    }
+
     /// Sets the password if the account still has the one with which it was read.
-    pub(super) async fn replace_password(
+    async fn set_password(
         &self,
         tenant: &Tenant,
         account: &Account,
@@ -39,24 +129,19 @@ impl StoredUsers {
         self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), replace).await
     }
 
-    pub(super) async fn replace_name(
-        &self,
-        tenant: &Tenant,
-        user: &UserId,
-        name: Option<&str>,
-    ) -> Result<AccountChange, StoreError> {
-        outcome(self.change(tenant, user, |row| row.set_names(name, row.username.clone().as_deref())).await)
+    async fn set_name(&self, tenant: &Tenant, id: &UserId, name: Option<&str>) -> Result<AccountChange, StoreError> {
+        outcome(self.change(tenant, id, |row| row.set_names(name, row.username.clone().as_deref())).await)
     }
 
     /// Replaces a contact. The new identifier is claimed first, so that no other account can have it in between.
-    pub(super) async fn replace_contact(
+    async fn set_contact(
         &self,
         tenant: &Tenant,
-        user: &UserId,
+        id: &UserId,
         old: Option<&Contact>,
         new: Option<&Contact>,
     ) -> Result<AccountChange, StoreError> {
-        let account = AccountKey { tenant, user };
+        let account = AccountKey { tenant, user: id };
         let named = |contact: &Contact| Identifier::parse(contact.as_str()).ok().map(|it| Name::from_identifier(&it));
         let (old_name, new_name) = (old.filter(|old| new != Some(*old)).and_then(named), new.and_then(named));
         let replace = |row: &mut Row| swap_contacts(row, (old, old_name), (new, new_name));
@@ -75,7 +160,7 @@ impl StoredUsers {
             Some(name) => self.index.held(account, Unique::Name(name)).await?,
             None => None,
         };
-        let changed = self.change(tenant, user, replace).await;
+        let changed = self.change(tenant, id, replace).await;
         match (&changed, is_new) {
             (Ok(()), _) => self.index.release(account, held.as_slice()).await,
             // changed meanwhile
@@ -89,13 +174,17 @@ impl StoredUsers {
                     row.unlist(&name);
                     Ok(())
                 };
-                if self.change(tenant, user, unlist).await.is_ok() {
+                if self.change(tenant, id, unlist).await.is_ok() {
                     self.index.release(account, held.as_slice()).await;
                 }
             }
             _ => {}
         }
         outcome(changed)
+    }
+
+    async fn remove(&self, tenant: &Tenant, id: &UserId) -> Result<AccountChange, StoreError> {
+        outcome(self.remove(tenant, id).await)
     }
 }
 
@@ -130,7 +219,7 @@ mod tests {
     use super::*;
     use crate::{
         gate::MaybeReady,
-        store::{AnyStore, Entry, Key, Memory, Record, Store, StoreErrorKind, Version, WriteOutcome},
+        store::{AnyStore, Entry, Key, Memory, Record, Store, Version, WriteOutcome},
         testing::block_on,
         user::{EmailAddress, NewAccount, NewUser, Users},
     };
@@ -217,7 +306,7 @@ mod tests {
             block_on(Users::set_contact(&users, &acme, &id("u-1"), old.as_ref(), Some(&new)))
         };
         let is_known = |address: &str| block_on(users.find(&acme, &name(address))).unwrap().is_some();
-        assert_eq!(set(None, more).unwrap_err().kind(), StoreErrorKind::TooLarge);
+        assert_eq!(set(None, more).unwrap(), AccountChange::OutOfBounds);
         assert_eq!(set(Some(old), new).unwrap(), AccountChange::Done);
         assert_eq!((is_known(old), is_known(new), is_known(more)), (false, true, false));
         let account = block_on(users.by_id(&acme, &id("u-1"))).unwrap().unwrap();
