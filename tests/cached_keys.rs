@@ -302,7 +302,7 @@ async fn requests_with_one_key_make_one_lookup_even_if_the_first_client_hangs_up
     let answers = others.join_all().await;
     assert!(answers.iter().all(|answer| status(answer) == 200));
     assert_eq!((world.database.lookups(), world.database.0.most_running.load(SeqCst)), (1, 1));
-    // the answer about a made-up key is kept even if nobody waits for it
+    // nobody waits for the answer about a made-up key, and it is kept all the same
     let mut alone = Wire::to(world.address).await;
     alone.send("GET / HTTP/1.1\r\nhost: localhost\r\nx-api-key: made-up\r\n\r\n").await;
     world.database.until_running(1).await;

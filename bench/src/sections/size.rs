@@ -30,7 +30,7 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
 ];
 
 pub fn run() {
-    println!("### What a limit adds to a program\n");
+    println!("### Crates and bytes of a limit\n");
     println!(
         "A program with axum and tokio that answers one route, built with cargo's plain release profile and without \
          symbols, and the same program with a limit. The limiters have no optional features.\n"

@@ -31,7 +31,7 @@ const BATCH: usize = 256;
 /// Expired entries that a commit removes, in addition to two for each of its writes.
 const SWEPT_PER_COMMIT: usize = 32;
 
-/// What a waiting write does.
+/// The change that a waiting write makes.
 pub(super) enum Work {
     Take(Key),
     Run(Vec<Operation>),

@@ -1,4 +1,4 @@
-//! What [`Users`] demands.
+//! The methods of [`Users`] that accounts in a [`Store`](crate::store::Store) have.
 
 use super::{
     StoredUsers, decoy,

@@ -169,7 +169,7 @@ impl AccountCall {
         }
     }
 
-    /// What a new contact needs besides [`require_fresh`](Self::require_fresh): the fresh proofs must also suffice without the
+    /// The proofs that a new contact needs besides [`require_fresh`](Self::require_fresh): the fresh proofs must also suffice without the
     /// contacts of its class. The first contact of a class counts for every policy. It needs proofs of two factors if a policy
     /// names methods or refuses factors that users enrol themselves.
     ///

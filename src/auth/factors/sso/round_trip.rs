@@ -115,7 +115,7 @@ pub(crate) fn callback_query(parts: &Parts) -> Result<Query<'_>, Problem> {
     })
 }
 
-/// Asks the provider for the user who came back with these parameters. Logs why there is none.
+/// Asks the provider about the user who came back with these parameters. If there is none, the reason is logged.
 ///
 /// # Errors
 ///
