@@ -91,3 +91,21 @@ async fn objects_share_one_connection_if_the_configuration_says_so() {
         use_all(&connect_all(&config).await, "acme").await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_shares_a_connection_is_not_connected_while_the_server_is_away() {
+    let Some(mut server) = RedisServer::start(&[]) else { return };
+    let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap().share_connection();
+    let _others = connect_all(&config).await;
+    server.kill();
+    let quotas = || Plans::new(Quota::per_hour(10).unwrap());
+    assert!(Limiter::redis(config.clone(), quotas()).connect().await.is_err());
+    assert!(RedisPlans::connect(config.clone()).await.is_err());
+    server.restart();
+    let connect = async {
+        while RedisPlans::connect(config.clone()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), connect).await.expect("the connection is restored");
+}

@@ -28,8 +28,8 @@ use crate::{
 const PREFETCH: [HeaderName; 3] =
     [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
-/// A request that was charged to its tenant, or to the address of its client. One for a fixed file from an unknown address
-/// costs nothing.
+/// A request that was charged to its tenant, or to the address of its client. A request for a fixed file from an unknown
+/// address costs nothing.
 pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
@@ -84,12 +84,12 @@ impl<'a> RequestContext<'a> {
         Ok(endpoints.proofs.spend(proof).wait().await?)
     }
 
-    /// Records failures that the call survives.
+    /// Records failures that don't make the call fail.
     pub(crate) fn log_failures<const N: usize>(&self, failures: [Option<StoreError>; N]) {
         failures.into_iter().flatten().for_each(|error| self.log(&Problem::from(error)));
     }
 
-    /// Records what is behind a problem.
+    /// Records the failure behind a problem, if there is one.
     pub(crate) fn log(&self, problem: &Problem) {
         if problem.log() {
             self.core.journal.store_failed();

@@ -1,4 +1,4 @@
-//! Everything that a login service is made of. The builder assembles it once; afterwards nothing in it is set.
+//! Everything that a login service is made of. The builder assembles it once; afterwards no setting changes.
 
 use std::{
     fmt,
@@ -42,7 +42,7 @@ use crate::{
     limit::{AnyLimiter, RateLimitGate},
     login::{Keyed, LoginLimits},
     password::{PasswordRules, Passwords},
-    policy::{EnrolledFactors, LoginPlan, Method, MethodSet, Policies, Policy},
+    policy::{Method, MethodSet, Policies, Policy},
     session::{Proof, Session, SessionLayer, Sessions, UserId},
     store::{AnyStore, StoreError},
     support::issuer::Issuer,
@@ -89,7 +89,7 @@ pub(crate) struct Core {
     pub(crate) credentials: CredentialTable,
     pub(crate) factors: EnabledFactors,
     pub(crate) login_limits: LoginLimits,
-    /// How long a user who chooses to stay signed in does.
+    /// How long a session lasts whose user has chosen to stay signed in.
     pub(crate) remember: Option<Duration>,
     pub(crate) redeemed_challenges: RedeemedChallenges,
     pub(crate) pushed: PushedRequests,
@@ -164,7 +164,7 @@ impl Core {
         self.tokens.as_ref().map(|tokens| tokens.service.default_audience(client))
     }
 
-    /// Returns the key under the keyed hashes. Call it after a read of the store: if that shows that the store has lost
+    /// Returns the key of the keyed hashes. Call it after a read of the store: if that shows that the store has lost
     /// something, the key is read again.
     pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {
         if let Some(keyed) = self.key.known(&self.store) {
@@ -197,23 +197,6 @@ impl Core {
     /// Returns whether a sign-in to the site of a tenant needs the second factor that its account has enrolled.
     pub(crate) fn asks_enrolled(&self, tenant: &Tenant) -> bool {
         self.policies.plan(tenant, None, None, self.enabled(tenant)).is_ok_and(|plan| plan.asks_enrolled)
-    }
-
-    /// Returns the second factors that a user has enrolled, if a login of this plan in which these methods were proved depends on
-    /// them. Call it only once a step is proved: before, nothing may depend on what an account has, not even the time of an answer.
-    pub(crate) async fn enrolled_factors(
-        &self,
-        (tenant, user): (&Tenant, &UserId),
-        plan: &LoginPlan,
-        proved: MethodSet,
-    ) -> Result<EnrolledFactors, StoreError> {
-        let enabled = self.enabled(tenant);
-        let can_have_any = !enabled.intersection(MethodSet::ENROLLED).is_empty();
-        if !can_have_any || !plan.depends_on_factors(proved) {
-            return Ok(EnrolledFactors::default());
-        }
-        let row = self.credentials.get(tenant, user).await?;
-        Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
     }
 
     /// Returns the consents of a user to third-party clients, newest first, with the names of scopes, claims and APIs.

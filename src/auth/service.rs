@@ -29,7 +29,7 @@ use crate::{
         pages::page,
         provider,
         query::Query,
-        steps::{authenticate, choices, complete, login_page, reset, sign_up, start, status},
+        steps::{choices, complete, login_page, reset, sign_up, start, status},
     },
     http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
     session::{SessionLayer, Sessions},
@@ -43,7 +43,7 @@ use crate::{
 ///
 /// It has no type parameters, answers any request whose body comes in [`Bytes`], and never fails, so it mounts unchanged
 /// in axum (`nest_service`, `route_service`), hyper and tonic. It needs a tokio runtime with time enabled. Clones share
-/// everything. The [module docs](super) show it whole.
+/// everything. The [module docs](super) have a complete example.
 #[derive(Clone)]
 #[must_use]
 pub struct AuthService(pub(crate) Arc<Core>);
@@ -147,8 +147,8 @@ async fn answer_request(
     response
 }
 
-/// Reads what an endpoint has left of a small body, because the connection can't be used again before it was read. Returns
-/// whether the body has ended.
+/// Reads what an endpoint has left of a small body, because the connection can't be used again before that. Returns whether the
+/// body has ended.
 async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<LimitKey>) -> bool {
     if parts.method != Method::POST {
         // without a place it is not read
@@ -160,7 +160,7 @@ async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Op
     }
 }
 
-/// From the path to the endpoint.
+/// Leads from the path to the endpoint.
 async fn serve_path(
     request: &mut IncomingRequest<'_>,
     path: Option<&'static Path>,
@@ -229,9 +229,9 @@ async fn log_in(
     }
     let own = request.own_login(fields.client_id(), fields.session_id.as_deref()).await?;
     match route {
-        Route::Authenticate => authenticate::authenticate_step(&own, fields).await,
-        Route::VerifyOtp => authenticate::verify_otp(&own, fields).await,
-        Route::Enrol => authenticate::set_up_second_factor(&own, fields).await,
+        Route::Authenticate => factors::perform_login_step(&own, fields).await,
+        Route::VerifyOtp => factors::verify_otp(&own, fields).await,
+        Route::Enrol => factors::set_up_factor(&own, fields).await,
         Route::SignUp(SignUpRoute::SendCode) => sign_up::send_sign_up_code(&own, fields).await,
         Route::SignUp(SignUpRoute::Verify) => sign_up::verify_sign_up_code(&own, fields).await,
         Route::SignUp(SignUpRoute::Invitation) => sign_up::accept_invitation(&own, fields).await,
@@ -279,7 +279,7 @@ fn no_such_endpoint() -> Problem {
     Problem::new(Code::NotFound, "there is no such endpoint")
 }
 
-/// The answer of an [`AuthService`], on its way.
+/// The response future of [`AuthService`].
 pub struct AuthFuture(Pin<Box<dyn Future<Output = Response<Body>> + Send>>);
 
 impl AuthFuture {

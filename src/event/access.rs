@@ -1,7 +1,5 @@
 //! Access control for the event log.
 
-use std::fmt;
-
 use http::HeaderName;
 
 use crate::{
@@ -43,7 +41,10 @@ where
     }
 }
 
-/// Lets each tenant read its own events, and an operator with a key read everything.
+/// The header of the operator's key.
+const OPERATOR_KEY: HeaderName = HeaderName::from_static("x-operator-key");
+
+/// Lets each tenant read its own events, and an operator with a key in the header `x-operator-key` read everything.
 ///
 /// # Security
 ///
@@ -52,7 +53,6 @@ where
 /// checks a credential in [`ProvedTenant`](crate::tenant::ProvedTenant).
 pub struct TenantsAndOperator<S> {
     source: S,
-    header: HeaderName,
     operator: Option<SecretDigest>,
 }
 
@@ -60,7 +60,7 @@ impl<S: TenantSource> TenantsAndOperator<S> {
     /// Creates the rule from a source of tenants. No operator key is accepted until
     /// [`operator_key`](Self::operator_key) sets one.
     pub fn new(source: S) -> Self {
-        Self { source, header: HeaderName::from_static("x-operator-key"), operator: None }
+        Self { source, operator: None }
     }
 
     /// Accepts this key as the operator's. Only its digest is kept.
@@ -74,17 +74,11 @@ impl<S: TenantSource> TenantsAndOperator<S> {
         self.operator = Some(SecretDigest::of_secret(key));
         Ok(self)
     }
-
-    /// Sets the header that carries the operator's key. Defaults to `x-operator-key`.
-    pub fn operator_header(mut self, name: HeaderName) -> Self {
-        self.header = name;
-        self
-    }
 }
 
 impl<S: TenantSource> Access for TenantsAndOperator<S> {
     fn viewer(&self, head: Head<'_>) -> Viewer {
-        let mut keys = head.headers().get_all(&self.header).iter();
+        let mut keys = head.headers().get_all(OPERATOR_KEY).iter();
         if let Some(key) = keys.next() {
             let given = SecretDigest::of_secret(key);
             // a wrong operator key is final: the request is not tried as a tenant's
@@ -100,11 +94,4 @@ impl<S: TenantSource> Access for TenantsAndOperator<S> {
     }
 }
 
-impl<S> fmt::Debug for TenantsAndOperator<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TenantsAndOperator")
-            .field("header", &self.header)
-            .field("operator", &self.operator.map(|_| "(not shown)"))
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TenantsAndOperator<S>, |own| operator: own.operator.map(|_| "(not shown)"));

@@ -46,10 +46,10 @@ pub(super) struct Stripes {
 #[repr(align(128))]
 struct Stripe(Mutex<CounterTable>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CounterTable {
     counters: Box<[Option<Counter>]>,
-    /// Events beyond the cap, merged by kind and mode.
+    /// Events beyond the cap, merged by kind and mode. It grows to one event for each that occurs, and then never allocates.
     merged: Vec<Event>,
     coalesced: u64,
 }
@@ -100,7 +100,7 @@ impl Stripes {
     /// Passes all pending counts to `append`, one event per key, subject and second.
     pub(super) fn drain(&self, mut append: impl FnMut(Event)) {
         let mut counts: HashMap<CounterKey, Event> = HashMap::new();
-        let mut merged = CounterTable::without_counters();
+        let mut merged = CounterTable::default();
         for stripe in &self.stripes {
             let mut table = lock(&stripe.0);
             for event in table.merged.drain(..) {
@@ -128,12 +128,7 @@ impl Stripes {
 
 impl CounterTable {
     fn new() -> Self {
-        Self { counters: (0..COUNTERS).map(|_| None).collect(), ..Self::without_counters() }
-    }
-
-    fn without_counters() -> Self {
-        // merging grows it to one event for each kind and mode that occurs, and then never allocates
-        Self { counters: Box::default(), merged: Vec::new(), coalesced: 0 }
+        Self { counters: (0..COUNTERS).map(|_| None).collect(), ..Self::default() }
     }
 
     fn tally(&mut self, event: &Event, hash: u64, cap: &RecordCap, append: &mut impl FnMut(Event)) {

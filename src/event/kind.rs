@@ -1,6 +1,6 @@
 //! The kinds of events. Each module declares those that it records.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use crate::util::error::ConfigError;
 
@@ -64,11 +64,7 @@ impl EventKind {
 
 crate::util::fmt::display!(EventKind, |own| own.name);
 
-impl fmt::Debug for EventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EventKind({})", self.name)
-    }
-}
+crate::util::fmt::debug_text!(EventKind, |own| format_args!("{own}"));
 
 impl FromStr for EventKind {
     type Err = ConfigError;

@@ -1,6 +1,6 @@
 //! The handle of an event log, and its builder.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     coalesce,
@@ -195,15 +195,7 @@ impl EventLogBuilder {
     }
 }
 
-impl fmt::Debug for EventLogBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventLogBuilder")
-            .field("capacity", &self.capacity)
-            .field("max_per_second", &self.max_per_second)
-            .field("sinks", &self.sinks.len())
-            .finish()
-    }
-}
+crate::util::fmt::debug_fields!(EventLogBuilder, |own| capacity: own.capacity, max_per_second: own.max_per_second, sinks: own.sinks.len());
 
 crate::util::builder::default_by_new!(EventLog);
 

@@ -120,7 +120,7 @@ impl Pump {
         let mut all = true;
         self.sinks.retain_mut(|position| {
             all &= position.deliver(&self.shared);
-            position.is_alive()
+            position.sink.is_some()
         });
         all
     }
@@ -170,10 +170,6 @@ const BATCH: usize = 256;
 impl SinkPosition {
     fn new(sink: Box<dyn Sink>, next: u64) -> Self {
         Self { sink: Some(sink), next, dropped: 0 }
-    }
-
-    fn is_alive(&self) -> bool {
-        self.sink.is_some()
     }
 
     /// Offers the sink its outstanding events. Returns whether it accepted all of them.

@@ -112,11 +112,7 @@ impl fmt::Display for Query {
 
 /// An invalid query. The error has no details, because it must not echo the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueryError(());
-
-impl QueryError {
-    pub(super) const INVALID: Self = Self(());
-}
+pub struct QueryError(pub(super) ());
 
 crate::util::fmt::text_error!(QueryError, "invalid event log query");
 

@@ -5,7 +5,7 @@ use std::{
     fmt::Write,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -30,10 +30,10 @@ const BATCH: usize = 64;
 impl LiveStream {
     /// Creates an endless stream of the events that match the query.
     pub(super) fn new(stream: OpenStream, mut query: Query) -> Self {
-        let newest = stream.shared().state().ring.newest();
+        let newest = stream.shared.state().ring.newest();
         let next = query.since.map_or(newest, |since| if since > newest { 0 } else { since });
         query.limit = BATCH;
-        let beats = stream.shared().streams.beats();
+        let beats = stream.shared.streams.beats();
         Self { stream, query, next, beats, began: false }
     }
 
@@ -45,7 +45,7 @@ impl LiveStream {
             text.push_str("retry: 2000\n\n");
         }
         self.query.since = Some(self.next);
-        let page = self.stream.shared().page(&self.query);
+        let page = self.stream.shared.page(&self.query);
         if page.lost > 0 {
             let _ = write!(text, "id: {}\nevent: lost\ndata: {{\"lost\":{}}}\n\n", self.next + page.lost, page.lost);
         }
@@ -53,7 +53,7 @@ impl LiveStream {
         for event in &page.events {
             let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", event.id, event.kind.as_str(), event.to_json());
         }
-        let beats = self.stream.shared().streams.beats();
+        let beats = self.stream.shared.streams.beats();
         if text.is_empty() && beats != self.beats {
             text.push_str(": alive\n\n");
         }
@@ -69,8 +69,8 @@ impl http_body::Body for LiveStream {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let live = self.get_mut();
         // register before reading, so that events that arrive meanwhile wake us
-        live.stream.wake_me(cx.waker());
-        let shared = live.stream.shared();
+        let OpenStream { shared, number } = &live.stream;
+        shared.streams.register_waker(*number, cx.waker());
         let is_over = shared.streams.is_ended() || shared.state().is_over();
         match live.news() {
             Some(text) => Poll::Ready(Some(Ok(Frame::data(text.into())))),
@@ -93,14 +93,6 @@ impl OpenStream {
         let number = shared.streams.register_stream(tenant, max)?;
         Some(Self { shared: Arc::clone(shared), number })
     }
-
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    pub(super) fn wake_me(&self, waker: &Waker) {
-        self.shared.streams.register_waker(self.number, waker);
-    }
 }
 
 impl Drop for OpenStream {
@@ -111,6 +103,8 @@ impl Drop for OpenStream {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use http_body::Body;
 
     use super::*;

@@ -31,7 +31,7 @@ pub(crate) struct Budget {
 /// Parses the tenants in a query.
 pub(super) fn parse_tenants(query: &str) -> Result<Vec<LimitKey>, QueryError> {
     let form = Form::parse(query.as_bytes())?;
-    form.values("tenant").map(LimitKey::parse_reserved).collect::<Result<_, _>>().map_err(|_| QueryError::INVALID)
+    form.values("tenant").map(LimitKey::parse_reserved).collect::<Result<_, _>>().map_err(|_| QueryError(()))
 }
 
 /// Returns the budget of this tenant alone.

@@ -80,27 +80,9 @@ impl http_body::Body for Body {
     }
 }
 
-impl From<Bytes> for Body {
-    fn from(bytes: Bytes) -> Self {
-        Self(Repr::Whole(bytes))
-    }
-}
-
-impl From<Vec<u8>> for Body {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::from(Bytes::from(bytes))
-    }
-}
-
-impl From<String> for Body {
-    fn from(text: String) -> Self {
-        Self::from(Bytes::from(text))
-    }
-}
-
-impl From<&'static str> for Body {
-    fn from(text: &'static str) -> Self {
-        Self::from(Bytes::from_static(text.as_bytes()))
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(whole: T) -> Self {
+        Self(Repr::Whole(whole.into()))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Request bodies that nobody has read, and HTTP/1 connections that stay open behind them.
 
 use std::{
-    fmt,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{Arc, Mutex},
@@ -185,11 +184,7 @@ impl<B: Body> Drop for Drained<B> {
     }
 }
 
-impl<B: Body> fmt::Debug for Drained<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drained").field("has_ended", &self.body.is_none()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(Drained<B: Body>, |own| has_ended: own.body.is_none());
 
 /// What is known of a request whose body may be left unread.
 struct LeftBehind<B> {
@@ -239,8 +234,4 @@ where
     }
 }
 
-impl<F, B, ResBody> fmt::Debug for DrainFuture<F, B, ResBody> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DrainFuture").field("is_draining", &self.draining.is_some()).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(DrainFuture<F, B, ResBody>, |own| is_draining: own.draining.is_some());

@@ -1,5 +1,7 @@
 //! The check of addresses to return to after a sign-in or a sign-out.
 
+use crate::util::form::hex;
+
 /// The maximum number of bytes of a path that is returned to.
 const MAX_LEN: usize = 2048;
 
@@ -78,7 +80,7 @@ fn decode_percent(text: &[u8]) -> Vec<u8> {
     let mut rest = text;
     while let [first, tail @ ..] = rest {
         let byte = match rest {
-            [b'%', high, low, ..] => hex(*high).zip(hex(*low)).map(|(high, low)| high * 16 + low),
+            [b'%', high, low, ..] => hex(*high).ok().zip(hex(*low).ok()).map(|(high, low)| high * 16 + low),
             _ => None,
         };
         rest = match byte {
@@ -88,10 +90,6 @@ fn decode_percent(text: &[u8]) -> Vec<u8> {
         decoded.push(byte.unwrap_or(*first));
     }
     decoded
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

@@ -24,41 +24,39 @@ pub struct AnyLimiter {
     pub(super) shared: Option<SharedLimiter>,
 }
 
+/// Lets the shared limiter decide, if there is one.
+macro_rules! ask_shared {
+    ($own:ident.$call:ident($($argument:expr),*)) => {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &$own.shared {
+            // boxed, so that the futures of other limiters have no room for it
+            return Box::pin(shared.$call($($argument),*)).await;
+        }
+    };
+}
+
 impl AnyLimiter {
     /// Decides whether this key may spend these units now, and charges them if so; see [`Limiter::check`].
     pub async fn check(&self, key: &LimitKey, units: u32) -> Decision {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            // boxed, so that the futures of other limiters have no room for it
-            return Box::pin(shared.check(key, units)).await;
-        }
+        ask_shared!(self.check(key, units));
         self.local.check(key, units)
     }
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing; see [`Limiter::check_anonymous`].
     pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            return Box::pin(shared.check_anonymous(key, units)).await;
-        }
+        ask_shared!(self.check_anonymous(key, units));
         self.local.check_anonymous(key, units)
     }
 
     /// Returns the standing of the key without spending; see [`Limiter::peek`].
     pub async fn peek(&self, key: &LimitKey) -> Option<Standing> {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            return Box::pin(shared.peek(key)).await;
-        }
+        ask_shared!(self.peek(key));
         self.local.peek(key)
     }
 
     /// Refunds the part of a charge that still counts, and returns the new standing; see [`Limiter::refund`].
     pub async fn refund(&self, spend: Spend) -> Option<Standing> {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            return Box::pin(shared.refund(spend)).await;
-        }
+        ask_shared!(self.refund(spend));
         self.local.refund(spend)
     }
 
@@ -68,10 +66,7 @@ impl AnyLimiter {
     ///
     /// Returns an error if the limiter is shared and its server does not answer. It may have cleared them.
     pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            return Box::pin(shared.reset(key)).await;
-        }
+        ask_shared!(self.reset(key));
         self.local.reset(key);
         Ok(())
     }
@@ -88,10 +83,7 @@ impl AnyLimiter {
         at_most: u32,
         lifetime: Duration,
     ) -> Result<Hold, Decision> {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            return Box::pin(shared.hold(key, estimate, at_most, lifetime)).await;
-        }
+        ask_shared!(self.hold(key, estimate, at_most, lifetime));
         self.local.hold(key, estimate, at_most, lifetime)
     }
 

@@ -303,11 +303,7 @@ fn append_to_list(headers: &mut HeaderMap, name: HeaderName, member: &str) {
     headers.append(name, member);
 }
 
-impl Default for HeaderStyle {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(HeaderStyle);
 
 #[cfg(test)]
 mod tests {

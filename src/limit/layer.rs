@@ -1,6 +1,6 @@
 //! The rate limit as a tower layer.
 
-use std::{any::type_name, fmt, sync::Arc};
+use std::{any::type_name, sync::Arc};
 
 use http::{HeaderMap, StatusCode};
 use tower_layer::Layer;
@@ -11,7 +11,7 @@ use super::{
     headers::HeaderStyle,
     tracking::TrackingLayer,
 };
-use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource};
+use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource, util::builder::setters};
 
 /// Limits the requests of each tenant.
 ///
@@ -58,34 +58,27 @@ impl<R> RateLimitLayer<R> {
         RateLimitLayer { gate: self.gate, respond }
     }
 
-    /// Sets what happens to a request without a tenant. By default it is rejected.
-    pub fn missing_tenant(mut self, policy: MissingTenant) -> Self {
-        self.gate.missing_tenant = policy;
-        self
-    }
+    setters! {
+        /// Sets what happens to a request without a tenant. By default it is rejected.
+        pub fn missing_tenant(policy: MissingTenant) { gate.missing_tenant: policy }
 
-    /// Sets which headers responses carry.
-    pub fn headers(mut self, style: HeaderStyle) -> Self {
-        self.gate.style = style;
-        self
-    }
+        /// Sets which headers responses carry.
+        pub fn headers(style: HeaderStyle) { gate.style: style }
 
-    /// Sets how many units a request costs. Defaults to 1. Zero is free.
-    ///
-    /// ```
-    /// # use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
-    /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
-    /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter)
-    ///     .cost(|head| if head.uri().path() == "/export" { 10 } else { 1 });
-    /// # let _ = limit;
-    /// # Ok::<(), tollgate::ConfigError>(())
-    /// ```
-    ///
-    /// A router can set the cost of a route, too: add a clone of the layer with its own cost to that route. A request
-    /// that passes both layers is charged the larger cost, once.
-    pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
-        self.gate.cost = Some(Arc::new(cost));
-        self
+        /// Sets how many units a request costs. Defaults to 1. Zero is free.
+        ///
+        /// ```
+        /// # use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
+        /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
+        /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter)
+        ///     .cost(|head| if head.uri().path() == "/export" { 10 } else { 1 });
+        /// # let _ = limit;
+        /// # Ok::<(), tollgate::ConfigError>(())
+        /// ```
+        ///
+        /// A router can set the cost of a route, too: add a clone of the layer with its own cost to that route. A request
+        /// that passes both layers is charged the larger cost, once.
+        pub fn cost(cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) { gate.cost: Some(Arc::new(cost)) }
     }
 
     /// Charges only responses for which the function returns `true`.
@@ -120,25 +113,21 @@ impl<R> RateLimitLayer<R> {
         self.charge_if(move |status, headers| !refund(status, headers))
     }
 
-    /// Lets CORS preflight requests through without a charge.
-    pub fn exempt_preflight(mut self) -> Self {
-        self.gate.exempt_preflight = true;
-        self
+    setters! {
+        /// Lets CORS preflight requests through without a charge.
+        pub fn exempt_preflight() { gate.exempt_preflight: true }
+
+        /// Puts nothing into the extensions of requests, which saves time.
+        ///
+        /// Handlers can't read [`RateLimit`](crate::RateLimit) then, and a second layer of the
+        /// same limiter charges the request again.
+        pub fn without_extensions() { gate.extensions: false }
     }
 
     /// Tracks when calls end, as quotas of [concurrent](crate::Quota::concurrent) calls and metered requests require. The
     /// response bodies get another type, [`Tracked`](super::Tracked), so call it after the other methods.
     pub fn tracking_bodies(self) -> TrackingLayer<R> {
         TrackingLayer::new(self.gate, self.respond)
-    }
-
-    /// Puts nothing into the extensions of requests, which saves time.
-    ///
-    /// Handlers can't read [`RateLimit`](crate::RateLimit) then, and a second layer of the
-    /// same limiter charges the request again.
-    pub fn without_extensions(mut self) -> Self {
-        self.gate.extensions = false;
-        self
     }
 }
 
@@ -150,11 +139,4 @@ impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for RateLimitLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer")
-            .field("limiter", &self.gate.limiter.local)
-            .field("respond", &type_name::<R>())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(RateLimitLayer<R>, |own| limiter: own.gate.limiter.local, respond: type_name::<R>());

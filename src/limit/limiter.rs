@@ -23,9 +23,10 @@ use super::{
 #[cfg(feature = "redis")]
 use crate::util::clock::UnixTime;
 use crate::{
-    event::{EventKind, EventLog},
+    event::{Budget, Budgets, EventKind, EventLog},
     tenant::{LimitKey, Standing, TenantName},
     util::{
+        builder::setters,
         clock::{Clock, SystemClock},
         error::ConfigError,
     },
@@ -77,48 +78,35 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    /// Sets the clock. Defaults to a [`SystemClock`].
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(Arc::new(clock));
-        self
-    }
+    setters! {
+        /// Sets the clock. Defaults to a [`SystemClock`].
+        pub fn clock(clock: impl Clock) { clock: Some(Arc::new(clock)) }
 
-    /// Records refusals and changes of state in this log.
-    pub fn events(mut self, log: EventLog) -> Self {
-        self.log = Some(log);
-        self
-    }
+        /// Records refusals and changes of state in this log.
+        pub fn events(log: EventLog) { log: Some(log) }
 
-    /// Sets the maximum number of tenants with their own budget. Defaults to
-    /// 1,000,000.
-    ///
-    /// Beyond it, tenants that [`Plans`] names still get one, and others share 4096
-    /// buckets. When there is room again, a tenant leaves its bucket and is charged for what
-    /// was spent there.
-    pub fn max_tenants(mut self, most: usize) -> Self {
-        self.max_tenants = most;
-        self
-    }
+        /// Sets the maximum number of tenants with their own budget. Defaults to
+        /// 1,000,000.
+        ///
+        /// Beyond it, tenants that [`Plans`] names still get one, and others share 4096
+        /// buckets. When there is room again, a tenant leaves its bucket and is charged for what
+        /// was spent there.
+        pub fn max_tenants(most: usize) { max_tenants: most }
 
-    /// Sets the maximum memory for all tenants together, in bytes. Defaults to 512 MiB.
-    ///
-    /// Beyond it, new tenants share buckets as described under
-    /// [`max_tenants`](Self::max_tenants), and the logs of busy tenants get coarser: units
-    /// may come back late, never early.
-    pub fn max_bytes(mut self, most: usize) -> Self {
-        self.max_bytes = most;
-        self
-    }
+        /// Sets the maximum memory for all tenants together, in bytes. Defaults to 512 MiB.
+        ///
+        /// Beyond it, new tenants share buckets as described under
+        /// [`max_tenants`](Self::max_tenants), and the logs of busy tenants get coarser: units
+        /// may come back late, never early.
+        pub fn max_bytes(most: usize) { max_bytes: most }
 
-    /// Looks up the plans of tenants, for example in a database. [`Plans::set`] overrides
-    /// what is found, and the default applies to tenants without a plan.
-    ///
-    /// [`RateLimitLayer`](super::RateLimitLayer) waits for the lookup of a new tenant.
-    /// [`Limiter::check`] doesn't wait: call [`Limiter::load_plan`] before it. Addresses are not looked up.
-    #[cfg(feature = "plans")]
-    pub fn plan_source(mut self, plans: CachedPlans) -> Self {
-        self.plan_source = Some(plans);
-        self
+        /// Looks up the plans of tenants, for example in a database. [`Plans::set`] overrides
+        /// what is found, and the default applies to tenants without a plan.
+        ///
+        /// [`RateLimitLayer`](super::RateLimitLayer) waits for the lookup of a new tenant.
+        /// [`Limiter::check`] doesn't wait: call [`Limiter::load_plan`] before it. Addresses are not looked up.
+        #[cfg(feature = "plans")]
+        pub fn plan_source(plans: CachedPlans) { plan_source: Some(plans) }
     }
 
     /// Builds the limiter.
@@ -354,21 +342,6 @@ impl Limiter {
         self.0.engine.peek(key, self.context())
     }
 
-    /// Returns the standing of the key, and how many of its requests were admitted since the first call for it. Returns `None`
-    /// if no enforced quota applies, or if the key has spent nothing and no plan of its own.
-    pub(super) fn watch(&self, key: &LimitKey) -> Option<(Standing, u64)> {
-        let Inner { engine, .. } = &*self.0;
-        if !engine.knows(key) && !engine.plans.is_named(key) {
-            return None;
-        }
-        Some((self.peek(key)?, engine.watch(key)))
-    }
-
-    /// Returns how many requests were admitted and charged, of all keys with a limit.
-    pub(super) fn admitted(&self) -> u64 {
-        self.0.engine.admitted()
-    }
-
     /// Refunds the part of a charge that still counts. Returns the new standing of the tenant.
     ///
     /// Nothing is refunded if its window has passed, if another limiter charged it, or
@@ -437,6 +410,24 @@ impl Limiter {
         let Inner { engine, report } = &*self.0;
         let (now, unix_now) = report.clock.read();
         Context { now, unix_now, swept_at: engine.swept_at.load(Relaxed), bytes: &engine.bytes }
+    }
+}
+
+impl Budgets for Limiter {
+    fn admitted(&self) -> u64 {
+        self.0.engine.admitted()
+    }
+
+    fn named(&self, most: usize) -> Vec<LimitKey> {
+        self.plans().named(most)
+    }
+
+    fn budget(&self, key: &LimitKey) -> Option<Budget> {
+        let Inner { engine, .. } = &*self.0;
+        if !engine.knows(key) && !engine.plans.is_named(key) {
+            return None;
+        }
+        Some(Budget { standing: self.peek(key)?, admitted: engine.watch(key) })
     }
 }
 

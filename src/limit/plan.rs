@@ -102,10 +102,9 @@ impl Plan {
     pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Result<Self, ConfigError> {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
         let reserves = quotas.iter().filter(|quota| quota.reserved() > 0).count();
-        if quotas.is_empty() || quotas.len() + reserves > Self::MAX_QUOTAS {
-            let value = format!("{} quotas, {reserves} of them with a reserve", quotas.len());
-            return Err(ConfigError::new("plan", value, "must have 1 to 6 quotas; one with a reserve counts twice"));
-        }
+        let is_refused = quotas.is_empty() || quotas.len() + reserves > Self::MAX_QUOTAS;
+        let value = format_args!("{} quotas, {reserves} of them with a reserve", quotas.len());
+        ConfigError::refuse_if(is_refused, "plan", value, "must have 1 to 6 quotas; one with a reserve counts twice")?;
         let mut names = BTreeSet::new();
         if let Some(twice) = quotas.iter().find(|quota| !names.insert(quota.name())) {
             return Err(ConfigError::new(

@@ -182,9 +182,7 @@ impl Quota {
 
     fn checked(limit: u32, window: Duration, rule: Rule) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(limit == 0, "quota limit", limit, "must be at least 1")?;
-        if !(SHORTEST..=LONGEST).contains(&window) {
-            return Err(ConfigError::new("quota window", format!("{window:?}"), "must be from 1 ms to 366 days"));
-        }
+        ConfigError::check_range("quota window", window, SHORTEST..=LONGEST, "must be from 1 ms to 366 days")?;
         Ok(Self::from_rule(limit, window, rule))
     }
 
@@ -203,9 +201,8 @@ impl Quota {
     /// Returns an error if the name is too long or has other characters.
     pub fn with_name(self, name: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if name.is_empty() || name.len() > 32 || !name.bytes().all(allowed) {
-            return Err(ConfigError::new("quota name", name, "must be 1 to 32 letters, digits, '.', '_' or '-'"));
-        }
+        let is_refused = name.is_empty() || name.len() > 32 || !name.bytes().all(allowed);
+        ConfigError::refuse_if(is_refused, "quota name", name, "must be 1 to 32 letters, digits, '.', '_' or '-'")?;
         Ok(Self { name: PolicyName::intern_name(name), ..self })
     }
 

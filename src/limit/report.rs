@@ -146,7 +146,7 @@ impl Report {
         crate::util::trace::warning!("the shared limiter does not answer, its fallback decides: {failure}");
         count!("tollgate_limiter_fallback_changes_total", 1_u32);
         if let Some(log) = &self.log {
-            log.record(Event::new(EventKind::LimiterFallbackBegan, self.clock.unix(now)).reason(failure.reason()));
+            log.record(Event::new(EventKind::LimiterFallbackBegan, self.clock.unix(now)).reason(failure.reason));
         }
     }
 

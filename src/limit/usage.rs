@@ -1,10 +1,7 @@
 //! The budgets that the page of an event service shows.
 
-use super::{any_limiter::AnyLimiter, limiter::Limiter};
-use crate::{
-    event::{Budget, Budgets, EventServiceBuilder},
-    tenant::LimitKey,
-};
+use super::any_limiter::AnyLimiter;
+use crate::event::EventServiceBuilder;
 
 impl EventServiceBuilder {
     /// Shows what this limiter has left for tenants, and how many requests it admits, at `/usage` and on the page.
@@ -14,20 +11,5 @@ impl EventServiceBuilder {
     /// its server has left as far as this process knows.
     pub fn limiter(self, limiter: impl Into<AnyLimiter>) -> Self {
         self.budgets(limiter.into().local)
-    }
-}
-
-impl Budgets for Limiter {
-    fn admitted(&self) -> u64 {
-        self.admitted()
-    }
-
-    fn named(&self, most: usize) -> Vec<LimitKey> {
-        self.plans().named(most)
-    }
-
-    fn budget(&self, key: &LimitKey) -> Option<Budget> {
-        let (standing, admitted) = self.watch(key)?;
-        Some(Budget { standing, admitted })
     }
 }

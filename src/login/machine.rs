@@ -48,7 +48,7 @@ pub(crate) enum LoginCall<'a> {
     TakePasskey(&'a OpenChallenge),
     /// Binds a login without proofs to the user whose account was created in it, with what was proved for the account.
     SignUp(Option<(&'a BoundUser, &'a [Proof])>),
-    /// Notes that the user goes on.
+    /// Notes that the user is active, so that the login doesn't time out.
     Touch,
     /// Confirms that all steps are done.
     Complete,
@@ -252,8 +252,8 @@ fn verify(
     Transition { next: transition.next.or(Some(guessed)), ..transition }
 }
 
-/// Adds a proof. The first one binds the login, and may add a step for a second factor of its user. If `end_user` raised the generation since the login was bound, the login
-/// ends instead.
+/// Adds a proof. The first one binds the login, and may add a step for a second factor of its user. If `end_user` has raised the
+/// generation since the login was bound, the login ends instead.
 fn success(login: &Login, method: Method, proved: Proved<'_>, now: UnixTime) -> Transition {
     if let Some(user) = login.subject.user()
         && user.generation < proved.user.generation

@@ -22,8 +22,8 @@ const MOST: usize = 1 << 20;
 /// Hashes and checks passwords, away from the async threads.
 ///
 /// By default, uses argon2id with 19456 KiB, two iterations and one lane, the minimum that OWASP recommends. It computes as
-/// many hashes at once as the machine has threads, and lets 64 times as many callers wait. Clones share these limits. [`builder`](
-/// Self::builder) changes the settings.
+/// many hashes at once as the machine has threads, and lets 64 times as many callers wait. Clones share these limits.
+/// [`builder`](Self::builder) changes the settings.
 ///
 /// Waiting tenants take turns, so a flood of one leaves the others their turn. If the queue is full, a tenant with fewer
 /// waiting callers takes the place of the last caller of the tenant with the most. The login service names the tenant of each

@@ -117,11 +117,7 @@ impl<S, R: Clone> Layer<S> for PkceBodyLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for PkceBodyLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PkceBodyLayer").field("scope", &self.scope).field("limit", &self.limit).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(PkceBodyLayer<R> { scope, limit });
 
 /// A service behind a [`PkceBodyLayer`].
 #[derive(Clone)]
@@ -167,11 +163,7 @@ where
     }
 }
 
-impl<S: fmt::Debug, R> fmt::Debug for PkceBody<S, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PkceBody").field("inner", &self.inner).field("scope", &self.scope).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(PkceBody<S: fmt::Debug, R> { inner, scope });
 
 pin_project! {
     /// The response of a [`PkceBody`](super::PkceBody) service.

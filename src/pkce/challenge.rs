@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use http::Extensions;
 use serde::Deserialize;
@@ -105,11 +105,7 @@ impl CodeChallenge {
 
 crate::util::fmt::display!(CodeChallenge, |own| own.as_str());
 
-impl fmt::Debug for CodeChallenge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CodeChallenge").field(&self.as_str()).finish()
-    }
-}
+crate::util::fmt::debug_text!(CodeChallenge, |own| own.as_str());
 
 crate::util::fmt::from_str!(CodeChallenge, PkceError);
 
@@ -128,7 +124,7 @@ mod tests {
     const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
     const APPENDIX_B: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-    fn kind<T: fmt::Debug>(result: Result<T, PkceError>) -> PkceErrorKind {
+    fn kind<T: std::fmt::Debug>(result: Result<T, PkceError>) -> PkceErrorKind {
         result.unwrap_err().kind()
     }
 

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tower_layer::Layer;
 
@@ -71,8 +71,4 @@ impl<S, R: Clone> Layer<S> for PkceLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for PkceLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PkceLayer").field("scope", &self.scope).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(PkceLayer<R> { scope });

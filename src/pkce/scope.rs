@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     http::head::Head,
@@ -38,14 +38,7 @@ impl Scope {
     }
 }
 
-impl fmt::Debug for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field("path", &self.path.as_deref().unwrap_or("every"))
-            .field("condition", &self.condition.is_some())
-            .finish()
-    }
-}
+crate::util::fmt::debug_fields!(Scope, |own| path: own.path.as_deref().unwrap_or("every"), condition: own.condition.is_some());
 
 /// Returns whether a router might treat `path` as `wanted`. Some routers decode paths, and some
 /// ignore trailing slashes.

@@ -1,7 +1,7 @@
 use zeroize::Zeroizing;
 
 use super::error::{PkceError, PkceErrorKind};
-use crate::util::secret::Secret;
+use crate::util::{scan::is_unreserved, secret::Secret};
 
 /// A code verifier (RFC 7636 §4.1): a secret of 43 to 128 unreserved characters.
 ///
@@ -26,7 +26,6 @@ impl CodeVerifier {
 
     /// Parses the verifier that a client presents.
     pub fn parse(text: &str) -> Result<Self, PkceError> {
-        let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
         if !(Self::MIN_LEN..=Self::MAX_LEN).contains(&text.len()) || !text.bytes().all(is_unreserved) {
             return Err(PkceError::new(PkceErrorKind::InvalidVerifier));
         }

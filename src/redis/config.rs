@@ -29,14 +29,14 @@ type SharedConnection = tokio::sync::Mutex<Weak<dyn Any + Send + Sync>>;
 #[derive(Clone)]
 #[must_use]
 pub struct RedisConfig {
-    nodes: Vec<ConnectionInfo>,
+    pub(super) nodes: Vec<ConnectionInfo>,
     shown: String,
-    is_cluster: bool,
-    is_tls: bool,
-    prefix: String,
+    pub(crate) is_cluster: bool,
+    pub(super) is_tls: bool,
+    pub(crate) prefix: String,
     deadline: Option<Duration>,
-    authorities: Option<Vec<u8>>,
-    connection: Option<Arc<SharedConnection>>,
+    pub(super) authorities: Option<Vec<u8>>,
+    pub(super) connection: Option<Arc<SharedConnection>>,
 }
 
 impl RedisConfig {
@@ -113,10 +113,9 @@ impl RedisConfig {
     /// Returns an error unless the prefix has 1 to 64 letters, digits, `.`, `_` or `-`.
     pub fn key_prefix(mut self, prefix: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(allowed) {
-            let reason = "must be 1 to 64 letters, digits, '.', '_' or '-'";
-            return Err(ConfigError::new("redis key prefix", prefix, reason));
-        }
+        let is_refused = prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(allowed);
+        let reason = "must be 1 to 64 letters, digits, '.', '_' or '-'";
+        ConfigError::refuse_if(is_refused, "redis key prefix", prefix, reason)?;
         prefix.clone_into(&mut self.prefix);
         Ok(self)
     }
@@ -173,30 +172,6 @@ impl RedisConfig {
         self.nodes = self.nodes.into_iter().map(changed).collect();
         self.connection = None;
         self
-    }
-
-    pub(super) fn nodes(&self) -> &[ConnectionInfo] {
-        &self.nodes
-    }
-
-    pub(crate) fn is_cluster(&self) -> bool {
-        self.is_cluster
-    }
-
-    pub(super) fn is_tls(&self) -> bool {
-        self.is_tls
-    }
-
-    pub(super) fn connection(&self) -> Option<&SharedConnection> {
-        self.connection.as_deref()
-    }
-
-    pub(super) fn authorities(&self) -> Option<&[u8]> {
-        self.authorities.as_deref()
-    }
-
-    pub(crate) fn prefix(&self) -> &str {
-        &self.prefix
     }
 
     pub(crate) fn deadline_or(&self, default: Duration) -> Duration {

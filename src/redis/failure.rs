@@ -9,7 +9,7 @@ use redis::RedisError;
 pub(crate) struct RedisFailure {
     pub(crate) kind: FailureKind,
     /// A fixed word for the event log, which must not show what the server says.
-    reason: &'static str,
+    pub(crate) reason: &'static str,
     text: Arc<str>,
 }
 
@@ -38,10 +38,6 @@ impl RedisFailure {
     /// The server has not answered within the deadline.
     pub(crate) fn late(text: &str) -> Self {
         Self { reason: "no_answer", ..Self::new(FailureKind::Unavailable, text) }
-    }
-
-    pub(crate) fn reason(&self) -> &'static str {
-        self.reason
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    fmt,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -16,7 +15,7 @@ use tokio::{runtime::Handle, sync::watch, task::JoinHandle, time::Instant};
 use super::{
     config::RedisConfig,
     failure::{FailureKind, RedisFailure},
-    target::{Connection, Delivery, Target},
+    target::{CONNECT, Connection, Delivery, Target},
 };
 use crate::util::{
     clock::{Clock, Moment, SystemClock},
@@ -69,10 +68,13 @@ impl Link {
     /// Connects within a tokio runtime, which must live as long as the link, or returns a link with the connection that the
     /// configuration shares.
     pub(crate) async fn connect(config: &RedisConfig, deadline: Duration) -> Result<Self, RedisFailure> {
-        let Some(shared) = config.connection() else { return Ok(Self { inner: Inner::open(config).await?, deadline }) };
+        let Some(shared) = &config.connection else { return Ok(Self { inner: Inner::open(config).await?, deadline }) };
         let mut shared = shared.lock().await;
         if let Some(inner) = shared.upgrade().and_then(|inner| inner.downcast().ok()) {
-            return Ok(Self { inner, deadline });
+            drop(shared);
+            let link = Self { inner, deadline };
+            link.ping().await?;
+            return Ok(link);
         }
         let inner = Inner::open(config).await?;
         let any: Arc<dyn Any + Send + Sync> = inner.clone();
@@ -80,15 +82,19 @@ impl Link {
         Ok(Self { inner, deadline })
     }
 
+    /// Returns an error if the server does not answer, in the time that an attempt to connect takes.
+    async fn ping(&self) -> Result<(), RedisFailure> {
+        match self.call_until(Instant::now() + CONNECT, &redis::cmd("PING"), Delivery::Retried).await {
+            // the user may not send this command
+            Err(CallError::Replied(error)) if error.code() == Some("NOPERM") => Ok(()),
+            reply => Ok(reply.map(drop)?),
+        }
+    }
+
     /// Sends a command and returns the reply within the deadline. After a failure of the kind
     /// [`Unavailable`](FailureKind::Unavailable), the command may have been executed.
     pub(super) async fn call(&self, command: &Cmd, delivery: Delivery) -> Result<redis::Value, CallError> {
-        self.call_until(self.deadline(), command, delivery).await
-    }
-
-    /// Returns the deadline of a call that begins now.
-    pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.patience()
+        self.call_until(Instant::now() + self.deadline, command, delivery).await
     }
 
     /// Returns how long a call waits for its reply.
@@ -148,7 +154,7 @@ impl Link {
 
     /// Waits for work at most as long as for a call.
     pub(crate) async fn within_deadline<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        self.until(self.deadline(), work).await
+        self.until(Instant::now() + self.deadline, work).await
     }
 
     async fn until<T>(&self, deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
@@ -271,8 +277,4 @@ async fn restore(link: Weak<Inner>, number: u64) {
     }
 }
 
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
-    }
-}
+crate::util::fmt::opaque_debug!(Link);

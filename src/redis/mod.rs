@@ -13,4 +13,5 @@ pub(crate) use self::{
     failure::{FailureKind, RedisFailure},
     link::Link,
     script::{Reply, Script, unexpected},
+    target::Delivery,
 };

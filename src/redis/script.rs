@@ -45,50 +45,21 @@ impl Link {
         script: &Script,
         keys: &[&[u8]],
         arguments: &[&[u8]],
+        delivery: Delivery,
     ) -> Result<Reply, RedisFailure> {
-        self.deliver(self.deadline(), script, keys, arguments, Delivery::Resent).await
+        self.run_within(self.patience(), script, keys, arguments, delivery).await
     }
 
-    /// Like [`run`](Self::run), and sends the script once more if the connection is lost. Not for a caller that must know
-    /// whether the server was replaced.
-    pub(crate) async fn run_retried(
-        &self,
-        script: &Script,
-        keys: &[&[u8]],
-        arguments: &[&[u8]],
-    ) -> Result<Reply, RedisFailure> {
-        self.deliver(self.deadline(), script, keys, arguments, Delivery::Retried).await
-    }
-
-    /// Like [`run`](Self::run), but the script never runs twice: it is not sent again after a connection was lost.
-    pub(crate) async fn run_once(
-        &self,
-        script: &Script,
-        keys: &[&[u8]],
-        arguments: &[&[u8]],
-    ) -> Result<Reply, RedisFailure> {
-        self.deliver(self.deadline(), script, keys, arguments, Delivery::Once).await
-    }
-
-    /// Like [`run_once`](Self::run_once), with a deadline of its own.
-    pub(crate) async fn run_once_within(
+    /// Like [`run`](Self::run), with a deadline of its own.
+    pub(crate) async fn run_within(
         &self,
         longest: Duration,
         script: &Script,
         keys: &[&[u8]],
         arguments: &[&[u8]],
-    ) -> Result<Reply, RedisFailure> {
-        self.deliver(Instant::now() + longest, script, keys, arguments, Delivery::Once).await
-    }
-
-    async fn deliver(
-        &self,
-        until: Instant,
-        script: &Script,
-        keys: &[&[u8]],
-        arguments: &[&[u8]],
         delivery: Delivery,
     ) -> Result<Reply, RedisFailure> {
+        let until = Instant::now() + longest;
         match self.call_until(until, &command("EVALSHA", script.hash(), keys, arguments), delivery).await {
             // it was not executed
             Err(CallError::Replied(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {

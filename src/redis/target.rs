@@ -21,7 +21,7 @@ use super::{
 use crate::util::error::ConfigError;
 
 /// The longest time that an attempt to connect takes.
-const CONNECT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT: Duration = Duration::from_secs(2);
 /// A connection on which the other side acknowledges nothing for this long is closed, where the system supports it.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
@@ -43,11 +43,13 @@ pub(super) struct ClusterOnce(Arc<ClusterClient>, Arc<OnceCell<ClusterConnection
 
 /// Whether a command may be executed twice if a connection is lost before the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
-    /// It is sent once more if the connection is lost, by the client of a cluster more often.
+pub(crate) enum Delivery {
+    /// It is sent once more if the connection is lost, by the client of a cluster more often. Not for a caller that must know
+    /// whether the server was replaced.
     Retried,
     /// The client of a cluster sends it again. The caller learns about a connection that was lost.
     Resent,
+    /// It is never executed twice.
     Once,
 }
 
@@ -57,20 +59,20 @@ impl Target {
     }
 
     fn build(config: &RedisConfig) -> RedisResult<Self> {
-        if config.is_tls() && rustls::crypto::CryptoProvider::get_default().is_none() {
+        if config.is_tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             // the client takes the provider of the process; another one may have been installed meanwhile
             let _other = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
         let certificates =
-            config.authorities().map(|pem| TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) });
+            config.authorities.clone().map(|pem| TlsCertificates { client_tls: None, root_cert: Some(pem) });
         let tcp = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
-        let nodes = config.nodes().iter().map(|node| {
+        let nodes = config.nodes.iter().map(|node| {
             let settings = node.redis_settings().clone().set_skip_set_lib_name();
             node.clone().set_tcp_settings(tcp.clone()).set_redis_settings(settings)
         });
-        if !config.is_cluster() {
+        if !config.is_cluster {
             let missing = || RedisError::from((ErrorKind::InvalidClientConfig, "no host"));
             let node = nodes.into_iter().next().ok_or_else(missing)?;
             let client = match certificates {

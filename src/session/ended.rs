@@ -43,10 +43,7 @@ impl EndedSessions {
 
     /// Returns whether the session was ended; at once if the store answers at once.
     pub(crate) fn contains(&self, sid: &PublicId) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        match self.check(sid) {
-            Ok(check) => check.has_ended(),
-            Err(error) => MaybeReady::Ready(Err(error)),
-        }
+        self.0.get(None, sid.as_bytes()).map(|row| row.map(has_ended))
     }
 
     /// Prepares a check of one session that can be repeated without allocating.
@@ -65,7 +62,10 @@ pub(crate) struct SessionEndCheck {
 impl SessionEndCheck {
     /// Returns whether the session was ended; at once if the store answers at once.
     pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        let has_ended = |row: Option<Stored<EndMark>>| row.is_some_and(|row| row.value.has_ended);
-        self.rows.get_at(&self.key).map(move |row| row.map(has_ended))
+        self.rows.get_at(&self.key).map(|row| row.map(has_ended))
     }
+}
+
+fn has_ended(row: Option<Stored<EndMark>>) -> bool {
+    row.is_some_and(|row| row.value.has_ended)
 }

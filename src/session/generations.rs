@@ -56,10 +56,7 @@ impl Generations {
         tenant: &Tenant,
         user: &UserId,
     ) -> MaybeReady<BoxFuture<'static, Result<u64, StoreError>>> {
-        match self.check(tenant, user) {
-            Ok(check) => check.current(),
-            Err(error) => MaybeReady::Ready(Err(error)),
-        }
+        self.0.get(Some(tenant), user.as_str().as_bytes()).map(|row| row.map(number_of))
     }
 
     /// Begins a batch for a user.
@@ -93,9 +90,12 @@ pub(crate) struct GenerationCheck {
 impl GenerationCheck {
     /// Returns the generation; at once if the store answers at once.
     pub(crate) fn current(&self) -> MaybeReady<BoxFuture<'static, Result<u64, StoreError>>> {
-        let number = |row: Option<Stored<Generation>>| row.map_or(0, |row| row.value.0);
-        self.rows.get_at(&self.key).map(move |row| row.map(number))
+        self.rows.get_at(&self.key).map(|row| row.map(number_of))
     }
+}
+
+fn number_of(row: Option<Stored<Generation>>) -> u64 {
+    row.map_or(0, |row| row.value.0)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Users and how they proved who they are.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{store::inline::InlineBytes, tenant::Tenant, util::clock::UnixTime};
@@ -57,11 +55,7 @@ impl UserId {
 
 crate::util::fmt::display!(UserId, |own| own.as_str());
 
-impl fmt::Debug for UserId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "UserId({})", self.as_str())
-    }
-}
+crate::util::fmt::debug_text!(UserId, |own| format_args!("{own}"));
 
 crate::util::fmt::from_str!(UserId, IdentityError);
 

@@ -42,13 +42,18 @@ impl Sessions {
     ///
     /// A sign-out with the old cookie, while the new one is on its way to the browser, ends nothing.
     pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let secret = Secret::generate();
-        let change = |row: &LiveSession, now| LiveSession {
-            secret: secret.digest(),
-            times: SessionTimes { last_use: now, ..row.times },
-            ..row.clone()
+        let (lifetimes, known, secret) = (self.lifetimes(), session.row().secret, Secret::generate());
+        let step = |row: Option<&SessionRow>, now: UnixTime| match row {
+            Some(SessionRow::Live(row)) if row.secret.matches(&known) && now < self.end_of(&row.times) => {
+                let times = SessionTimes { last_use: now, ..row.times };
+                let rotated = Arc::new(LiveSession { secret: secret.digest(), times, ..LiveSession::clone(row) });
+                Change::Put(SessionRow::Live(Arc::clone(&rotated)), lifetimes.keep_until(&times), Some(rotated))
+            }
+            _ => Change::Keep(None),
         };
-        let Some(rotated) = self.change(session, change).await? else { return Ok(None) };
+        let rotated = self.rows().update(None, session.sid().as_bytes(), step).await?;
+        let Some(row) = rotated else { return Ok(None) };
+        let rotated = Session::new(session.sid(), row);
         self.record(EventKind::SessionRenewed, &rotated);
         Ok(Some((self.cookie(&rotated, &secret), rotated)))
     }
@@ -238,25 +243,6 @@ impl Sessions {
         }
     }
 
-    /// Changes the row of a session by one compare-and-swap, if it lives and still has the secret of the one passed.
-    async fn change(
-        &self,
-        session: &Session,
-        change: impl Fn(&LiveSession, UnixTime) -> LiveSession + Send + Sync,
-    ) -> Result<Option<Session>, StoreError> {
-        let (lifetimes, secret) = (self.lifetimes(), session.row().secret);
-        let step = |row: Option<&SessionRow>, now: UnixTime| match row {
-            Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < self.end_of(&row.times) => {
-                let changed = Arc::new(change(row, now));
-                let keep_until = lifetimes.keep_until(&changed.times);
-                Change::Put(SessionRow::Live(Arc::clone(&changed)), keep_until, Some(changed))
-            }
-            _ => Change::Keep(None),
-        };
-        let changed = self.rows().update(None, session.sid().as_bytes(), step).await?;
-        Ok(changed.map(|row| Session::new(session.sid(), row)))
-    }
-
     /// Ends a session. Returns it if it was live until now.
     pub(super) async fn end(&self, tenant: &Tenant, listed: &ListedSession) -> Result<Option<Session>, StoreError> {
         let end = |row: Option<&SessionRow>, now: UnixTime| {
@@ -309,44 +295,35 @@ impl Sessions {
                 let after = plan(before.clone());
                 let mut removed = before.missing_in(&after);
                 removed.retain(|listed| !ended.contains(&listed.sid));
-                if !removed.is_empty() {
-                    return Change::Keep(AmendStep::EndFirst(removed));
-                }
-                if list.is_none() && after.is_empty() {
-                    return Change::Keep(AmendStep::Done);
+                // they end first
+                if !removed.is_empty() || list.is_none() && after.is_empty() {
+                    return Change::Keep(removed);
                 }
                 let expires = after.expires(now);
-                Change::Put(after, expires, AmendStep::Done)
+                Change::Put(after, expires, removed)
             };
-            match self.lists().update(Some(tenant), user.as_str().as_bytes(), step).await? {
-                AmendStep::Done => return Ok(lived),
-                AmendStep::EndFirst(removed) => {
-                    let mut failed = None;
-                    for listed in removed {
-                        match self.end(tenant, &listed).await {
-                            Ok(session) => {
-                                lived.extend(session);
-                                ended.push(listed.sid);
-                            }
-                            // a row that cannot be read does not save the others
-                            Err(error) if error.kind() == StoreErrorKind::Corrupt => failed = Some(error),
-                            Err(error) => return Err(error),
-                        }
+            let removed = self.lists().update(Some(tenant), user.as_str().as_bytes(), step).await?;
+            if removed.is_empty() {
+                return Ok(lived);
+            }
+            let mut failed = None;
+            for listed in removed {
+                match self.end(tenant, &listed).await {
+                    Ok(session) => {
+                        lived.extend(session);
+                        ended.push(listed.sid);
                     }
-                    if let Some(error) = failed {
-                        return Err(error);
-                    }
+                    // a row that cannot be read does not save the others
+                    Err(error) if error.kind() == StoreErrorKind::Corrupt => failed = Some(error),
+                    Err(error) => return Err(error),
                 }
+            }
+            if let Some(error) = failed {
+                return Err(error);
             }
         }
         Err(StoreErrorKind::Busy.into())
     }
-}
-
-/// The next step towards a new list.
-enum AmendStep {
-    EndFirst(Vec<ListedSession>),
-    Done,
 }
 
 #[cfg(test)]

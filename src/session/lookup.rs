@@ -45,13 +45,10 @@ impl Sessions {
     ) -> MaybeReady<BoxFuture<'static, LookupResult>> {
         match cookies {
             PresentedCookies::Absent | PresentedCookies::Unusable => MaybeReady::Ready(Ok(None)),
-            PresentedCookies::One(cookie) => match self.look_up(cookie) {
-                MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| of_tenant(found, tenant))),
-                MaybeReady::Pending(future) => {
-                    let tenant = tenant.cloned();
-                    MaybeReady::Pending(Box::pin(async move { Ok(of_tenant(future.await?, tenant.as_ref())) }))
-                }
-            },
+            PresentedCookies::One(cookie) => {
+                let tenant = tenant.cloned();
+                self.look_up(cookie).map(move |found| found.map(|found| of_tenant(found, tenant.as_ref())))
+            }
             PresentedCookies::Several(cookies) => {
                 let (sessions, cookies, tenant) = (self.clone(), cookies.clone(), tenant.cloned());
                 MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(&cookies, tenant.as_ref()).await }))

@@ -165,16 +165,12 @@ impl Sessions {
         opening: &mut Opening,
         batch: &mut UserBatch<'_>,
     ) -> Result<Option<Slot<'s, SessionList>>, StoreError> {
-        let is_new = opening.is_new();
         let Opening { session, list: Some(list), ended, .. } = opening else { return Ok(None) };
         let (tenant, now) = (session.tenant(), self.lists().now());
         let listed = ListedSession::new(session.sid(), session.expires());
         let before = list.value().cloned().unwrap_or_default().without_expired(now);
-        let after = match before.clone().renewed(listed) {
-            Some(renewed) if !is_new => renewed,
-            // one that is not listed any more is about to end, which its row shows
-            _ => before.clone().with(listed),
-        };
+        // one that is not listed any more is about to end, which its row shows
+        let after = before.clone().with(listed);
         let mut lived = Vec::new();
         for surplus in before.missing_in(&after) {
             if !ended.contains(&surplus.sid) {

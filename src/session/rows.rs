@@ -326,23 +326,14 @@ impl SessionList {
         self
     }
 
-    /// Adds a session, and removes the oldest ones beyond the maximum.
-    pub(super) fn with(mut self, new: ListedSession) -> Self {
-        // a sign-in that failed may have listed it before
-        self.0.retain(|listed| listed.sid != new.sid);
-        self.0.push(new);
+    /// Adds a session, or makes it the newest, and removes the oldest ones beyond the maximum.
+    pub(super) fn with(mut self, session: ListedSession) -> Self {
+        // it is not forgotten before the end that it had
+        let before = self.0.extract_if(.., |listed| listed.sid == session.sid).map(|listed| listed.expires).max();
+        self.0.push(ListedSession { expires: session.expires.max(before.unwrap_or(0)), ..session });
         let beyond = self.0.len().saturating_sub(MOST_SESSIONS);
         self.0.drain(..beyond);
         self
-    }
-
-    /// Makes a listed session the newest. Returns `None` if it is not listed.
-    pub(super) fn renewed(mut self, session: ListedSession) -> Option<Self> {
-        let place = self.0.iter().position(|listed| listed.sid == session.sid)?;
-        let before = self.0.remove(place);
-        let expires = before.expires.max(session.expires);
-        self.0.push(ListedSession { expires, ..session });
-        Some(self)
     }
 
     /// Keeps only the sessions for which `keep` returns true.
@@ -479,11 +470,10 @@ mod tests {
         let live = |now| list.clone().without_expired(UnixTime::from_nanos(now)).iter().count();
         assert_eq!([4, 5, 8, 9].map(live), [2, 1, 1, 0]);
         for (expires, expected) in [(3, 9), (12, 12)] {
-            let renewed = list.clone().renewed(listed(1, expires)).unwrap();
+            let renewed = list.clone().with(listed(1, expires));
             let all: Vec<_> = renewed.iter().map(|listed| (listed.sid.as_bytes()[0], listed.expires)).collect();
             assert_eq!(all, [(2, 5), (1, expected)], "the renewed session is the newest");
         }
-        assert!(list.renewed(listed(3, 9)).is_none());
     }
 
     #[test]

@@ -221,12 +221,6 @@ impl NewSession {
         Self { generation: Some(generation), details, ..Self::new(tenant, user) }
     }
 
-    /// Sets when the user signed in, if that was earlier: the `auth_time` of OpenID Connect.
-    pub fn auth_time(mut self, time: UnixTime) -> Self {
-        self.auth_time = Some(time);
-        self
-    }
-
     /// Sets how strong the proof was, by a name of your own: the `acr` of OpenID Connect.
     ///
     /// # Errors
@@ -274,6 +268,9 @@ impl NewSession {
     }
 
     setters! {
+        /// Sets when the user signed in, if that was earlier: the `auth_time` of OpenID Connect.
+        pub fn auth_time(time: UnixTime) { auth_time: Some(time) }
+
         /// Sets the browser and the system of the sign-in.
         pub(crate) fn device(device: Option<String>) { details.device: device.filter(|device| !device.is_empty()).map(Box::from) }
 

@@ -187,17 +187,13 @@ impl Sessions {
         }
     }
 
-    /// Counts a request that was refused before a session was known.
-    pub(super) fn tally_refusal(&self, kind: EventKind) {
-        self.tally_kind(kind);
-    }
-
     /// Counts a store that failed, or accounts that did.
     pub(super) fn store_failed(&self) {
         self.tally_kind(EventKind::StoreFailed);
     }
 
-    fn tally_kind(&self, kind: EventKind) {
+    /// Counts an event without a session, such as a request that was refused before one was known.
+    pub(super) fn tally_kind(&self, kind: EventKind) {
         if let Some(log) = &self.0.log {
             log.tally(&Event::new(kind, self.0.clock.unix(self.0.clock.now())));
         }
@@ -237,20 +233,15 @@ impl SessionsBuilder {
         ///
         /// A shorter time also applies to existing sessions.
         pub fn absolute(lifetime: Duration) { lifetimes.absolute: lifetime }
-    }
 
-    /// Sets the base name of the cookies, without a prefix. Defaults to `session`, which is
-    /// sent as `__Host-session_` and eight characters of the tenant's digest.
-    ///
-    /// A name of your own does not separate sessions. All `Sessions` on one store accept each other's cookies, and users can
-    /// rename a cookie. A separate realm, such as an admin area with its own lifetimes, needs another store, or on Redis
-    /// another key prefix.
-    pub fn cookie_name(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.cookie_name);
-        self
-    }
+        /// Sets the base name of the cookies, without a prefix. Defaults to `session`, which is
+        /// sent as `__Host-session_` and eight characters of the tenant's digest.
+        ///
+        /// A name of your own does not separate sessions. All `Sessions` on one store accept each other's cookies, and users can
+        /// rename a cookie. A separate realm, such as an admin area with its own lifetimes, needs another store, or on Redis
+        /// another key prefix.
+        pub fn cookie_name(name: &str) { cookie_name: name.to_owned() }
 
-    setters! {
         /// Takes the time from this clock. Defaults to [`SystemClock`].
         pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
 
@@ -274,16 +265,11 @@ impl SessionsBuilder {
     /// Returns an error if a lifetime or the cookie name is not usable.
     pub fn build(self) -> Result<Sessions, ConfigError> {
         let SessionLifetimes { idle, absolute } = self.lifetimes;
-        let wrong = |setting, value: Duration, reason| Err(ConfigError::new(setting, format!("{value:?}"), reason));
-        if idle < Duration::from_secs(120) {
-            return wrong("session idle lifetime", idle, "must be at least two minutes");
-        }
-        if absolute > Duration::from_secs(400 * 86400) {
-            return wrong("session absolute lifetime", absolute, "must be at most 400 days");
-        }
-        if idle > absolute {
-            return wrong("session idle lifetime", idle, "must not be longer than the absolute lifetime");
-        }
+        let (shortest, longest) = (Duration::from_secs(120), Duration::from_secs(400 * 86400));
+        ConfigError::check_range("session idle lifetime", idle, shortest.., "must be at least two minutes")?;
+        ConfigError::check_range("session absolute lifetime", absolute, ..=longest, "must be at most 400 days")?;
+        let reason = "must not be longer than the absolute lifetime";
+        ConfigError::check_range("session idle lifetime", idle, ..=absolute, reason)?;
         let cookies = CookieFormat::new(&self.cookie_name, self.loopback)?;
         Ok(self.assemble(cookies))
     }

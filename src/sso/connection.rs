@@ -107,7 +107,8 @@ impl SsoConnection {
         }
     }
 
-    /// Sets the name that users see. Defaults to the name given to [`AuthServiceBuilder::sso`](crate::auth::AuthServiceBuilder::sso).
+    /// Sets the name that users see. Defaults to the name given to
+    /// [`AuthServiceBuilder::sso`](crate::auth::AuthServiceBuilder::sso).
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.chars().filter(|char| !char.is_control()).take(LONGEST_LABEL).collect());
         self
@@ -197,19 +198,20 @@ impl SsoConnection {
         self.domains.iter().any(|own| Some(own.as_str()) == domain)
     }
 
-    /// Returns when a user who comes back now authenticated at the provider, at most `now`, or `None` if that is unknown.
-    /// `asked_for` is the earliest time that the provider was asked for: a time within the skew counts as that one.
+    /// Returns when a user who comes back now authenticated at the provider: at most `now`, or `None` if that is unknown.
+    /// `asked_for` is the earliest time that the provider was asked for. A time that is earlier only by the skew counts as that
+    /// one.
     pub(crate) fn auth_time(
         &self,
         user: &ProviderUser,
         asked_for: Option<UnixTime>,
         now: UnixTime,
     ) -> Option<UnixTime> {
-        let told = user.auth_time().map(|time| match asked_for {
+        let named = user.auth_time().map(|time| match asked_for {
             Some(asked_for) if time + user.skew() >= asked_for => time.max(asked_for),
             _ => time,
         });
-        told.or(self.assumes_fresh.then_some(now)).map(|time| time.min(now))
+        named.or(self.assumes_fresh.then_some(now)).map(|time| time.min(now))
     }
 
     pub(crate) async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {

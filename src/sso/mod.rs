@@ -49,12 +49,13 @@
 //!   in, this needs proofs of the last five minutes. The provider is asked to sign the user in again, so that nobody is linked
 //!   to an account that somebody else has left signed in there.
 //!
-//! The first two ways usually need the user's e-mail address. Many providers put only `sub` into the ID token, and the address is at
-//! their userinfo endpoint: call [`OidcProvider::userinfo`] for them. A sign-in that fails without an address logs this.
+//! The first two ways usually need the user's e-mail address. Many providers put only `sub` into the ID token, and have the
+//! address at their userinfo endpoint: call [`OidcProvider::userinfo`] for them. A sign-in that fails without an address logs
+//! this.
 //!
 //! A sign-in that fails tells the user what helps, and records `authn_login_fail` with a reason
-//! ([`EventKind::LoginFailed`](crate::event::EventKind::LoginFailed)). Only somebody whose address the provider has verified learns
-//! whether an account has this address.
+//! ([`EventKind::LoginFailed`](crate::event::EventKind::LoginFailed)). Only somebody whose address the provider has verified
+//! learns whether an account has this address.
 //!
 //! # Fresh sign-ins
 //!
@@ -64,9 +65,9 @@
 //!
 //! If `auth_time` is missing or too old, the sign-in is not fresh. Such a login refuses it, and the user sees why. There is one
 //! exception: a sign-in of unknown age counts after another step of the same login, because that step is fresh. Plain
-//! OAuth 2 providers such as `GitHub` never tell the time. A user who has only such a provider can't change how they sign in, nor use clients that send
-//! `prompt=login` or `max_age`, unless the operator accepts [what that means](SsoConnection::insecure_assume_fresh). Give these
-//! users another method: a contact, or a password.
+//! OAuth 2 providers such as `GitHub` never send the time. A user who has only such a provider can't change how they sign in,
+//! nor use clients that send `prompt=login` or `max_age`, unless the operator accepts
+//! [what that means](SsoConnection::insecure_assume_fresh). Give these users another method: a contact, or a password.
 //!
 //! # Outages
 //!
@@ -74,7 +75,6 @@
 //! stays open, and the user can try another method. After 60 such failures in a minute, it is not called for the same client
 //! address until a minute later. Tokens of a provider are not stored.
 
-mod client_auth;
 mod connection;
 mod connections;
 mod exchange;

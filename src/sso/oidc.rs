@@ -12,8 +12,7 @@ use crate::{
     discovery::{DescribedIssuer, Endpoints, Fetch, KeysLocation, RemoteIssuer, Unreachable},
     jose::KeySet,
     sso::{
-        client_auth::ClientAuth,
-        exchange::Exchange,
+        exchange::{ClientAuth, Exchange},
         id_token::{ExpectedIssuer, IdTokenCheck, IdTokenRules, ProfileClaims},
         provider::{SsoCallback, SsoError, SsoProvider, SsoRequest},
         secret::ClientSecret,
@@ -274,7 +273,7 @@ impl OidcProvider {
         })
     }
 
-    /// Checks the ID token, with newer keys if it names an unknown one.
+    /// Checks the ID token, with newer keys if it names an unknown key.
     async fn check(
         &self,
         token: &str,
@@ -297,7 +296,7 @@ impl OidcProvider {
         }
     }
 
-    /// Adds what the userinfo endpoint tells about the user.
+    /// Adds the claims of the userinfo endpoint about the user.
     async fn with_userinfo(
         &self,
         user: ProviderUser,

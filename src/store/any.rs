@@ -1,6 +1,5 @@
 use std::{
     any::{Any, type_name},
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -174,11 +173,7 @@ impl<S: Store> From<S> for AnyStore {
     }
 }
 
-impl fmt::Debug for AnyStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyStore").field(&self.0.store.name()).finish()
-    }
-}
+crate::util::fmt::debug_text!(AnyStore, |own| own.0.store.name());
 
 /// The dyn-compatible form of [`Store`].
 trait DynStore: Send + Sync {

@@ -29,7 +29,7 @@ pub enum StoreErrorKind {
 /// Its message depends only on its [`kind`](Self::kind), or names the hook of the application that failed, so it can be
 /// shown without leaking messages of an engine or file paths. Those are in its [`source`](Error::source), which is meant
 /// for logs.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Arc<dyn Error + Send + Sync>>,
@@ -80,12 +80,6 @@ struct HookFailed {
 impl From<StoreErrorKind> for StoreError {
     fn from(kind: StoreErrorKind) -> Self {
         Self { kind, source: None }
-    }
-}
-
-impl fmt::Debug for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreError").field("kind", &self.kind).field("source", &self.source).finish()
     }
 }
 

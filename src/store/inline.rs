@@ -1,12 +1,9 @@
 //! Short byte strings that need no allocation.
 
-use std::{
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 /// Bytes that never change. Up to `PLACE` of them are stored in place, and longer ones are shared.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum InlineBytes<const PLACE: usize> {
     InPlace { len: u8, bytes: [u8; PLACE] },
     Shared(Arc<[u8]>),
@@ -38,20 +35,6 @@ impl<const PLACE: usize> InlineBytes<PLACE> {
             Self::InPlace { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
             Self::Shared(bytes) => bytes,
         }
-    }
-}
-
-impl<const PLACE: usize> PartialEq for InlineBytes<PLACE> {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl<const PLACE: usize> Eq for InlineBytes<PLACE> {}
-
-impl<const PLACE: usize> Hash for InlineBytes<PLACE> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
     }
 }
 

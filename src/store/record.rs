@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -55,11 +55,7 @@ impl Record {
     }
 }
 
-impl fmt::Debug for Record {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record").field("len", &self.value.len()).field("expires_at", &self.expires_at).finish()
-    }
-}
+crate::util::fmt::debug_fields!(Record, |own| len: own.value.len(), expires_at: own.expires_at);
 
 /// An entry of a store.
 ///
@@ -95,15 +91,7 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
-            .field("len", &self.value.len())
-            .field("version", &self.version)
-            .field("expires_at", &self.expires_at)
-            .finish()
-    }
-}
+crate::util::fmt::debug_fields!(Entry, |own| len: own.value.len(), version: own.version, expires_at: own.expires_at);
 
 /// Identifies a write of a key, even across deletions. A store counts its writes, or draws 128 random bits for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

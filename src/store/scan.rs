@@ -1,7 +1,5 @@
 //! Reading all entries, page by page.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use super::{key::Key, record::Entry};
@@ -22,12 +20,8 @@ impl ScanCursor {
     }
 }
 
-/// Omits the bytes, because they may be a key.
-impl fmt::Debug for ScanCursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScanCursor").field("len", &self.0.len()).finish()
-    }
-}
+// without the bytes, because they may be a key
+crate::util::fmt::debug_fields!(ScanCursor, |own| len: own.0.len());
 
 /// Some of the entries of a store, and where to continue. A page can be empty without being the last one.
 #[derive(Clone, Debug)]

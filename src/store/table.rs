@@ -1,6 +1,6 @@
 //! Typed tables with exact expiry.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -361,8 +361,4 @@ impl<T> Clone for Table<T> {
     }
 }
 
-impl<T> fmt::Debug for Table<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("name", &self.name).field("store", &self.store).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Table<T> { name, store });

@@ -91,11 +91,7 @@ impl fmt::Display for Cidr {
     }
 }
 
-impl fmt::Debug for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cidr({self})")
-    }
-}
+crate::util::fmt::debug_text!(Cidr, |own| format_args!("{own}"));
 
 #[cfg(test)]
 mod tests {

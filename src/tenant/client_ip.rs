@@ -90,13 +90,8 @@ impl ClientIp {
     {
         let proxies: Box<[_]> =
             proxies.into_iter().map(|range| Cidr::parse(range.as_ref())).collect::<Result<_, _>>()?;
-        if proxies.is_empty() {
-            return Err(ConfigError::new(
-                "trusted proxies",
-                "[]",
-                "must not be empty; without proxies use ClientIp::peer",
-            ));
-        }
+        let reason = "must not be empty; without proxies use ClientIp::peer";
+        ConfigError::refuse_if(proxies.is_empty(), "trusted proxies", "[]", reason)?;
         Ok(Self { proxies, ..Self::peer() })
     }
 

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, marker::PhantomData};
+use std::{any::type_name, marker::PhantomData};
 
 use http::Extensions;
 
@@ -76,11 +76,7 @@ impl<T, F: Clone> Clone for ExtensionTenant<T, F> {
     }
 }
 
-impl<T, F> fmt::Debug for ExtensionTenant<T, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ExtensionTenant").field(&format_args!("{}", type_name::<T>())).finish()
-    }
-}
+crate::util::fmt::debug_text!(ExtensionTenant<T, F>, |_own| format_args!("{}", type_name::<T>()));
 
 #[cfg(test)]
 mod tests {

@@ -87,11 +87,7 @@ impl AsRef<str> for Tenant {
 
 crate::util::fmt::display!(Tenant, |own| own.as_str());
 
-impl fmt::Debug for Tenant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tenant").field(&self.as_str()).finish()
-    }
-}
+crate::util::fmt::debug_text!(Tenant, |own| own.as_str());
 
 crate::util::fmt::from_str!(Tenant, TenantError);
 
@@ -111,7 +107,7 @@ crate::util::fmt::from_str!(Tenant, TenantError);
 /// assert!(LimitKey::parse("ip:192.0.2.1").is_err());
 /// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LimitKey(Repr);
 
 const IN_PLACE: usize = 38;
@@ -129,7 +125,7 @@ static ALLOWED: [bool; 256] = {
     allowed
 };
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 enum Repr {
     InPlace { len: u8, bytes: [u8; IN_PLACE] },
     Shared(Arc<[u8]>),
@@ -255,21 +251,6 @@ impl LimitKey {
     }
 }
 
-impl PartialEq for LimitKey {
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            // the bytes beyond the end are zero in both, and arrays of one size compare fast
-            (Repr::InPlace { len, bytes }, Repr::InPlace { len: other_len, bytes: other_bytes }) => {
-                len == other_len && bytes == other_bytes
-            }
-            (Repr::Shared(bytes), Repr::Shared(other_bytes)) => bytes == other_bytes,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for LimitKey {}
-
 impl Hash for LimitKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_bytes().hash(state);
@@ -297,11 +278,7 @@ impl AsRef<str> for LimitKey {
 
 crate::util::fmt::display!(LimitKey, |own| own.as_str());
 
-impl fmt::Debug for LimitKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LimitKey").field(&self.as_str()).finish()
-    }
-}
+crate::util::fmt::debug_text!(LimitKey, |own| own.as_str());
 
 crate::util::fmt::from_str!(LimitKey, TenantError);
 

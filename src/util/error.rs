@@ -47,6 +47,21 @@ impl ConfigError {
         Self::refuse_if(!range.contains(&value), setting, format_args!("{value:?}"), reason)
     }
 
+    /// Refuses a number of zero and a time of zero.
+    #[cfg(feature = "plans")]
+    pub(crate) fn refuse_zeros(
+        numbers: &[(&'static str, usize)],
+        times: &[(&'static str, std::time::Duration)],
+    ) -> Result<(), Self> {
+        for (setting, number) in numbers {
+            Self::refuse_if(*number == 0, setting, number, "must be at least 1")?;
+        }
+        for (setting, time) in times {
+            Self::refuse_if(time.is_zero(), setting, format_args!("{time:?}"), "must be longer than zero")?;
+        }
+        Ok(())
+    }
+
     /// Returns the name of the setting, such as `quota limit`.
     pub fn setting(&self) -> &str {
         self.setting

@@ -2,14 +2,26 @@
 
 /// Implements `Debug` with these fields, and `..` for the others.
 macro_rules! debug_fields {
-    ($name:ident { $($field:ident),+ }) => {
-        $crate::util::fmt::debug_fields!($name, |own| $($field: own.$field),+);
+    ($name:ident $(<$($param:ident $(: $bound:path)?),+>)? { $($field:ident),+ }) => {
+        $crate::util::fmt::debug_fields!($name $(<$($param $(: $bound)?),+>)?, |own| $($field: own.$field),+);
     };
-    ($name:ident, |$own:ident| $($field:ident: $value:expr),+) => {
-        impl std::fmt::Debug for $name {
+    ($name:ident $(<$($param:ident $(: $bound:path)?),+>)?, |$own:ident| $($field:ident: $value:expr),+) => {
+        impl $(<$($param $(: $bound)?),+>)? std::fmt::Debug for $name $(<$($param),+>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let $own = self;
                 f.debug_struct(stringify!($name))$(.field(stringify!($field), &$value))+.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+/// Implements `Debug` with this text or value alone.
+macro_rules! debug_text {
+    ($name:ident $(<$($param:ident),+>)?, |$own:ident| $text:expr) => {
+        impl $(<$($param),+>)? std::fmt::Debug for $name $(<$($param),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $own = self;
+                f.debug_tuple(stringify!($name)).field(&$text).finish()
             }
         }
     };
@@ -63,4 +75,4 @@ macro_rules! from_str {
     };
 }
 
-pub(crate) use {debug_fields, display, from_str, opaque_debug, text_error};
+pub(crate) use {debug_fields, debug_text, display, from_str, opaque_debug, text_error};

@@ -6,6 +6,8 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
+use super::scan::is_unreserved;
+
 /// The maximum number of pairs. More are an error.
 pub(crate) const MAX_PAIRS: usize = 256;
 
@@ -106,10 +108,10 @@ crate::util::fmt::text_error!(FormError, |own| own.detail());
 pub(crate) fn encode_form_value(value: &str) -> String {
     let mut coded = String::with_capacity(value.len());
     for byte in value.bytes() {
-        match byte {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~' => coded.push(char::from(byte)),
+        match is_unreserved(byte) {
+            true => coded.push(char::from(byte)),
             // writing to a string can't fail
-            _ => _ = write!(coded, "%{byte:02X}"),
+            false => _ = write!(coded, "%{byte:02X}"),
         }
     }
     coded
@@ -160,7 +162,7 @@ fn decode_with(text: &[u8], plus_is_space: bool) -> Result<Cow<'_, str>, FormErr
     String::from_utf8(decoded).map(Cow::Owned).map_err(|_| FormError::NotUtf8)
 }
 
-fn hex(digit: u8) -> Result<u8, FormError> {
+pub(crate) fn hex(digit: u8) -> Result<u8, FormError> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),

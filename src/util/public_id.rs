@@ -1,6 +1,6 @@
 //! [`PublicId`]: a short name that may be shown, logged and sent to others.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
@@ -66,11 +66,7 @@ impl FromStr for PublicId {
     }
 }
 
-impl fmt::Debug for PublicId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PublicId({self})")
-    }
-}
+crate::util::fmt::debug_text!(PublicId, |own| format_args!("{own}"));
 
 #[cfg(test)]
 mod tests {

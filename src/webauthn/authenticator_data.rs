@@ -10,7 +10,7 @@ use super::{
 };
 use crate::util::secret::SecretDigest;
 
-/// CTAP2 messages have about 1,200 bytes by default. Large keys and extensions fit many times.
+/// CTAP2 messages have about 1,200 bytes by default, so large keys and extensions fit.
 const MOST_BYTES: usize = 8192;
 /// The limit of the specification.
 const LONGEST_ID: usize = 1023;

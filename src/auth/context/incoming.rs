@@ -30,8 +30,8 @@ use crate::{
     user::OfferedChange,
 };
 
-/// A request that is not charged yet. Endpoints get from here to the stage that they need; the settings and the state of the
-/// service come with it.
+/// A request that is not charged yet. Endpoints get from here to the stage that they need, and only that stage gives them the
+/// settings and the state of the service.
 pub(crate) struct IncomingRequest<'a> {
     pub(super) core: &'a Core,
     pub(super) parts: &'a Parts,
@@ -39,7 +39,7 @@ pub(crate) struct IncomingRequest<'a> {
     address: Option<LimitKey>,
     pass: Option<RateLimitPass>,
     unverified: Unverified,
-    /// A refresh token that shows that a user pays.
+    /// A refresh token that came with the request. Like a session, it shows that the request is a user's.
     pub(crate) refresh_token: Option<String>,
     /// The foreign origin whose scripts may read the answer.
     reader: Option<HeaderValue>,
@@ -222,8 +222,8 @@ impl<'a> IncomingRequest<'a> {
         self.charge_as(Some(tenant), true).await
     }
 
-    /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged: a budget
-    /// of all callers would let a stranger stop them.
+    /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged: with
+    /// one budget for all callers, anyone could use it up.
     pub(crate) async fn charge_asset(&mut self) -> Result<RequestContext<'a>, Problem> {
         if let Some(address) = self.address.clone() {
             self.pass = Some(self.core.limits.tenants.charge(&address.into(), self.head()).wait().await?);
@@ -249,14 +249,14 @@ impl<'a> IncomingRequest<'a> {
         Ok(self.core)
     }
 
-    /// Releases unverified work that is counted only while it lasts.
+    /// Uncounts unverified work that is counted only while it lasts.
     fn release_place(&mut self) {
         if matches!(self.unverified, Unverified::Counted(CountedWork::AtOnce { .. })) {
             self.unverified = Unverified::None;
         }
     }
 
-    /// The next stage. Call it only after a charge.
+    /// Creates the next stage. Call it only after a charge.
     fn charged(&self) -> RequestContext<'a> {
         RequestContext {
             core: self.core,

@@ -145,7 +145,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Like [`of_this_site`](Self::of_this_site), for calls that only pages of this site may send. Reading is also allowed to
-    /// clients that are no browsers.
+    /// programs that aren't browsers.
     pub(crate) async fn of_own_page(&mut self) -> Result<SiteCall<'a>, Problem> {
         let call = self.of_this_site().await?;
         let tenant = Some(call.client.tenant());

@@ -24,8 +24,8 @@ use crate::{
 
 /// An attempt, counted before the check, and refunded or cleared on success.
 ///
-/// It counts against the caller's address, what was submitted (a name or a passkey), the account behind it, and the login. Only the first
-/// two refuse an attempt visibly. In a browser that is trusted for the account, the browser takes the place of the name.
+/// It counts against the caller's address, what was submitted (a name or a passkey), the account behind it, and the login. Only
+/// the first two refuse an attempt visibly. A browser that is trusted for the account takes the place of the name.
 pub(crate) struct Attempt<'a> {
     step: &'a LoginStep<'a>,
     method: Method,

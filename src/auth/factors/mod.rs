@@ -1,11 +1,12 @@
-//! The factors by which users sign in. The folder of a factor has what it needs of these: settings, login step (`login.rs`, or
-//! `mod.rs`), enrolment and stored row.
+//! The factors by which users sign in, and the calls that prove a step: `POST /authentication/authenticate`, `verify-otp` and
+//! `enrol`.
 //!
+//! The folder of a factor has what that factor needs: settings, login step (`login.rs`, or `mod.rs`), enrolment and stored row.
 //! A factor knows nothing of the others. This file leads from a method to its factor. [`settings`] lists the settings of all
 //! factors, and [`credentials::row`] what a user has enrolled.
 //!
-//! A proof ends when the password, the contact or the credential behind it changes. Each proof has a *mark*, the version of
-//! what was proved ([`Proof::mark`]), which changes with it.
+//! A proof no longer counts once the password, the contact or the credential behind it changes. Each proof has a *mark*
+//! ([`Proof::mark`]), the version of what was proved.
 
 pub(crate) mod attempt;
 pub(crate) mod credentials;
@@ -35,14 +36,15 @@ use self::{
         row::{Credentials, is_of_credential, strength},
     },
     enrolment::call::{AccountCall, AccountFields},
-    step::LoginStep,
+    step::prepare_login_step,
 };
 use crate::{
     auth::{
-        context::{RequestContext, incoming::IncomingRequest},
+        context::{RequestContext, incoming::IncomingRequest, stages::OwnLogin},
         core::Core,
         http::{
             answer::{ContactChoice, OfferedProvider},
+            fields::Fields,
             problem::Problem,
             route::FactorChange,
         },
@@ -51,8 +53,8 @@ use crate::{
     delivery::Channel,
     http::body::Body,
     login::{Keyed, Login, LoginCall, LoginError},
-    policy::{Method, MethodSet},
-    session::{Authentication, Proof},
+    policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
+    session::{Authentication, Proof, UserId},
     store::StoreError,
     tenant::Tenant,
     user::{Account, Contact},
@@ -60,8 +62,11 @@ use crate::{
 
 const UNSUPPORTED: &str = "this method is not supported";
 
-/// Handles a step by this method: checks the secret in the request, or opens a challenge.
-pub(crate) async fn perform_login_step(method: Method, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+/// Performs a step of a login by the method in the request: checks a secret, or opens a challenge.
+pub(crate) async fn perform_login_step(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = prepare_login_step(own, fields).await?;
+    let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
+    let method = Method::from_name(name).ok_or_else(|| step.unsupported("unknown method"))?;
     let expected = step.preview(&LoginCall::Attempt(method));
     // other problems of the login come before the method
     if let Err(problem) = &expected
@@ -94,7 +99,8 @@ pub(crate) async fn perform_login_step(method: Method, step: LoginStep<'_>) -> R
 }
 
 /// Compares a typed one-time code with the open one.
-pub(crate) async fn verify_otp(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn verify_otp(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = prepare_login_step(own, fields).await?;
     otp::verify_login_code(step).await
 }
 
@@ -109,8 +115,9 @@ pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> R
     }
 }
 
-/// Sets up a second factor within a login.
-pub(crate) async fn set_up_factor(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+/// Sets up a second factor within a login, which proves the second step.
+pub(crate) async fn set_up_factor(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = prepare_login_step(own, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     match Method::from_name(name) {
         Some(Method::Passkey) => passkey::enrol::set_up_passkey_in_login(step).await,
@@ -227,6 +234,24 @@ impl Core {
             }
             Method::Sms | Method::Email | Method::Whatsapp | Method::Passkey | Method::Sso => None,
         }
+    }
+
+    /// Returns the second factors that a user has enrolled, if a login with this plan in which these methods were proved depends
+    /// on them. Call it only after a proved step: before that, nothing may depend on what an account has, not even the time of
+    /// an answer.
+    pub(crate) async fn enrolled_factors(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        plan: &LoginPlan,
+        proved: MethodSet,
+    ) -> Result<EnrolledFactors, StoreError> {
+        let enabled = self.enabled(tenant);
+        let can_have_any = !enabled.intersection(MethodSet::ENROLLED).is_empty();
+        if !can_have_any || !plan.depends_on_factors(proved) {
+            return Ok(EnrolledFactors::default());
+        }
+        let row = self.credentials.get(tenant, user).await?;
+        Ok(row.map(|row| row.factors(enabled, plan)).unwrap_or_default())
     }
 
     /// Checks a login, session, code or family against the account as it is now. Returns `None` if the account is gone or

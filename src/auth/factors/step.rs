@@ -1,4 +1,4 @@
-//! A login step in progress, with everything that methods need for it.
+//! A step of a login: the call, the login that it is about, and what every method needs for it.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{RequestContext, stages::OwnLogin},
         http::{
             answer::{self, Counters},
             fields::Fields,
@@ -56,6 +56,26 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) typed: Option<Identifier>,
 }
 
+/// Prepares a step, if the client parameters of the call equal those of the login's start. Changes nothing.
+pub(crate) async fn prepare_login_step<'a>(
+    own: &'a OwnLogin<'_>,
+    mut fields: Fields,
+) -> Result<LoginStep<'a>, Problem> {
+    let sent = fields.client();
+    let keyed = own.cx.core.keyed().await?;
+    let (login, latest) = (Arc::clone(&own.stored.value), Mutex::new(own.stored.clone()));
+    let step = LoginStep { cx: &own.cx, keyed, digest: own.digest, login, latest, fields, typed: None };
+    if step.login.has_ended(step.now()) {
+        step.tally(EventKind::SessionUseAfterExpire, None);
+        return Err(step.problem(Problem::denied(LoginError::Expired)));
+    }
+    if let Some(difference) = step.login.binding.mismatch(&sent) {
+        step.tally(EventKind::SequenceFailed, None);
+        return Err(step.problem(Problem::invalid(difference)));
+    }
+    Ok(step)
+}
+
 impl LoginStep<'_> {
     pub(crate) fn now(&self) -> UnixTime {
         self.cx.core.logins.now()
@@ -67,8 +87,8 @@ impl LoginStep<'_> {
         Ok(self.applied(update.ok_or_else(|| Problem::denied(LoginError::Expired))?))
     }
 
-    /// Applies a call to the stored login, and compares the generation of its user in the same call of the store. Returns `None`
-    /// if it was raised since it was this one. The call must grant nothing before the generation is compared again.
+    /// Applies a call to the stored login, and reads the generation of its user in the same call of the store. Returns `None` if
+    /// it is higher than this one. The call must grant nothing before the generation is compared again.
     pub(crate) async fn apply_for(
         &self,
         (user, generation): (&UserId, u64),
@@ -95,7 +115,7 @@ impl LoginStep<'_> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes how a call has changed the login.
+    /// Remembers how a call has changed the login.
     pub(crate) fn applied(&self, update: LoginUpdate) -> LoginUpdate {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = update.stored.clone();
         update
@@ -154,7 +174,7 @@ impl LoginStep<'_> {
     /// # Errors
     ///
     /// Ends a login in which the user proved a step before their generation was raised. Before the first proof, only a
-    /// right secret reveals that the login has ended: strangers must not see it.
+    /// right secret reveals that the login has ended: others must not see it.
     pub(crate) async fn account(&self, typed: Option<&Identifier>) -> Result<FoundAccount, Problem> {
         let account = self.account_of(typed).await?;
         let found = self.cx.core.accounts.with_generation(&self.login.tenant, account).await?;
@@ -247,7 +267,7 @@ impl LoginStep<'_> {
         accounts.is_named(&self.login.tenant, typed, found.active()).await
     }
 
-    /// The user that this browser may be trusted for.
+    /// Returns the user that this browser may be trusted for.
     pub(crate) fn device_owner<'b>(&'b self, found: &FoundAccount, account: Option<&'b Account>) -> DeviceOwner<'b> {
         DeviceOwner { tenant: &self.login.tenant, account, generation: found.generation() }
     }
@@ -257,7 +277,7 @@ impl LoginStep<'_> {
         self.cx.core.devices.trusted(&self.cx.parts.headers, owner, self.keyed, self.now())
     }
 
-    /// The digest under which attempts with an address are counted.
+    /// Returns the digest under which attempts with an address are counted.
     pub(crate) fn pair(&self, address: &SecretDigest) -> SecretDigest {
         let name = match (&self.login.identifier, self.login.subject.user()) {
             (Some(name), _) => submitted::name(name, self.keyed),

@@ -1,4 +1,4 @@
-//! Reads request bodies.
+//! Reads and parses request bodies.
 
 use bytes::Bytes;
 use http::{HeaderMap, header, request::Parts};
@@ -153,8 +153,8 @@ impl Fields {
     }
 
     /// Returns an optional OpenID Connect parameter.
-    pub(crate) fn wish(&self, name: &str) -> Option<&str> {
-        let wish = match name {
+    pub(crate) fn oidc_parameter(&self, name: &str) -> Option<&str> {
+        let parameter = match name {
             "acr_values" => &self.acr_values,
             "prompt" => &self.prompt,
             "max_age" => &self.max_age,
@@ -164,7 +164,7 @@ impl Fields {
             "claims" => &self.claims,
             _ => &None,
         };
-        wish.as_deref()
+        parameter.as_deref()
     }
 
     /// Takes the parameters of the client.

@@ -35,7 +35,7 @@ pub(crate) enum GenerationOf {
     Batch,
 }
 
-/// Looked up if there is no user, so that the work is the same.
+/// The id that is looked up if there is no user, so that the work is the same.
 const UNKNOWN_USER: &str = "unknown-d41c6a0e7b5f4c3f9a2e";
 
 impl Accounts {

@@ -207,7 +207,7 @@ impl Guard {
     /// Decides on an attempt: it counts under the trusted browser or under what was submitted, and against the account.
     /// Returns how long to wait if the first refuses it.
     ///
-    /// A trusted browser that must wait is counted like a stranger, so it never waits longer than without its cookie.
+    /// A trusted browser that must wait is counted like any other, so it never waits longer than without its cookie.
     /// Attempts against the account are also written at its ceiling, because a missing write could be timed.
     pub(crate) fn plan<'r>(
         &'r self,
@@ -314,7 +314,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Removes the failures of a person: those of this name, of the account's contacts, and of the account.
+    /// Removes the failures of a user: those of this name, of the account's contacts, and of the account.
     pub(crate) async fn unlock(
         &self,
         tenant: &Tenant,

@@ -93,7 +93,7 @@ impl LoadedKey {
     }
 }
 
-/// The key of this store. The first who needs it makes it; nodes that share a store share its key.
+/// Returns the key of this store, which the first caller creates. Nodes that share a store share its key.
 async fn of_store(store: AnyStore, clock: Arc<dyn Clock>) -> Result<Keyed, StoreError> {
     const ID: &[u8] = b"hashes";
     let table: Table<Stored> = Table::new(store, "auth_keys", clock);

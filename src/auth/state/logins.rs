@@ -18,7 +18,7 @@ use crate::{
 /// How often a call is applied again because others change the login.
 const ROUNDS: usize = 256;
 
-/// A login as it was read. Shared, because a call keeps it at several places.
+/// A login as it was read. Shared, because a call keeps it in several places.
 pub(crate) type StoredLogin = Stored<Arc<Login>>;
 
 /// All logins, each under the digest of its secret.

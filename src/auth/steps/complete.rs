@@ -4,10 +4,10 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::authenticate::prepare_login_step;
 use crate::{
     auth::{
         context::stages::OwnLogin,
+        factors::step::prepare_login_step,
         http::{answer, fields::Fields, problem::Problem},
         state::{accounts::GenerationOf, devices::DeviceOwner},
     },

@@ -1,6 +1,5 @@
-//! The calls of a login, from its start to `complete`.
+//! The calls of a login from its start to `complete`, except those that prove a step: they are in `factors/mod.rs`.
 
-pub(crate) mod authenticate;
 pub(crate) mod choices;
 pub(crate) mod complete;
 mod links;

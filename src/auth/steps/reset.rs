@@ -10,14 +10,13 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{
-    authenticate::prepare_login_step,
     links::{accept_link, invalid_link, place_of_login},
     sign_up::not_offered,
 };
 use crate::{
     auth::{
         context::stages::OwnLogin,
-        factors::step::LoginStep,
+        factors::step::{LoginStep, prepare_login_step},
         http::{answer, fields::Fields, problem::Problem},
         state::{
             journal::EventSource,

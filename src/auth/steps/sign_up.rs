@@ -9,14 +9,14 @@ use std::mem::take;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{
-    authenticate::prepare_login_step,
-    links::{accept_link, place_of_login},
-};
+use super::links::{accept_link, place_of_login};
 use crate::{
     auth::{
         context::stages::OwnLogin,
-        factors::{self, step::LoginStep},
+        factors::{
+            self,
+            step::{LoginStep, prepare_login_step},
+        },
         http::{
             answer::{self, Counters},
             fields::Fields,

@@ -51,7 +51,7 @@ pub(crate) async fn start_login(
     let (cx, parameters) = (&cx, fields.client());
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to, &cx.core.journal)?;
-    let mut oidc = OidcParameters::read_oidc_parameters(&to.client, |name| fields.wish(name))?;
+    let mut oidc = OidcParameters::read_oidc_parameters(&to.client, |name| fields.oidc_parameter(name))?;
     oidc.wanted.remember = fields.remember == Some(true) && cx.core.remember.is_some();
     oidc.wanted.language = fields.ui_locales.as_deref().and_then(Language::of_locales);
     if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {

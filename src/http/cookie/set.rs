@@ -45,12 +45,10 @@ impl SetCookie {
     /// does not contain the value.
     pub fn new(name: &str, value: &str) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(!is_token(name.as_bytes()), "cookie name", name, "must be a token of RFC 9110")?;
-        if !is_value(value.as_bytes()) {
-            return Err(ConfigError::new("cookie value", "it", "has a character that is not allowed in a cookie"));
-        }
-        if name.len() + value.len() > MAX_COOKIE_BYTES {
-            return Err(ConfigError::new("cookie value", "it", "must be at most 4096 bytes together with the name"));
-        }
+        let refuse_value = |is_refused, reason| ConfigError::refuse_if(is_refused, "cookie value", "it", reason);
+        refuse_value(!is_value(value.as_bytes()), "has a character that is not allowed in a cookie")?;
+        let is_long = name.len() + value.len() > MAX_COOKIE_BYTES;
+        refuse_value(is_long, "must be at most 4096 bytes together with the name")?;
         Ok(Self { name: name.to_owned(), value: Zeroizing::new(value.to_owned()), max_age: None, secure: true })
     }
 
@@ -76,9 +74,8 @@ impl SetCookie {
     ///
     /// Returns an error if the name has a prefix that requires `Secure`.
     pub fn insecure_plain_http(mut self) -> Result<Self, ConfigError> {
-        if ["__Host-", "__Secure-"].iter().any(|prefix| has_prefix(&self.name, prefix)) {
-            return Err(ConfigError::new("cookie name", &self.name, "has a prefix that requires Secure"));
-        }
+        let needs_secure = ["__Host-", "__Secure-"].iter().any(|prefix| has_prefix(&self.name, prefix));
+        ConfigError::refuse_if(needs_secure, "cookie name", &self.name, "has a prefix that requires Secure")?;
         self.secure = false;
         Ok(self)
     }

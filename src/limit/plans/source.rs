@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 use crate::{
     limit::plan::Plan,
     tenant::LimitKey,
-    util::{clock::saturating_nanos, error::ConfigError},
+    util::{builder::setters, error::ConfigError},
 };
 
 /// Looks up the plans of tenants, for example in a database.
@@ -89,65 +89,43 @@ impl CachedPlans {
         }
     }
 
-    /// Sets how long an answer is used. Defaults to one minute. An answer can be used for up to
-    /// a second longer.
-    pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = time;
-        self
-    }
+    setters! {
+        /// Sets how long an answer is used. Defaults to one minute. An answer can be used for up to
+        /// a second longer.
+        pub fn time_to_live(time: Duration) { time_to_live: time }
 
-    /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second.
-    ///
-    /// It holds in every runtime, with timers or without, because a separate thread watches the lookups of the
-    /// process. If the system refuses to start that thread, lookups have no deadline.
-    pub fn deadline(mut self, time: Duration) -> Self {
-        self.deadline = time;
-        self
-    }
+        /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second.
+        ///
+        /// It holds in every runtime, with timers or without, because a separate thread watches the lookups of the
+        /// process. If the system refuses to start that thread, lookups have no deadline.
+        pub fn deadline(time: Duration) { deadline: time }
 
-    /// Sets what happens if a lookup fails. Defaults to [`PlanFailure::Keep`].
-    pub fn on_failure(mut self, answer: PlanFailure) -> Self {
-        self.on_failure = answer;
-        self
-    }
+        /// Sets what happens if a lookup fails. Defaults to [`PlanFailure::Keep`].
+        pub fn on_failure(answer: PlanFailure) { on_failure: answer }
 
-    /// Sets how long to wait before a failed lookup of a tenant is repeated. Defaults to five seconds.
-    pub fn retry_after(mut self, time: Duration) -> Self {
-        self.retry_after = time;
-        self
-    }
+        /// Sets how long to wait before a failed lookup of a tenant is repeated. Defaults to five seconds.
+        pub fn retry_after(time: Duration) { retry_after: time }
 
-    /// Sets how many answers are kept. Defaults to 100,000.
-    ///
-    /// At most half of them are answers that a tenant has no plan, and they make room for plans, so that a flood of
-    /// invented names can't displace customers or keep new ones out. Beyond it, names without a plan are looked up at
-    /// each request, and a plan that can't be kept counts as a failed lookup.
-    pub fn max_tenants(mut self, most: usize) -> Self {
-        self.max_tenants = most;
-        self
-    }
+        /// Sets how many answers are kept. Defaults to 100,000.
+        ///
+        /// At most half of them are answers that a tenant has no plan, and they make room for plans, so that a flood of
+        /// invented names can't displace customers or keep new ones out. Beyond it, names without a plan are looked up at
+        /// each request, and a plan that can't be kept counts as a failed lookup.
+        pub fn max_tenants(most: usize) { max_tenants: most }
 
-    /// Sets how many lookups run at once, over all tenants. Defaults to 64. Beyond it, lookups
-    /// fail at once.
-    pub fn max_lookups(mut self, most: usize) -> Self {
-        self.max_lookups = most;
-        self
+        /// Sets how many lookups run at once, over all tenants. Defaults to 64. Beyond it, lookups
+        /// fail at once.
+        pub fn max_lookups(most: usize) { max_lookups: most }
     }
 
     pub(in crate::limit) fn validate(&self) -> Result<(), ConfigError> {
-        for (setting, most) in [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)] {
-            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
-        }
-        for (setting, time) in [
+        let times = [
             ("plans time_to_live", self.time_to_live),
             ("plans deadline", self.deadline),
             ("plans retry_after", self.retry_after),
-        ] {
-            if saturating_nanos(time) == 0 {
-                return Err(ConfigError::new(setting, format!("{time:?}"), "must be longer than zero"));
-            }
-        }
-        Ok(())
+        ];
+        let numbers = [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)];
+        ConfigError::refuse_zeros(&numbers, &times)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     open_calls::{CallId, CallTerms, OpenCalls, SLOT, SentAt},
@@ -23,7 +23,7 @@ use crate::{
     tenant::LimitKey,
 };
 
-/// How often slots are renewed, and how long after a failure.
+/// How often slots are renewed, and how long after a failure those of a key are tried again.
 const RENEWAL: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(250);
 /// How often the end of a call is sent again, with pauses like those between renewals.
@@ -41,18 +41,20 @@ impl SharedLimiter {
         if !server.count_open_calls(payer).await {
             return Decision::UNAVAILABLE;
         }
-        let call = UnusedCall::new(server, payer);
+        let Some(id) = OpenCalls::random_id() else { return Decision::UNAVAILABLE };
+        let call = UnusedCall(Some((server, payer)), id);
         let (most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
             CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
         let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
-        let Some(mut answer) = server.call("hold", payer, plan, ask, &[&call.1, slot, at_most, lifetime]).await else {
+        let Some(mut answer) = server.call("hold", payer, plan, ask, &[&id, slot, at_most, lifetime]).await else {
             return Decision::UNAVAILABLE;
         };
         let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
-        let mut decision = self.with_spend(answer, payer, plan, ask);
+        // refunded if the answer is of no use
+        let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: true, ..ask });
         if !decision.is_admitted() {
             if !is_opened {
                 // there is nothing to end
@@ -62,6 +64,7 @@ impl SharedLimiter {
         }
         if sent_at.is_late(clock) {
             server.mirror.forget_call(mirrored);
+            self.refund_later(decision.into_spend());
             return Decision::UNAVAILABLE;
         }
         let mirrored = match mirrored.map(|call| *call) {
@@ -69,8 +72,13 @@ impl SharedLimiter {
             Some(OpenCall::Shared(_)) | None => None,
         };
         let terms = CallTerms { is_anonymous: ask.is_anonymous, estimate: ask.estimate(), at_most: most };
-        let call = SharedCall::new(server, payer, call.keep(), (terms, sent_at), mirrored);
-        decision.call = Some(Box::new(OpenCall::Shared(Box::new(call))));
+        let open = Open { server: Arc::clone(server), key: payer.clone(), id: call.keep(), mirrored };
+        server.calls.insert(payer, id, terms, sent_at);
+        // keeps its slots until it ends
+        if !server.calls.is_renewing.swap(true, SeqCst) {
+            server.link.spawn(renew_until_closed(Arc::downgrade(server)));
+        }
+        decision.call = Some(Box::new(OpenCall::Shared(Box::new(SharedCall(Some(open))))));
         decision
     }
 }
@@ -102,20 +110,23 @@ impl Server {
         is_done
     }
 
-    /// Renews all slots. Returns whether the server has done so.
-    async fn renew_slots(self: &Arc<Self>) -> bool {
-        let (mut renewals, mut are_done) = (JoinSet::new(), true);
-        for key in self.calls.keys() {
+    /// Renews the slots of these keys. Returns the keys for which the server has not done so.
+    async fn renew_slots(self: &Arc<Self>, keys: Vec<LimitKey>) -> Vec<LimitKey> {
+        if !self.breaker.may_allow(self.watcher.reports().clock.now()) {
+            return keys;
+        }
+        let (mut renewals, mut failed) = (JoinSet::new(), Vec::new());
+        for key in keys {
             let server = Arc::clone(self);
-            renewals.spawn(async move { server.renew_slots_of(&key).await });
+            renewals.spawn(async move { (!server.renew_slots_of(&key).await).then_some(key) });
             if renewals.len() >= AT_ONCE {
-                are_done &= matches!(renewals.join_next().await, Some(Ok(true)));
+                failed.extend(renewals.join_next().await.and_then(Result::ok).flatten());
             }
         }
-        while let Some(is_done) = renewals.join_next().await {
-            are_done &= matches!(is_done, Ok(true));
+        while let Some(renewal) = renewals.join_next().await {
+            failed.extend(renewal.ok().flatten());
         }
-        are_done
+        failed
     }
 
     /// Removes a call from the server, and charges what it has used.
@@ -142,15 +153,11 @@ fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
 
 /// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
 /// of no use, or its request was dropped.
-pub(super) struct UnusedCall<'a>(Option<(&'a Arc<Server>, &'a LimitKey)>, pub(super) CallId);
+struct UnusedCall<'a>(Option<(&'a Arc<Server>, &'a LimitKey)>, CallId);
 
-impl<'a> UnusedCall<'a> {
-    pub(super) fn new(server: &'a Arc<Server>, key: &'a LimitKey) -> Self {
-        Self(Some((server, key)), OpenCalls::next_id())
-    }
-
+impl UnusedCall<'_> {
     /// Keeps the call.
-    pub(super) fn keep(mut self) -> CallId {
+    fn keep(mut self) -> CallId {
         self.0 = None;
         self.1
     }
@@ -168,11 +175,16 @@ impl Drop for UnusedCall<'_> {
 }
 
 async fn renew_until_closed(server: Weak<Server>) {
-    let mut pause = RENEWAL;
+    let (mut failed, mut all_at) = (Vec::new(), Instant::now() + RENEWAL);
     loop {
-        tokio::time::sleep(pause).await;
+        let retry_at = if failed.is_empty() { all_at } else { all_at.min(Instant::now() + RETRY) };
+        tokio::time::sleep_until(retry_at).await;
         let Some(server) = server.upgrade() else { return };
-        pause = if server.renew_slots().await { RENEWAL } else { RETRY };
+        let renews_all = Instant::now() >= all_at;
+        failed = server.renew_slots(if renews_all { server.calls.keys() } else { failed }).await;
+        if renews_all {
+            all_at = Instant::now() + RENEWAL;
+        }
         if server.calls.is_empty() {
             server.calls.is_renewing.store(false, SeqCst);
             // another call may have been opened just before, and relied on this task
@@ -195,21 +207,6 @@ struct Open {
 }
 
 impl SharedCall {
-    /// Takes over a call that the server has opened, and keeps its slots until it ends.
-    pub(super) fn new(
-        server: &Arc<Server>,
-        key: &LimitKey,
-        id: CallId,
-        (terms, sent_at): (CallTerms, SentAt),
-        mirrored: Option<CallInMemory>,
-    ) -> Self {
-        server.calls.insert(key, id, terms, sent_at);
-        if !server.calls.is_renewing.swap(true, SeqCst) {
-            server.link.spawn(renew_until_closed(Arc::downgrade(server)));
-        }
-        Self(Some(Open { server: Arc::clone(server), key: key.clone(), id, mirrored }))
-    }
-
     fn finish(&mut self, end: CallEnd) {
         let Some(Open { server, key, id, mirrored }) = self.0.take() else { return };
         // first, so that no renewal adds it again
@@ -235,3 +232,34 @@ impl Drop for SharedCall {
 }
 
 crate::util::fmt::opaque_debug!(SharedCall);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        limit::{limiter::Limiter, plans::table::Plans, quota::Quota, shared::model::redis_server::RedisServer},
+        redis::RedisConfig,
+    };
+
+    #[tokio::test]
+    async fn a_key_that_cannot_be_renewed_is_tried_again_alone() {
+        let Some(redis) = RedisServer::start(&[]) else { return };
+        let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+        let plans = Plans::new(Quota::concurrent(2).unwrap());
+        let shared = Limiter::redis(config, plans).connect().await.unwrap();
+        let [acme, globex] = ["acme", "globex"].map(|name| LimitKey::parse(name).unwrap());
+        let slot = Ask { call: CallAsk::Slot, ..Ask::new(1, false) };
+        let open = [shared.check_in_plan(&acme, slot).await, shared.check_in_plan(&globex, slot).await];
+        assert!(open.iter().all(Decision::is_admitted));
+        let server = &shared.0.server;
+        assert_eq!(server.renew_slots(server.calls.keys()).await, []);
+        // something else has written to the key
+        redis.cli(&["del", "tollgate:limit:{acme}"]);
+        redis.cli(&["lpush", "tollgate:limit:{acme}", "something else"]);
+        assert_eq!(server.renew_slots(server.calls.keys()).await, [acme]);
+        // a server that does not answer is not asked
+        let now = server.watcher.reports().clock.now();
+        while !server.breaker.failed(now, now) {}
+        assert_eq!(server.renew_slots(server.calls.keys()).await.len(), 2);
+    }
+}

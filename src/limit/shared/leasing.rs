@@ -79,10 +79,10 @@ pub(super) enum Leased {
 impl Leasing {
     /// Starts a node without leases, and its background task, which ends when the node is dropped.
     pub(super) fn start(server: Arc<Server>, settings: Leases) -> Arc<Self> {
-        let slots = || Mutex::new(LeaseSlots::new(settings.most_units(), settings.longest(), MOST_TENANTS / SHARDS));
+        let slots = || Mutex::new(LeaseSlots::new(settings.largest, settings.lifetime, MOST_TENANTS / SHARDS));
         let shards = (0..SHARDS).map(|_| slots()).collect();
         let leasing = Arc::new(Self { server, settings, shards, hasher: RandomState::default() });
-        leasing.server.link.spawn(sweep(Arc::downgrade(&leasing), settings.longest() / 4));
+        leasing.server.link.spawn(sweep(Arc::downgrade(&leasing), settings.lifetime / 4));
         leasing
     }
 
@@ -222,7 +222,7 @@ impl Leasing {
     /// little if a lease was long.
     fn lifetime(&self, plan: &Plan) -> Duration {
         let limits = plan.limits().iter().filter(|limited| !matches!(limited.quota.rule(), Rule::Fixed));
-        limits.map(|limited| limited.quota.window() / 8).fold(self.settings.longest(), Duration::min)
+        limits.map(|limited| limited.quota.window() / 8).fold(self.settings.lifetime, Duration::min)
     }
 
     fn now(&self) -> ClockReading {

@@ -165,7 +165,7 @@ impl Both {
 
     /// Opens a call at the server, and returns its id.
     async fn open(&self, ask: Ask) -> (Decision, CallId) {
-        let id = OpenCalls::next_id();
+        let id = OpenCalls::random_id().unwrap();
         let plan = self.shared.plans().plan(&self.tenant);
         let decision = match plan.kind() {
             PlanKind::Limited { .. } if !ask.call.opens_under(plan.limits()) => {

@@ -14,7 +14,7 @@ const SHARED_KEYS: u64 = 1024;
 /// Counts the new names of each minute, so that callers who make names up can't fill the server.
 #[derive(Debug)]
 pub(super) struct Newcomers {
-    most: u32,
+    pub(super) most: u32,
     minute: Mutex<Minute>,
 }
 
@@ -27,10 +27,6 @@ struct Minute {
 impl Newcomers {
     pub(super) fn new(most: u32) -> Self {
         Self { most, minute: Mutex::default() }
-    }
-
-    pub(super) fn most(&self) -> u32 {
-        self.most
     }
 
     /// Returns whether one more new name gets its own key. Counts it if `is_used`.

@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
+    sync::{Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -69,13 +66,9 @@ struct OfKey {
 }
 
 impl OpenCalls {
-    /// Returns an id that no other call has.
-    pub(super) fn next_id() -> CallId {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        static FIRST: OnceLock<u64> = OnceLock::new();
-        // each process has its own numbers
-        let first = FIRST.get_or_init(|| getrandom::u64().unwrap_or_else(|_| std::process::id().into()));
-        first.wrapping_add(NEXT.fetch_add(1, SeqCst)).to_be_bytes()
+    /// Returns an id that no other call has, not even one of a copy of this process. Returns `None` without randomness.
+    pub(super) fn random_id() -> Option<CallId> {
+        getrandom::u64().ok().map(u64::to_be_bytes)
     }
 
     pub(super) fn insert(&self, key: &LimitKey, id: CallId, terms: CallTerms, sent_at: SentAt) {
@@ -121,5 +114,16 @@ impl OpenCalls {
         if let Some(of_key) = lock(&self.keys).get_mut(key) {
             of_key.counted_at = sent_at;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_does_not_follow_from_another_one() {
+        let [one, next] = [(); 2].map(|()| u64::from_be_bytes(OpenCalls::random_id().unwrap()));
+        assert!(one.abs_diff(next) > 1);
     }
 }

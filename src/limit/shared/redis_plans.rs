@@ -98,7 +98,7 @@ impl RedisPlans {
         let deadline = config.deadline_or(DEADLINE);
         Ok(Self(Arc::new(Inner {
             link: Link::connect(&config, deadline).await?,
-            prefix: config.prefix().to_owned(),
+            prefix: config.prefix,
             deadline,
             breaker: Breaker::default(),
             clock: SystemClock::new(),
@@ -136,23 +136,6 @@ impl RedisPlans {
         Ok(self.0.link.remove(&self.key(tenant)).await?)
     }
 
-    async fn fetch_plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
-        let Inner { link, breaker, clock, .. } = &*self.0;
-        let began = clock.now();
-        if !breaker.allows(began) {
-            return Err(LimiterError::new(LimiterErrorKind::Unavailable, "the server has not answered lately"));
-        }
-        let text = link.get(&self.key(tenant)).await;
-        match &text {
-            Err(failure) if failure.kind == FailureKind::Unavailable => _ = breaker.failed(began, clock.now()),
-            _ => _ = breaker.succeeded(),
-        }
-        match text? {
-            Some(text) => self.parse(&text).map(Some),
-            None => Ok(None),
-        }
-    }
-
     fn parse(&self, text: &[u8]) -> Result<Plan, LimiterError> {
         // errors show parts of it in the log
         let is_printable = |text: &&str| text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\r' | b'\n'));
@@ -182,7 +165,20 @@ impl PlanSource for RedisPlans {
     type Error = LimiterError;
 
     async fn plan(&self, tenant: &LimitKey) -> Result<Option<Plan>, LimiterError> {
-        self.fetch_plan(tenant).await
+        let Inner { link, breaker, clock, .. } = &*self.0;
+        let began = clock.now();
+        if !breaker.allows(began) {
+            return Err(LimiterError::new(LimiterErrorKind::Unavailable, "the server has not answered lately"));
+        }
+        let text = link.get(&self.key(tenant)).await;
+        match &text {
+            Err(failure) if failure.kind == FailureKind::Unavailable => _ = breaker.failed(began, clock.now()),
+            _ => _ = breaker.succeeded(),
+        }
+        match text? {
+            Some(text) => self.parse(&text).map(Some),
+            None => Ok(None),
+        }
     }
 }
 

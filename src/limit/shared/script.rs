@@ -77,50 +77,39 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    fn new(decision: Decision, counts: ServerCounts) -> Self {
+        Self {
+            decision,
+            generation: 0,
+            marks: NO_MARKS,
+            granted: 0,
+            lifetime: Duration::ZERO,
+            counts,
+            knowledge: Knowledge::default(),
+            mirrored: Ok(Spend::default()),
+            mirrored_call: None,
+        }
+    }
+
     /// Reads a reply that has arrived now. Wall-clock times are those of the server.
     pub(super) fn from_script_reply(reply: Reply, plan: &Plan, now: Moment) -> Result<Self, RedisFailure> {
         let Reply::Bytes(packed) = reply else { return Err(unexpected()) };
         let mut reader = Reader(&packed);
+        let mut counts = ServerCounts { used: [0; Plan::MAX_QUOTAS], at: UnixTime::from_nanos(0) };
         let [kind] = reader.bytes()?;
         if kind == b'f' {
-            let counts = ServerCounts { used: [0; Plan::MAX_QUOTAS], at: UnixTime::from_nanos(0) };
-            let (knowledge, mirrored) = (Knowledge::default(), Ok(Spend::default()));
-            let (decision, marks, lifetime) = (Decision::UNAVAILABLE, NO_MARKS, Duration::ZERO);
-            return Ok(Self {
-                decision,
-                generation: 0,
-                marks,
-                granted: 0,
-                lifetime,
-                counts,
-                knowledge,
-                mirrored,
-                mirrored_call: None,
-            });
+            return Ok(Self::new(Decision::UNAVAILABLE, counts));
         }
         let unix = reader.micros()?.ok_or_else(unexpected)?;
         let now = (now, UnixTime::from_nanos(unix.saturating_mul(1000)));
+        counts.at = now.1;
         let (standing, place) = reader.standing(plan, now)?.unzip();
-        let mut counts = ServerCounts { used: [0; Plan::MAX_QUOTAS], at: now.1 };
         if let (Some(standing), Some(used)) = (&standing, place.and_then(|place| counts.used.get_mut(place))) {
             *used = standing.limit().saturating_sub(standing.remaining());
         }
-        let (knowledge, mirrored) = (Knowledge::default(), Ok(Spend::default()));
         if kind == b'r' {
             reader.counts(plan, &mut counts)?;
-            let decision = Decision::refused_by(standing.ok_or_else(unexpected)?);
-            let (generation, marks, granted, lifetime) = (0, NO_MARKS, 0, Duration::ZERO);
-            return Ok(Self {
-                decision,
-                generation,
-                marks,
-                granted,
-                lifetime,
-                counts,
-                knowledge,
-                mirrored,
-                mirrored_call: None,
-            });
+            return Ok(Self::new(Decision::refused_by(standing.ok_or_else(unexpected)?), counts));
         }
         let generation = reader.micros()?.ok_or_else(unexpected)?;
         let shadow = reader.standing(plan, now)?.map(|(standing, _)| Box::new(standing));
@@ -138,7 +127,7 @@ impl Answer {
             *used = used.saturating_sub(own);
         }
         let decision = Decision::admitted(standing, shadow);
-        Ok(Self { decision, generation, marks, granted, lifetime, counts, knowledge, mirrored, mirrored_call: None })
+        Ok(Self { generation, marks, granted, lifetime, ..Self::new(decision, counts) })
     }
 }
 

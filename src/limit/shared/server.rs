@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     limit::{decision::Ask, limiter::Limiter, plan::Plan},
-    redis::{FailureKind, Link, RedisFailure, Reply, unexpected},
+    redis::{Delivery, FailureKind, Link, RedisFailure, Reply, unexpected},
     tenant::LimitKey,
 };
 
@@ -75,7 +75,7 @@ impl Server {
             space,
             watcher: self.watcher.clone(),
             open_breakers: Arc::clone(&self.open_breakers),
-            ..Self::new(local, self.link.clone(), self.prefix.clone(), self.newcomers.most())
+            ..Self::new(local, self.link.clone(), self.prefix.clone(), self.newcomers.most)
         }
     }
 
@@ -168,20 +168,8 @@ impl Server {
         ask: Ask,
         more: &[&[u8]],
     ) -> Result<Option<Answer>, RedisFailure> {
-        let (quotas, units) = (script::packed(plan), ask.units.to_string());
-        let anonymous = if ask.is_anonymous { "1" } else { "0" };
-        let usual = [operation.as_bytes(), time.as_bytes(), &quotas, units.as_bytes(), anonymous.as_bytes()];
-        let arguments: Vec<&[u8]> = usual.iter().chain(more).copied().collect();
-        // units that came back twice would be admitted twice
-        let comes_back = matches!(operation, "refund" | "return");
-        let (link, key) = (&self.link, self.key(tenant));
-        let reply = match operation {
-            "refund" | "return" => link.run_once(&SCRIPT, &[&key], &arguments).await?,
-            "debit" => link.run_once_within(DEBIT, &SCRIPT, &[&key], &arguments).await?,
-            _ => link.run_retried(&SCRIPT, &[&key], &arguments).await?,
-        };
-        match reply {
-            Reply::Nothing if comes_back => Ok(None),
+        match self.run_script(time, operation, tenant, plan, ask, more).await? {
+            Reply::Nothing if matches!(operation, "refund" | "return") => Ok(None),
             Reply::Nothing => Err(unexpected()),
             reply => Answer::from_script_reply(reply, plan, self.local.reports().clock.now()).map(Some),
         }
@@ -195,19 +183,33 @@ impl Server {
         tenant: &LimitKey,
         more: &[&[u8]],
     ) -> Result<bool, RedisFailure> {
-        let quotas = script::packed(&self.local.plans().plan(tenant));
-        let usual = [operation.as_bytes(), time.as_bytes(), &quotas, b"0", b"0"];
-        let arguments: Vec<&[u8]> = usual.iter().chain(more).copied().collect();
-        let key = self.key(tenant);
-        let reply = match operation {
-            // the others have the same effect if they are run twice
-            "reset" => self.link.run_once(&SCRIPT, &[&key], &arguments).await?,
-            _ => self.link.run_retried(&SCRIPT, &[&key], &arguments).await?,
-        };
-        match reply {
+        let plan = self.local.plans().plan(tenant);
+        match self.run_script(time, operation, tenant, &plan, Ask::new(0, false), more).await? {
             Reply::Number(number) => Ok(number > 0),
             _ => Err(unexpected()),
         }
+    }
+
+    async fn run_script(
+        &self,
+        time: &str,
+        operation: &str,
+        tenant: &LimitKey,
+        plan: &Plan,
+        ask: Ask,
+        more: &[&[u8]],
+    ) -> Result<Reply, RedisFailure> {
+        let (quotas, units) = (script::packed(plan), ask.units.to_string());
+        let anonymous = if ask.is_anonymous { "1" } else { "0" };
+        let usual = [operation.as_bytes(), time.as_bytes(), &quotas, units.as_bytes(), anonymous.as_bytes()];
+        let arguments: Vec<&[u8]> = usual.iter().chain(more).copied().collect();
+        let (longest, delivery) = match operation {
+            "debit" => (DEBIT, Delivery::Once),
+            // units that came back twice would be admitted twice
+            "refund" | "return" | "reset" => (self.link.patience(), Delivery::Once),
+            _ => (self.link.patience(), Delivery::Retried),
+        };
+        self.link.run_within(longest, &SCRIPT, &[&self.key(tenant)], &arguments, delivery).await
     }
 
     /// Returns the key of a tenant, which is its hash tag. Braces in a name would end the tag early, but the rest of the key

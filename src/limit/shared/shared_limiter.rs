@@ -21,6 +21,7 @@ use crate::{
     },
     redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
+    util::builder::setters,
 };
 
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
@@ -84,6 +85,7 @@ use crate::{
 /// is charged for its units when it answers again. If *r* units were left when the processes last heard from the server about
 /// the tenant, all *n* processes together admit at most the limit and (*n* − 1) × *r* in the first window, beside calls that
 /// were under way, and at most *n* times the limit in later ones. *r* is the limit if a process has not heard about the tenant.
+/// The estimates of [open calls](#open-calls) are charged later, so what other processes hold is among the *r* units.
 ///
 /// After three failures in a row it decides at once, and one check a second finds out whether the server answers again.
 /// The changes are events ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
@@ -162,28 +164,21 @@ impl LimiterBuilder {
 }
 
 impl SharedLimiterBuilder {
-    /// Sets what decides while the server does not answer. Defaults to [`Fallback::Local`].
-    pub fn fallback(mut self, fallback: Fallback) -> Self {
-        self.fallback = fallback;
-        self
-    }
+    setters! {
+        /// Sets what decides while the server does not answer. Defaults to [`Fallback::Local`].
+        pub fn fallback(fallback: Fallback) { fallback: fallback }
 
-    /// Takes several units with one call. By default, each check is a call. See [Leases](SharedLimiter#leases).
-    pub fn leases(mut self, leases: Leases) -> Self {
-        self.leases = Some(leases);
-        self
-    }
+        /// Takes several units with one call. By default, each check is a call. See [Leases](SharedLimiter#leases).
+        pub fn leases(leases: Leases) { leases: Some(leases) }
 
-    /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
-    ///
-    /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
-    /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of
-    /// addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the default, for
-    /// example by [`Plans::by`], always have their own key. A name that spends with its own key and a shared one can get its
-    /// limit twice in a window.
-    pub fn max_new_names_per_minute(mut self, most: u32) -> Self {
-        self.new_names = most;
-        self
+        /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
+        ///
+        /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
+        /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of
+        /// addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the default, for
+        /// example by [`Plans::by`], always have their own key. A name that spends with its own key and a shared one can get its
+        /// limit twice in a window.
+        pub fn max_new_names_per_minute(most: u32) { new_names: most }
     }
 
     /// Connects to the server. Call it in a tokio runtime that lives as long as the limiter.
@@ -194,8 +189,7 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, LimiterError> {
         let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let prefix = self.config.prefix().to_owned();
-        let server = Arc::new(Server::new(local, link, prefix, self.new_names));
+        let server = Arc::new(Server::new(local, link, self.config.prefix, self.new_names));
         let leasing = self.leases.map(|leases| Leasing::start(Arc::clone(&server), leases));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
@@ -217,21 +211,21 @@ impl SharedLimiter {
     ///
     /// All units are charged or none. Zero units are admitted, unless the plan is [`Plan::denied`].
     pub async fn check(&self, key: &LimitKey, units: u32) -> Decision {
-        self.check_as(key, units, false).await
+        self.load_and_check(key, Ask { refundable: true, ..Ask::new(units, false) }).await
     }
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
     /// what a quota [reserves](crate::Quota::reserve).
     pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
-        self.check_as(key, units, true).await
+        self.load_and_check(key, Ask { refundable: true, ..Ask::new(units, true) }).await
     }
 
-    async fn check_as(&self, tenant: &LimitKey, units: u32, is_anonymous: bool) -> Decision {
+    async fn load_and_check(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         #[cfg(feature = "plans")]
         if self.local().load_plan(tenant).await.is_err() {
             return Decision::UNAVAILABLE;
         }
-        self.check_in_plan(tenant, Ask { refundable: true, ..Ask::new(units, is_anonymous) }).await
+        self.check_in_plan(tenant, ask).await
     }
 
     /// Holds units of this key while a call is open; see [`Limiter::hold`].
@@ -247,11 +241,7 @@ impl SharedLimiter {
         lifetime: Duration,
     ) -> Result<Hold, Decision> {
         let ask = Ask::hold(estimate, at_most, lifetime, false);
-        #[cfg(feature = "plans")]
-        if self.local().load_plan(key).await.is_err() {
-            return Err(Decision::UNAVAILABLE);
-        }
-        let mut decision = self.check_in_plan(key, ask).await;
+        let mut decision = self.load_and_check(key, ask).await;
         if !decision.is_admitted() {
             return Err(decision);
         }
@@ -283,6 +273,8 @@ impl SharedLimiter {
 
     /// Returns `None` if the fallback must decide.
     async fn charge(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Decision> {
+        // the plan counts no calls. If it changes meanwhile, the mirror must not open one that never ends
+        let ask = Ask { call: CallAsk::AlreadyOpen, ..ask };
         let leased = match &self.0.leasing {
             Some(leasing) => leasing.spend(tenant, plan, ask).await,
             None => Leased::Plain,
@@ -489,7 +481,66 @@ mod tests {
     use crate::{
         limit::{quota::Quota, shared::model::redis_server::RedisServer},
         testing::ManualClock,
+        util::clock::{Clock, Moment, UnixTime},
     };
+
+    fn config(server: &RedisServer) -> RedisConfig {
+        RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap()
+    }
+
+    /// Seconds pass between any two reads of the clock.
+    #[derive(Debug)]
+    struct SlowNode(ManualClock);
+
+    impl Clock for SlowNode {
+        fn now(&self) -> Moment {
+            self.0.now()
+        }
+
+        fn unix(&self, moment: Moment) -> UnixTime {
+            self.0.unix(moment)
+        }
+
+        fn read_fresh(&self) -> (Moment, UnixTime) {
+            self.0.advance(Duration::from_secs(2));
+            self.0.read()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_answer_is_late_is_refused_and_costs_nothing() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        let plan = Plan::new([Quota::per_day(5).unwrap(), Quota::concurrent(2).unwrap()]).unwrap();
+        let builder = Limiter::builder(Plans::new(plan)).clock(SlowNode(ManualClock::new()));
+        let shared = builder.redis(config(&server)).connect().await.unwrap();
+        let acme = LimitKey::parse("acme").unwrap();
+        let slot = Ask { call: CallAsk::Slot, ..Ask::new(3, false) };
+        let late = shared.check_in_plan(&acme, slot).await;
+        assert_eq!(late.refusal_reason(), Some(RefusalReason::Unavailable));
+        let is_free = async {
+            while shared
+                .check_in_plan(&acme, Ask { call: CallAsk::AlreadyOpen, ..Ask::new(5, false) })
+                .await
+                .refusal_reason()
+                .is_some()
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), is_free).await.expect("all units come back");
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_counts_calls_from_now_on_has_no_call_of_before() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        let shared = Limiter::redis(config(&server), Plans::new(Quota::per_day(5).unwrap())).connect().await.unwrap();
+        let (acme, slot) = (LimitKey::parse("acme").unwrap(), Ask { call: CallAsk::Slot, ..Ask::new(1, false) });
+        let before = shared.plans().plan(&acme);
+        shared.plans().set(acme.clone(), Quota::concurrent(1).unwrap());
+        // the plan changes while the server is asked
+        assert!(shared.charge(&acme, &before, slot).await.unwrap().is_admitted());
+        assert!(shared.local().check_unreported(&acme, slot).is_admitted(), "nothing is open");
+    }
 
     #[tokio::test]
     async fn b25_rows_of_the_fallback_are_removed_while_the_server_answers() {

@@ -10,8 +10,8 @@ use pin_project_lite::pin_project;
 
 use super::usage::CallGuard;
 
-/// The most parts of a chunk that are read. Bodies of `Bytes` have one.
-const MOST_PARTS: usize = 64;
+/// How many parts of a chunk are looked for at first. Bodies of `Bytes` have one.
+const FEW_PARTS: usize = 64;
 
 pin_project! {
     /// A response body that ends its call when it has ended, fails or is dropped. Frames pass through unchanged.
@@ -81,10 +81,55 @@ impl<B: Body> Body for Tracked<B> {
 
 /// Reads a chunk without consuming it.
 fn read_parts(data: &impl Buf, read: impl Fn(&[u8])) {
-    if data.chunk().len() == data.remaining() {
+    let bytes = data.remaining();
+    if data.chunk().len() == bytes {
         return read(data.chunk());
     }
-    let mut parts = [IoSlice::new(&[]); MOST_PARTS];
-    let count = data.chunks_vectored(&mut parts);
-    parts.iter().take(count).for_each(|part| read(part));
+    let mut most = FEW_PARTS;
+    loop {
+        let mut parts = vec![IoSlice::new(&[]); most];
+        let count = data.chunks_vectored(&mut parts);
+        // a part has at least one byte
+        if count < most || most >= bytes {
+            return parts.iter().take(count).for_each(|part| read(part));
+        }
+        most = most.saturating_mul(2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A buffer of parts of two bytes.
+    struct Pairs(usize);
+
+    impl Buf for Pairs {
+        fn remaining(&self) -> usize {
+            self.0 * 2
+        }
+
+        fn chunk(&self) -> &[u8] {
+            if self.0 == 0 { &[] } else { b"ab" }
+        }
+
+        fn advance(&mut self, _: usize) {}
+
+        fn chunks_vectored<'a>(&'a self, parts: &mut [IoSlice<'a>]) -> usize {
+            let count = self.0.min(parts.len());
+            parts[..count].fill(IoSlice::new(b"ab"));
+            count
+        }
+    }
+
+    #[test]
+    fn all_parts_of_a_chunk_are_read() {
+        for parts in [0, 1, 2, 63, 64, 65, 127, 128, 129, 1_000] {
+            let bytes = Cell::new(0);
+            read_parts(&Pairs(parts), |part| bytes.set(bytes.get() + part.len()));
+            assert_eq!(bytes.get(), parts * 2);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, sync::Arc, time::Duration};
+use std::{any::type_name, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -7,7 +7,7 @@ use super::{
     settings::{Metering, TrackingSettings},
     usage::Usage,
 };
-use crate::{gate::Gated, http::head::Head, limit::gate::RateLimitGate, reject::StatusOnly};
+use crate::{gate::Gated, http::head::Head, limit::gate::RateLimitGate, reject::StatusOnly, util::builder::setters};
 
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
@@ -87,23 +87,21 @@ pub struct MeteredLayer<R = StatusOnly> {
 }
 
 impl<R> MeteredLayer<R> {
-    /// Sets how long an estimate counts at most, up to a day. Defaults to ten minutes. After it, the estimate is charged, and
-    /// what the call uses beyond it is charged at the end.
-    pub fn lifetime(mut self, lifetime: Duration) -> Self {
-        self.metering.lifetime = lifetime;
-        self
-    }
+    setters! {
+        /// Sets how long an estimate counts at most, up to a day. Defaults to ten minutes. After it, the estimate is charged, and
+        /// what the call uses beyond it is charged at the end.
+        pub fn lifetime(lifetime: Duration) { metering.lifetime: lifetime }
 
-    /// Sets the estimate of each request, instead of the same one for all.
-    pub fn estimate(mut self, estimate: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
-        self.metering.estimate_of = Some(Arc::new(estimate));
-        self
-    }
+        /// Sets the estimate of each request, instead of the same one for all.
+        pub fn estimate(estimate: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) {
+            metering.estimate_of: Some(Arc::new(estimate))
+        }
 
-    /// Reads each chunk of a response body before it is sent, to count what the call uses. Chunks can end anywhere.
-    pub fn read_usage(mut self, read: impl Fn(&[u8], &Usage) + Send + Sync + 'static) -> Self {
-        self.metering.read = Some(Arc::new(read));
-        self
+        /// Reads each chunk of a response body before it is sent, to count what the call uses. Chunks can end anywhere.
+        ///
+        /// If the chunks of a body consist of parts, their type must implement
+        /// [`Buf::chunks_vectored`](bytes::Buf::chunks_vectored). Otherwise, only the first part is read. Bodies of `Bytes` have one part.
+        pub fn read_usage(read: impl Fn(&[u8], &Usage) + Send + Sync + 'static) { metering.read: Some(Arc::new(read)) }
     }
 }
 
@@ -126,17 +124,6 @@ impl<S, R: Clone> Layer<S> for MeteredLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for TrackingLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrackingLayer")
-            .field("gate", &self.gate)
-            .field("respond", &type_name::<R>())
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(TrackingLayer<R>, |own| gate: own.gate, respond: type_name::<R>());
 
-impl<R> fmt::Debug for MeteredLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeteredLayer").field("tracking", &self.tracking).field("metering", &self.metering).finish()
-    }
-}
+crate::util::fmt::debug_fields!(MeteredLayer<R> { tracking, metering });

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{Arc, Once},
     time::Duration,
 };
@@ -75,15 +74,6 @@ impl TrackingSettings {
     }
 }
 
-impl fmt::Debug for Metering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { estimate, at_most, lifetime, .. } = self;
-        f.debug_struct("Metering")
-            .field("estimate", estimate)
-            .field("at_most", at_most)
-            .field("lifetime", lifetime)
-            .finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Metering { estimate, at_most, lifetime });
 
 crate::util::fmt::debug_fields!(TrackingSettings { metering });

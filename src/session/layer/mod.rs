@@ -4,7 +4,7 @@ pub(crate) mod cached_claims;
 pub(crate) mod requirements;
 mod sign_in_required;
 
-use std::{any::type_name, error::Error, fmt, sync::Arc, time::Duration};
+use std::{any::type_name, error::Error, sync::Arc, time::Duration};
 
 use http::{Extensions, HeaderValue, Uri};
 use serde::Serialize;
@@ -31,7 +31,7 @@ use crate::{
     reject::{Rejection, RejectionKind, StatusOnly},
     store::BoxFuture,
     tenant::TenantSource,
-    util::error::ConfigError,
+    util::{builder::setters, error::ConfigError},
 };
 
 /// Finds the session of each request by its cookie.
@@ -68,11 +68,40 @@ impl SessionLayer {
 }
 
 impl<R> SessionLayer<R> {
-    /// Rejects requests without a session with a 401 (UNAUTHENTICATED for gRPC clients), or redirects them to the
-    /// [`login_url`](Self::login_url). The log of the sessions counts them.
-    pub fn required(mut self) -> Self {
-        self.gate.required = true;
-        self
+    setters! {
+        /// Rejects requests without a session with a 401 (UNAUTHENTICATED for gRPC clients), or redirects them to the
+        /// [`login_url`](Self::login_url). The log of the sessions counts them.
+        pub fn required() { gate.required: true }
+
+        /// Accepts only sessions of the tenant that `source` finds in the request, such as
+        /// [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant) is also a source:
+        /// pass it if the service has only one tenant.
+        ///
+        /// Other sessions are ignored. All sessions are ignored if the request names no tenant.
+        pub fn tenant(source: impl TenantSource) { gate.tenant: Some(Arc::new(source)) }
+
+        /// Sets where the layer finds the URI that the browser requested.
+        ///
+        /// A router that nests services strips the prefix of the path, and the
+        /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the URI that
+        /// the layer sees. With the feature `axum`, defaults to the URI before axum's routers changed
+        /// it.
+        ///
+        /// ```
+        /// # use tollgate::{SessionLayer, Sessions, store::Memory};
+        /// use http::Uri;
+        ///
+        /// // set by a layer of your own
+        /// #[derive(Clone)]
+        /// struct Requested(Uri);
+        ///
+        /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
+        ///     .original_uri(|extensions| extensions.get::<Requested>().map(|requested| &requested.0));
+        /// # let _ = layer;
+        /// ```
+        pub fn original_uri(find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) {
+            gate.sign_in.original_uri: Some(Arc::new(find))
+        }
     }
 
     /// Requires a session whose user has proved at least this many different factors, for example a password and a
@@ -121,12 +150,12 @@ impl<R> SessionLayer<R> {
             return Err(error("can't be required, because this layer has no source of claims"));
         }
         let value = serde_json::to_value(value).map_err(|_| error("must have a value that can be written as JSON"))?;
-        self.gate.requirements.add_claim(name, value);
+        self.gate.requirements.claims.push((name.to_owned(), value));
         Ok(self.requiring())
     }
 
     fn requiring(mut self) -> Self {
-        self.gate.sign_in.set_query(self.gate.requirements.query());
+        self.gate.sign_in.query = self.gate.requirements.query();
         self.required()
     }
 
@@ -160,30 +189,6 @@ impl<R> SessionLayer<R> {
         Ok(self)
     }
 
-    /// Sets where the layer finds the URI that the browser requested.
-    ///
-    /// A router that nests services strips the prefix of the path, and the
-    /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the URI that
-    /// the layer sees. With the feature `axum`, defaults to the URI before axum's routers changed
-    /// it.
-    ///
-    /// ```
-    /// # use tollgate::{SessionLayer, Sessions, store::Memory};
-    /// use http::Uri;
-    ///
-    /// // set by a layer of your own
-    /// #[derive(Clone)]
-    /// struct Requested(Uri);
-    ///
-    /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
-    ///     .original_uri(|extensions| extensions.get::<Requested>().map(|requested| &requested.0));
-    /// # let _ = layer;
-    /// ```
-    pub fn original_uri(mut self, find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) -> Self {
-        self.gate.sign_in.set_original_uri(Arc::new(find));
-        self
-    }
-
     /// Sets the realm in `WWW-Authenticate`. Defaults to `app`.
     ///
     /// # Errors
@@ -206,16 +211,6 @@ impl<R> SessionLayer<R> {
         Ok(self)
     }
 
-    /// Accepts only sessions of the tenant that `source` finds in the request, such as
-    /// [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant) is also a source:
-    /// pass it if the service has only one tenant.
-    ///
-    /// Other sessions are ignored. All sessions are ignored if the request names no tenant.
-    pub fn tenant(mut self, source: impl TenantSource) -> Self {
-        self.gate.tenant = Some(Arc::new(source));
-        self
-    }
-
     /// Sets how refusals are answered; see [`Respond`](crate::reject::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> SessionLayer<R2> {
         SessionLayer { gate: self.gate, respond }
@@ -232,7 +227,7 @@ impl<R> SessionLayer<R> {
 
     /// Sets who decides whether the proofs of a session suffice, if it has any.
     pub(crate) fn proof_check(mut self, check: Arc<dyn ProofCheck>) -> Self {
-        self.gate.requirements.set_check(check);
+        self.gate.requirements.check = Some(check);
         self
     }
 
@@ -252,11 +247,7 @@ impl<S, R: Clone> Layer<S> for SessionLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for SessionLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionLayer").field("gate", &self.gate).field("respond", &type_name::<R>()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(SessionLayer<R>, |own| gate: own.gate, respond: type_name::<R>());
 
 /// The [`Gate`] of a [`SessionLayer`]: finds the session of a request.
 #[derive(Clone)]
@@ -295,7 +286,7 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(self.without_session(|| self.sign_in.location(head)));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
-            self.sessions.tally_refusal(EventKind::ForeignOrigin);
+            self.sessions.tally_kind(EventKind::ForeignOrigin);
             let detail = match cross_site::names_its_site(head.headers()) {
                 true => "the request comes from another site",
                 false => "the request has neither Origin nor Sec-Fetch-Site, so its site is unknown",
@@ -319,10 +310,10 @@ impl SessionGate {
     /// Returns the answer to a request without a session. `location` finds where a person is sent to sign in.
     fn without_session(&self, location: impl FnOnce() -> Option<HeaderValue>) -> PassResult {
         if self.required {
-            self.sessions.tally_refusal(EventKind::SessionRefused);
+            self.sessions.tally_kind(EventKind::SessionRefused);
             return Err(SignInRequired::redirect_or(location(), || self.sign_in.unauthenticated()));
         }
-        Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
+        Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge.clone()))))
     }
 
     /// Adds the claims to the session that was found, and checks the requirements of the route.
@@ -353,10 +344,7 @@ impl SessionGate {
             Ok(session) => Ok(SessionPass::from_session(session)),
             Err(error) => Err(unavailable(&sessions, &*error)),
         };
-        match session {
-            MaybeReady::Ready(found) => MaybeReady::Ready(pass(found)),
-            MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { pass(future.await) })),
-        }
+        session.map(pass)
     }
 
     /// Admits a session that meets all requirements of the route.
@@ -371,10 +359,10 @@ impl SessionGate {
         let Some(shortfall) = self.requirements.shortfall(&session, now).await.map_err(failed)? else {
             return Ok(SessionPass::from_session(session));
         };
-        self.sessions.tally_refusal(EventKind::SessionRefused);
+        self.sessions.tally_kind(EventKind::SessionRefused);
         // a sign-in adds proofs, and no claims
         let location = location.filter(|_| shortfall == Shortfall::Proofs);
-        let refusal = || self.requirements.refusal(shortfall, self.sign_in.challenge());
+        let refusal = || self.requirements.refusal(shortfall, &self.sign_in.challenge);
         Err(SignInRequired::redirect_or(location, refusal))
     }
 }

@@ -1,6 +1,6 @@
 //! The requirements of a route for a live session: steps, their age, and claims.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use http::{HeaderValue, header};
 use serde_json::Value;
@@ -50,8 +50,8 @@ pub(super) enum Shortfall<'a> {
 #[derive(Clone, Default)]
 pub(super) struct Requirements {
     proofs: NeededProofs,
-    claims: Vec<(String, Value)>,
-    check: Option<Arc<dyn ProofCheck>>,
+    pub(super) claims: Vec<(String, Value)>,
+    pub(super) check: Option<Arc<dyn ProofCheck>>,
 }
 
 impl Requirements {
@@ -74,20 +74,11 @@ impl Requirements {
     }
 
     pub(super) fn set_max_age(&mut self, age: Duration) -> Result<(), ConfigError> {
-        if age < SHORTEST_AGE || age.subsec_nanos() != 0 {
-            let reason = "must be whole seconds, at least 60, because a sign-in takes time";
-            return Err(ConfigError::new("session max_age", format!("{age:?}"), reason));
-        }
+        let is_refused = age < SHORTEST_AGE || age.subsec_nanos() != 0;
+        let reason = "must be whole seconds, at least 60, because a sign-in takes time";
+        ConfigError::refuse_if(is_refused, "session max_age", format_args!("{age:?}"), reason)?;
         self.proofs.max_age = Some(age);
         Ok(())
-    }
-
-    pub(super) fn add_claim(&mut self, name: &str, value: Value) {
-        self.claims.push((name.to_owned(), value));
-    }
-
-    pub(super) fn set_check(&mut self, check: Arc<dyn ProofCheck>) {
-        self.check = Some(check);
     }
 
     /// Returns the query parameters with which the login page learns what is needed.
@@ -182,9 +173,4 @@ fn declares(session: &Session, needed: NeededProofs, now: UnixTime) -> bool {
     names.len().max(1) >= needed.steps && needed.max_age.is_none_or(|age| session.auth_time() + age >= now)
 }
 
-impl fmt::Debug for Requirements {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let claims: Vec<&str> = self.claims.iter().map(|(name, _)| &**name).collect();
-        f.debug_struct("Requirements").field("proofs", &self.proofs).field("claims", &claims).finish_non_exhaustive()
-    }
-}
+crate::util::fmt::debug_fields!(Requirements, |own| proofs: own.proofs, claims: own.claims.iter().map(|(name, _)| name).collect::<Vec<_>>());

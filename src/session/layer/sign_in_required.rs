@@ -7,25 +7,25 @@ use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
 use crate::{
     http::{accept, cross_site, head::Head, return_to},
     reject::{Rejection, RejectionKind},
-    util::{error::ConfigError, form},
+    util::{error::ConfigError, form, scan::is_unreserved},
 };
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Finds the URI that the browser requested.
-pub(super) type FindUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
+type FindUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
 
 /// The answer to a request without a session that is good enough: a redirect to the login page for a person who
 /// opens a page, and a refusal for a program.
 #[derive(Clone)]
 pub(super) struct SignInRequired {
-    challenge: HeaderValue,
+    pub(super) challenge: HeaderValue,
     page: Option<SignInPage>,
     return_parameter: Option<String>,
-    original_uri: Option<FindUri>,
+    pub(super) original_uri: Option<FindUri>,
     /// More parameters for the login page.
-    query: Vec<(&'static str, String)>,
+    pub(super) query: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,23 +64,10 @@ impl SignInRequired {
     }
 
     pub(super) fn set_parameter(&mut self, name: &str) -> Result<(), ConfigError> {
-        if name.is_empty() || !name.bytes().all(is_unreserved) {
-            return Err(ConfigError::new("return parameter", name, "must be made of letters, digits, and -._~"));
-        }
+        let is_refused = name.is_empty() || !name.bytes().all(is_unreserved);
+        ConfigError::refuse_if(is_refused, "return parameter", name, "must be made of letters, digits, and -._~")?;
         self.return_parameter = Some(name.to_owned());
         Ok(())
-    }
-
-    pub(super) fn set_original_uri(&mut self, find: FindUri) {
-        self.original_uri = Some(find);
-    }
-
-    pub(super) fn set_query(&mut self, query: Vec<(&'static str, String)>) {
-        self.query = query;
-    }
-
-    pub(super) fn challenge(&self) -> &HeaderValue {
-        &self.challenge
     }
 
     /// Returns where a person who opens a page is sent to sign in. `None` for a program.
@@ -147,10 +134,6 @@ fn page_to_return_to<'a>(method: &Method, uri: &'a Uri) -> Option<&'a str> {
 }
 
 /// Returns whether RFC 3986 calls this character unreserved.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
 /// Returns whether a person opens a page: by the header of current browsers, or by a
 /// preference for HTML.
 fn is_navigation(head: Head<'_>) -> bool {
@@ -240,7 +223,7 @@ mod tests {
     fn the_original_uri_is_returned_to_if_a_router_has_stripped_a_prefix() {
         let mut sign_in = sign_in();
         sign_in.set_parameter("return_to").unwrap();
-        sign_in.set_original_uri(Arc::new(Extensions::get::<Uri>));
+        sign_in.original_uri = Some(Arc::new(Extensions::get::<Uri>));
         let open = |uri: &str| Request::get(uri).header("sec-fetch-mode", "navigate");
         let original = |uri: &'static str| open("/stripped").extension(Uri::from_static(uri));
         let location = |request| status_and_location(&sign_in, request).1;
@@ -295,6 +278,6 @@ mod tests {
             assert!(sign_in.set_realm(realm).is_err(), "{realm:?}");
         }
         sign_in.set_realm("my app").unwrap();
-        assert_eq!(sign_in.challenge(), r#"Session realm="my app""#);
+        assert_eq!(sign_in.challenge, r#"Session realm="my app""#);
     }
 }

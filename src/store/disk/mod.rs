@@ -3,7 +3,6 @@ mod reply;
 mod writer;
 
 use std::{
-    fmt,
     future::{Future, Ready},
     path::Path,
     sync::Arc,
@@ -12,7 +11,7 @@ use std::{
 
 use self::{
     file::OpenFile,
-    writer::{Job, WriteQueue, Writer},
+    writer::{Work, WriteQueue, Writer},
 };
 use super::{
     contract::{Store, one_by_one},
@@ -140,9 +139,10 @@ impl Disk {
         Ok(Self { file, queue: Some(queue), writer: Some(writer) })
     }
 
-    fn queue(&self) -> Result<&WriteQueue, StoreError> {
+    async fn execute(&self, work: Work) -> Result<Vec<OperationOutcome>, StoreError> {
         // it exists until the store is dropped
-        self.queue.as_ref().ok_or_else(|| StoreErrorKind::Unavailable.into())
+        let queue = self.queue.as_ref().ok_or(StoreErrorKind::Unavailable)?;
+        queue.send(work)?.await
     }
 
     async fn queue_write(
@@ -151,8 +151,8 @@ impl Disk {
         expected: Option<Version>,
         record: Record,
     ) -> Result<WriteOutcome, StoreError> {
-        let operations = vec![Operation::Write(key.clone(), expected.into(), record)];
-        match self.queue()?.send(|sender| Job::Run { operations, sender })?.await?.pop() {
+        let write = Operation::Write(key.clone(), expected.into(), record);
+        match self.execute(Work::Run(vec![write])).await?.pop() {
             Some(OperationOutcome::Write(outcome)) => Ok(outcome),
             _ => Err(StoreErrorKind::Corrupt.into()),
         }
@@ -173,8 +173,10 @@ impl Store for Disk {
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        let key = key.clone();
-        self.queue()?.send(|sender| Job::Take { key, sender })?.await
+        match self.execute(Work::Take(key.clone())).await?.pop() {
+            Some(OperationOutcome::Read(found)) => Ok(found),
+            _ => Err(StoreErrorKind::Corrupt.into()),
+        }
     }
 
     /// Executes all operations in one commit, or none if there is no room for one of them.
@@ -182,7 +184,7 @@ impl Store for Disk {
         if operations.iter().all(|operation| matches!(operation, Operation::Read(_))) {
             return one_by_one(self, operations).await;
         }
-        self.queue()?.send(|sender| Job::Run { operations, sender })?.await
+        self.execute(Work::Run(operations)).await
     }
 
     /// Reads the entries in the order of their keys.
@@ -204,8 +206,4 @@ impl Drop for Disk {
     }
 }
 
-impl fmt::Debug for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disk").finish_non_exhaustive()
-    }
-}
+crate::util::fmt::opaque_debug!(Disk);

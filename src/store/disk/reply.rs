@@ -1,11 +1,14 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
 };
 
-use crate::store::error::{StoreError, StoreErrorKind};
+use crate::{
+    store::error::{StoreError, StoreErrorKind},
+    util::lock::lock,
+};
 
 /// A one-shot channel from the writer's thread to a future.
 pub(super) fn reply<T>() -> (Sender<T>, Reply<T>) {
@@ -63,10 +66,6 @@ impl<T> Future for Reply<T> {
             }
         }
     }
-}
-
-fn lock<T>(shared: &Mutex<ReplyState<T>>) -> MutexGuard<'_, ReplyState<T>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

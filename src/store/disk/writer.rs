@@ -31,17 +31,23 @@ const BATCH: usize = 256;
 /// Expired entries that a commit removes, in addition to two for each of its writes.
 const SWEPT_PER_COMMIT: usize = 32;
 
+/// What a waiting write does.
+pub(super) enum Work {
+    Take(Key),
+    Run(Vec<Operation>),
+}
+
 /// A waiting write.
-pub(super) enum Job {
-    Take { key: Key, sender: Sender<Option<Entry>> },
-    Run { operations: Vec<Operation>, sender: Sender<Vec<OperationOutcome>> },
+pub(super) struct Job {
+    work: Work,
+    sender: Sender<Vec<OperationOutcome>>,
 }
 
 /// A write whose transaction is not committed yet.
-enum Settled {
-    Take(Option<Entry>, Sender<Option<Entry>>),
-    /// The outcomes, or `None` if the limit of entries or bytes was reached on the way.
-    Run(Option<Vec<OperationOutcome>>, Sender<Vec<OperationOutcome>>),
+struct Settled {
+    /// `None` if the limit of entries or bytes was reached on the way.
+    outcomes: Option<Vec<OperationOutcome>>,
+    sender: Sender<Vec<OperationOutcome>>,
 }
 
 /// The queue of the writer.
@@ -55,9 +61,9 @@ impl WriteQueue {
     }
 
     /// Queues a write. It fails if there is no room.
-    pub(super) fn send<T>(&self, job: impl FnOnce(Sender<T>) -> Job) -> Result<Reply<T>, StoreError> {
+    pub(super) fn send(&self, work: Work) -> Result<Reply<Vec<OperationOutcome>>, StoreError> {
         let (sender, reply) = reply();
-        match self.0.try_send(job(sender)) {
+        match self.0.try_send(Job { work, sender }) {
             Ok(()) => Ok(reply),
             Err(TrySendError::Full(_)) => Err(StoreErrorKind::Busy.into()),
             Err(TrySendError::Disconnected(_)) => {
@@ -113,7 +119,7 @@ impl Writer {
                 one.reply_to_caller(done.as_ref().err());
             }
             if let Err(error) = done {
-                batch.for_each(|job| job.refuse(&error));
+                batch.for_each(|job| job.sender.send(Err(error.clone())));
             }
             if failed == Some(StoreErrorKind::Corrupt) {
                 crate::util::trace::warning!("the store file is damaged; further writes will fail");
@@ -135,36 +141,14 @@ impl Writer {
     }
 }
 
-impl Job {
-    fn refuse(self, error: &StoreError) {
-        match self {
-            Self::Take { sender, .. } => sender.send(Err(error.clone())),
-            Self::Run { sender, .. } => sender.send(Err(error.clone())),
-        }
-    }
-}
-
 impl Settled {
     /// Replies to the caller after the transaction has ended. Nothing is acknowledged unless the
     /// whole transaction is durable.
     fn reply_to_caller(self, failed: Option<&StoreError>) {
-        match (failed.cloned(), self) {
-            (None, Self::Take(found, sender)) => sender.send(Ok(found)),
-            (None, Self::Run(outcomes, sender)) => sender.send(outcomes.ok_or_else(|| StoreErrorKind::Full.into())),
-            (Some(error), Self::Take(_, sender)) => sender.send(Err(error)),
-            (Some(error), Self::Run(_, sender)) => sender.send(Err(error)),
-        }
-    }
-}
-
-/// Returns what a job has done, and where to reply later. Replies at once if it has failed.
-fn done_or_reply<T, R>(done: Result<T, Failed>, sender: Sender<R>) -> Result<(T, Sender<R>), Failed> {
-    match done {
-        Ok(done) => Ok((done, sender)),
-        Err(Failed(error)) => {
-            sender.send(Err(error.clone()));
-            Err(error.into())
-        }
+        self.sender.send(match failed {
+            Some(error) => Err(error.clone()),
+            None => self.outcomes.ok_or_else(|| StoreErrorKind::Full.into()),
+        });
     }
 }
 
@@ -223,18 +207,21 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Applies a write. An error concerns the file and fails the whole transaction.
-    fn apply(&mut self, job: Job, settled: &mut Vec<Settled>) -> Result<(), Failed> {
-        settled.push(match job {
-            Job::Take { key, sender } => {
-                let (found, sender) = done_or_reply(self.take_disk_entry(&key), sender)?;
-                Settled::Take(found, sender)
+    fn apply(&mut self, Job { work, sender }: Job, settled: &mut Vec<Settled>) -> Result<(), Failed> {
+        let outcomes = match work {
+            Work::Take(key) => self.take_disk_entry(&key).map(|found| Some(vec![OperationOutcome::Read(found)])),
+            Work::Run(operations) => self.execute(operations),
+        };
+        match outcomes {
+            Ok(outcomes) => {
+                settled.push(Settled { outcomes, sender });
+                Ok(())
             }
-            Job::Run { operations, sender } => {
-                let (outcomes, sender) = done_or_reply(self.execute(operations), sender)?;
-                Settled::Run(outcomes, sender)
+            Err(Failed(error)) => {
+                sender.send(Err(error.clone()));
+                Err(error.into())
             }
-        });
-        Ok(())
+        }
     }
 
     /// Executes operations up to the first write that loses. Returns `None` if there is no room for one of them, and then none

@@ -25,7 +25,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    redis::{Link, RedisFailure, Reply, Script, unexpected},
+    redis::{Delivery, Link, RedisFailure, Reply, Script, unexpected},
     util::{
         clock::{Clock, Moment, SystemClock, UnixTime},
         lock::lock,
@@ -148,7 +148,7 @@ impl Epochs {
         let second = self.second();
         let check = |part| {
             let (own, key, second) = (link.clone(), self.key(part).to_vec(), second.clone());
-            link.spawn(async move { own.run(&CHECK, &[&key], &[second.as_bytes(), begins]).await })
+            link.spawn(async move { own.run(&CHECK, &[&key], &[second.as_bytes(), begins], Delivery::Resent).await })
         };
         let checks: Vec<_> = (0..PARTITIONS).map(check).collect();
         let (mut epochs, mut failed) = (Vec::with_capacity(PARTITIONS), None);
@@ -165,7 +165,8 @@ impl Epochs {
     /// Asks a server for the epochs of these partitions with one call.
     async fn fetch_epochs(&self, link: &Link, parts: Range<usize>, begins: &[u8]) -> Result<Vec<Bytes>, RedisFailure> {
         let keys: Vec<&[u8]> = parts.map(|part| self.key(part)).collect();
-        epochs_of(link.run(&CHECK, &keys, &[self.second().as_bytes(), begins]).await?, keys.len())
+        let reply = link.run(&CHECK, &keys, &[self.second().as_bytes(), begins], Delivery::Resent).await?;
+        epochs_of(reply, keys.len())
     }
 
     /// Keeps these epochs, except those that were read before the known ones: their server may have been replaced since.

@@ -3,8 +3,6 @@ mod epoch;
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-
 use self::{
     entry::{decode_redis_entry, encode_redis_entry},
     epoch::Epochs,
@@ -18,7 +16,7 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    redis::{FailureKind, Link, RedisConfig, RedisFailure, Reply, Script},
+    redis::{Delivery, FailureKind, Link, RedisConfig, RedisFailure, Reply, Script, unexpected},
     util::{clock::UnixTime, error::ConfigError},
 };
 
@@ -57,27 +55,10 @@ struct Shared {
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// Writes an entry if the current one has the expected version. Arguments: epoch, expected version or nothing, entry,
-/// lifetime. Returns 0 if the epoch is another one, 1 if it wrote, or else the current entry.
-static WRITE: Script = Script::new(
-    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-if redis.call('GETRANGE', KEYS[2], 0, 15) ~= ARGV[2] then return redis.call('GET', KEYS[2]) end
-redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
-return 1",
-);
-
-/// Removes an entry. Argument: epoch. Returns 0 if the epoch is another one, or else the entry.
-static TAKE: Script = Script::new(
-    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-local found = redis.call('GET', KEYS[2])
-if found then redis.call('DEL', KEYS[2]) end
-return found",
-);
-
 /// Executes operations up to the first write that loses. Keys: the epoch and the entry of each. Arguments of each: the
 /// epoch, the expected version or nothing, whether the entry may be missing, the entry or nothing to read it, and its
-/// lifetime. Returns 0 if an epoch is
-/// another one, or else a list with the entry that was read, 1 for a write, or the entry that a write lost against.
+/// lifetime, or `take` to remove what was read. Returns 0 if an epoch is another one, or else a list with the entry that was
+/// read, 1 for a write, or the entry that a write lost against.
 static RUN: Script = Script::new(
     "local count, done = #KEYS / 2, {}
 for i = 1, count do
@@ -87,6 +68,7 @@ for i = 1, count do
 local key, at = KEYS[2 * i], 5 * i - 4
 if ARGV[at + 3] == '' then
 done[i] = redis.call('GET', key)
+if done[i] and ARGV[at + 4] == 'take' then redis.call('DEL', key) end
 else
 local own = redis.call('GETRANGE', key, 0, 15)
 if own ~= ARGV[at + 1] and not (own == '' and ARGV[at + 2] == '1') then
@@ -129,8 +111,7 @@ impl Redis {
     /// Returns an error if the settings are invalid, the server can't be reached, or may evict entries.
     pub async fn connect_with(config: RedisConfig) -> Result<Self, StoreError> {
         let link = Link::connect(&config, config.deadline_or(DEADLINE)).await?;
-        let prefix = config.prefix().to_owned();
-        let is_cluster = config.is_cluster();
+        let RedisConfig { prefix, is_cluster, .. } = config;
         let epochs = Epochs::load_epochs(&link, &prefix, is_cluster).await?;
         Ok(Self(Arc::new(Shared { link, is_cluster, prefix, epochs })))
     }
@@ -153,8 +134,11 @@ impl Shared {
         let known = epochs.current_epoch(&self.link, part).await?;
         let found = match self.link.read_redis_keys(&[epochs.key(part), &key]).await {
             Ok(Reply::List(found)) => found,
-            Ok(_) => return Err(crate::redis::unexpected().into()),
-            Err(failure) => return Err(self.failed(part, failure)),
+            Ok(_) => return Err(unexpected().into()),
+            Err(failure) => {
+                epochs.forget_epoch(part);
+                return Err(failure.into());
+            }
         };
         let mut found = found.into_iter();
         let (epoch, entry) = (found.next(), found.next());
@@ -169,32 +153,26 @@ impl Shared {
     async fn write_redis_entry(
         &self,
         key: &Key,
-        expected: Option<Version>,
-        record: &Record,
+        expected: Expected,
+        record: Record,
     ) -> Result<WriteOutcome, StoreError> {
-        let version = entry::new_version();
-        let expected = expected.map(|version| version.as_u128().to_le_bytes());
-        let expected = expected.as_ref().map_or(&[][..], |version| version);
-        let value = encode_redis_entry(version, record.expires_at(), record.value());
-        let lives = milliseconds(record);
-        match self.run(&WRITE, key, &[expected, &value, lives.as_bytes()]).await? {
-            Reply::Number(1) => Ok(WriteOutcome::Done(version)),
-            found => match read_entry(found)? {
-                // a cluster may have executed the call twice
-                Some(own) if own.version == version => Ok(WriteOutcome::Done(version)),
-                found => Ok(WriteOutcome::Lost(found)),
-            },
+        let write = Operation::Write(key.clone(), expected, record);
+        match self.run(vec![ScriptedCall::from_operation(self, &write)]).await?.pop() {
+            Some(OperationOutcome::Write(outcome)) => Ok(outcome),
+            _ => Err(unexpected().into()),
         }
     }
 
     async fn take_redis_entry(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
-        read_entry(self.run(&TAKE, key, &[]).await?)
+        let take = ScriptedCall { lives: "take".into(), ..ScriptedCall::read(self, key) };
+        match self.run(vec![take]).await?.pop() {
+            Some(OperationOutcome::Read(found)) => Ok(found),
+            _ => Err(unexpected().into()),
+        }
     }
 
-    /// Executes operations on one server with one script call.
-    async fn run_all(&self, operations: &[Operation]) -> Result<Vec<OperationOutcome>, StoreError> {
-        let calls: Vec<ScriptedCall> =
-            operations.iter().map(|operation| ScriptedCall::from_operation(self, operation)).collect();
+    /// Executes operations on one server with one script call, in the current epochs.
+    async fn run(&self, calls: Vec<ScriptedCall>) -> Result<Vec<OperationOutcome>, StoreError> {
         for _ in 0..TRIES {
             let mut epochs = Vec::with_capacity(calls.len());
             for call in &calls {
@@ -208,12 +186,13 @@ impl Shared {
                     [&epoch[..], &call.expected, may_be_missing, &call.entry, call.lives.as_bytes()]
                 })
                 .collect();
-            match self.link.run(&RUN, &keys, &arguments).await {
+            match self.link.run(&RUN, &keys, &arguments, Delivery::Resent).await {
                 Ok(Reply::Number(0)) => calls.iter().for_each(|call| self.epochs.forget_epoch(call.part)),
                 Ok(Reply::List(replies)) => {
                     return calls.iter().zip(replies).map(|(call, reply)| call.outcome(reply)).collect();
                 }
-                Ok(_) => return Err(crate::redis::unexpected().into()),
+                Ok(_) => return Err(unexpected().into()),
+                // the server may have been replaced, so that the epochs must be checked before the next call
                 Err(failure) => {
                     calls.iter().for_each(|call| self.epochs.forget_epoch(call.part));
                     return Err(failure.into());
@@ -229,15 +208,15 @@ impl Shared {
         let pattern: String = escaped.chain(":{*}?*".chars()).collect();
         let arguments = [cursor, pattern.as_bytes(), ScanPage::USUAL_LEN.to_string().as_bytes()].map(<[u8]>::to_vec);
         let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-        let Reply::List(reply) = self.link.run(&SCAN, &[], &arguments).await? else {
-            return Err(crate::redis::unexpected().into());
+        let Reply::List(reply) = self.link.run(&SCAN, &[], &arguments, Delivery::Resent).await? else {
+            return Err(unexpected().into());
         };
         let Ok([Reply::Bytes(next), Reply::List(keys), Reply::List(found)]) = <[Reply; 3]>::try_from(reply) else {
-            return Err(crate::redis::unexpected().into());
+            return Err(unexpected().into());
         };
         let mut entries = Vec::with_capacity(keys.len());
         for (key, entry) in keys.into_iter().zip(found) {
-            let Reply::Bytes(name) = key else { return Err(crate::redis::unexpected().into()) };
+            let Reply::Bytes(name) = key else { return Err(unexpected().into()) };
             // after the prefix and the partition in braces
             let key = name.get(self.prefix.len() + 2..).and_then(|rest| rest.splitn(2, |byte| *byte == b'}').nth(1));
             // it can expire at any time
@@ -247,28 +226,6 @@ impl Shared {
         }
         let next = Some(next).filter(|next| next != "0").map(ScanCursor::new);
         Ok(ScanPage { entries, next })
-    }
-
-    /// Runs a script in the current epoch.
-    async fn run(&self, script: &Script, key: &Key, arguments: &[&[u8]]) -> Result<Reply, StoreError> {
-        let (part, key) = self.place(key);
-        let epochs = &self.epochs;
-        for _ in 0..TRIES {
-            let epoch: Bytes = epochs.current_epoch(&self.link, part).await?;
-            let arguments = [&[&epoch[..]], arguments].concat();
-            match self.link.run(script, &[epochs.key(part), &key], &arguments).await {
-                Ok(Reply::Number(0)) => epochs.forget_epoch(part),
-                Ok(reply) => return Ok(reply),
-                Err(failure) => return Err(self.failed(part, failure)),
-            }
-        }
-        Err(StoreError::new(StoreErrorKind::Unavailable, "the server is losing its entries"))
-    }
-
-    /// The server may have been replaced, so that the epoch must be checked before the next call.
-    fn failed(&self, part: usize, failure: RedisFailure) -> StoreError {
-        self.epochs.forget_epoch(part);
-        failure.into()
     }
 }
 
@@ -285,13 +242,15 @@ struct ScriptedCall {
 }
 
 impl ScriptedCall {
+    fn read(shared: &Shared, key: &Key) -> Self {
+        let (part, key) = shared.place(key);
+        let (expected, entry, lives) = (Vec::new(), Vec::new(), String::new());
+        Self { part, key, version: None, expected, may_be_missing: false, entry, lives }
+    }
+
     fn from_operation(shared: &Shared, operation: &Operation) -> Self {
         match operation {
-            Operation::Read(key) => {
-                let (part, key) = shared.place(key);
-                let (expected, entry, lives) = (Vec::new(), Vec::new(), String::new());
-                Self { part, key, version: None, expected, may_be_missing: false, entry, lives }
-            }
+            Operation::Read(key) => Self::read(shared, key),
             Operation::Write(key, expected, record) => {
                 let (part, key) = shared.place(key);
                 let version = entry::new_version();
@@ -311,7 +270,11 @@ impl ScriptedCall {
         Ok(match (self.version, reply) {
             (None, reply) => OperationOutcome::Read(read_entry(reply)?),
             (Some(version), Reply::Number(1)) => OperationOutcome::Write(WriteOutcome::Done(version)),
-            (Some(_), reply) => OperationOutcome::Write(WriteOutcome::Lost(read_entry(reply)?)),
+            (Some(version), reply) => OperationOutcome::Write(match read_entry(reply)? {
+                // a cluster may have executed the call twice
+                Some(own) if own.version == version => WriteOutcome::Done(version),
+                found => WriteOutcome::Lost(found),
+            }),
         })
     }
 }
@@ -325,7 +288,7 @@ fn read_entry(reply: Reply) -> Result<Option<Entry>, StoreError> {
     match reply {
         Reply::Nothing => Ok(None),
         Reply::Bytes(bytes) => decode_redis_entry(&bytes).map(Some),
-        Reply::Number(_) | Reply::List(_) => Err(crate::redis::unexpected().into()),
+        Reply::Number(_) | Reply::List(_) => Err(unexpected().into()),
     }
 }
 
@@ -336,11 +299,11 @@ impl Store for Redis {
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.write_redis_entry(key, None, &record).await
+        self.0.write_redis_entry(key, Expected::Absent, record).await
     }
 
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
-        self.0.write_redis_entry(key, Some(expected), &record).await
+        self.0.write_redis_entry(key, Expected::Version(expected), record).await
     }
 
     async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
@@ -352,7 +315,7 @@ impl Store for Redis {
         if self.0.is_cluster {
             return one_by_one(self, operations).await;
         }
-        self.0.run_all(&operations).await
+        self.0.run(operations.iter().map(|own| ScriptedCall::from_operation(&self.0, own)).collect()).await
     }
 
     /// Asks the server for the keys, in its own order. Not offered on a cluster.

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
@@ -78,10 +78,9 @@ impl ApiKeys {
     /// Returns an error if the key is not valid.
     pub fn insert(&self, key: impl AsRef<[u8]>, tenant: Tenant) -> Result<Option<Tenant>, ConfigError> {
         let key = key.as_ref();
-        if !is_sized(key) || !key.iter().all(u8::is_ascii_graphic) {
-            // the value is a secret
-            return Err(ConfigError::new("API key", "(hidden)", "must be 1 to 512 visible ASCII characters"));
-        }
+        let is_refused = !is_sized(key) || !key.iter().all(u8::is_ascii_graphic);
+        // the value is a secret
+        ConfigError::refuse_if(is_refused, "API key", "(hidden)", "must be 1 to 512 visible ASCII characters")?;
         Ok(self.tenants.insert(digest(key), tenant))
     }
 
@@ -147,11 +146,7 @@ impl TenantSource for ApiKeys {
     }
 }
 
-impl fmt::Debug for ApiKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiKeys").field("header", &self.header).field("keys", &self.tenants.len()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(ApiKeys, |own| header: own.header, keys: own.tenants.len());
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +204,7 @@ mod tests {
     #[test]
     fn neither_debug_nor_an_error_shows_a_key() {
         let keys = keys();
-        assert_eq!(format!("{keys:?}"), "ApiKeys { header: \"x-api-key\", keys: 2 }");
+        assert_eq!(format!("{keys:?}"), "ApiKeys { header: \"x-api-key\", keys: 2, .. }");
         for (key, tenant) in [("s3cret\n", "acme"), ("s3cret key", "acme"), ("s3cret", "no tenant")] {
             let error = keys.clone().key(key, tenant).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");

@@ -3,6 +3,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use http::HeaderName;
+use tokio::runtime::Handle;
 
 use super::{
     api_keys::{key_of_request, unknown_key},
@@ -17,7 +18,8 @@ use crate::{
         source::{TenantLookup, TenantName, TenantSource},
     },
     util::{
-        clock::{Clock, Moment, SystemClock, saturating_nanos},
+        builder::setters,
+        clock::{Clock, Moment, SystemClock},
         error::ConfigError,
         lookup::{Answer, Answers, Found, Pace, Running, Turn, in_time},
         secret::SecretDigest,
@@ -59,7 +61,7 @@ use crate::{
 /// # Security
 ///
 /// Anybody can invent keys. Answers that a key is unknown are kept, too, the number of answers is bounded, and so is the number of
-/// lookups at the same time. Unknown keys never take more than half of either, so that customers keep their places. They are
+/// lookups at the same time. A lookup goes on if its caller hangs up, and its answer is kept. Unknown keys never take more than half of either, so that customers keep their places. They are
 /// refused without a charge to any tenant: to bound what one address can ask your database, put a
 /// layer with [`ClientIp`](crate::ClientIp) in front.
 ///
@@ -136,52 +138,33 @@ impl CachedKeys {
 }
 
 impl CachedKeysBuilder {
-    /// Sets how long a known key is accepted before it is looked up again. Defaults to one minute.
-    pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = time;
-        self
-    }
+    setters! {
+        /// Sets how long a known key is accepted before it is looked up again. Defaults to one minute.
+        pub fn time_to_live(time: Duration) { time_to_live: time }
 
-    /// Sets how long an unknown key is refused without a lookup. Defaults to ten seconds, so a new key can take that long to work
-    /// if it was tried before.
-    pub fn unknown_time_to_live(mut self, time: Duration) -> Self {
-        self.unknown_time_to_live = time;
-        self
-    }
+        /// Sets how long an unknown key is refused without a lookup. Defaults to ten seconds, so a new key can take that long to work
+        /// if it was tried before.
+        pub fn unknown_time_to_live(time: Duration) { unknown_time_to_live: time }
 
-    /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second. It holds in every runtime.
-    pub fn deadline(mut self, time: Duration) -> Self {
-        self.deadline = time;
-        self
-    }
+        /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second. It holds in every runtime.
+        pub fn deadline(time: Duration) { deadline: time }
 
-    /// Sets how long to wait before a failed lookup of a key is repeated. Defaults to one second.
-    pub fn retry_after(mut self, time: Duration) -> Self {
-        self.retry_after = time;
-        self
-    }
+        /// Sets how long to wait before a failed lookup of a key is repeated. Defaults to one second.
+        pub fn retry_after(time: Duration) { retry_after: time }
 
-    /// Sets how many answers are kept. Defaults to 100,000, which take about 20 MB.
-    ///
-    /// At most half of them are about unknown keys, and they make room for known ones. Beyond it, keys are looked up at each
-    /// request.
-    pub fn max_keys(mut self, most: usize) -> Self {
-        self.max_keys = most;
-        self
-    }
+        /// Sets how many answers are kept. Defaults to 100,000, which take about 20 MB.
+        ///
+        /// At most half of them are about unknown keys, and they make room for known ones. Beyond it, keys are looked up at each
+        /// request.
+        pub fn max_keys(most: usize) { max_keys: most }
 
-    /// Sets how many lookups run at once. Defaults to 64. Beyond it, lookups fail at once.
-    ///
-    /// At most half of them are of keys that were not valid lately.
-    pub fn max_lookups(mut self, most: usize) -> Self {
-        self.max_lookups = most;
-        self
-    }
+        /// Sets how many lookups run at once. Defaults to 64. Beyond it, lookups fail at once.
+        ///
+        /// At most half of them are of keys that were not valid lately.
+        pub fn max_lookups(most: usize) { max_lookups: most }
 
-    /// Sets the clock. Defaults to the system clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock. Defaults to the system clock.
+        pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
     }
 
     /// Checks the settings and creates the source.
@@ -191,19 +174,14 @@ impl CachedKeysBuilder {
     /// Returns an error if a setting is invalid.
     pub fn build(self) -> Result<CachedKeys, ConfigError> {
         let header = header_name("API key header", &self.header)?;
-        for (setting, most) in [("keys max_keys", self.max_keys), ("keys max_lookups", self.max_lookups)] {
-            ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
-        }
-        for (setting, time) in [
+        let times = [
             ("keys time_to_live", self.time_to_live),
             ("keys unknown_time_to_live", self.unknown_time_to_live),
             ("keys deadline", self.deadline),
             ("keys retry_after", self.retry_after),
-        ] {
-            if saturating_nanos(time) == 0 {
-                return Err(ConfigError::new(setting, format!("{time:?}"), "must be longer than zero"));
-            }
-        }
+        ];
+        let numbers = [("keys max_keys", self.max_keys), ("keys max_lookups", self.max_lookups)];
+        ConfigError::refuse_zeros(&numbers, &times)?;
         let answers = Answers::new(self.max_keys);
         let cache = Cache { header, settings: self, answers, running: Running::new(), warnings: Pace::default() };
         Ok(CachedKeys(Arc::new(cache)))
@@ -228,9 +206,9 @@ impl Cache {
         }
     }
 
-    async fn load_key(&self, digest: SecretDigest, key: PresentedKey) -> Outcome {
+    async fn load_key(self: &Arc<Self>, digest: SecretDigest, key: PresentedKey) -> Outcome {
         let (digest, mut key) = (*digest.as_bytes(), Some(key));
-        let CachedKeysBuilder { clock, max_lookups, deadline, lookup, .. } = &self.settings;
+        let CachedKeysBuilder { clock, max_lookups, .. } = &self.settings;
         loop {
             let (was_known, valid) = match self.key_state(&digest, clock.now()) {
                 KeyState::Decided(outcome) => return outcome,
@@ -245,17 +223,21 @@ impl Cache {
                 Turn::Leads(turn) => {
                     // only one turn of a request is the leading one
                     let Some(key) = key.take() else { return Err(UNAVAILABLE) };
-                    // a key that is deleted meanwhile is not known for longer
-                    let asked_at = self.settings.clock.now();
-                    let found = in_time(*deadline, lookup.look_up(key)).await;
-                    let found = found.unwrap_or_else(|| Err("no answer in time".into()));
-                    let outcome = self.keep_key(&digest, asked_at, found);
-                    turn.publish_result(outcome.clone());
-                    return outcome;
+                    let cache = Arc::clone(self);
+                    let lookup = async move {
+                        let outcome = cache.look_up_key(digest, key).await;
+                        turn.publish_result(outcome.clone());
+                        outcome
+                    };
+                    // the answer is kept even if this request is dropped
+                    return match Handle::try_current() {
+                        Ok(runtime) => runtime.spawn(lookup).await.unwrap_or(Err(UNAVAILABLE)),
+                        Err(_) => lookup.await,
+                    };
                 }
                 Turn::Follows(other) => match valid {
                     Some(tenant) => return Ok(tenant),
-                    // without a result, the request that did the lookup was dropped
+                    // without a result, the lookup was dropped
                     None => {
                         if let Some(outcome) = other.result().await {
                             return outcome;
@@ -264,6 +246,14 @@ impl Cache {
                 },
             }
         }
+    }
+
+    async fn look_up_key(&self, digest: [u8; 32], key: PresentedKey) -> Outcome {
+        let CachedKeysBuilder { clock, deadline, lookup, .. } = &self.settings;
+        // a key that is deleted meanwhile is not known for longer
+        let asked_at = clock.now();
+        let found = in_time(*deadline, lookup.look_up(key)).await;
+        self.keep_key(&digest, asked_at, found.unwrap_or_else(|| Err("no answer in time".into())))
     }
 
     /// Keeps what was found about a key, and decides about the requests that wait.

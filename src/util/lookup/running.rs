@@ -1,7 +1,7 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex},
 };
 
 use tokio::sync::watch;
@@ -11,12 +11,12 @@ use crate::util::lock::lock;
 type Results<K, T> = HashMap<K, watch::Receiver<Option<T>>>;
 
 /// The lookups that are running, at most one for each key. No lock is held while one runs.
-pub(crate) struct Running<K: Eq + Hash, T>(Mutex<Results<K, T>>);
+pub(crate) struct Running<K: Eq + Hash, T>(Arc<Mutex<Results<K, T>>>);
 
 /// The part of a request in the lookup of a key.
-pub(crate) enum Turn<'a, K: Eq + Hash, T> {
+pub(crate) enum Turn<K: Eq + Hash, T> {
     /// It does the lookup.
-    Leads(Lookup<'a, K, T>),
+    Leads(Lookup<K, T>),
     /// It waits for another request that does the lookup.
     Follows(Following<T>),
     /// Too many lookups are running.
@@ -25,16 +25,16 @@ pub(crate) enum Turn<'a, K: Eq + Hash, T> {
 
 impl<K: Clone + Eq + Hash, T: Clone> Running<K, T> {
     pub(crate) fn new() -> Self {
-        Self(Mutex::default())
+        Self(Arc::default())
     }
 
     pub(crate) fn contains(&self, key: &K) -> bool {
-        self.results().contains_key(key)
+        lock(&self.0).contains_key(key)
     }
 
     /// Begins a lookup if fewer than `most` are running, or finds the one that is running.
-    pub(crate) fn join_lookup(&self, key: &K, most: usize) -> Turn<'_, K, T> {
-        let mut results = self.results();
+    pub(crate) fn join_lookup(&self, key: &K, most: usize) -> Turn<K, T> {
+        let mut results = lock(&self.0);
         if let Some(result) = results.get(key) {
             return Turn::Follows(Following(result.clone()));
         }
@@ -43,24 +43,18 @@ impl<K: Clone + Eq + Hash, T: Clone> Running<K, T> {
         }
         let (result, receiver) = watch::channel(None);
         results.insert(key.clone(), receiver);
-        Turn::Leads(Lookup { running: self, key: key.clone(), result })
+        Turn::Leads(Lookup { running: Arc::clone(&self.0), key: key.clone(), result })
     }
 }
 
-impl<K: Eq + Hash, T> Running<K, T> {
-    fn results(&self) -> MutexGuard<'_, Results<K, T>> {
-        lock(&self.0)
-    }
-}
-
-/// A running lookup. It ends when this is dropped, which also happens if the request that does it is dropped.
-pub(crate) struct Lookup<'a, K: Eq + Hash, T> {
-    running: &'a Running<K, T>,
+/// A running lookup. It ends when this is dropped, which also happens if the request or the task that does it is dropped.
+pub(crate) struct Lookup<K: Eq + Hash, T> {
+    running: Arc<Mutex<Results<K, T>>>,
     key: K,
     result: watch::Sender<Option<T>>,
 }
 
-impl<K: Eq + Hash, T> Lookup<'_, K, T> {
+impl<K: Eq + Hash, T> Lookup<K, T> {
     /// Sends the result to all who wait.
     pub(crate) fn publish_result(&self, result: T) {
         // they may be gone
@@ -68,9 +62,9 @@ impl<K: Eq + Hash, T> Lookup<'_, K, T> {
     }
 }
 
-impl<K: Eq + Hash, T> Drop for Lookup<'_, K, T> {
+impl<K: Eq + Hash, T> Drop for Lookup<K, T> {
     fn drop(&mut self) {
-        self.running.results().remove(&self.key);
+        lock(&self.running).remove(&self.key);
     }
 }
 

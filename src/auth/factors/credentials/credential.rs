@@ -72,8 +72,8 @@ pub(crate) fn enrolment_mark(enrolment: &PublicId, keyed: &Keyed) -> [u8; 32] {
 /// The proofs behind a credential: how many steps, and by which methods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Strength {
-    /// The number of steps that a login can have at most for the credential to count in it: how many factors were proved for
-    /// it, or two for the first second factor of a user, for which one was proved.
+    /// The most steps of a login in which the credential counts: how many factors were proved for it, or two for the first
+    /// second factor of a user, for which one was proved.
     steps: u8,
     /// The methods that were proved when it was enrolled. If one of them was a credential, also those with which that one was
     /// enrolled, and so on. A policy that names methods must be met by each of these sets, so that no credential vouches for
@@ -82,9 +82,9 @@ pub(crate) struct Strength {
 }
 
 impl Strength {
-    /// That of passwords and contacts, and of credentials for which the application or the operator vouches.
+    /// The strength of passwords and contacts, and of credentials for which the application or the operator vouches.
     pub(crate) const FULL: &'static Self = &Self { steps: u8::MAX, proved: Vec::new() };
-    /// That of a credential that counts in no login.
+    /// The strength of a credential that counts in no login.
     pub(crate) const NONE: &'static Self = &Self { steps: 0, proved: Vec::new() };
 
     /// Returns the strength of a credential that is enrolled with these proofs: their number, their methods, and the strength

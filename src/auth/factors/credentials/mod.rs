@@ -1,4 +1,5 @@
-//! The credentials that users have enrolled here: passkeys, authenticator apps, recovery codes and accounts at other identity providers.
+//! The credentials that users have enrolled here: passkeys, authenticator apps, recovery codes and accounts at other identity
+//! providers.
 //!
 //! One row holds everything of a user. Index rows lead from a passkey or an account at a provider to its user.
 

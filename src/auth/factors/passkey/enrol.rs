@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    login::{CHALLENGE_LIFETIME, new_challenge},
     row::{MOST_PASSKEYS, Passkey},
-    settings::{CHALLENGE_LIFETIME, new_challenge},
 };
 use crate::{
     auth::{

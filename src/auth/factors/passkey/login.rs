@@ -1,13 +1,12 @@
-//! The method `passkey`.
+//! The login step: a challenge for the browser, and its answer by a passkey.
+
+use std::time::Duration;
 
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    row::Passkey,
-    settings::{PasskeyOptions, PasskeyRules, new_challenge},
-};
+use super::{row::Passkey, settings::PasskeyRules};
 use crate::{
     auth::{
         core::Core,
@@ -33,11 +32,23 @@ use crate::{
     session::UserId,
     store::StoreError,
     tenant::Tenant,
-    util::secret::SecretDigest,
-    webauthn::{self, AssertionRequest, AssertionResponse, AssertionVerdict, StoredCredential, WebauthnError},
+    util::{clock::UnixTime, secret::SecretDigest},
+    webauthn::{
+        self, AssertionRequest, AssertionResponse, AssertionVerdict, RelyingParty, RequestOptions, StoredCredential,
+        UserVerification, WebauthnError,
+    },
 };
 
 const METHOD: Method = Method::Passkey;
+
+/// How long a challenge can be answered.
+pub(crate) const CHALLENGE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// The request that a browser passes on to a passkey.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PasskeyOptions {
+    passkey: RequestOptions,
+}
 
 #[derive(Serialize)]
 struct Opened {
@@ -78,9 +89,30 @@ pub(crate) fn with_challenge(core: &Core, mut login: Login) -> (Login, Option<Pa
     let can_use_one = login.plan.allows(login.proved(), Method::Passkey);
     let Some(passkeys) = core.factors.passkey.as_ref().filter(|_| can_use_one) else { return (login, None) };
     let (open, bytes) = new_challenge(core.logins.now());
-    let challenges = passkeys.login_options(&login.tenant, login.required(), &bytes);
+    let challenges = passkeys.login_options(&login, &bytes);
     login.passkey = Some(open);
     (login, Some(challenges))
+}
+
+/// Generates a challenge of 32 random bytes, and returns it with its bytes for the browser.
+#[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
+pub(crate) fn new_challenge(now: UnixTime) -> (OpenChallenge, [u8; 32]) {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
+    (OpenChallenge::new(SecretDigest::of_secret(bytes), now + CHALLENGE_LIFETIME), bytes)
+}
+
+impl PasskeyRules {
+    /// Returns the relying party for a login. A passkey that is the only step must verify its user.
+    fn party_for_login(&self, login: &Login) -> RelyingParty {
+        let party = self.party_for_tenant(&login.tenant).clone();
+        if login.required() > 1 { party } else { party.user_verification(UserVerification::Required) }
+    }
+
+    /// Returns the options for a challenge. They are the same for every user.
+    fn login_options(&self, login: &Login, challenge: &[u8]) -> PasskeyOptions {
+        PasskeyOptions { passkey: self.party_for_login(login).request_options(challenge, &[], CHALLENGE_LIFETIME) }
+    }
 }
 
 impl PasskeyStep<'_, '_> {
@@ -89,7 +121,7 @@ impl PasskeyStep<'_, '_> {
         let (challenge, bytes) = new_challenge(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
         let login = Counters::from(update.response_view(now)?);
-        let challenges = self.passkeys.login_options(&step.login.tenant, step.login.required(), &bytes);
+        let challenges = self.passkeys.login_options(&step.login, &bytes);
         Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
     }
 
@@ -114,7 +146,7 @@ impl PasskeyStep<'_, '_> {
         let proved = checked.as_ref().ok();
         let factors = match step.login.wanted.is_reset {
             true => step.enrolled_factors(proved.map(|(user, _)| user)).await?,
-            // a passkey is one
+            // a passkey is a second factor itself
             false => EnrolledFactors::default(),
         };
         let proved = proved.map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere: None, factors });
@@ -132,8 +164,8 @@ impl PasskeyStep<'_, '_> {
         }
     }
 
-    /// Verifies the response and updates the passkey in one compare-and-swap. Unknown passkeys cost about the same.
-    /// Returns the user and the mark of the proof.
+    /// Verifies the response and updates the passkey in one compare-and-swap. Returns the user and the mark of the proof. Unknown
+    /// passkeys cost about the same.
     async fn check_passkey(
         &self,
         attempt: &mut Attempt<'_>,
@@ -183,15 +215,14 @@ impl PasskeyStep<'_, '_> {
         stored: Option<&StoredCredential>,
     ) -> Result<AssertionVerdict, WebauthnError> {
         let login = &self.step.login;
-        // the login keeps only a digest, so the caller repeats the challenge; `is` below ties it to this login
+        // the login keeps only a digest, so the caller repeats the challenge, which is compared below
         let request = AssertionRequest::new(&answered.challenge);
-        // `check` has compared the owner; a login that knows its user also accepts a response without a user handle
+        // the owner is compared already; a login that knows its user also accepts a response without a user handle
         let request = match (login.subject.user(), stored) {
             (Some(_), Some(stored)) => request.user_handle(&stored.user_handle),
             _ => request,
         };
-        let party = self.passkeys.of_login(&login.tenant, login.required());
-        let verdict = party.verify_assertion(&request, stored, &answered.response)?;
+        let verdict = self.passkeys.party_for_login(login).verify_assertion(&request, stored, &answered.response)?;
         // compared last, so that an unknown passkey costs the same
         if answered.open.is(&SecretDigest::of_secret(&answered.challenge)) {
             Ok(verdict)
@@ -201,8 +232,8 @@ impl PasskeyStep<'_, '_> {
     }
 }
 
-/// Verifies a response with the passkey as it is now. Changes the passkey only if that succeeds. Returns also the mark of the
-/// proof.
+/// Verifies a response with the passkey as it is now, and changes the passkey only if that succeeds. Also returns the mark of
+/// the proof.
 fn use_passkey(
     row: &mut Credentials,
     id: &[u8],
@@ -232,5 +263,23 @@ impl CredentialTable {
         id: &[u8],
     ) -> Result<Option<(UserId, Credentials)>, StoreError> {
         self.by_id(tenant, CredentialId::Passkey(id)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c067_a_challenge_has_32_random_bytes_and_lives_five_minutes() {
+        let now = UnixTime::from_secs(1_000_000);
+        let (challenge, bytes) = new_challenge(now);
+        let (other, other_bytes) = new_challenge(now);
+        assert_ne!(bytes, other_bytes);
+        let is = |bytes: &[u8]| challenge.is(&SecretDigest::of_secret(bytes));
+        assert!(is(&bytes) && !is(&other_bytes) && !is(&bytes[..31]));
+        assert!(challenge.is_same(&challenge.clone()) && !challenge.is_same(&other));
+        assert!(!challenge.has_expired(UnixTime::from_secs(1_000_299)));
+        assert!(challenge.has_expired(UnixTime::from_secs(1_000_300)));
     }
 }

@@ -1,4 +1,4 @@
-//! The method `passkey`.
+//! The method `passkey`. The signatures are checked by [`webauthn`](crate::webauthn).
 
 pub(crate) mod enrol;
 pub(crate) mod login;

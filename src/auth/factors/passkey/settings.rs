@@ -1,19 +1,13 @@
 //! The settings of passkeys.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::{
-    login::OpenChallenge,
     support::issuer::Issuer,
     tenant::Tenant,
-    util::{builder::setters, clock::UnixTime, error::ConfigError, secret::SecretDigest},
-    webauthn::{BackupPolicy, CounterPolicy, RelyingParty, RequestOptions, UserVerification},
+    util::{builder::setters, error::ConfigError},
+    webauthn::{BackupPolicy, CounterPolicy, RelyingParty, UserVerification},
 };
-
-/// How long a challenge can be answered.
-pub(crate) const CHALLENGE_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Lets users sign in with passkeys, for [`AuthServiceBuilder::passkeys`](crate::auth::AuthServiceBuilder::passkeys).
 ///
@@ -119,53 +113,9 @@ pub(crate) struct PasskeyRules {
     tenants: BTreeMap<Tenant, RelyingParty>,
 }
 
-/// The challenges that a browser can sign to prove the next step.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct PasskeyOptions {
-    passkey: RequestOptions,
-}
-
 impl PasskeyRules {
-    /// Returns the rules for registrations.
+    /// Returns the relying party of this tenant.
     pub(crate) fn party_for_tenant(&self, tenant: &Tenant) -> &RelyingParty {
         self.tenants.get(tenant).unwrap_or(&self.main)
-    }
-
-    /// Returns the rules for a login of this many steps. A passkey that is the only step must verify its user.
-    pub(crate) fn of_login(&self, tenant: &Tenant, steps: usize) -> RelyingParty {
-        let party = self.party_for_tenant(tenant).clone();
-        if steps > 1 { party } else { party.user_verification(UserVerification::Required) }
-    }
-
-    /// Returns the options for a challenge. They are the same for every user.
-    pub(crate) fn login_options(&self, tenant: &Tenant, steps: usize, challenge: &[u8]) -> PasskeyOptions {
-        let party = self.of_login(tenant, steps);
-        PasskeyOptions { passkey: party.request_options(challenge, &[], CHALLENGE_LIFETIME) }
-    }
-}
-
-/// Generates a challenge of 32 random bytes, and returns it with its bytes for the browser.
-#[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
-pub(crate) fn new_challenge(now: UnixTime) -> (OpenChallenge, [u8; 32]) {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
-    (OpenChallenge::new(SecretDigest::of_secret(bytes), now + CHALLENGE_LIFETIME), bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn c067_a_challenge_has_32_random_bytes_and_lives_five_minutes() {
-        let now = UnixTime::from_secs(1_000_000);
-        let (challenge, bytes) = new_challenge(now);
-        let (other, other_bytes) = new_challenge(now);
-        assert_ne!(bytes, other_bytes);
-        let is = |bytes: &[u8]| challenge.is(&SecretDigest::of_secret(bytes));
-        assert!(is(&bytes) && !is(&other_bytes) && !is(&bytes[..31]));
-        assert!(challenge.is_same(&challenge.clone()) && !challenge.is_same(&other));
-        assert!(!challenge.has_expired(UnixTime::from_secs(1_000_299)));
-        assert!(challenge.has_expired(UnixTime::from_secs(1_000_300)));
     }
 }

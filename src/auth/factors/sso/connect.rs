@@ -3,11 +3,12 @@
 //! The user leaves the account page for the provider, and comes back to the callback that logins use. The parameter `state`
 //! tells the two apart. A pending row binds it to the session, to the provider, and to one return within five minutes.
 
-use http::{Method as HttpMethod, Response, StatusCode, request::Parts};
+use http::{Method as HttpMethod, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    login::{SsoState, new_link, returned_user, sent_to},
+    account::new_link,
+    round_trip::{LINK, SsoState, callback_query, provider_url, returned_user},
     row::SsoLink,
 };
 use crate::{
@@ -42,10 +43,6 @@ use crate::{
 
 /// The table of links whose users are at a provider.
 const PENDING: &str = "pending_links";
-/// The longest query of a callback.
-const LONGEST_QUERY: usize = 16 * 1024;
-/// Stands for the id of a login in `state`.
-const LINK: &str = "link";
 
 /// A user who has left for a provider to link an account there.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -111,25 +108,10 @@ pub(crate) async fn start_provider_link(
     let (keyed, secret) = (cx.core.keyed().await?, Secret::generate());
     let (state, left_at) = (*secret.digest().as_bytes(), cx.core.logins.now().as_nanos());
     let parameter = SsoState { login: LINK.to_owned(), secret };
-    let redirect_url = sent_to(cx.core, (name, connection), (&parameter, keyed), Some(0)).await?;
+    let redirect_url = provider_url(cx.core, (name, connection), (&parameter, keyed), Some(0)).await?;
     let pending = PendingLink { provider: name.to_owned(), state, left_at };
     PendingEnrolments::of_table(cx.core, PENDING).start_enrolment(&call.session().sid(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &SentAway { redirect_url }))
-}
-
-/// Returns the parameters with which a user comes back.
-pub(crate) fn callback_query(parts: &Parts) -> Result<Query<'_>, Problem> {
-    Query::from_request_uri(parts).and_then(|query| match query.raw.len() <= LONGEST_QUERY {
-        true => Ok(query),
-        false => Err(Problem::invalid("the query is longer than 16 KiB")),
-    })
-}
-
-/// Returns whether a user comes back from a provider to link an account, and not to sign in.
-pub(crate) fn is_awaited(parts: &Parts) -> bool {
-    let query = Query::from_request_uri(parts).ok();
-    let state = query.as_ref().and_then(|query| SsoState::parse(query.value("state")?));
-    state.is_some_and(|state| state.login == LINK)
 }
 
 /// Links the account of a user who comes back from a provider, and returns to the account page.
@@ -137,7 +119,7 @@ pub(crate) async fn finish_provider_link(request: &mut IncomingRequest<'_>) -> R
     let query = callback_query(request.parts());
     let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::into_error_page)?;
     let outcome = match query {
-        Ok(query) => returned(&cx, &query, client.tenant()).await,
+        Ok(query) => redeem_pending_link(&cx, &query, client.tenant()).await,
         Err(problem) => Err(problem),
     };
     let outcome = outcome.map_err(Problem::into_error_page)?;
@@ -145,7 +127,11 @@ pub(crate) async fn finish_provider_link(request: &mut IncomingRequest<'_>) -> R
     answer::see_other(&location).ok_or_else(Problem::unavailable)
 }
 
-async fn returned(cx: &RequestContext<'_>, query: &Query<'_>, tenant: &Tenant) -> Result<LinkOutcome, Problem> {
+async fn redeem_pending_link(
+    cx: &RequestContext<'_>,
+    query: &Query<'_>,
+    tenant: &Tenant,
+) -> Result<LinkOutcome, Problem> {
     cx.refuse_prefetch()?;
     if query.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));

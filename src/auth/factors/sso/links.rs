@@ -1,4 +1,5 @@
-//! Removes accounts at other identity providers from the account of the user who calls.
+//! Links to accounts at other identity providers: how they are found, added and removed, and the calls of the account page that
+//! list and remove them.
 
 use http::Response;
 use serde::Serialize;

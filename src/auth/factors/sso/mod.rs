@@ -1,5 +1,8 @@
-//! The method `sso`: accounts at other identity providers.
+//! The method `sso`: accounts at other identity providers. A user leaves for the provider (`login.rs`), comes back
+//! (`callback.rs`), and is found by a link (`account.rs`).
 
+#[cfg(feature = "external-providers")]
+mod account;
 #[cfg(feature = "external-providers")]
 pub(crate) mod callback;
 #[cfg(feature = "external-providers")]
@@ -10,6 +13,8 @@ pub(crate) mod login;
 #[cfg(feature = "external-providers")]
 mod outcome;
 pub(crate) mod providers;
+#[cfg(feature = "external-providers")]
+mod round_trip;
 pub(crate) mod row;
 
 #[cfg(feature = "external-providers")]
@@ -21,8 +26,8 @@ impl AuthServiceBuilder {
     /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
     /// order in which they were added.
     ///
-    /// A name belongs to one provider, also if two are for [different tenants](crate::sso::SsoConnection::only_tenant). Links of users
-    /// belong to the name, so another name unlinks them all. Use
+    /// A name belongs to one provider, even if two are for [different tenants](crate::sso::SsoConnection::only_tenant). Links of
+    /// users belong to the name, so another name unlinks them all. Use
     /// [`SsoConnection::label`](crate::sso::SsoConnection::label) to change what users see.
     pub fn sso(mut self, name: &str, provider: impl Into<SsoConnection>) -> Self {
         self.factors.sso = self.factors.sso.with(name, provider.into());

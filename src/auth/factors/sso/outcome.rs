@@ -1,12 +1,5 @@
 //! How a user comes back from another identity provider, and why one who is signed in there may not be signed in here.
 
-use crate::{
-    auth::{context::RequestContext, http::problem::Problem},
-    sso::ProviderUser,
-    tenant::Tenant,
-    user::Identifier,
-};
-
 /// How a user came back from a provider, as the login page learns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SsoOutcome {
@@ -100,36 +93,5 @@ impl SsoRefusal {
             Self::OtherAccount => "the user of the provider is linked to another account than that of this login",
             Self::TooWeak => "the link counts only in logins of fewer steps",
         }
-    }
-}
-
-/// Returns why a user of a provider who is not linked has no account here.
-///
-/// Only the owner of an address learns whether it belongs to an account: the provider must have verified it.
-pub(super) async fn without_account(
-    cx: &RequestContext<'_>,
-    tenant: &Tenant,
-    user: &ProviderUser,
-) -> Result<SsoRefusal, Problem> {
-    if let Some(refusal) = without_address(user) {
-        return Ok(refusal);
-    }
-    let Some(name) = user.email().and_then(|email| Identifier::parse(email).ok()) else {
-        return Ok(SsoRefusal::NoAccount);
-    };
-    let found = cx.core.accounts.named(tenant, &name).await?;
-    Ok(if found.is_some_and(|account| !account.is_disabled()) {
-        SsoRefusal::AccountExists
-    } else {
-        SsoRefusal::NoAccount
-    })
-}
-
-/// Returns what is wrong with the address that a provider names, if it is not usable.
-pub(super) fn without_address(user: &ProviderUser) -> Option<SsoRefusal> {
-    match user.email() {
-        None => Some(SsoRefusal::NoAddress),
-        Some(_) if !user.email_verified() => Some(SsoRefusal::AddressNotVerified),
-        Some(_) => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The providers of a tenant, as users see them.
 
 #[cfg(feature = "external-providers")]
-use super::login::{has_link_for, may_link};
+use super::account::{has_link_for, may_link};
 #[cfg(feature = "external-providers")]
 use crate::sso::SsoConnection;
 use crate::{

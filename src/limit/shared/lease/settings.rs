@@ -16,8 +16,8 @@ use crate::util::error::ConfigError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Leases {
-    lifetime: Duration,
-    largest: u32,
+    pub(crate) lifetime: Duration,
+    pub(crate) largest: u32,
 }
 
 impl Leases {
@@ -36,9 +36,8 @@ impl Leases {
     ///
     /// Returns an error unless it is from 10 ms to 1 minute.
     pub fn lifetime(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
-        if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&lifetime) {
-            return Err(ConfigError::new("lease lifetime", format!("{lifetime:?}"), "must be from 10 ms to 1 minute"));
-        }
+        let range = Duration::from_millis(10)..=Duration::from_secs(60);
+        ConfigError::check_range("lease lifetime", lifetime, range, "must be from 10 ms to 1 minute")?;
         self.lifetime = lifetime;
         Ok(self)
     }
@@ -54,18 +53,6 @@ impl Leases {
         self.largest = units;
         Ok(self)
     }
-
-    pub(crate) fn longest(&self) -> Duration {
-        self.lifetime
-    }
-
-    pub(crate) fn most_units(&self) -> u32 {
-        self.largest
-    }
 }
 
-impl Default for Leases {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+crate::util::builder::default_by_new!(Leases);
