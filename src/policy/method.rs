@@ -266,6 +266,12 @@ impl<const N: usize> From<[Method; N]> for MethodSet {
     }
 }
 
+impl From<&[Method]> for MethodSet {
+    fn from(methods: &[Method]) -> Self {
+        methods.iter().copied().collect()
+    }
+}
+
 impl FromIterator<Method> for MethodSet {
     fn from_iter<I: IntoIterator<Item = Method>>(methods: I) -> Self {
         methods.into_iter().fold(Self::EMPTY, Self::with)

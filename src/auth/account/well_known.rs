@@ -1,7 +1,6 @@
 //! Where password managers and browsers find the account page.
 
 use http::{Response, StatusCode};
-use serde::Serialize;
 
 use crate::{
     auth::{
@@ -13,13 +12,8 @@ use crate::{
         },
     },
     http::body::Body,
+    util::json_object::JsonObject,
 };
-
-#[derive(Serialize)]
-struct PasskeyEndpoints<'a> {
-    enroll: &'a str,
-    manage: &'a str,
-}
 
 /// Serves `/.well-known/change-password` (W3C, A Well-Known URL for Changing Passwords).
 pub(crate) fn redirect_to_password(cx: &RequestContext<'_>) -> EndpointResult {
@@ -30,5 +24,6 @@ pub(crate) fn redirect_to_password(cx: &RequestContext<'_>) -> EndpointResult {
 /// Serves `/.well-known/passkey-endpoints` (W3C, A Well-Known URL for Relying Party Passkey Endpoints).
 pub(crate) fn list_passkey_endpoints(cx: &RequestContext<'_>) -> Response<Body> {
     let page = format!("{}{ACCOUNT_PAGE}", cx.core.issuer.as_str());
-    answer::json(StatusCode::OK, &PasskeyEndpoints { enroll: &page, manage: &page })
+    let endpoints = JsonObject::new().text("enroll", &page).text("manage", &page).end();
+    answer::response_with_body(StatusCode::OK, answer::JSON, endpoints)
 }

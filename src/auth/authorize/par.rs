@@ -1,7 +1,6 @@
 //! `POST /par` (RFC 9126): a client pushes an authorization request.
 
 use http::StatusCode;
-use serde::Serialize;
 
 use super::query::{self, Asked};
 use crate::{
@@ -16,17 +15,11 @@ use crate::{
         query::Query,
         state::pushed,
     },
-    util::{clock::ceil_seconds, form},
+    util::{clock::ceil_seconds, form, json_object::JsonObject},
 };
 
 /// The longest request that is stored.
 const LONGEST: usize = 8 * 1024;
-
-#[derive(Serialize)]
-struct Answer {
-    request_uri: String,
-    expires_in: u64,
-}
 
 /// `POST /par`.
 pub(crate) async fn push_request(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> EndpointResult {
@@ -44,8 +37,9 @@ pub(crate) async fn push_request(request: &mut IncomingRequest<'_>, body: &mut R
     let text = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is not a valid form"))?;
     let parameters = stored_parameters(&cx, &asked, text, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
     let secret = cx.core.pushed.store_pushed_request(asked.to.client.id(), parameters).await?;
-    let answer = Answer { request_uri: pushed::request_uri(&secret), expires_in: ceil_seconds(pushed::UNUSED) };
-    Ok(answer::json(StatusCode::CREATED, &answer))
+    let answer = JsonObject::new().text("request_uri", &pushed::request_uri(&secret));
+    let answer = answer.number("expires_in", ceil_seconds(pushed::UNUSED)).end();
+    Ok(answer::response_with_body(StatusCode::CREATED, answer::JSON, answer))
 }
 
 /// Returns the parameters to store: without the credentials of the client, and with the DPoP key that the request proves. The

@@ -23,7 +23,7 @@ use tollgate::{
     store::{ScanCursor, ScanPage, StoreError, StoreErrorKind},
     user::{
         Account, AccountChange, AccountPage, Claims, ClaimsRequest, Contact, NewAccount, NewUser, OfferedChange,
-        PasswordUpgrade,
+        PasswordUpgrade, UserError,
     },
 };
 
