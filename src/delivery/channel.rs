@@ -1,4 +1,4 @@
-use crate::util::names::named_enum;
+use crate::util::fmt::named_enum;
 
 named_enum! {
     /// The channel of a one-time code.

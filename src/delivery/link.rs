@@ -1,6 +1,6 @@
 use zeroize::Zeroizing;
 
-use crate::util::names::named_enum;
+use crate::util::fmt::named_enum;
 
 named_enum! {
     /// The purpose of the link in a message.

@@ -1,4 +1,4 @@
-use crate::util::{clock::UnixTime, names::named_enum};
+use crate::util::{clock::UnixTime, fmt::named_enum};
 
 named_enum! {
     /// The kind of a change of how a user signs in.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::util::names::named_enum;
+use crate::util::fmt::named_enum;
 
 named_enum! {
     /// A signature algorithm for tokens (RFC 7518, RFC 8037). Neither `none` nor symmetric algorithms

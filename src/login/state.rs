@@ -15,7 +15,7 @@ use crate::{
     user::Identifier,
     util::{
         clock::{UnixTime, saturating_nanos},
-        names::named_enum,
+        fmt::named_enum,
         public_id::PublicId,
         secret::{Secret, SecretDigest},
     },

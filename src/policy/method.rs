@@ -4,7 +4,7 @@ use std::{fmt, ops::BitOr, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::util::{error::ConfigError, names::named_enum};
+use crate::util::{error::ConfigError, fmt::named_enum};
 
 named_enum! {
     /// A method for a login step.

@@ -2,7 +2,6 @@
 
 // Each module uses only modules listed above it; tests/architecture.rs checks this.
 pub(crate) mod fmt;
-pub(crate) mod names;
 pub(crate) mod error;
 pub mod clock;
 pub(crate) mod trace;

@@ -1,6 +1,6 @@
 //! The choices that a relying party has.
 
-use crate::util::names::named_enum;
+use crate::util::fmt::named_enum;
 
 /// Which assertions are accepted by their signature counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

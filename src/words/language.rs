@@ -4,7 +4,7 @@ use http::{HeaderMap, header};
 
 use crate::{
     http::accept,
-    util::{error::ConfigError, names::named_enum},
+    util::{error::ConfigError, fmt::named_enum},
 };
 
 /// The maximum number of language tags that are read from a request parameter.

@@ -19,7 +19,7 @@ use self::{
 use super::{channel::Channel, message::Message, sender::AnySender};
 use crate::{
     tenant::Tenant,
-    util::{builder::setters, clock::Clock, error::ConfigError, names::named_enum},
+    util::{builder::setters, clock::Clock, error::ConfigError, fmt::named_enum},
 };
 
 named_enum! {
