@@ -110,11 +110,9 @@ impl Server {
         is_done
     }
 
-    /// Renews the slots of these keys. Returns the keys for which the server has not done so.
+    /// Renews the slots of these keys. Returns the keys for which the server has not done so, as far as it is known: the
+    /// server may renew slots and answer too late.
     async fn renew_slots(self: &Arc<Self>, keys: Vec<LimitKey>) -> Vec<LimitKey> {
-        if !self.breaker.may_allow(self.watcher.reports().clock.now()) {
-            return keys;
-        }
         let (mut renewals, mut failed) = (JoinSet::new(), Vec::new());
         for key in keys {
             let server = Arc::clone(self);
@@ -180,10 +178,12 @@ async fn renew_until_closed(server: Weak<Server>) {
         let retry_at = if failed.is_empty() { all_at } else { all_at.min(Instant::now() + RETRY) };
         tokio::time::sleep_until(retry_at).await;
         let Some(server) = server.upgrade() else { return };
-        let renews_all = Instant::now() >= all_at;
-        failed = server.renew_slots(if renews_all { server.calls.keys() } else { failed }).await;
-        if renews_all {
+        if Instant::now() >= all_at {
+            // also while the breaker is open, because a slow server still keeps slots
+            failed = server.renew_slots(server.calls.keys()).await;
             all_at = Instant::now() + RENEWAL;
+        } else if server.breaker.may_allow(server.watcher.reports().clock.now()) {
+            failed = server.renew_slots(failed).await;
         }
         if server.calls.is_empty() {
             server.calls.is_renewing.store(false, SeqCst);
@@ -256,10 +256,10 @@ mod tests {
         // something else has written to the key
         redis.cli(&["del", "tollgate:limit:{acme}"]);
         redis.cli(&["lpush", "tollgate:limit:{acme}", "something else"]);
-        assert_eq!(server.renew_slots(server.calls.keys()).await, [acme]);
-        // a server that does not answer is not asked
+        assert_eq!(server.renew_slots(server.calls.keys()).await, [acme.clone()]);
+        // a server that answers too late still gets renewals, or the slots would end on it
         let now = server.watcher.reports().clock.now();
         while !server.breaker.failed(now, now) {}
-        assert_eq!(server.renew_slots(server.calls.keys()).await.len(), 2);
+        assert_eq!(server.renew_slots(server.calls.keys()).await, [acme]);
     }
 }
