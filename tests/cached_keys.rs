@@ -13,13 +13,16 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use axum::{Router, routing::get};
+use http::Request;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 use tollgate::{
-    EventLog, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Tenant, TenantSource,
+    EventLog, Head, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimit, RateLimitLayer, Tenant,
+    TenantSource,
     event::{EventKind, Query},
     limit::{CachedPlans, PlanSource},
     tenant::{CachedKeys, CachedKeysBuilder, HeaderTenant, KeyLookup, PresentedKey, ProvedTenant},
@@ -311,6 +314,53 @@ async fn requests_with_one_key_make_one_lookup_even_if_the_first_client_hangs_up
     permits.add_permits(1);
     world.database.until_running(0).await;
     assert_eq!((world.status("made-up").await, world.database.lookups()), (401, 2));
+}
+
+fn request() -> Request<()> {
+    Request::builder().header("x-api-key", "key-of-acme").body(()).unwrap()
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_a_lookup_that_panics_look_up_again() {
+    let (gate, lookups) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (waits, counted) = (Arc::clone(&gate), Arc::clone(&lookups));
+    let keys = CachedKeys::new("x-api-key", move |_| {
+        let (gate, is_first) = (Arc::clone(&waits), counted.fetch_add(1, SeqCst) == 0);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            assert!(!is_first, "the first lookup panics");
+            Tenant::parse("acme").map(Some)
+        }
+    });
+    let keys = keys.unwrap();
+    let ask = || tokio::spawn(keys.look_up(Head::of_request(&request())));
+    let first = ask();
+    while lookups.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let others: Vec<_> = (0..5).map(|_| ask()).collect();
+    gate.add_permits(2);
+    assert!(first.await.unwrap().is_err());
+    for other in others {
+        assert_eq!(other.await.unwrap().unwrap().as_bytes(), b"acme");
+    }
+    assert_eq!(lookups.load(SeqCst), 2);
+}
+
+#[test]
+fn a_caller_waits_no_longer_than_the_deadline_if_the_runtime_does_not_run() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _inside = runtime.enter();
+    let keys = CachedKeys::builder("x-api-key", |_| async { Tenant::parse("acme").map(Some) });
+    let keys = keys.deadline(Duration::from_millis(20)).build().unwrap();
+    let mut lookup = keys.look_up(Head::of_request(&request()));
+    let answer = loop {
+        if let Poll::Ready(answer) = lookup.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            break answer;
+        }
+        std::thread::yield_now();
+    };
+    assert!(answer.is_err());
 }
 
 #[tokio::test]

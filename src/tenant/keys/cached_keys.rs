@@ -61,9 +61,9 @@ use crate::{
 /// # Security
 ///
 /// Anybody can invent keys. Answers that a key is unknown are kept, too, the number of answers is bounded, and so is the number of
-/// lookups at the same time. A lookup goes on if its caller hangs up, and its answer is kept. Unknown keys never take more than half of either, so that customers keep their places. They are
-/// refused without a charge to any tenant: to bound what one address can ask your database, put a
-/// layer with [`ClientIp`](crate::ClientIp) in front.
+/// lookups at the same time. Unknown keys never take more than half of either, so that customers keep their places. A lookup
+/// goes on if its caller hangs up, and its answer is kept. Unknown keys are refused without a charge to any tenant: to bound
+/// what one address can ask your database, put a layer with [`ClientIp`](crate::ClientIp) in front.
 ///
 /// Only digests of keys are kept.
 #[derive(Clone)]
@@ -208,7 +208,7 @@ impl Cache {
 
     async fn load_key(self: &Arc<Self>, digest: SecretDigest, key: PresentedKey) -> Outcome {
         let (digest, mut key) = (*digest.as_bytes(), Some(key));
-        let CachedKeysBuilder { clock, max_lookups, .. } = &self.settings;
+        let CachedKeysBuilder { clock, max_lookups, deadline, .. } = &self.settings;
         loop {
             let (was_known, valid) = match self.key_state(&digest, clock.now()) {
                 KeyState::Decided(outcome) => return outcome,
@@ -229,9 +229,12 @@ impl Cache {
                         turn.publish_result(outcome.clone());
                         outcome
                     };
-                    // the answer is kept even if this request is dropped
+                    // the answer is kept even if this request is dropped; and it waits no longer if the task does not run
                     return match Handle::try_current() {
-                        Ok(runtime) => runtime.spawn(lookup).await.unwrap_or(Err(UNAVAILABLE)),
+                        Ok(runtime) => match in_time(*deadline, runtime.spawn(lookup)).await {
+                            Some(Ok(outcome)) => outcome,
+                            Some(Err(_)) | None => Err(UNAVAILABLE),
+                        },
                         Err(_) => lookup.await,
                     };
                 }

@@ -31,7 +31,8 @@ pub trait KeyLookup: Send + Sync + 'static {
     /// Returns the tenant of a key, or `None` if the key is unknown.
     ///
     /// Callers may have invented the key. A lookup is dropped at the
-    /// [deadline](super::CachedKeysBuilder::deadline). It runs in a task of its own, so it goes on if its caller hangs up.
+    /// [deadline](super::CachedKeysBuilder::deadline). In a tokio runtime, it has a task of its own, and goes on if its caller
+    /// hangs up.
     fn tenant(&self, key: PresentedKey) -> impl Future<Output = Result<Option<Tenant>, Self::Error>> + Send;
 }
 
