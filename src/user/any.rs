@@ -34,10 +34,10 @@ pub struct AnyUsers {
 }
 
 impl AnyUsers {
-    /// Wraps `users` with a deadline for each call. Conversions with `From` use 10 seconds. Claims always
-    /// have at most 2 seconds.
-    pub fn with_deadline(users: impl Users, deadline: Duration) -> Self {
-        Self { users: Arc::new(users), deadline }
+    /// Sets a deadline for each call of these [`Users`], or of an `Arc` of them. Conversions with `From` use 10 seconds. Claims
+    /// always have at most 2 seconds.
+    pub fn with_deadline(users: impl Into<Self>, deadline: Duration) -> Self {
+        Self { deadline, ..users.into() }
     }
 
     /// See [`Users::verify_password`].
@@ -95,7 +95,7 @@ async fn within<T>(deadline: Duration, (hook, answer): Answer<'_, T>) -> Result<
 
 impl<U: Users> From<U> for AnyUsers {
     fn from(users: U) -> Self {
-        Self::with_deadline(users, DEADLINE)
+        Arc::new(users).into()
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) fn changed(change: AccountChange) -> Result<(), Problem> {
         AccountChange::Taken => Err(Problem::new(Code::ContactTaken, "another account has this contact")),
         AccountChange::Outdated => Err(Problem::new(Code::AccountOutdated, "the account has changed in the meantime")),
         AccountChange::OutOfBounds => {
-            Err(Problem::invalid("this user has the maximum number of contacts or identifiers"))
+            Err(Problem::invalid("this user can have no more contacts or identifiers, or no such long name"))
         }
         AccountChange::NotOffered => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
     }
