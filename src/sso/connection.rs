@@ -223,7 +223,11 @@ impl SsoConnection {
     }
 
     /// Asks the hook for the account of a user. Returns `None` without a hook, and if the hook refuses.
-    pub(crate) async fn created(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, StoreError> {
+    pub(crate) async fn account_from_hook(
+        &self,
+        tenant: &Tenant,
+        user: &ProviderUser,
+    ) -> Result<Option<UserId>, StoreError> {
         let Some(creator) = &self.creator else { return Ok(None) };
         let slow = || StoreError::of_hook(CREATE_ACCOUNT, "the call timed out");
         timeout(DEADLINE, creator(tenant, user)).await.unwrap_or_else(|_| Err(slow()))

@@ -420,7 +420,7 @@ fn c084_a_hook_can_link_nothing_that_the_user_has_unlinked_however_much_that_was
     let table = Shaky::new(true).table();
     let (acme, ada) = (acme(), user(0));
     let owner = (&acme, &ada);
-    let add = |number, is_vouched| block_on(table.add_link(owner, &link(number), is_vouched)).unwrap();
+    let add = |number, is_by_user| block_on(table.add_link(owner, &link(number), is_by_user)).unwrap();
     let remove = |number| block_on(table.remove_link(owner, &link(number), |_, _| true)).unwrap();
     assert_eq!((add(0, false), remove(0), remove(0)), (Added::Done, Removed::Done, Removed::Unknown));
     assert_eq!((add(0, false), add(1, false)), (Added::Refused, Added::Done));

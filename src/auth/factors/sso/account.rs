@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Returns the user whose account belongs to a provider's user, and the mark of the link, or why it may not prove this step.
-pub(super) async fn find_linked_account(
+pub(super) async fn find_or_link_account(
     step: &LoginStep<'_>,
     (name, connection): (&str, &SsoConnection),
     user: &ProviderUser,
@@ -49,14 +49,14 @@ pub(super) async fn find_linked_account(
     if !link.strength.counts_for(&step.login.plan) {
         return Ok(Err(SsoRefusal::TooWeak));
     }
-    // a hook of the operator can't make a link again that the user has removed
-    let is_vouched = !link.strength.is_full();
-    if is_new && core.credentials.add_link((tenant, &id), &link, is_vouched).await? != Added::Done {
+    // only the user can make a link again that the user has removed, and no hook of the operator
+    let is_by_user = !link.strength.is_full();
+    if is_new && core.credentials.add_link((tenant, &id), &link, is_by_user).await? != Added::Done {
         return Ok(Err(SsoRefusal::NotLinked));
     }
     let account = core.accounts.of_user(tenant, Some(&id)).await?;
     let found = core.accounts.with_generation(tenant, account).await?;
-    // a user who was closed, ended or forgotten meanwhile keeps no new link
+    // no new link stays if the account was closed or forgotten meanwhile, or all logins of its user were ended
     let is_ended = step.login.subject.user().is_some_and(|user| user.generation < found.generation());
     if is_new && (is_ended || found.active().is_none()) {
         let _removed = core.credentials.discard_link((tenant, &id), &link).await?;
@@ -64,7 +64,9 @@ pub(super) async fn find_linked_account(
     }
     if let Some(account) = found.active().filter(|_| is_new) {
         let language = step.cx.language(&step.login);
-        core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded, language).await?;
+        let announced = core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded, language).await;
+        // the link is made, so the step goes on
+        step.cx.log_failures([announced.err()]);
     }
     let mark = link.mark(step.keyed);
     Ok(found.active().and(found.user()).map(|user| (user, mark)).ok_or(SsoRefusal::AccountClosed))
@@ -79,15 +81,15 @@ async fn first_link(
 ) -> Result<Result<(UserId, Strength), SsoRefusal>, Problem> {
     let (core, login) = (step.cx.core, &step.login);
     if login.subject == Subject::Unbound
-        && let Some(created) = connection.created(&login.tenant, user).await?
+        && let Some(created) = connection.account_from_hook(&login.tenant, user).await?
     {
         return Ok(Ok((created, Strength::FULL.clone())));
     }
     // before the first proof, the user behind a typed name must not show
     let (Subject::User(bound), Some(who)) = (&login.subject, login.authentication(None)) else {
-        return without_account(step.cx, &login.tenant, user).await.map(Err);
+        return refusal_without_account(step.cx, &login.tenant, user).await.map(Err);
     };
-    if let Some(refusal) = without_address(user) {
+    if let Some(refusal) = refusal_of_address(user) {
         return Ok(Err(refusal));
     }
     let Some(email) = connection.trusted_email(user).filter(|_| is_vouched_for(login)) else {
@@ -104,8 +106,12 @@ async fn first_link(
 /// Returns why a user of a provider who is not linked has no account here.
 ///
 /// Only the owner of an address learns whether it belongs to an account: the provider must have verified it.
-async fn without_account(cx: &RequestContext<'_>, tenant: &Tenant, user: &ProviderUser) -> Result<SsoRefusal, Problem> {
-    if let Some(refusal) = without_address(user) {
+async fn refusal_without_account(
+    cx: &RequestContext<'_>,
+    tenant: &Tenant,
+    user: &ProviderUser,
+) -> Result<SsoRefusal, Problem> {
+    if let Some(refusal) = refusal_of_address(user) {
         return Ok(refusal);
     }
     let Some(name) = user.email().and_then(|email| Identifier::parse(email).ok()) else {
@@ -120,7 +126,7 @@ async fn without_account(cx: &RequestContext<'_>, tenant: &Tenant, user: &Provid
 }
 
 /// Returns what is wrong with the address that a provider names, if it is not usable.
-fn without_address(user: &ProviderUser) -> Option<SsoRefusal> {
+fn refusal_of_address(user: &ProviderUser) -> Option<SsoRefusal> {
     match user.email() {
         None => Some(SsoRefusal::NoAddress),
         Some(_) if !user.email_verified() => Some(SsoRefusal::AddressNotVerified),

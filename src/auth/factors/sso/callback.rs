@@ -5,7 +5,7 @@ use std::{sync::Mutex, time::Duration};
 use http::{Method as HttpMethod, Response, request::Parts};
 
 use super::{
-    account::find_linked_account,
+    account::find_or_link_account,
     connect::finish_provider_link,
     outcome::{SsoOutcome, SsoRefusal},
     round_trip::{CHALLENGE_LIFETIME, LINK, SsoState, TOO_MANY_FAILURES, callback_query, returned_user},
@@ -137,15 +137,15 @@ async fn settle_provider_login(
             return end_without_user(step, error).await;
         }
     };
-    let asked_for = asked_for(&step.login);
-    let auth_time = connection.auth_time(&user, asked_for, step.now());
-    let is_fresh = asked_for.is_none_or(|asked_for| auth_time.is_some_and(|time| time >= asked_for));
-    // one of unknown age counts as another factor after a step that is fresh
+    let earliest = earliest_auth_time(&step.login);
+    let auth_time = connection.auth_time(&user, earliest, step.now());
+    let is_fresh = earliest.is_none_or(|earliest| auth_time.is_some_and(|time| time >= earliest));
+    // a sign-in of unknown age still counts, as a further factor after a fresh step
     if !is_fresh && (auth_time.is_some() || step.login.proofs.is_empty()) {
         return refuse_provider_user(step, name, SsoRefusal::NotFresh).await;
     }
     let found = async {
-        Ok(match find_linked_account(step, (name, connection), &user).await? {
+        Ok(match find_or_link_account(step, (name, connection), &user).await? {
             Ok((user, mark)) => Ok((step.enrolled_factors(Some(&user)).await?, user, mark)),
             Err(refusal) => Err(refusal),
         })
@@ -166,7 +166,7 @@ async fn settle_provider_login(
     Ok(if is_proved { SsoOutcome::Proved } else { SsoOutcome::Ended })
 }
 
-/// Ends an attempt of a user whom the provider has signed in, and who is not signed in here.
+/// Ends an attempt of a user whom the provider has signed in, but who is refused here.
 async fn refuse_provider_user(step: &LoginStep<'_>, name: &str, refusal: SsoRefusal) -> Result<SsoOutcome, Problem> {
     crate::util::trace::warning!("a user of the provider {name} is not signed in: {}", refusal.explanation());
     let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
@@ -174,8 +174,8 @@ async fn refuse_provider_user(step: &LoginStep<'_>, name: &str, refusal: SsoRefu
     Ok(SsoOutcome::Refused(refusal))
 }
 
-/// Returns since when the provider must have asked its user for credentials, if the login needs that.
-fn asked_for(login: &Login) -> Option<UnixTime> {
+/// Returns the earliest sign-in at the provider that the login accepts, if it limits the age.
+fn earliest_auth_time(login: &Login) -> Option<UnixTime> {
     let (Some(Challenge::Redirect(open)), Some(seconds)) = (&login.open, login.max_age) else { return None };
     let age = saturating_nanos(Duration::from_secs(seconds));
     Some(UnixTime::from_nanos(

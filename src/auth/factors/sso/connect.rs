@@ -204,7 +204,7 @@ async fn link_provider_user(
     Ok(LinkOutcome::Linked)
 }
 
-/// Returns whether the user who calls has a link already, or another one.
+/// Returns whether the calling user has this link already, or another user does.
 async fn owned(call: &AccountCall, link: &SsoLink, cx: &RequestContext<'_>) -> Result<LinkOutcome, Problem> {
     let (tenant, own) = call.owner();
     let id = (link.provider.as_str(), link.issuer.as_str(), link.subject.as_str());

@@ -124,10 +124,10 @@ impl CredentialTable {
         &self,
         owner: (&Tenant, &UserId),
         link: &SsoLink,
-        is_vouched: bool,
+        is_by_user: bool,
     ) -> Result<Added, StoreError> {
         let add = |row: &mut Credentials| {
-            let may = row.links.len() < MOST_LINKS && (is_vouched || !row.unlinked.may_contain(link.link_id()));
+            let may = row.links.len() < MOST_LINKS && (is_by_user || !row.unlinked.may_contain(link.link_id()));
             if may {
                 row.unlinked.remove(link.link_id());
                 row.links.push(link.clone());

@@ -1,4 +1,4 @@
-//! How a user comes back from another identity provider, and why one who is signed in there may not be signed in here.
+//! How a user comes back from another identity provider, and why a user who is signed in there may be refused here.
 
 /// How a user came back from a provider, as the login page learns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,7 +6,7 @@ pub(crate) enum SsoOutcome {
     Proved,
     Denied,
     Refused(SsoRefusal),
-    /// The login has ended, for example because its user was ended.
+    /// The login has ended, for example because all logins of its user were.
     Ended,
     Unavailable,
     /// The user took too long.
@@ -27,7 +27,7 @@ pub(crate) enum SsoRefusal {
     /// An account has the address that the provider has verified.
     AccountExists,
     NoAccount,
-    /// The account is closed, or its user was ended meanwhile.
+    /// The account is closed, or all logins of its user were ended meanwhile.
     AccountClosed,
     /// The user of the login is not linked to this user of the provider, and cannot be linked in this login.
     NotLinked,
@@ -85,7 +85,7 @@ impl SsoRefusal {
                  the same login"
             }
             Self::NoAccount => "no account is linked, and neither a hook nor a trusted domain leads to one",
-            Self::AccountClosed => "the account is closed, or its user was ended meanwhile",
+            Self::AccountClosed => "the account is closed, or all logins of its user were ended meanwhile",
             Self::NotLinked => {
                 "the account of this login is not linked, and the proved steps, the e-mail address and its domain do not \
                  allow a new link"

@@ -115,11 +115,11 @@ pub(crate) fn callback_query(parts: &Parts) -> Result<Query<'_>, Problem> {
     })
 }
 
-/// Asks the provider about the user who came back with these parameters. If there is none, the reason is logged.
+/// Asks the provider about the user who came back with these parameters. Logs why an answer names no user.
 ///
 /// # Errors
 ///
-/// Returns an error without asking after too many failures of this address, or of this provider for it.
+/// Returns an error without asking if this address has failed too often, or this provider has failed too often for it.
 pub(crate) async fn returned_user(
     cx: &RequestContext<'_>,
     (name, connection): (&str, &SsoConnection),
