@@ -1,12 +1,13 @@
 //! Attempts to prove a step, and where they are counted.
 
-use super::step::{LoginStep, ROUNDS};
+use super::step::LoginStep;
 use crate::{
     auth::{
         http::problem::Problem,
         state::{
             devices::DeviceOwner,
             guard::{AttemptIds, AttemptKey, AttemptPlan, AttemptRows, Counted},
+            logins::ROUNDS,
         },
     },
     event::EventKind,
@@ -24,8 +25,8 @@ use crate::{
 
 /// An attempt, counted before the check, and refunded or cleared on success.
 ///
-/// It counts against the caller's address, what was submitted (a name or a passkey), the account behind it, and the login. Only
-/// the first two refuse an attempt visibly. A browser that is trusted for the account takes the place of the name.
+/// It counts against the caller's address, what was submitted (a name or a passkey), the account behind it, and the login. Callers
+/// never learn that the count of the account refuses an attempt. A browser that is trusted for the account takes the place of the name.
 pub(crate) struct Attempt<'a> {
     step: &'a LoginStep<'a>,
     method: Method,
@@ -117,7 +118,7 @@ impl<'a> Attempt<'a> {
         plan.map_err(|wait| self.step.locked(self.method, wait))
     }
 
-    /// Returns the writes that remove the failures in a row instead of counting the attempt.
+    /// Returns the writes that remove the consecutive failures instead of counting the attempt.
     pub(crate) fn prepare_clear(&self, plan: &AttemptPlan<'_>) -> Result<[RowOperation<'a, Throttle>; 2], StoreError> {
         self.step.cx.core.guard.prepare_clear(&self.step.login.tenant, plan)
     }
@@ -158,7 +159,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Removes the failures in a row after a right secret.
+    /// Removes the consecutive failures after a right secret.
     pub(crate) async fn succeeded(self) {
         let core = self.step.cx.core;
         if let Some((row, _)) = self.counted.row

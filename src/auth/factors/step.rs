@@ -20,7 +20,7 @@ use crate::{
             devices::DeviceOwner,
             guard::submitted,
             journal::EventSource,
-            logins::{LoginUpdate, StoredLogin},
+            logins::{LoginUpdate, ROUNDS, StoredLogin},
         },
     },
     event::EventKind,
@@ -36,10 +36,6 @@ use crate::{
     user::{Account, Identifier},
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
-
-/// How often a decision is made again because others write the same rows. Each lost round is a successful write of another
-/// call.
-pub(crate) const ROUNDS: usize = 256;
 
 /// A call for a login that was started in the same browser and with the same parameters.
 pub(crate) struct LoginStep<'a> {
@@ -173,8 +169,8 @@ impl LoginStep<'_> {
     ///
     /// # Errors
     ///
-    /// Ends a login in which the user proved a step before their generation was raised. Before the first proof, only a
-    /// right secret reveals that the login has ended: others must not see it.
+    /// Ends the login if the generation of its user was raised since the first proof. Without a proof it goes on, and only a
+    /// right secret shows that it has ended.
     pub(crate) async fn account(&self, typed: Option<&Identifier>) -> Result<FoundAccount, Problem> {
         let account = self.account_of(typed).await?;
         let found = self.cx.core.accounts.with_generation(&self.login.tenant, account).await?;

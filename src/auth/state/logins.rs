@@ -15,8 +15,9 @@ use crate::{
     },
 };
 
-/// How often a call is applied again because others change the login.
-const ROUNDS: usize = 256;
+/// How often a decision is made again because other calls write the same rows. A lost round means that another call has
+/// succeeded.
+pub(crate) const ROUNDS: usize = 256;
 
 /// A login as it was read. Shared, because a call keeps it in several places.
 pub(crate) type StoredLogin = Stored<Arc<Login>>;
@@ -122,7 +123,7 @@ impl Logins {
 }
 
 impl LoginUpdate {
-    /// Returns the response to the caller.
+    /// Returns what the caller learns: the login, or the problem.
     pub(crate) fn response_view(&self, now: UnixTime) -> Result<LoginView, Problem> {
         self.answer.map_err(|error| Problem::denied(error).with_login_view(self.stored.value.to_login_view(now)))
     }

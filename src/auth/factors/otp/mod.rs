@@ -10,10 +10,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
-        factors::{
-            attempt::Attempt,
-            step::{LoginStep, ROUNDS},
-        },
+        factors::{attempt::Attempt, step::LoginStep},
         http::{
             answer::{self, Counters},
             fields::Fields,
@@ -22,7 +19,7 @@ use crate::{
         state::{
             accounts::FoundAccount,
             guard::{AttemptKey, CodePlan, CountedCode, submitted},
-            logins::LoginUpdate,
+            logins::{LoginUpdate, ROUNDS},
         },
     },
     delivery::{Channel, Message},

@@ -189,6 +189,7 @@ impl PasskeyStep<'_, '_> {
         let verify = |stored: Option<&StoredCredential>| self.verify(answered, stored);
         let now = step.now().as_secs();
         let verified = match &known {
+            // always an error, which takes as long as with a passkey
             None => verify(None).map(|verdict| (verdict, [0; 32])),
             Some(user) => {
                 let update = |row: &mut Credentials| use_passkey(row, id, (&login.plan, step.keyed), now, verify);
@@ -244,6 +245,7 @@ fn use_passkey(
     let handle = row.handle;
     let strong_enough = |passkey: &&mut Passkey| passkey.id == id && passkey.strength.counts_as_factor(plan);
     let Some(passkey) = row.passkeys.iter_mut().find(strong_enough) else {
+        // always an error, which takes as long as with a passkey
         return verify(None).map(|verdict| (verdict, [0; 32]));
     };
     let verdict = verify(Some(&passkey.stored(&handle)))?;

@@ -76,8 +76,8 @@ impl Passkeys {
         pub fn counter(counter: CounterPolicy) { counter: counter }
 
         /// Sets whether the authenticator has to verify its user. Defaults to [`UserVerification::Required`]. A login of one step
-        /// always requires it. A session does not remember it: after a login of two steps, it also serves clients that need
-        /// one step.
+        /// always requires it. A session does not record it, so one that begins with a login of two steps also serves clients that
+        /// need one step.
         pub fn user_verification(user_verification: UserVerification) { user_verification: user_verification }
 
         /// Sets whether synced passkeys are accepted. Defaults to [`BackupPolicy::Allow`].
