@@ -28,12 +28,12 @@ use crate::{
 const PREFETCH: [HeaderName; 3] =
     [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
-/// A request that was charged to its tenant, or to the address of its client. A request for a fixed file from an unknown
+/// A request that was charged to its tenant, or to the address of the caller. A request for a fixed file from an unknown
 /// address costs nothing.
 pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
-    /// The client's address, if it is known.
+    /// The caller's address, if it is known.
     address: Option<LimitKey>,
     /// Whether scripts of another origin may read the answer.
     pub(crate) is_read_elsewhere: bool,

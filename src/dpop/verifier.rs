@@ -1,4 +1,4 @@
-//! Verification of proofs at one endpoint.
+//! Compares proofs with requests, and spends them. Their signatures are verified in `proof.rs`.
 
 use std::sync::Arc;
 

@@ -227,8 +227,7 @@ impl RateLimitGate {
         self.limiter.local.plans().plan(tenant).has_reserve()
     }
 
-    /// Returns the rest that a request of this cost must ask for, or `None` if an outer layer of the same limiter has
-    /// charged as much and tracks the call.
+    /// Returns what is still to be charged after an outer layer of the same limiter, or `None` if nothing is.
     #[inline]
     pub(super) fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<Ask> {
         let outer = outer.filter(|_| self.extensions);
@@ -255,7 +254,7 @@ impl RateLimitGate {
         }
     }
 
-    /// A tenant that is only claimed has proved nothing.
+    /// Creates the ask. A tenant that is only claimed counts as anonymous.
     #[inline]
     fn build_ask(&self, name: &TenantName<'_>, units: u32, call: CallAsk) -> Ask {
         Ask { refundable: self.charge_rule.is_some() && !call.is_hold(), call, ..Ask::new(units, name.is_claimed()) }

@@ -204,7 +204,7 @@ fn not_expected(login: &Login, method: Method) -> Option<LoginError> {
     (!login.plan.allows(login.proved(), method)).then_some(LoginError::MethodNotAllowed)
 }
 
-/// A right secret that arrives a second time is not a failure. It happens when a user clicks twice.
+/// Returns the login without a failure that was none: a right secret that arrives a second time, because a user clicked twice.
 fn refund(login: &Login, call: &LoginCall<'_>, error: LoginError) -> Option<Login> {
     match (call, error) {
         (LoginCall::Settle(_, Some(proved)), LoginError::NoStepRemaining | LoginError::MethodNotAllowed)

@@ -8,7 +8,7 @@ use crate::{
     util::clock::UnixTime,
 };
 
-/// The consecutive failures of one name with one method. Attempts are counted before their outcome is known.
+/// The consecutive failures of one name, passkey, account or trusted browser with one method. Attempts are counted before their outcome is known.
 ///
 /// An attempt during a wait is refused and changes nothing, so repeated attempts cannot prolong a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

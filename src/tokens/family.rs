@@ -90,8 +90,8 @@ impl Family {
         matches!(self.standing(token, is_ours, grace, now), Standing::Reused)
     }
 
-    /// Uses a refresh token. `salt` makes its successor if this is the first use. `is_ours` tells whether the token was
-    /// made here, with any digest. Returns the changed family, if it changes.
+    /// Uses a refresh token. `salt` makes its successor if this is the first use. `is_ours` tells whether its mark
+    /// shows that this service made it, even if its digest is no longer stored. Returns the changed family, if it changes.
     pub(super) fn refresh(
         &self,
         token: &RefreshToken,

@@ -45,7 +45,7 @@ pub(crate) struct IncomingRequest<'a> {
     reader: Option<HeaderValue>,
 }
 
-/// The work for a request before it is known whose budget it spends.
+/// The work that is done before it is known whose budget a request spends.
 enum Unverified {
     None,
     Counted(CountedWork),
@@ -133,7 +133,8 @@ impl<'a> IncomingRequest<'a> {
         self.core
     }
 
-    /// Lets scripts of any client's pages read the response while the client of the call is unknown.
+    /// Lets scripts of the calling origin read the response until the client of the call is known, if any client allows that
+    /// origin.
     pub(crate) async fn let_any_client_read(&mut self, path: &Path) {
         let own = self.core.issuer.origin().as_bytes();
         let origin = Caller::from_cors_headers(&self.parts.headers).origin();
@@ -144,7 +145,7 @@ impl<'a> IncomingRequest<'a> {
         {
             self.reader = Some(origin.clone());
         }
-        // a body that is slow to come must not hold a place
+        // a body that is slow to come must not hold a permit for lookups
         self.release_place();
     }
 
@@ -312,7 +313,7 @@ impl<'a> IncomingRequest<'a> {
             (Some(tenant), false) => TenantName::from(LimitKey::from(tenant.clone())),
             (None, _) => TenantName::from(self.address.clone().unwrap_or_else(LimitKey::anonymous)),
         };
-        // refused requests stay counted, because each of them costs a lookup
+        // if this fails, the lookup stays counted: each refused request has cost one
         self.pass = Some(self.core.limits.tenants.charge(&payer, self.head()).wait().await?);
         if tenant.is_some()
             && let Unverified::Counted(work) = mem::replace(&mut self.unverified, Unverified::Settled)

@@ -97,7 +97,7 @@ error_codes! {
     RateLimitExceeded: "rate_limit_exceeded", TOO_MANY_REQUESTS;
     ProviderUnavailable: "provider_unavailable", BAD_GATEWAY;
     TemporarilyUnavailable: "temporarily_unavailable", SERVICE_UNAVAILABLE;
-    /// A client tried to authenticate where clients cannot.
+    /// The credentials of a client are wrong, missing or not allowed here.
     ClientAuthentication: "invalid_client", UNAUTHORIZED;
     InvalidGrant: "invalid_grant", BAD_REQUEST;
     UnsupportedGrantType: "unsupported_grant_type", BAD_REQUEST;

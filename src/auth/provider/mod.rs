@@ -32,7 +32,8 @@ use crate::{
     http::body::Body,
 };
 
-/// How long clients may keep the public keys and the metadata: much shorter than a key is published before it signs.
+/// How long clients may keep the public keys and the metadata: much less than the time for which a key is published before it
+/// signs.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
 pub(crate) async fn serve_token_route(

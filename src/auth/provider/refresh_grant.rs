@@ -40,14 +40,14 @@ pub(crate) async fn exchange_refresh_token(
         return Err(invalid_grant());
     }
     let grant = presented.grant();
-    // a made-up token reveals nothing, and a scope may have been taken from the client since
+    // a made-up token must learn nothing, and the client may have lost a scope since the grant
     let is_own = grant.client_id() == client.id() && grant.who.tenant == *client.tenant();
     if !is_own || !presented.is_known() || !client.allows_scopes(grant.scope()) {
         return Err(invalid_grant());
     }
     let jkt = cx.proved_key("/token").await?;
     check_bound(client, jkt.as_deref())?;
-    // the client may have to bind its tokens only since then
+    // the client may have had to bind its tokens only after the grant
     if client.tokens.require_dpop && grant.jkt.is_none() {
         return Err(invalid_grant());
     }

@@ -16,8 +16,8 @@ pub(crate) struct Subject {
     pub(crate) who: Authentication,
 }
 
-/// Finds the account of an authentication. The second value is `None` if nothing of the authentication counts, or too
-/// little for a client that `rechecks` its policy. It keeps its `acr` only if every proof counts.
+/// Returns the account of an authentication, and the part of it that still counts: `None` if nothing does, or too little for
+/// the policy of `rechecks`. The `acr` is kept only if every proof counts.
 async fn find_subject(
     core: &Core,
     who: &Authentication,

@@ -74,7 +74,7 @@ pub(crate) struct Guard {
 /// same writes, and strangers can create any number of them.
 const DECOY_LIFETIME: Duration = Duration::from_secs(60);
 
-/// The rows that count one attempt.
+/// What selects the rows that count an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptKey<'a> {
     pub(crate) tenant: &'a Tenant,
@@ -86,7 +86,7 @@ pub(crate) struct AttemptKey<'a> {
     pub(crate) device: Option<PublicId>,
 }
 
-/// How far an attempt is counted.
+/// Which rows have counted an attempt so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     /// The row of the trusted browser or of what was submitted, and what was written to it, once it has counted the attempt.
@@ -205,7 +205,7 @@ impl Guard {
     }
 
     /// Decides on an attempt: it counts under the trusted browser or under what was submitted, and against the account.
-    /// Returns how long to wait if the first refuses it.
+    /// Returns how long to wait if the first of these refuses it.
     ///
     /// A trusted browser that must wait is counted like any other, so it never waits longer than without its cookie.
     /// Attempts against the account are also written at its ceiling, because a missing write could be timed.
@@ -300,7 +300,7 @@ impl Guard {
             .await
     }
 
-    /// Removes the failures after a right attempt, which this row counted. If the store fails here, the counts expire by
+    /// Removes the failures after an attempt that was right, and that this row has counted. If the store fails here, the counts expire by
     /// themselves.
     pub(crate) async fn clear(
         &self,

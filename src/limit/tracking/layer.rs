@@ -100,7 +100,8 @@ impl<R> MeteredLayer<R> {
         /// Reads each chunk of a response body before it is sent, to count what the call uses. Chunks can end anywhere.
         ///
         /// If the chunks of a body consist of parts, their type must implement
-        /// [`Buf::chunks_vectored`](bytes::Buf::chunks_vectored). Otherwise, only the first part is read. Bodies of `Bytes` have one part.
+        /// [`Buf::chunks_vectored`](bytes::Buf::chunks_vectored). Otherwise, only the first part is read, and the first
+        /// 16 of a [`Take`](bytes::buf::Take). Bodies of `Bytes` have one part.
         pub fn read_usage(read: impl Fn(&[u8], &Usage) + Send + Sync + 'static) { metering.read: Some(Arc::new(read)) }
     }
 }

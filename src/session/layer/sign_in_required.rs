@@ -133,7 +133,6 @@ fn page_to_return_to<'a>(method: &Method, uri: &'a Uri) -> Option<&'a str> {
     return_to::local_path(uri.path_and_query()?.as_str()).filter(|_| reads)
 }
 
-/// Returns whether RFC 3986 calls this character unreserved.
 /// Returns whether a person opens a page: by the header of current browsers, or by a
 /// preference for HTML.
 fn is_navigation(head: Head<'_>) -> bool {
