@@ -9,6 +9,8 @@ pub(crate) mod stages;
 use http::{HeaderName, HeaderValue, request::Parts};
 
 use crate::dpop::{self, DpopError, DpopProof, UnverifiedProof};
+#[cfg(feature = "external-providers")]
+use crate::support::run_to_completion::PointOfNoReturn;
 use crate::{
     auth::{
         core::Core,
@@ -62,6 +64,14 @@ impl<'a> RequestContext<'a> {
     /// Returns the language of messages of a login: the one that its page has sent, or what the browser prefers.
     pub(crate) fn language(&self, login: &Login) -> Language {
         login.wanted.language.unwrap_or_else(|| Language::accepted(&self.parts.headers))
+    }
+
+    /// Runs the rest of a return from another identity provider to completion, even if the caller disconnects.
+    #[cfg(feature = "external-providers")]
+    pub(crate) fn continue_without_caller(&self) {
+        if let Some(point) = self.parts.extensions.get::<PointOfNoReturn>() {
+            point.pass();
+        }
     }
 
     /// Checks whether one of our own pages sent this request.

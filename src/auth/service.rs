@@ -34,7 +34,7 @@ use crate::{
     http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
     session::{SessionLayer, Sessions},
     store::StoreError,
-    support::run_to_completion::RunToCompletion,
+    support::run_to_completion::{PointOfNoReturn, RunToCompletion},
     tenant::{LimitKey, Tenant},
     user::Identifier,
 };
@@ -286,12 +286,18 @@ impl AuthFuture {
     /// Begins to answer a request. Neither generic nor inlined into other crates, because the compiler then moves the future
     /// less often on its way into the box.
     #[inline(never)]
-    fn new(core: Arc<Core>, parts: Parts, body: RequestBody) -> Self {
+    fn new(core: Arc<Core>, mut parts: Parts, body: RequestBody) -> Self {
         let path = Path::match_request_path(parts.uri.path(), core.issuer.path());
         match path.and_then(|path| path.route(&parts.method)) {
             // a change of how a user signs in is announced even if the caller disconnects
             Some(Route::Account(_) | Route::Enrol | Route::SignUp(_) | Route::Reset(_)) => {
                 Self(Box::pin(RunToCompletion::new(answer_request(core, path, parts, body))))
+            }
+            // so is a new link, but a caller may stop waiting for a slow provider
+            Some(Route::SsoCallback) => {
+                let point = PointOfNoReturn::default();
+                parts.extensions.insert(point.clone());
+                Self(Box::pin(RunToCompletion::from_point(point, answer_request(core, path, parts, body))))
             }
             _ => Self(Box::pin(answer_request(core, path, parts, body))),
         }

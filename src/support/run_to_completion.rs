@@ -2,6 +2,10 @@
 
 use std::{
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
@@ -12,11 +16,35 @@ type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Runs where it is awaited. If the caller is dropped first, for example because the client
 /// disconnected, the rest moves to a background task. This keeps updates that belong together from
 /// being left half done.
-pub(crate) struct RunToCompletion<T: Send + 'static>(Option<Work<T>>);
+pub(crate) struct RunToCompletion<T: Send + 'static> {
+    work: Option<Work<T>>,
+    /// Until the work has passed it, the work ends with its caller.
+    point: Option<PointOfNoReturn>,
+}
+
+/// The point from which work must run to completion. The work passes it itself. Clones are the same point.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PointOfNoReturn(Arc<AtomicBool>);
+
+impl PointOfNoReturn {
+    #[cfg(any(feature = "external-providers", test))]
+    pub(crate) fn pass(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    fn is_passed(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
 
 impl<T: Send + 'static> RunToCompletion<T> {
     pub(crate) fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(Some(Box::pin(work)))
+        Self { work: Some(Box::pin(work)), point: None }
+    }
+
+    /// Runs to completion only from this point on: before it, a caller who is dropped cancels the work.
+    pub(crate) fn from_point(point: PointOfNoReturn, work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self { work: Some(Box::pin(work)), point: Some(point) }
     }
 }
 
@@ -24,10 +52,10 @@ impl<T: Send + 'static> Future for RunToCompletion<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Some(work) = &mut self.0 else { return Poll::Pending };
+        let Some(work) = &mut self.work else { return Poll::Pending };
         let polled = work.as_mut().poll(context);
         if polled.is_ready() {
-            self.0 = None;
+            self.work = None;
         }
         polled
     }
@@ -35,8 +63,9 @@ impl<T: Send + 'static> Future for RunToCompletion<T> {
 
 impl<T: Send + 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
+        let is_cancelled = self.point.as_ref().is_some_and(|point| !point.is_passed());
         // without a runtime, the process is exiting
-        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+        if let (Some(work), false, Ok(runtime)) = (self.work.take(), is_cancelled, Handle::try_current()) {
             drop(runtime.spawn(work));
         }
     }
@@ -84,5 +113,30 @@ mod tests {
         assert_eq!(once.await, 3);
         yield_now().await;
         assert_eq!(steps.load(SeqCst), 4);
+    }
+    #[tokio::test]
+    async fn before_its_point_of_no_return_it_ends_with_its_caller() {
+        for polls in 0..4 {
+            let (point, steps) = (PointOfNoReturn::default(), Arc::new(AtomicUsize::new(0)));
+            let (passed, counted) = (point.clone(), Arc::clone(&steps));
+            let mut work = RunToCompletion::from_point(point, async move {
+                for step in 0..4 {
+                    if step == 2 {
+                        passed.pass();
+                    }
+                    counted.fetch_add(1, SeqCst);
+                    yield_now().await;
+                }
+            });
+            for _ in 0..polls {
+                let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut work).poll(context))).await;
+                assert!(polled.is_pending());
+            }
+            drop(work);
+            for _ in 0..10 {
+                yield_now().await;
+            }
+            assert_eq!(steps.load(SeqCst), if polls > 2 { 4 } else { polls });
+        }
     }
 }

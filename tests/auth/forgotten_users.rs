@@ -29,7 +29,7 @@ impl SsoProvider for Fixed {
     }
 }
 
-async fn world(store: &ControlledStore) -> World {
+pub(crate) async fn world(store: &ControlledStore) -> World {
     let connection = SsoConnection::new(Fixed).create_account(Accounts(&[("ada-there", "u-ada")]));
     let connection = connection.trust_email_domain("example.com").unwrap();
     let more = |service: AuthServiceBuilder| {
@@ -43,7 +43,7 @@ async fn world(store: &ControlledStore) -> World {
 }
 
 /// A call that enrols something for ada: its path and body, or the target of a redirect.
-enum Enrolment {
+pub(crate) enum Enrolment {
     Call(&'static str, Value),
     /// The body of a call within a login.
     Post(Value),
@@ -51,7 +51,7 @@ enum Enrolment {
 }
 
 /// Prepares an enrolment up to its last call.
-async fn prepared(world: &World, kind: &str) -> (Browser, Enrolment) {
+pub(crate) async fn prepared(world: &World, kind: &str) -> (Browser, Enrolment) {
     if kind.starts_with("link") {
         let mut browser = world.browser();
         let (client, id) = match kind {
@@ -62,14 +62,17 @@ async fn prepared(world: &World, kind: &str) -> (Browser, Enrolment) {
             assert_eq!(browser.password("mfa", &id, ADA, ADA_PASSWORD).await.status, 200);
         }
         let answer = browser.call("authenticate", client, &id, &[("method", "sso"), ("provider", "idp")]).await;
-        let state = asked(answer.json()["redirect_url"].as_str().unwrap())["state"].clone();
-        return (browser, Enrolment::Visit(format!("/authentication/sso/idp/callback?code=x&state={state}")));
+        return (browser, Enrolment::Visit(callback_of(&answer.json())));
     }
     if let Some(method) = kind.strip_suffix(" in a login") {
         return within_login(world, method).await;
     }
     let mut browser = ada(world).await;
     let enrolment = match kind {
+        "account page" => {
+            let away = call(&mut browser, "links/begin", json!({ "provider": "idp" })).await.json();
+            Enrolment::Visit(callback_of(&away))
+        }
         "app" => {
             let begun = call(&mut browser, "totp/begin", json!({})).await.json();
             let code = totp(begun["secret"].as_str().unwrap(), world.time());
@@ -82,6 +85,12 @@ async fn prepared(world: &World, kind: &str) -> (Browser, Enrolment) {
         _ => Enrolment::Call("recovery-codes", json!({})),
     };
     (browser, enrolment)
+}
+
+/// Returns the target to which the provider of this answer sends a user back.
+fn callback_of(away: &Value) -> String {
+    let state = asked(away["redirect_url"].as_str().unwrap())["state"].clone();
+    format!("/authentication/sso/idp/callback?code=x&state={state}")
 }
 
 /// Prepares the enrolment of a second factor within a login of ada, who has only a password now.

@@ -136,6 +136,8 @@ mod sso_foreign;
 #[cfg(feature = "external-providers")]
 mod sso_connections;
 #[cfg(feature = "external-providers")]
+mod sso_disconnects;
+#[cfg(feature = "external-providers")]
 mod sso_fresh;
 #[cfg(feature = "external-providers")]
 mod sso_github;

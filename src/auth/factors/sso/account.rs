@@ -49,6 +49,10 @@ pub(super) async fn find_or_link_account(
     if !link.strength.counts_for(&step.login.plan) {
         return Ok(Err(SsoRefusal::TooWeak));
     }
+    if is_new {
+        // its user must be told of it
+        step.cx.continue_without_caller();
+    }
     // only the user can make a link again that the user has removed, and no hook of the operator
     let is_by_user = !link.strength.is_full();
     if is_new && core.credentials.add_link((tenant, &id), &link, is_by_user).await? != Added::Done {

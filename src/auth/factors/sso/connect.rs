@@ -194,6 +194,8 @@ async fn link_provider_user(
         return Ok(LinkOutcome::Expired);
     }
     let link = new_link(name, user, now, call.strength());
+    // the user must be told of a link
+    cx.continue_without_caller();
     match core.credentials.add_link(call.owner(), &link, true).await? {
         Added::Done => {}
         Added::Refused | Added::Outdated => return Ok(LinkOutcome::TooMany),
