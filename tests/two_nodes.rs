@@ -21,6 +21,7 @@ mod scenarios;
 use std::{
     collections::BTreeSet,
     error::Error,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -34,7 +35,7 @@ use serde_json::json;
 use support::{
     browser::Browser,
     process::{Process, end_with_parent, say},
-    redis_server::{RedisServer, wait_until},
+    redis_server::{RedisServer, ReservedPort, wait_until},
 };
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tollgate::{
@@ -51,8 +52,20 @@ const ISSUER: &str = "http://127.0.0.1:9";
 const CALLBACK: &str = "http://127.0.0.1/callback";
 const PASSWORD: &str = "correct horse battery staple";
 const USERS: usize = 8;
-/// The patience of a busy machine. No request takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The patience of a busy machine: half a minute, in steps. No request takes longer.
+const STEP: Duration = Duration::from_millis(100);
+const STEPS: usize = 300;
+
+/// Waits patiently. Returns `None` if it takes too long. A machine that stands still meanwhile uses up one step.
+async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    for _ in 0..STEPS {
+        if let Ok(done) = timeout(STEP, &mut work).await {
+            return Some(done);
+        }
+    }
+    None
+}
 
 // ---- the nodes
 
@@ -101,8 +114,9 @@ async fn node() {
         .route("/users", get(async move || create_users(&again.0, &again.1).await.map_or("down", |()| "ok")))
         .route("/end-everything", get(async move || end_everything.end_everything().await.map_or("down", |()| "ok")));
     let app = by_token.merge(by_session).merge(by_test).fallback_service(auth);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    say(&listener.local_addr().unwrap().to_string());
+    let port = std::env::var("NODE_PORT").unwrap();
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await.unwrap();
+    say("ready");
     axum::serve(listener, app).await.unwrap();
 }
 
@@ -120,10 +134,16 @@ async fn create_users(users: &StoredUsers, hash: &PasswordHash) -> Result<(), Bo
     Ok(())
 }
 
+fn origin(port: &ReservedPort) -> String {
+    format!("http://127.0.0.1:{}", port.number)
+}
+
 struct Nodes {
     redis: RedisServer,
     running: [Process; 2],
     origins: Arc<Mutex<[String; 2]>>,
+    /// Also those of nodes that were killed: people still ask there until they learn the new address.
+    ports: Vec<ReservedPort>,
 }
 
 impl Nodes {
@@ -134,19 +154,22 @@ impl Nodes {
     async fn on(redis: RedisServer) -> Self {
         // one after the other, because the first one creates the users
         let ((one, at_one), (other, at_other)) = (Self::node(&redis).await, Self::node(&redis).await);
-        Self { redis, running: [one, other], origins: Arc::new(Mutex::new([at_one, at_other])) }
+        let origins = [origin(&at_one), origin(&at_other)];
+        Self { redis, running: [one, other], origins: Arc::new(Mutex::new(origins)), ports: vec![at_one, at_other] }
     }
 
-    async fn node(redis: &RedisServer) -> (Process, String) {
-        let mut node = Process::start("node", &[("NODE_REDIS", &redis.url())]);
-        let address = timeout(PATIENCE, node.line()).await.expect("a node starts").unwrap();
-        (node, format!("http://{address}"))
+    async fn node(redis: &RedisServer) -> (Process, ReservedPort) {
+        let port = ReservedPort::new();
+        let mut node = Process::start("node", &[("NODE_REDIS", &redis.url()), ("NODE_PORT", &port.number.to_string())]);
+        patiently(node.line()).await.expect("a node starts").unwrap();
+        (node, port)
     }
 
     async fn restart(&mut self, number: usize) {
-        let (node, origin) = Self::node(&self.redis).await;
+        let (node, port) = Self::node(&self.redis).await;
         self.running[number] = node;
-        self.origins.lock().unwrap()[number] = origin;
+        self.origins.lock().unwrap()[number] = origin(&port);
+        self.ports.push(port);
     }
 
     /// Waits until both nodes reach the server again. Creates the users that it has lost.
@@ -161,7 +184,7 @@ impl Nodes {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             };
-            timeout(PATIENCE, is_up).await.expect("a node recovers");
+            patiently(is_up).await.expect("a node recovers");
         }
     }
 
@@ -342,13 +365,11 @@ async fn a_killed_node_loses_nothing_that_it_has_answered() {
     for (round, more) in [37, 61, 23, 90, 48, 71].into_iter().enumerate() {
         for after_kill in [false, true] {
             let until = answered.load(SeqCst) + more;
-            let went_on = timeout(PATIENCE, async {
-                while answered.load(SeqCst) < until {
-                    assert!(people.try_join_next().is_none(), "someone gave up");
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            });
-            went_on.await.expect("the other node goes on");
+            // the other node goes on, or people lose their patience
+            while answered.load(SeqCst) < until {
+                assert!(people.try_join_next().is_none(), "someone gave up");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             if after_kill {
                 nodes.restart(round % 2).await;
             } else {

@@ -1,6 +1,11 @@
 //! A test program that runs itself again as other processes.
 
-use std::{io::Read, process::Stdio};
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -67,4 +72,37 @@ pub(crate) fn end_with_parent() {
         _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
     });
+}
+
+/// Describes the sockets of a port on loopback and the processes that listen there, as far as the system tells.
+pub(crate) fn describe_port(port: u16) -> String {
+    let (port, sockets) = (format!(":{port:04X}"), read(Path::new("/proc/net/tcp")));
+    let (mut text, mut listening) = ("Sockets (local, remote, state, queues):\n".to_owned(), Vec::new());
+    for line in sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()) {
+        if line.len() > 9 && (line[1].ends_with(&port) || line[2].ends_with(&port)) {
+            text += &format!("{}\n", line[1..5].join(" "));
+            if line[3] == "0A" {
+                listening.push(PathBuf::from(format!("socket:[{}]", line[9])));
+            }
+        }
+    }
+    let holds = |process: &PathBuf| {
+        files_of(&process.join("fd")).any(|file| fs::read_link(file).is_ok_and(|to| listening.contains(&to)))
+    };
+    for process in files_of(Path::new("/proc")).filter(holds) {
+        text += &format!("{} runs {:?}\n", process.display(), read(&process.join("cmdline")));
+        for thread in files_of(&process.join("task")) {
+            let state: Vec<_> = read(&thread.join("stat")).split(' ').take(3).map(str::to_owned).collect();
+            text += &format!("  {}, in {}\n", state.join(" "), read(&thread.join("wchan")));
+        }
+    }
+    text
+}
+
+fn files_of(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }

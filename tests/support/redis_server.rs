@@ -3,13 +3,14 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
     time::Duration,
 };
+
+use tokio::net::TcpSocket;
 
 use super::programs::{missing, program};
 
@@ -23,6 +24,8 @@ pub(crate) struct RedisServer {
     settings: Vec<String>,
     directory: PathBuf,
     child: Child,
+    /// Also while the server is down.
+    _port: ReservedPort,
 }
 
 impl RedisServer {
@@ -46,13 +49,13 @@ impl RedisServer {
         let directory = std::env::temp_dir().join(directory);
         fs::create_dir_all(&directory).unwrap();
         let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
-        // another program may take the port first
+        // another program may take the port first, where it can't be reserved
         let started = (0..5).find_map(|_| {
-            let port = free_port();
-            spawn(name, port, &settings, &directory).map(|child| (port, child))
+            let port = reserve_port();
+            spawn(name, port.number, &settings, &directory).map(|child| (port, child))
         });
         let (port, child) = started.expect("the server starts");
-        Some(Self { port, program: name, settings, directory, child })
+        Some(Self { port: port.number, program: name, settings, directory, child, _port: port })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -87,6 +90,24 @@ impl Drop for RedisServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A port on loopback for a program that a test starts. No other program gets it as long as this value lives. While nothing
+/// listens there, for example because the program was killed, connections are refused.
+pub(crate) struct ReservedPort {
+    pub(crate) number: u16,
+    _socket: Option<TcpSocket>,
+}
+
+impl ReservedPort {
+    pub(crate) fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let number = socket.local_addr().unwrap().port();
+        // other systems would keep the program from listening there, too
+        Self { number, _socket: cfg!(target_os = "linux").then_some(socket) }
     }
 }
 
@@ -147,11 +168,11 @@ fn cli(arguments: &[&str]) -> String {
     text
 }
 
-fn free_port() -> u16 {
+fn reserve_port() -> ReservedPort {
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ReservedPort::new();
         // nodes of a cluster also use the port 10,000 above
-        if port < 55_000 {
+        if port.number < 55_000 {
             return port;
         }
     }

@@ -17,8 +17,11 @@ use tollgate::{
 };
 
 use crate::{
-    CALLBACK, PASSWORD, PATIENCE,
-    support::browser::{Answer, Browser, Unanswered},
+    CALLBACK, PASSWORD, patiently,
+    support::{
+        browser::{Answer, Browser, Unanswered},
+        process::describe_port,
+    },
 };
 
 #[derive(Clone)]
@@ -68,8 +71,10 @@ impl Person {
         loop {
             self.browser.origin = self.origins.lock().unwrap()[self.turn % 2].clone();
             self.turn += 1;
-            let call = self.browser.try_send(method, path, headers, body);
-            match timeout(PATIENCE, call).await.unwrap_or_else(|_| panic!("{method} {path} gets no answer")) {
+            let Some(answer) = patiently(self.browser.try_send(method, path, headers, body)).await else {
+                panic!("{method} {path} gets no answer. {}", self.describe_silence(path).await);
+            };
+            match answer {
                 Ok(answer) if self.awaits_store && is_without_store(&answer) => {
                     is_first = false;
                     self.lost += 1;
@@ -87,6 +92,14 @@ impl Person {
                 }
             }
         }
+    }
+
+    /// Describes a node that does not answer.
+    async fn describe_silence(&self, path: &str) -> String {
+        let (origin, now) = (&self.browser.origin, self.origins.lock().unwrap().clone());
+        let again = timeout(Duration::from_secs(5), Browser::new(origin, "").try_send("GET", path, &[], "")).await;
+        let port = origin.rsplit_once(':').unwrap().1.parse().unwrap();
+        format!("Asked {origin}, and the nodes are {now:?}. Over a new connection: {again:?}. {}", describe_port(port))
     }
 
     pub(crate) fn parameters(&self) -> Value {

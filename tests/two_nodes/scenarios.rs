@@ -9,10 +9,10 @@ use std::{
 };
 
 use serde_json::json;
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 
 use crate::{
-    Nodes, PASSWORD, PATIENCE, USERS,
+    Nodes, PASSWORD, USERS, patiently,
     person::{Issued, Person, count, is_no_grant},
 };
 
@@ -25,7 +25,7 @@ pub(crate) async fn steps_go_on_at_the_other_node(nodes: &mut Nodes) {
         let mailbox = format!("{}@example.com", person.name);
         let sender = person.turn % 2;
         assert_eq!(person.call("authenticate", json!({ "method": "email", "email": mailbox })).await.0.status, 200);
-        let code = timeout(PATIENCE, nodes.running[sender].line()).await.expect("the code is sent").unwrap();
+        let code = patiently(nodes.running[sender].line()).await.expect("the code is sent").unwrap();
         // the other node checks it, and knows the wrong one before it
         let wrong = if code == "000000" { "000001" } else { "000000" };
         assert_eq!(person.call("verify-otp", json!({ "otp": wrong })).await.0.error(), "invalid_otp");
