@@ -17,6 +17,8 @@ use crate::util::{clock::Moment, lock::lock};
 
 /// The maximum delay of a count in a sink or a stream.
 const TICK: Duration = Duration::from_millis(250);
+/// The pause after each delivery. Under load, a thousand events cost one wake-up of the pump, not each of them its own.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The interval of keep-alive comments in idle streams.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -52,7 +54,6 @@ pub(super) fn flush(shared: &Arc<Shared>) -> bool {
     }
     state.flushes_asked += 1;
     let asked = state.flushes_asked;
-    state.asleep = false;
     shared.work.notify_one();
     let state = shared.done.wait_while(state, |state| state.flushes_done < asked);
     state.unwrap_or_else(PoisonError::into_inner).flushed_all
@@ -103,12 +104,13 @@ impl Pump {
     }
 
     fn wait_for_events(&self, shown: u64) -> Round {
-        let mut state = self.shared.state();
+        let is_asked = |state: &State| state.closed || state.flushes_asked != state.flushes_done;
+        // not asleep: events don't wake the pump yet
+        let paused = self.shared.work.wait_timeout_while(self.shared.state(), PAUSE, |state| !is_asked(state));
+        let mut state = paused.unwrap_or_else(PoisonError::into_inner).0;
         state.asleep = true;
-        let idle = |state: &mut State| {
-            state.ring.newest() == shown && state.flushes_asked == state.flushes_done && !state.closed
-        };
-        let waited = self.shared.work.wait_timeout_while(state, TICK, idle);
+        let is_idle = |state: &mut State| !is_asked(state) && state.ring.newest() == shown;
+        let waited = self.shared.work.wait_timeout_while(state, TICK, is_idle);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.asleep = false;
         Round { closed: state.closed, flushes: state.flushes_asked }

@@ -57,7 +57,7 @@ pub(super) struct State {
     pub(super) complete: bool,
     /// The thread of the pump, while it runs.
     pub(super) pump: Option<ThreadId>,
-    /// The pump sleeps and must be woken if there is work for it.
+    /// The pump sleeps, and the next event must wake it.
     pub(super) asleep: bool,
     pub(super) flushes_asked: u64,
     pub(super) flushes_done: u64,
@@ -110,16 +110,12 @@ impl Shared {
     pub(super) fn append(&self, event: Event) -> u64 {
         let mut state = self.state();
         let id = state.ring.push(event);
-        self.wake_pump(state);
-        id
-    }
-
-    pub(super) fn wake_pump(&self, mut state: MutexGuard<'_, State>) {
         let asleep = mem::take(&mut state.asleep);
         drop(state);
         if asleep {
             self.work.notify_one();
         }
+        id
     }
 
     pub(super) fn tally(&self, event: &Event) {
@@ -170,9 +166,8 @@ impl Shared {
     }
 
     pub(super) fn close(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        self.wake_pump(state);
+        self.state().closed = true;
+        self.work.notify_one();
     }
 
     pub(super) fn stats(&self) -> Stats {
