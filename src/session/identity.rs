@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{store::inline::InlineBytes, tenant::Tenant, util::clock::UnixTime};
+use crate::{
+    tenant::{Tenant, inline::InlineBytes},
+    util::clock::UnixTime,
+};
 
 /// The id of a user, as the application knows it.
 ///

@@ -1,8 +1,5 @@
-use super::{
-    error::{StoreError, StoreErrorKind},
-    inline::InlineBytes,
-};
-use crate::tenant::Tenant;
+use super::error::{StoreError, StoreErrorKind};
+use crate::tenant::{Tenant, inline::InlineBytes};
 
 /// The key of a value: a table, a tenant and an id.
 ///

@@ -101,7 +101,6 @@ mod cutoff;
 #[cfg(feature = "store-disk")]
 mod disk;
 mod error;
-pub(crate) mod inline;
 mod key;
 mod memory;
 #[cfg(test)]

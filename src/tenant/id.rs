@@ -4,10 +4,9 @@ use std::{
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
     ops::Deref,
-    sync::Arc,
 };
 
-use super::error::TenantError;
+use super::{error::TenantError, inline::InlineBytes};
 use crate::util::{encoding::base64url_of_32, secret::SecretDigest};
 
 /// A customer, identified by a short printable name.
@@ -108,7 +107,7 @@ crate::util::fmt::from_str!(Tenant, TenantError);
 /// # Ok::<(), tollgate::tenant::TenantError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct LimitKey(Repr);
+pub struct LimitKey(InlineBytes<IN_PLACE>);
 
 const IN_PLACE: usize = 38;
 
@@ -124,12 +123,6 @@ static ALLOWED: [bool; 256] = {
     }
     allowed
 };
-
-#[derive(Clone, PartialEq, Eq)]
-enum Repr {
-    InPlace { len: u8, bytes: [u8; IN_PLACE] },
-    Shared(Arc<[u8]>),
-}
 
 impl LimitKey {
     /// Parses the name that a caller or an operator gave.
@@ -218,14 +211,7 @@ impl LimitKey {
     /// Copies a name that is known to be valid.
     #[inline]
     pub(crate) fn trusted(name: &[u8]) -> Self {
-        let mut bytes = [0; IN_PLACE];
-        Self(match bytes.get_mut(..name.len()) {
-            Some(place) => {
-                place.copy_from_slice(name);
-                Repr::InPlace { len: name.len() as u8, bytes }
-            }
-            None => Repr::Shared(name.into()),
-        })
+        Self(InlineBytes::new(&[name]))
     }
 
     /// Returns the name.
@@ -236,18 +222,12 @@ impl LimitKey {
 
     /// Returns the name as bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::InPlace { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Repr::Shared(bytes) => bytes,
-        }
+        self.0.as_bytes()
     }
 
     /// Returns the heap bytes of this name.
     pub(crate) fn heap_bytes(&self) -> usize {
-        match &self.0 {
-            Repr::InPlace { .. } => 0,
-            Repr::Shared(bytes) => bytes.len() + 2 * size_of::<usize>(),
-        }
+        self.0.heap_bytes()
     }
 }
 

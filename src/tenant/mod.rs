@@ -43,6 +43,7 @@ mod header;
 mod hops;
 mod host;
 mod id;
+pub(crate) mod inline;
 mod keys;
 mod path;
 mod query;

@@ -36,6 +36,14 @@ impl<const PLACE: usize> InlineBytes<PLACE> {
             Self::Shared(bytes) => bytes,
         }
     }
+
+    /// Returns how many bytes the allocation takes, if there is one.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::InPlace { .. } => 0,
+            Self::Shared(bytes) => bytes.len() + 2 * size_of::<usize>(),
+        }
+    }
 }
 
 #[cfg(test)]
