@@ -17,8 +17,8 @@ use crate::{
     util::clock::{Clock, Moment},
 };
 
-/// How long claims are cached by default.
-pub(super) const CACHED_FOR: Duration = Duration::from_secs(60);
+/// How long claims are cached.
+const CACHED_FOR: Duration = Duration::from_secs(60);
 /// The maximum number of users whose claims are cached.
 const MOST_CACHED: usize = 10_000;
 
@@ -34,7 +34,6 @@ pub(crate) trait ClaimsSource: Send + Sync + 'static {
 pub(super) struct CachedClaims {
     source: Arc<dyn ClaimsSource>,
     clock: Arc<dyn Clock>,
-    cached_for: Duration,
     users: Mutex<HashMap<(Tenant, UserId), CachedUser>>,
 }
 
@@ -44,13 +43,8 @@ struct CachedUser {
 }
 
 impl CachedClaims {
-    pub(super) fn new(source: Arc<dyn ClaimsSource>, clock: Arc<dyn Clock>, cached_for: Duration) -> Self {
-        Self { source, clock, cached_for, users: Mutex::default() }
-    }
-
-    /// Returns the same source with an empty cache and another lifetime.
-    pub(super) fn cached_for(&self, time: Duration) -> Self {
-        Self::new(Arc::clone(&self.source), Arc::clone(&self.clock), time)
+    pub(super) fn new(source: Arc<dyn ClaimsSource>, clock: Arc<dyn Clock>) -> Self {
+        Self { source, clock, users: Mutex::default() }
     }
 
     /// Adds the claims to a session; at once if they are cached.
@@ -90,11 +84,11 @@ impl CachedClaims {
     }
 
     fn is_fresh(&self, cached: &CachedUser) -> bool {
-        self.clock.now().since(cached.read_at) < self.cached_for
+        self.clock.now().since(cached.read_at) < CACHED_FOR
     }
 }
 
-crate::util::fmt::debug_fields!(CachedClaims { cached_for });
+crate::util::fmt::opaque_debug!(CachedClaims);
 
 #[cfg(test)]
 mod tests {
@@ -188,12 +182,6 @@ mod tests {
         assert_eq!(world.request_with_cookie(&again), read(0, "ada"), "of another session of the same user");
         world.clock.advance(Duration::from_nanos(1));
         assert_eq!(world.request_with_cookie(&ada), read(3, "ada"));
-
-        let shorter = World { layer: world.layer.clone().claims_cached_for(Duration::from_secs(1)), ..world };
-        assert_eq!(shorter.request_with_cookie(&ada), read(4, "ada"));
-        assert_eq!(shorter.request_with_cookie(&ada), read(4, "ada"));
-        shorter.clock.advance(Duration::from_secs(1));
-        assert_eq!(shorter.request_with_cookie(&ada), read(5, "ada"));
     }
 
     #[test]
@@ -215,7 +203,7 @@ mod tests {
     fn the_cache_is_bounded_and_expired_claims_make_room_first() {
         let world = World::new();
         let clock = Arc::new(world.clock.clone());
-        let cache = CachedClaims::new(Arc::new(world.source), clock, CACHED_FOR);
+        let cache = CachedClaims::new(Arc::new(world.source), clock);
         let user = |number: usize| (Tenant::parse("acme").unwrap(), UserId::parse(format!("u{number}")).unwrap());
         let keep = |number: usize| {
             cache.cache_claims(user(number), CachedUser { claims: Arc::default(), read_at: world.clock.now() });

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tower_layer::Layer;
 
 use self::{
-    cached_claims::{CACHED_FOR, CachedClaims, ClaimsSource},
+    cached_claims::{CachedClaims, ClaimsSource},
     requirements::{ProofCheck, Requirements, Shortfall},
     sign_in_required::SignInRequired,
 };
@@ -221,20 +221,13 @@ impl<R> SessionLayer<R> {
     /// Adds the claims of this source to each session, for [`Session::claim`].
     pub(crate) fn claims(mut self, source: Arc<dyn ClaimsSource>) -> Self {
         let clock = Arc::clone(self.gate.sessions.clock());
-        self.gate.claims = Some(Arc::new(CachedClaims::new(source, clock, CACHED_FOR)));
+        self.gate.claims = Some(Arc::new(CachedClaims::new(source, clock)));
         self
     }
 
     /// Sets who decides whether the proofs of a session suffice, if it has any.
     pub(crate) fn proof_check(mut self, check: Arc<dyn ProofCheck>) -> Self {
         self.gate.requirements.check = Some(check);
-        self
-    }
-
-    /// Sets how long the claims of a user are cached. Defaults to one minute. Has no effect
-    /// on a layer without a source of claims.
-    pub fn claims_cached_for(mut self, time: Duration) -> Self {
-        self.gate.claims = self.gate.claims.map(|claims| Arc::new(claims.cached_for(time)));
         self
     }
 }
