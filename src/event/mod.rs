@@ -33,6 +33,6 @@ pub use self::{
     record::{Event, Mode},
     service::{EventService, EventServiceBuilder},
     shared::Stats,
-    sink::{ChannelSink, Sink},
+    sink::Sink,
 };
 pub use crate::util::public_id::{PublicId, PublicIdError};

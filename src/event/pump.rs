@@ -163,7 +163,6 @@ struct SinkPosition {
     /// `None` after the sink has panicked.
     sink: Option<Box<dyn Sink>>,
     next: u64,
-    dropped: u64,
 }
 
 /// The number of events that are copied for a sink at a time.
@@ -171,7 +170,7 @@ const BATCH: usize = 256;
 
 impl SinkPosition {
     fn new(sink: Box<dyn Sink>, next: u64) -> Self {
-        Self { sink: Some(sink), next, dropped: 0 }
+        Self { sink: Some(sink), next }
     }
 
     /// Offers the sink its outstanding events. Returns whether it accepted all of them.
@@ -186,15 +185,13 @@ impl SinkPosition {
             let Some(first) = page.events.first() else { return true };
             self.next = first.id - 1;
             let Some(sink) = &mut self.sink else { return false };
-            let taken = catch_unwind(AssertUnwindSafe(|| (sink.write(&page.events), sink.dropped())));
-            let Ok((taken, dropped)) = taken else {
+            let taken = catch_unwind(AssertUnwindSafe(|| sink.write(&page.events)));
+            let Ok(taken) = taken else {
                 self.sink = None;
                 shared.failures.fetch_add(1, Relaxed);
                 crate::util::trace::warning!("an event log sink panicked and was removed");
                 return false;
             };
-            shared.dropped.fetch_add(dropped.saturating_sub(self.dropped), Relaxed);
-            self.dropped = dropped;
             if let Some(last) = page.events.iter().take(taken).next_back() {
                 self.next = last.id;
             }

@@ -46,7 +46,6 @@ pub(super) struct Shared {
     /// first.
     pub(super) arrivals: Mutex<Vec<(Box<dyn Sink>, u64)>>,
     pub(super) lost: AtomicU64,
-    pub(super) dropped: AtomicU64,
     pub(super) failures: AtomicU64,
 }
 
@@ -98,7 +97,6 @@ impl Shared {
             pace: Mutex::default(),
             arrivals: Mutex::default(),
             lost: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         }
     }
@@ -176,7 +174,6 @@ impl Shared {
             recorded,
             coalesced: self.stripes.coalesced(),
             lost: self.lost.load(Relaxed),
-            dropped: self.dropped.load(Relaxed),
             sink_failures: self.failures.load(Relaxed),
             streams: self.streams.len(),
         }
@@ -193,8 +190,6 @@ pub struct Stats {
     pub coalesced: u64,
     /// Events that were overwritten before a sink received them, summed over all sinks.
     pub lost: u64,
-    /// Events that sinks dropped, for example because a channel was full.
-    pub dropped: u64,
     /// How often a sink did not accept all events that it was offered. They are offered again.
     pub sink_failures: u64,
     /// The number of open live streams.

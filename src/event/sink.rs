@@ -1,7 +1,5 @@
 //! Sinks forward the events of a log.
 
-use std::sync::mpsc::{SyncSender, TrySendError};
-
 use super::record::Event;
 #[cfg(feature = "tracing")]
 use crate::{tenant::LimitKey, util::clock::UnixTime};
@@ -27,11 +25,6 @@ pub trait Sink: Send + 'static {
     /// Handles the first `n` of these events and returns `n`. The log offers the remaining ones
     /// again within 250 ms, unless they were overwritten.
     fn write(&mut self, events: &[Event]) -> usize;
-
-    /// Returns how many of the events that it accepted were dropped since the start.
-    fn dropped(&self) -> u64 {
-        0
-    }
 }
 
 impl<F> Sink for F
@@ -43,56 +36,6 @@ where
         events.len()
     }
 }
-
-/// Sends each event to a channel. Events are dropped if the channel is full.
-///
-/// ```
-/// use std::sync::mpsc;
-/// use tollgate::{EventLog, clock::UnixTime, event::{ChannelSink, Event, EventKind}};
-///
-/// let (sender, receiver) = mpsc::sync_channel(100);
-/// let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
-/// log.record(Event::new(EventKind::OverflowBegan, UnixTime::from_secs(5)));
-/// assert_eq!(receiver.recv().map(|event| event.id), Ok(1));
-/// ```
-pub struct ChannelSink {
-    send: Box<dyn FnMut(Event) -> bool + Send>,
-    dropped: u64,
-}
-
-impl ChannelSink {
-    /// Sends to a bounded channel without waiting. Events are dropped if the channel is full or its
-    /// receiver is gone.
-    pub fn new(sender: SyncSender<Event>) -> Self {
-        Self::with(move |event| match sender.try_send(event) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        })
-    }
-
-    /// Sends with a function, for other kinds of channels. `send` must not block, and returns
-    /// whether the event was accepted.
-    pub fn with(send: impl FnMut(Event) -> bool + Send + 'static) -> Self {
-        Self { send: Box::new(send), dropped: 0 }
-    }
-}
-
-impl Sink for ChannelSink {
-    fn write(&mut self, events: &[Event]) -> usize {
-        for event in events {
-            if !(self.send)(event.clone()) {
-                self.dropped += 1;
-            }
-        }
-        events.len()
-    }
-
-    fn dropped(&self) -> u64 {
-        self.dropped
-    }
-}
-
-crate::util::fmt::debug_fields!(ChannelSink { dropped });
 
 /// Counts events by their kind in the counter `tollgate_events_total` of the `metrics` facade, with the label `kind` (feature
 /// `metrics`).
