@@ -270,7 +270,7 @@ impl RateLimitGate {
         let key = self.limiter.local.key(name);
         let mut decision = Decision::UNLIMITED;
         match self.limiter.local.check_key(key, ask, &mut decision) {
-            Ok(()) => self.pass(name, key, ask, &mut decision, extension),
+            Ok(()) => self.pass_or_reject(name, key, ask, &mut decision, extension),
             Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(&error))),
             #[cfg(feature = "plans")]
             Err(Undecided::NeedsPlan) => Err(Unadmitted::NeedsPlan),
@@ -279,7 +279,7 @@ impl RateLimitGate {
 
     /// Creates the pass and the extension, or the rejection of a request.
     #[inline]
-    pub(super) fn pass(
+    pub(super) fn pass_or_reject(
         &self,
         name: &TenantName<'_>,
         key: TenantKey<'_>,

@@ -59,7 +59,7 @@ impl RateLimitGate {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.limiter.shared {
             let mut decision = shared.check_in_plan(&key, ask).await;
-            return self.pass(name, self.limiter.local.key(name), ask, &mut decision, extension);
+            return self.pass_or_reject(name, self.limiter.local.key(name), ask, &mut decision, extension);
         }
         self.charge_in_memory(name, ask, extension)
     }
