@@ -146,7 +146,7 @@ impl<'a> IncomingRequest<'a> {
             self.reader = Some(origin.clone());
         }
         // a body that is slow to come must not hold a permit for lookups
-        self.release_place();
+        self.release_lookup();
     }
 
     /// Lets scripts of this client's pages read the answer, even if the answer is a refusal.
@@ -251,7 +251,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Uncounts unverified work that is counted only while it lasts.
-    fn release_place(&mut self) {
+    fn release_lookup(&mut self) {
         if matches!(self.unverified, Unverified::Counted(CountedWork::AtOnce { .. })) {
             self.unverified = Unverified::None;
         }

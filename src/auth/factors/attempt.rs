@@ -71,7 +71,7 @@ impl<'a> Attempt<'a> {
     ///
     /// Returns a problem with the time to wait after too many failures.
     pub(crate) async fn count_for(&mut self, owner: DeviceOwner<'_>) -> Result<bool, Problem> {
-        self.belongs_to(owner);
+        self.set_owner(owner);
         let store = &self.step.cx.core.store;
         for _ in 0..ROUNDS {
             let ids = self.ids();
@@ -90,7 +90,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Sets whose attempt it is.
-    pub(crate) fn belongs_to(&mut self, owner: DeviceOwner<'_>) {
+    pub(crate) fn set_owner(&mut self, owner: DeviceOwner<'_>) {
         self.account = owner.account.map(|account| account.id().clone());
         self.device = self.step.device(owner);
     }

@@ -11,7 +11,7 @@ use crate::{
     auth::{
         context::{RequestContext, stages::OwnLogin},
         http::{
-            answer::{self, Counters},
+            answer::{self, LoginProgress},
             fields::Fields,
             problem::{Code, Problem},
         },
@@ -303,6 +303,6 @@ impl LoginStep<'_> {
             Err(LoginError::TooManyFailures) => self.tally_of(login, EventKind::LoginFailedMost, Some(method), reason),
             Err(_) => {}
         }
-        update.response_view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))
+        update.response_view(self.now()).map(|view| answer::json(StatusCode::OK, &LoginProgress::from(view)))
     }
 }

@@ -11,7 +11,7 @@ pub(crate) const JSON: &str = "application/json";
 
 /// The state of a login, which every response about it contains.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Counters {
+pub(crate) struct LoginProgress {
     session_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<&'static str>,
@@ -20,7 +20,7 @@ pub(crate) struct Counters {
     next_step: Option<usize>,
 }
 
-impl From<LoginView> for Counters {
+impl From<LoginView> for LoginProgress {
     fn from(view: LoginView) -> Self {
         Self {
             session_id: view.id.to_string(),

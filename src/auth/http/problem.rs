@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    auth::http::answer::{self, Counters},
+    auth::http::answer::{self, LoginProgress},
     client::ResourceError,
     http::{accept, body::Body, number::number},
     login::{LoginError, LoginView},
@@ -233,7 +233,7 @@ impl Problem {
         let status = self.status;
         let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
         let as_problem = accept::favourite(request).is_some_and(|it| it.eq_ignore_ascii_case(PROBLEM_JSON));
-        let mut login = self.view.map(Counters::from);
+        let mut login = self.view.map(LoginProgress::from);
         // in a problem document, `status` is the HTTP status
         let login_status = login.as_mut().filter(|_| as_problem).and_then(|login| login.status.take());
         let document = Document {
@@ -293,7 +293,7 @@ struct Document {
     error: &'static str,
     error_description: &'static str,
     #[serde(flatten)]
-    login: Option<Counters>,
+    login: Option<LoginProgress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     login_status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]

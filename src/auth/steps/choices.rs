@@ -11,7 +11,7 @@ use crate::{
         context::stages::OwnLogin,
         factors::{self, credentials::credential::Strength, enrolment::in_login::EnrolmentOffer, signed_in::SignedIn},
         http::{
-            answer::{self, ContactChoice, Counters, OfferedProvider},
+            answer::{self, ContactChoice, LoginProgress, OfferedProvider},
             problem::{Code, Problem},
         },
         state::accounts::GenerationOf,
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Serialize)]
 struct Choices {
     #[serde(flatten)]
-    login: Counters,
+    login: LoginProgress,
     methods: Vec<&'static str>,
     contacts: Vec<ContactChoice>,
     providers: Vec<OfferedProvider>,
@@ -91,7 +91,7 @@ pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> 
         method => core.can_prove(&login.tenant, *method, (&account, credentials.as_ref()), counts),
     };
     let choices = Choices {
-        login: Counters::from(view),
+        login: LoginProgress::from(view),
         methods: next.iter().filter(has).map(Method::as_str).collect(),
         contacts: factors::contacts(&account, next, login, keyed),
         providers,

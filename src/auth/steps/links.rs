@@ -4,7 +4,7 @@ use crate::{
     auth::{
         factors::step::LoginStep,
         http::{
-            answer::Counters,
+            answer::LoginProgress,
             fields::Typed,
             problem::{Code, Problem},
         },
@@ -28,7 +28,7 @@ pub(super) async fn accept_link(
     step: &LoginStep<'_>,
     (purpose, typed): (TicketPurpose, Option<Typed>),
     place: TicketPlace<'_>,
-) -> Result<(Ticket, Counters), Problem> {
+) -> Result<(Ticket, LoginProgress), Problem> {
     let tickets = &step.cx.core.tickets;
     let ticket = match typed.and_then(|typed| Secret::parse(typed.0.as_str())) {
         Some(secret) => tickets.take_link((purpose, place.tenant), &secret).await?,
@@ -37,7 +37,7 @@ pub(super) async fn accept_link(
     let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
     tickets.adopt(place, &ticket, step.keyed).await?;
     let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
-    Ok((ticket, Counters::from(view)))
+    Ok((ticket, LoginProgress::from(view)))
 }
 
 pub(super) fn invalid_link() -> Problem {

@@ -18,7 +18,7 @@ use crate::{
             step::{LoginStep, prepare_login_step},
         },
         http::{
-            answer::{self, Counters},
+            answer::{self, LoginProgress},
             fields::Fields,
             problem::{Code, Problem},
             route::SIGN_IN,
@@ -42,7 +42,7 @@ const LONGEST_NAME: usize = Identifier::MAX_LEN;
 #[derive(Serialize)]
 struct Invited {
     #[serde(flatten)]
-    login: Counters,
+    login: LoginProgress,
     /// The invited address, which is the name of the new account.
     email: String,
 }
@@ -85,7 +85,7 @@ pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) 
     let proved = step.cx.prove_ticket_code(place(&step), &typed).await;
     proved.map_err(|problem| step.problem(problem))?;
     let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
+    Ok(answer::json(StatusCode::OK, &LoginProgress::from(view)))
 }
 
 /// Uses up the link of an invitation. Its address then counts as proved in this browser.
@@ -155,7 +155,7 @@ async fn log_in(
     let update = step.apply(&LoginCall::SignUp(Some((user, &proofs)))).await?;
     core.journal.record(EventKind::AccountCreated, &*update.stored.value, None, keyed);
     let view = update.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &Counters::from(view)))
+    Ok(answer::json(StatusCode::OK, &LoginProgress::from(view)))
 }
 
 /// Returns the proofs of a new account: both of them if they complete the login, so that its user can go on to a second factor,

@@ -5,12 +5,12 @@ use http::{Response, StatusCode};
 use crate::{
     auth::{
         context::stages::OwnLogin,
-        http::answer::{self, Counters},
+        http::answer::{self, LoginProgress},
     },
     http::body::Body,
 };
 
 pub(crate) fn serve_login_status(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Response<Body> {
     let now = cx.core.logins.now();
-    answer::json(StatusCode::OK, &Counters::from(stored.value.to_login_view(now)))
+    answer::json(StatusCode::OK, &LoginProgress::from(stored.value.to_login_view(now)))
 }

@@ -21,7 +21,7 @@ use crate::{
             step::LoginStep,
         },
         http::{
-            answer::{self, Counters},
+            answer::{self, LoginProgress},
             problem::{Code, Problem},
         },
         state::{accounts::GenerationOf, guard::submitted},
@@ -85,7 +85,7 @@ impl EnrolmentOffer {
 #[derive(Serialize)]
 struct Begun<T> {
     #[serde(flatten)]
-    login: Counters,
+    login: LoginProgress,
     #[serde(flatten)]
     new: T,
 }
@@ -128,7 +128,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
 
     /// Answers that something new waits for the user to confirm it.
     pub(crate) fn begun(&self, new: impl Serialize) -> Response<Body> {
-        let login = Counters::from(self.step.login.to_login_view(self.step.now()));
+        let login = LoginProgress::from(self.step.login.to_login_view(self.step.now()));
         answer::json(StatusCode::OK, &Begun { login, new })
     }
 

@@ -12,7 +12,7 @@ use crate::{
         context::RequestContext,
         factors::{attempt::Attempt, step::LoginStep},
         http::{
-            answer::{self, Counters},
+            answer::{self, LoginProgress},
             fields::Fields,
             problem::{Code, Problem},
         },
@@ -36,7 +36,7 @@ use crate::{
 #[derive(Serialize)]
 struct CodeSent {
     #[serde(flatten)]
-    login: Counters,
+    login: LoginProgress,
     challenge: ChallengeShown,
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn send_login_code(
         expires_in: ceil_seconds(limits.code_lifetime),
         resend_in: ceil_seconds(limits.resend_interval),
     };
-    Ok(answer::json(StatusCode::OK, &CodeSent { login: Counters::from(view), challenge }))
+    Ok(answer::json(StatusCode::OK, &CodeSent { login: LoginProgress::from(view), challenge }))
 }
 
 /// Counts a request for a code and opens its challenge, in one call of the store. Returns the login, and whether the
@@ -208,7 +208,7 @@ async fn settle(
     let mut found = step.for_batch(core.accounts.of_user(&login.tenant, user).await?).await?;
     let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
     for _ in 0..ROUNDS {
-        attempt.belongs_to(step.device_owner(&found, found.active().filter(may_prove)));
+        attempt.set_owner(step.device_owner(&found, found.active().filter(may_prove)));
         let ids = attempt.ids();
         let read = step.read_with(&mut found, attempt.reads(&ids)?).await?;
         let rows = ids.with(read);

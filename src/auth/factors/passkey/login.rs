@@ -20,7 +20,7 @@ use crate::{
             step::LoginStep,
         },
         http::{
-            answer::{self, Counters},
+            answer::{self, LoginProgress},
             problem::{Code, Problem},
         },
         state::guard::submitted,
@@ -53,7 +53,7 @@ pub(crate) struct PasskeyOptions {
 #[derive(Serialize)]
 struct Opened {
     #[serde(flatten)]
-    login: Counters,
+    login: LoginProgress,
     challenges: PasskeyOptions,
 }
 
@@ -120,7 +120,7 @@ impl PasskeyStep<'_, '_> {
         let (step, now) = (self.step, self.step.now());
         let (challenge, bytes) = new_challenge(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
-        let login = Counters::from(update.response_view(now)?);
+        let login = LoginProgress::from(update.response_view(now)?);
         let challenges = self.passkeys.login_options(&step.login, &bytes);
         Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
     }

@@ -8,7 +8,7 @@ use crate::{
     auth::{
         factors::step::LoginStep,
         http::{
-            answer::{self, Counters},
+            answer::{self, LoginProgress},
             problem::Problem,
         },
     },
@@ -27,7 +27,7 @@ const LONGEST_QUERY: usize = 2 * 1024;
 #[derive(Serialize)]
 struct SentAway {
     #[serde(flatten)]
-    login: Counters,
+    login: LoginProgress,
     redirect_url: String,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn start_provider_login(step: LoginStep<'_>) -> Result<Response
     let open = OpenRedirect { provider: name.to_owned(), state: challenge, query };
     let update = step.apply(&LoginCall::Open(&Challenge::Redirect(open))).await?;
     let view = update.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &SentAway { login: Counters::from(view), redirect_url: url }))
+    Ok(answer::json(StatusCode::OK, &SentAway { login: LoginProgress::from(view), redirect_url: url }))
 }
 
 /// Checks the query that the user returns to: that of a login page for this client.
