@@ -20,8 +20,9 @@ use tokio::{
     time::timeout,
 };
 use tollgate::{
+    Language,
     clock::{Clock, SystemClock},
-    delivery::{Channel, Message, OtpSender, Queue, SendErrorKind, Smtp, Undelivered, Wording},
+    delivery::{Channel, Message, Notice, NoticeKind, OtpSender, Queue, SendErrorKind, Smtp, Undelivered},
 };
 
 const FROM: &str = "Acme <no-reply@acme.example>";
@@ -55,18 +56,29 @@ async fn kind(smtp: &Smtp, to: &str) -> Option<SendErrorKind> {
 #[tokio::test]
 async fn codes_arrive() {
     let Some(mut server) = mail(&[]).await else { return };
-    let wording = Wording::new().subject("Ihr Code für Acme").unwrap().text("Grüße!\n.\n{code} gilt {minutes} min.");
-    let smtp = plain(&server).wording(wording.unwrap()).hello_name("app.acme.example").unwrap();
-    let message = message("ada@example.com");
+    let smtp = plain(&server).hello_name("app.acme.example").unwrap();
+    let clock = SystemClock::new();
+    let until = clock.unix(clock.now()) + Duration::from_secs(300);
+    let code = "Grüße!\n.\n482913";
+    let message = Message::new(Channel::Email, "acme".parse().unwrap(), "ada@example.com", code, until);
     smtp.send(&message).await.unwrap();
     let letter = server.next().await;
     assert_eq!(letter["sender"], "no-reply@acme.example");
     assert_eq!(letter["to"], serde_json::json!(["ada@example.com"]));
     let text = letter["text"].as_str().unwrap();
     assert!(text.contains(&format!("Message-ID: <{}@acme.example>", message.id())), "{text}");
-    assert!(text.contains("Subject: Ihr Code =?utf-8?b?") && text.is_ascii(), "{text}");
+    assert!(text.contains("Subject: Your sign-in code") && text.is_ascii(), "{text}");
     // a line with a single dot does not end the message
-    assert!(text.ends_with("\r\n\r\nGr=C3=BC=C3=9Fe!\r\n.\r\n482913 gilt 5 min.\r\n"), "{text}");
+    assert!(
+        text.contains("\r\n\r\nGr=C3=BC=C3=9Fe!\r\n.\r\n482913 is your code. It is valid for 5 minutes."),
+        "{text}"
+    );
+    let notice = Notice::new(NoticeKind::TotpRemoved, until);
+    let notice = Message::of_notice(Channel::Email, "acme".parse().unwrap(), "ada@example.com", notice, until);
+    smtp.send(&notice.in_language(Language::German)).await.unwrap();
+    let letter = server.next().await;
+    let text = letter["text"].as_str().unwrap();
+    assert!(text.contains("Subject: Ihre Anmeldemethoden wurden =?utf-8?b?") && text.is_ascii(), "{text}");
 }
 
 #[tokio::test]

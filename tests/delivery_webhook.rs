@@ -33,9 +33,7 @@ use tokio::{
 };
 use tollgate::{
     clock::{Clock, SystemClock, UnixTime},
-    delivery::{
-        Channel, Message, Notice, NoticeKind, OtpSender, Outbox, Queue, SendErrorKind, Undelivered, Webhook, Wording,
-    },
+    delivery::{Channel, Message, Notice, NoticeKind, OtpSender, Outbox, Queue, SendErrorKind, Undelivered, Webhook},
     testing::ManualClock,
 };
 
@@ -127,18 +125,18 @@ fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
 async fn a_gateway_receives_the_code_and_can_verify_the_sender() {
     let mut gateway = Gateway::start([]).await;
     let clock = ManualClock::new();
-    let wording = Wording::new().text("{code}, \"{minutes}\" min.").unwrap();
-    let webhook = gateway.webhook().clock(clock).wording(wording);
+    let webhook = gateway.webhook().clock(clock);
     let until = UnixTime::from_secs(1_000_000_300);
-    let message = Message::new(Channel::Whatsapp, "acme".parse().unwrap(), "+15550100", "482913", until);
+    let message = Message::new(Channel::Whatsapp, "acme".parse().unwrap(), "+15550100", "48\"2913", until);
     webhook.send(&message).await.unwrap();
     let request = gateway.next().await;
     assert_eq!((request.method().as_str(), request.uri().to_string()), ("POST", "/otp?of=acme".to_owned()));
     assert_eq!(header(&request, "content-type"), "application/json");
     let body: Value = serde_json::from_slice(request.body()).unwrap();
+    let text = "48\"2913 is your code. It is valid for 5 minutes. Never share it with anyone. Enter it only on the sign-in page.";
     let expected = json!({
-        "id": message.id(), "channel": "whatsapp", "tenant": "acme", "to": "+15550100", "code": "482913",
-        "language": "en", "text": "482913, \"5\" min.", "expires_at": 1_000_000_300,
+        "id": message.id(), "channel": "whatsapp", "tenant": "acme", "to": "+15550100", "code": "48\"2913",
+        "language": "en", "text": text, "expires_at": 1_000_000_300,
     });
     assert_eq!(body, expected);
     assert_eq!(header(&request, "webhook-id"), message.id());

@@ -15,7 +15,7 @@ use axum::{
 use serde_json::Value;
 use tollgate::{
     clock::{Clock, SystemClock},
-    delivery::{Message, OtpSender, SendError, Wording},
+    delivery::{Message, OtpSender, SendError},
 };
 
 use crate::{
@@ -59,7 +59,7 @@ impl Outbox {
             channel: message.channel().as_str(),
             to: message.to().to_owned(),
             code: message.code().to_owned(),
-            text: Wording::new().text_of(message, now),
+            text: message.text(now),
             at: now.as_millis(),
         };
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,12 +1,11 @@
 use std::sync::Arc;
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
 use super::{channel::Channel, link::Link, notice::Notice};
 use crate::{
     tenant::Tenant,
-    util::{builder::setters, clock::UnixTime},
+    util::{builder::setters, clock::UnixTime, public_id::PublicId},
     words::{Language, Words},
 };
 
@@ -67,11 +66,8 @@ impl Message {
         Self::from_content(channel, tenant, to, Content::Link(link), expires_at)
     }
 
-    #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
     fn from_content(channel: Channel, tenant: Tenant, to: &str, content: Content, expires_at: UnixTime) -> Self {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).expect("the operating system provides random bytes");
-        let id = URL_SAFE_NO_PAD.encode(random);
+        let id = PublicId::random().to_string();
         let parts = Parts { id, channel, tenant, to: to.to_owned(), content, expires_at };
         Self { parts: Arc::new(parts), language: Language::English, words: Words::built_in() }
     }
@@ -168,6 +164,6 @@ mod tests {
         let (one, other) = (message(), message());
         assert_ne!(one.id(), other.id());
         assert_eq!(one.id(), one.clone().id());
-        assert_eq!(URL_SAFE_NO_PAD.decode(one.id()).unwrap().len(), 16);
+        assert_eq!(one.id().len(), 22);
     }
 }

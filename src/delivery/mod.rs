@@ -68,5 +68,4 @@ pub use self::{
     outbox::Outbox,
     queue::{LaneStats, Queue, QueueBuilder, Undelivered},
     sender::{AnySender, OtpSender},
-    wording::Wording,
 };

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, future::Future, sync::Arc};
+use std::{any::type_name, future::Future, sync::Arc};
 
 use super::{
     error::{SendError, SendErrorKind},
@@ -35,7 +35,7 @@ pub trait OtpSender: Send + Sync + 'static {
     fn send(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send;
 
     /// Makes one attempt to send a message without a code: [`Message::notice`] tells what changed in how the user signs in.
-    /// A [`Wording`](super::Wording) has words for it.
+    /// [`Message::text`] has words for it.
     ///
     /// By default the message is refused, and counts as undelivered.
     fn send_notice(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send {
@@ -43,7 +43,7 @@ pub trait OtpSender: Send + Sync + 'static {
         async { Err(SendErrorKind::Permanent.into()) }
     }
 
-    /// Makes one attempt to send a message with a link: [`Message::link`] has its URL. A [`Wording`](super::Wording) has words
+    /// Makes one attempt to send a message with a link: [`Message::link`] has its URL. [`Message::text`] has words
     /// for it.
     ///
     /// By default the message is refused, and counts as undelivered. Invitations and resets by the application then fail, and
@@ -99,11 +99,7 @@ impl<S: OtpSender> From<Arc<S>> for AnySender {
     }
 }
 
-impl fmt::Debug for AnySender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnySender").field(&self.name).finish()
-    }
-}
+crate::util::fmt::debug_text!(AnySender, |own| own.name);
 
 #[cfg(test)]
 mod tests {

@@ -136,9 +136,8 @@ async fn texts_replace_words_of_pages_and_messages() {
     browser.ask("web", &id, "email", ADA).await;
     world.settle().await;
     let message = world.outbox.messages().pop().unwrap();
-    let wording = tollgate::delivery::Wording::new();
-    assert_eq!(wording.subject_of(&message, world.time()), "Ihr Code für Acme");
-    assert!(wording.text_of(&message, world.time()).ends_with("nur auf der Anmeldeseite ein."));
+    assert_eq!(message.subject(world.time()), "Ihr Code für Acme");
+    assert!(message.text(world.time()).ends_with("nur auf der Anmeldeseite ein."));
 }
 
 #[tokio::test]

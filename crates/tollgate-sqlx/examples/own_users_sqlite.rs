@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tollgate::{
     AuthService, ClientIp, Identifier, NewUser, Session, Tenant, UserId, Users,
     auth::SignUp,
-    delivery::{Message, OtpSender, SendError, Wording},
+    delivery::{Message, OtpSender, SendError},
     password::PasswordHash,
     store::{AnyStore, Memory},
     user::{Account, AccountChange, Contact, EmailAddress, NewAccount, OfferedChange, PasswordUpgrade},
@@ -154,7 +154,7 @@ struct Terminal;
 impl OtpSender for Terminal {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         let now = tollgate::clock::Clock::read(&tollgate::clock::SystemClock::new()).1;
-        println!("to {}: {}", message.to(), Wording::new().text_of(message, now));
+        println!("to {}: {}", message.to(), message.text(now));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::{runtime::Handle, sync::watch};
 
@@ -228,17 +228,6 @@ impl QueueBuilder {
     pub fn attempts(mut self, attempts: u32) -> Result<Self, ConfigError> {
         ConfigError::check_range("attempts", attempts, 1.., "must be at least 1")?;
         self.settings.attempts = attempts;
-        Ok(self)
-    }
-
-    /// Sets the timeout of an attempt. Defaults to 30 seconds.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `timeout` is zero.
-    pub fn attempt_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        ConfigError::refuse_if(timeout.is_zero(), "attempt timeout", "0 s", "must be greater than zero")?;
-        self.settings.timeout = timeout;
         Ok(self)
     }
 

@@ -12,7 +12,7 @@ use lettre::{
 };
 
 use crate::{
-    delivery::{error::SendError, message::Message, wording::Wording},
+    delivery::{error::SendError, message::Message},
     util::clock::UnixTime,
 };
 
@@ -22,12 +22,7 @@ pub(super) fn mailbox(text: &str) -> Option<Mailbox> {
 }
 
 /// Returns the envelope and the content of an e-mail.
-pub(super) fn build_letter(
-    from: &Mailbox,
-    wording: &Wording,
-    message: &Message,
-    now: UnixTime,
-) -> Result<(Envelope, Vec<u8>), SendError> {
+pub(super) fn build_letter(from: &Mailbox, message: &Message, now: UnixTime) -> Result<(Envelope, Vec<u8>), SendError> {
     let to = address(message.to()).ok_or_else(|| SendError::permanent("invalid e-mail address"))?;
     let automatic = HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), String::from("auto-generated"));
     let language = HeaderName::new_from_ascii_str("Content-Language");
@@ -35,13 +30,13 @@ pub(super) fn build_letter(
     let letter = Letter::builder()
         .from(from.clone())
         .to(Mailbox::new(None, to))
-        .subject(wording.subject_of(message, now))
+        .subject(message.subject(now))
         .date(SystemTime::from(now))
         .message_id(Some(format!("<{}@{}>", message.id(), from.email.domain())))
         .raw_header(automatic)
         .raw_header(language)
         .header(ContentType::TEXT_PLAIN)
-        .body(wording.text_of(message, now))
+        .body(message.text(now))
         .map_err(SendError::permanent)?;
     Ok((letter.envelope().clone(), letter.formatted()))
 }
@@ -66,7 +61,7 @@ mod tests {
         let message =
             Message::new(Channel::Email, "acme".parse().unwrap(), to, "482913", UnixTime::from_secs(1_000_000_300));
         let from = mailbox("Acme <no-reply@acme.example>").unwrap();
-        build_letter(&from, &Wording::new(), &message, UnixTime::from_secs(1_000_000_000))
+        build_letter(&from, &message, UnixTime::from_secs(1_000_000_000))
     }
 
     #[test]
@@ -95,7 +90,7 @@ mod tests {
         let notice = Notice::new(NoticeKind::TotpRemoved, at);
         let message = Message::of_notice(Channel::Email, "acme".parse().unwrap(), "ada@example.com", notice, until);
         let from = mailbox("Acme <no-reply@acme.example>").unwrap();
-        let text = String::from_utf8(build_letter(&from, &Wording::new(), &message, at).unwrap().1).unwrap();
+        let text = String::from_utf8(build_letter(&from, &message, at).unwrap().1).unwrap();
         assert!(text.contains("\r\nSubject: Your sign-in methods changed\r\n"), "{text}");
         assert!(text.contains("\r\n\r\nThe authenticator app was removed from your account"), "{text}");
     }

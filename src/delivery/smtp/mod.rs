@@ -12,7 +12,7 @@ use lettre::{
 use tokio::time::timeout;
 
 use self::transport::{Security, Server};
-use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
+use super::{error::SendError, message::Message, sender::OtpSender};
 use crate::util::{
     builder::setters,
     clock::{Clock, SystemClock},
@@ -46,7 +46,6 @@ pub struct Smtp {
     from: Mailbox,
     credentials: Option<Credentials>,
     timeout: Duration,
-    wording: Wording,
     clock: Arc<dyn Clock>,
 }
 
@@ -89,7 +88,6 @@ impl Smtp {
                 .ok_or_else(|| ConfigError::new("mail sender", from, "must be an e-mail address"))?,
             credentials: None,
             timeout: Duration::from_secs(10),
-            wording: Wording::new(),
             clock: Arc::new(SystemClock::new()),
         })
     }
@@ -137,9 +135,6 @@ impl Smtp {
     }
 
     setters! {
-        /// Sets subject and text.
-        pub fn wording(wording: Wording) { wording: wording }
-
         /// Sets the clock.
         pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
     }
@@ -148,7 +143,7 @@ impl Smtp {
 impl OtpSender for Smtp {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         let now = self.clock.unix(self.clock.now());
-        let (envelope, bytes) = letter::build_letter(&self.from, &self.wording, message, now)?;
+        let (envelope, bytes) = letter::build_letter(&self.from, message, now)?;
         let exchange = async {
             let mut connection = self.server.connect().await?;
             if let Some(credentials) = &self.credentials {

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use http::Uri;
 
 use self::sign::WebhookSigner;
-use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
+use super::{error::SendError, message::Message, sender::OtpSender};
 use crate::{
     support::outgoing::{Outgoing, parse_url},
     util::{
@@ -51,7 +51,7 @@ use crate::{
 /// A message that tells a user about a change has `notice`, such as `passkey_added`, in place of `code`. One with a link has
 /// `link`, an object with `kind`, such as `invitation`, and `url`.
 ///
-/// `text` is the rendered [`Wording`], and `expires_at` is in Unix seconds. `id` is the same for
+/// `text` is that of [`Message::text`], and `expires_at` is in Unix seconds. `id` is the same for
 /// all attempts: a gateway that has already sent the message should return a 200 and do nothing.
 ///
 /// # Verification
@@ -80,7 +80,6 @@ pub struct Webhook {
     signer: WebhookSigner,
     client: Outgoing,
     timeout: Duration,
-    wording: Wording,
     clock: Arc<dyn Clock>,
 }
 
@@ -97,7 +96,6 @@ impl Webhook {
             signer: WebhookSigner::new(key.as_ref())?,
             client: Outgoing::new()?,
             timeout: Duration::from_secs(5),
-            wording: Wording::new(),
             clock: Arc::new(SystemClock::new()),
         })
     }
@@ -125,9 +123,6 @@ impl Webhook {
     }
 
     setters! {
-        /// Sets the template of `text`.
-        pub fn wording(wording: Wording) { wording: wording }
-
         /// Sets the clock.
         pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
     }
@@ -136,8 +131,7 @@ impl Webhook {
 impl OtpSender for Webhook {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         let now = self.clock.unix(self.clock.now());
-        let text = self.wording.text_of(message, now);
-        let request = request::build_webhook_request(&self.url, &self.signer, message, &text, now)?;
+        let request = request::build_webhook_request(&self.url, &self.signer, message, now)?;
         match self.client.fetch_head(request, self.timeout).await {
             Ok(response) => answer::meaning(response.status(), response.headers()),
             Err(failure) => Err(SendError::transient(failure)),

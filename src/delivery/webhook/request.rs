@@ -13,7 +13,6 @@ pub(super) fn build_webhook_request(
     url: &Uri,
     signer: &WebhookSigner,
     message: &Message,
-    text: &str,
     now: UnixTime,
 ) -> Result<Request<Body>, SendError> {
     let link = |link: &Link| JsonObject::new().text("kind", link.kind().as_str()).text("url", link.url()).end();
@@ -29,7 +28,7 @@ pub(super) fn build_webhook_request(
         Some(of_message) => payload.json("link", &link(of_message)),
         None => payload,
     };
-    let payload = payload.text("language", message.language().as_str()).text("text", text);
+    let payload = payload.text("language", message.language().as_str()).text("text", &message.text(now));
     let body = payload.number("expires_at", message.expires_at().as_secs()).end().into_bytes();
     let signature = signer.sign(message.id(), now.as_secs(), &body);
     Request::builder()
