@@ -81,7 +81,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the thumbprint of the key that the caller of this path proves to hold (DPoP), or `None` without a proof. Each
     /// proof counts once.
-    pub(crate) async fn proved_key(&self, path: &str) -> Result<Option<String>, Problem> {
+    pub(crate) async fn spend_request_proof(&self, path: &str) -> Result<Option<String>, Problem> {
         match read_proof(self.core, self.parts, path, None)? {
             Some(proof) => Ok(Some(Box::pin(self.spend_proof(proof.verify()?)).await?)),
             None => Ok(None),

@@ -1,7 +1,6 @@
 //! Everything that a login service is made of. The builder assembles it once; afterwards no setting changes.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -269,17 +268,5 @@ impl Core {
 
 /// Returns the names of the methods that were proved (RFC 8176).
 pub(crate) fn amr(proofs: &[Proof]) -> Box<[Box<str>]> {
-    let methods: MethodSet = proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
-    methods.amr().into_iter().map(Box::from).collect()
-}
-
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthService")
-            .field("issuer", &self.issuer.as_str())
-            .field("clients", &self.clients)
-            .field("users", &self.users)
-            .field("store", &self.store)
-            .finish_non_exhaustive()
-    }
+    MethodSet::of_proofs(proofs).amr().into_iter().map(Box::from).collect()
 }

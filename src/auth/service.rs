@@ -1,6 +1,5 @@
 use std::{
     convert::Infallible,
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -141,7 +140,7 @@ async fn answer_request(
     let address = request.known_address();
     let mut response = request.finish(outcome);
     // nothing but the place of the body is held while the rest of it arrives
-    if !is_read(&core, &parts, &mut body, address).await {
+    if !drain_rest(&core, &parts, &mut body, address).await {
         announce_close(parts.version, response.headers_mut());
     }
     response
@@ -149,7 +148,7 @@ async fn answer_request(
 
 /// Reads what an endpoint has left of a small body, because the connection can't be used again before that. Returns whether the
 /// body has ended.
-async fn is_read(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<LimitKey>) -> bool {
+async fn drain_rest(core: &Core, parts: &Parts, body: &mut RequestBody, address: Option<LimitKey>) -> bool {
     if parts.method != Method::POST {
         // without a place it is not read
         let _full = body.ensure_body_place(&core.bodies, address);
@@ -312,17 +311,14 @@ impl Future for AuthFuture {
     }
 }
 
-impl fmt::Debug for AuthFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthFuture").finish_non_exhaustive()
-    }
-}
+crate::util::fmt::opaque_debug!(AuthFuture);
 
-impl fmt::Debug for AuthService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+crate::util::fmt::debug_fields!(AuthService, |own|
+    issuer: own.0.issuer.as_str(),
+    clients: own.0.clients,
+    users: own.0.users,
+    store: own.0.store
+);
 
 #[cfg(test)]
 mod tests {

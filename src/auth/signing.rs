@@ -1,6 +1,6 @@
 //! Signing keys and verifiers, for applications and operators.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     auth::service::AuthService,
@@ -46,7 +46,7 @@ impl AuthService {
 }
 
 /// The keys that sign the tokens of a service, from [`AuthService::tokens`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct SigningKeys<'a>(&'a TokenService);
 
 impl SigningKeys<'_> {
@@ -66,11 +66,5 @@ impl SigningKeys<'_> {
     /// within a minute, elsewhere when cached copies of `/jwks` expire. Refresh tokens stay valid.
     pub async fn withdraw_keys(self) -> Result<(), StoreError> {
         self.0.withdraw_keys().await
-    }
-}
-
-impl fmt::Debug for SigningKeys<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SigningKeys(..)")
     }
 }

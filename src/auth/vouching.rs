@@ -2,10 +2,7 @@
 
 use crate::{
     auth::{
-        factors::credentials::{
-            credential::{Credential, Strength},
-            row::Credentials,
-        },
+        factors::credentials::{credential::Credential, row::Credentials},
         service::AuthService,
         state::journal::EventSource,
     },
@@ -66,12 +63,8 @@ impl AuthService {
     ) -> Result<bool, StoreError> {
         let keyed = self.0.keyed().await?;
         let (method, id) = (credential.method(), credential.id());
-        let vouch = |row: &mut Credentials| {
-            let is_meant = |it: &dyn Credential| it.method() == method && id.is_none_or(|id| it.is_shown_as(id, keyed));
-            let meant = row.all_mut().find(|it| is_meant(&**it))?;
-            meant.strength_mut().clone_from(Strength::FULL);
-            Some(())
-        };
+        let is_meant = |it: &dyn Credential| it.method() == method && id.is_none_or(|id| it.is_shown_as(id, keyed));
+        let vouch = |row: &mut Credentials| row.vouch_for(is_meant);
         let has_it = match self.0.credentials.get(tenant, user).await? {
             Some(_) => self.0.credentials.update(tenant, user, vouch).await?.is_some(),
             None => false,

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, sync::Arc, time::Duration};
+use std::{any::type_name, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -223,8 +223,4 @@ impl<S, R: Clone> Layer<S> for BearerLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for BearerLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BearerLayer").field("gate", &self.gate).field("respond", &type_name::<R>()).finish()
-    }
-}
+crate::util::fmt::debug_fields!(BearerLayer<R>, |own| gate: own.gate, respond: type_name::<R>());

@@ -1,6 +1,6 @@
 //! Sources of clients.
 
-use std::{any::type_name, fmt, future::Future, sync::Arc};
+use std::{any::type_name, future::Future, sync::Arc};
 
 use super::record::Client;
 use crate::{
@@ -101,11 +101,7 @@ impl<C: Clients> From<Arc<C>> for AnyClients {
     }
 }
 
-impl fmt::Debug for AnyClients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyClients").field(&self.0.name()).finish()
-    }
-}
+crate::util::fmt::debug_text!(AnyClients, |own| own.0.name());
 
 /// The dyn-compatible form of [`Clients`].
 trait DynClients: Send + Sync {

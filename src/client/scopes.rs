@@ -1,7 +1,5 @@
 //! Sets of scope names.
 
-use std::fmt;
-
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// A set of scope names (RFC 6749 §3.3). Order and repetition don't matter.
@@ -64,19 +62,11 @@ impl Scopes {
     }
 }
 
-/// Writes the sorted names, separated by spaces.
-impl fmt::Display for Scopes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.iter().enumerate().try_for_each(|(place, name)| match place {
-            0 => f.write_str(name),
-            _ => write!(f, " {name}"),
-        })
-    }
-}
+// the sorted names
+crate::util::fmt::display!(Scopes, |own| &own.0.join(" "));
 
 crate::util::fmt::from_str!(Scopes, ScopeError);
 
-/// Serialized as text.
 impl Serialize for Scopes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -57,7 +57,7 @@ struct NewHeader<'a> {
 /// Signs a token with these claims.
 #[cfg(feature = "login")]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
-    let header = NewHeader { alg: signer.public().algorithm().as_str(), typ, kid: signer.kid() };
+    let header = NewHeader { alg: signer.public.algorithm().as_str(), typ, kid: &signer.kid };
     let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(claims).ok()?);
     // room for the signature too: 64 bytes, or more with RSA
     let mut token = String::with_capacity((header.len() + claims.len() + 72) * 4 / 3);

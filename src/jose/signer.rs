@@ -12,8 +12,8 @@ use super::{algorithm::Algorithm, jwk::PublicKey};
 
 /// A private key in memory.
 pub(crate) struct Signer {
-    kid: String,
-    public: PublicKey,
+    pub(crate) kid: String,
+    pub(crate) public: PublicKey,
     private: Private,
 }
 
@@ -78,15 +78,6 @@ impl Signer {
     #[cfg(all(feature = "login", feature = "external-providers"))]
     pub(crate) fn named(self, kid: &str) -> Self {
         Self { kid: kid.to_owned(), ..self }
-    }
-
-    /// Returns the key id, which is the thumbprint of the key by default.
-    pub(crate) fn kid(&self) -> &str {
-        &self.kid
-    }
-
-    pub(crate) fn public(&self) -> &PublicKey {
-        &self.public
     }
 
     pub(crate) fn sign(&self, bytes: &[u8]) -> Option<Vec<u8>> {

@@ -263,7 +263,7 @@ impl Login {
     }
 
     pub(crate) fn proved(&self) -> MethodSet {
-        self.proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect()
+        MethodSet::of_proofs(&self.proofs)
     }
 
     /// Returns when the login ends if nothing happens.

@@ -1,5 +1,7 @@
 //! The user that a login is for.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{session::UserId, util::public_id::PublicId};
 
 /// The public id of a login. It is shown and sent freely: without the secret in the cookie it gives access to nothing.
@@ -17,8 +19,9 @@ pub(crate) enum Subject {
 }
 
 /// A user, and the generation that was current when a login was bound to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BoundUser {
+    #[serde(with = "crate::util::text")]
     pub(crate) id: UserId,
     pub(crate) generation: u64,
 }

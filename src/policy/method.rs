@@ -4,7 +4,10 @@ use std::{fmt, ops::BitOr, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::util::{error::ConfigError, fmt::named_enum};
+use crate::{
+    session::Proof,
+    util::{error::ConfigError, fmt::named_enum},
+};
 
 named_enum! {
     /// A method for a login step.
@@ -254,6 +257,13 @@ impl MethodSet {
     }
 }
 
+impl MethodSet {
+    /// Returns the methods of these proofs.
+    pub(crate) fn of_proofs(proofs: &[Proof]) -> Self {
+        proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect()
+    }
+}
+
 impl From<Method> for MethodSet {
     fn from(method: Method) -> Self {
         Self::EMPTY.with(method)
@@ -287,14 +297,7 @@ impl BitOr<Method> for MethodSet {
     }
 }
 
-impl fmt::Display for MethodSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.iter().enumerate().try_for_each(|(place, method)| match place {
-            0 => write!(f, "{method}"),
-            _ => write!(f, ", {method}"),
-        })
-    }
-}
+crate::util::fmt::display!(MethodSet, |own| &own.iter().map(Method::as_str).collect::<Vec<_>>().join(", "));
 
 impl fmt::Debug for MethodSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -245,11 +245,3 @@ impl<P: SsoProvider> From<P> for SsoConnection {
 }
 
 crate::util::fmt::debug_fields!(SsoConnection { label });
-
-impl<C: CreateAccount> CreateAccount for Arc<C> {
-    type Error = C::Error;
-
-    async fn account(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, C::Error> {
-        C::account(self, tenant, user).await
-    }
-}

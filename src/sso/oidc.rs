@@ -29,7 +29,6 @@ use crate::{
 
 /// How long known keys and endpoints are used while the provider's metadata can't be read.
 const OUTAGE: Duration = Duration::from_secs(24 * 3600);
-const LONGEST_SKEW: Duration = Duration::from_secs(300);
 /// The parameters of a request that this service sets, and `request`, which could contradict them.
 const OWN_PARAMETERS: [&str; 12] = [
     "response_type",
@@ -98,7 +97,6 @@ impl OidcProvider {
             rules: IdTokenRules {
                 issuer: ExpectedIssuer::Exact(issuer.to_owned()),
                 client_id: client_id.to_owned(),
-                audiences: Vec::new(),
                 skew: Duration::from_secs(60),
                 max_age: None,
                 acr: Vec::new(),
@@ -181,12 +179,6 @@ impl OidcProvider {
         Ok(self)
     }
 
-    /// Accepts ID tokens that also name this audience. By default, audiences other than our client id are refused.
-    pub fn trusted_audience(mut self, audience: &str) -> Self {
-        self.rules.audiences.push(audience.to_owned());
-        self
-    }
-
     setters! {
         /// Reads the e-mail address, the name and further claims from the userinfo endpoint, with one more request for each
         /// sign-in.
@@ -221,17 +213,6 @@ impl OidcProvider {
     pub fn require_claim(mut self, name: &str, value: &str) -> Self {
         self.rules.claims.push((name.to_owned(), value.to_owned()));
         self
-    }
-
-    /// Sets how far the provider's clock may differ. Defaults to 60 seconds.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `skew` is longer than 5 minutes.
-    pub fn clock_skew(mut self, skew: Duration) -> Result<Self, ConfigError> {
-        ConfigError::check_range("clock skew", skew, ..=LONGEST_SKEW, "must be at most 5 minutes")?;
-        self.rules.skew = skew;
-        Ok(self)
     }
 
     /// Sets the timeout of each request to the provider. Defaults to 5 seconds.

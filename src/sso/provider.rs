@@ -1,6 +1,6 @@
 //! The trait of identity providers.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use crate::{
     pkce::{CodeChallenge, CodeVerifier},
@@ -165,16 +165,6 @@ crate::util::fmt::text_error!(SsoError, |own| match own {
     Self::Denied => "the user was denied at the provider",
     Self::Failed(reason) | Self::Unavailable(reason) => reason,
 });
-
-impl<P: SsoProvider> SsoProvider for Arc<P> {
-    async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {
-        P::authorization_url(self, request).await
-    }
-
-    async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
-        P::user(self, callback).await
-    }
-}
 
 /// [`SsoProvider`] as an object.
 pub(super) trait DynSsoProvider: Send + Sync {

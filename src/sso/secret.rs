@@ -1,6 +1,6 @@
 //! Secrets that a provider has given to this service.
 
-use std::{env, fs, path::Path};
+use std::env;
 
 use zeroize::Zeroizing;
 
@@ -25,19 +25,6 @@ impl ClientSecret {
         secret.map(Self::new).ok_or_else(|| ConfigError::new("client secret", name, "is not a variable with a value"))
     }
 
-    /// Reads the secret from a file, without the line break at its end.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file can't be read, is empty or not UTF-8.
-    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let path = path.as_ref();
-        let text = fs::read_to_string(path).map(Zeroizing::new).ok();
-        let secret = text.as_deref().map(|text| text.trim_end_matches(['\r', '\n'])).filter(|text| !text.is_empty());
-        let wrong = || ConfigError::new("client secret", path.display(), "is not a readable file with a secret");
-        secret.map(Self::new).ok_or_else(wrong)
-    }
-
     pub(super) fn expose(&self) -> &str {
         &self.0
     }
@@ -50,15 +37,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_read_from_files_and_never_shown() {
-        let path = env::temp_dir().join(format!("tollgate-client-secret-{}", std::process::id()));
-        fs::write(&path, "s3cret \r\n").unwrap();
-        let secret = ClientSecret::from_file(&path).unwrap();
+    fn secrets_are_never_shown() {
+        let secret = ClientSecret::new("s3cret ");
         assert_eq!((secret.expose(), format!("{secret:?}").as_str()), ("s3cret ", "ClientSecret(..)"));
-        fs::write(&path, "\n").unwrap();
-        assert!(ClientSecret::from_file(&path).is_err());
-        fs::remove_file(&path).unwrap();
-        assert!(ClientSecret::from_file(&path).is_err());
         assert!(ClientSecret::from_env("TOLLGATE_NO_SUCH_VARIABLE").is_err());
     }
 }

@@ -49,7 +49,7 @@ impl DpopKey {
 
     /// Returns the thumbprint (RFC 7638), for `dpop_jkt` in requests and `cnf.jkt` in tokens.
     pub fn thumbprint(&self) -> &str {
-        self.0.kid()
+        &self.0.kid
     }
 
     /// Creates a proof for a request with this method and URL, issued now.
@@ -63,7 +63,7 @@ impl DpopKey {
     /// Returns the header of its proofs.
     #[expect(clippy::expect_used, reason = "tests may panic")]
     pub(crate) fn header(&self) -> Value {
-        let key = self.0.public();
+        let key = &self.0.public;
         let jwk = serde_json::to_value(key.jwk()).expect("a key serializes");
         json!({ "typ": "dpop+jwt", "alg": key.algorithm().as_str(), "jwk": jwk })
     }

@@ -185,7 +185,7 @@ impl TestIssuer {
 fn key() -> (Arc<Signer>, Arc<KeySet>) {
     let pkcs8 = Signer::generate_signing_key(Algorithm::Es256).expect("keys can be made");
     let signer = Signer::parse_pkcs8(Algorithm::Es256, &pkcs8).expect("they can be read");
-    let keys = KeySet::new([(signer.kid().to_owned(), signer.public().clone())]);
+    let keys = KeySet::new([(signer.kid.clone(), signer.public.clone())]);
     (Arc::new(signer), Arc::new(keys))
 }
 

@@ -1,12 +1,6 @@
 //! [`Grant`]: the permission that a user gave to a client.
 
-use crate::{
-    client::Scopes,
-    login::Binding,
-    policy::{Method, MethodSet},
-    session::Authentication,
-    util::public_id::PublicId,
-};
+use crate::{client::Scopes, login::Binding, policy::MethodSet, session::Authentication, util::public_id::PublicId};
 
 /// The scope that lets refresh tokens outlive the session.
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
@@ -45,6 +39,5 @@ impl Grant {
 
 /// Returns the `amr` values of RFC 8176 for the proofs, with `mfa` if there is more than one method.
 pub(super) fn amr(who: &Authentication) -> Vec<String> {
-    let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
-    methods.amr().into_iter().map(str::to_owned).collect()
+    MethodSet::of_proofs(&who.proofs).amr().into_iter().map(str::to_owned).collect()
 }

@@ -210,7 +210,7 @@ impl Keys {
     /// Makes the signers and the key set of a ring, and keeps them.
     fn adopt_ring(&self, ring: Ring) -> Result<Arc<Copy>, StoreError> {
         let (old, signers) = (self.known(), self.signers(&ring)?);
-        let set = KeySet::new(signers.iter().map(|signer| (signer.kid().to_owned(), signer.public().clone())));
+        let set = KeySet::new(signers.iter().map(|signer| (signer.kid.clone(), signer.public.clone())));
         let set = match old {
             Some(old) if *old.set == set => Arc::clone(&old.set),
             _ => Arc::new(set),
@@ -238,8 +238,8 @@ impl Keys {
     /// Returns the public half of a key. The private one is deleted.
     fn public(&self, row: &Row) -> Option<HintKey> {
         let signer = self.signer(row)?;
-        let jwks = KeySet::new([(signer.kid().to_owned(), signer.public().clone())]).to_json();
-        Some(HintKey::new(signer.kid(), String::from_utf8(jwks).ok()?))
+        let jwks = KeySet::new([(signer.kid.clone(), signer.public.clone())]).to_json();
+        Some(HintKey::new(&signer.kid, String::from_utf8(jwks).ok()?))
     }
 
     fn keep_copy(&self, copy: Copy) -> Arc<Copy> {

@@ -112,7 +112,7 @@ fn kids(copy: &Copy) -> Vec<String> {
 }
 
 fn signs(copy: &Copy, algorithm: Algorithm, clock: &ManualClock) -> String {
-    copy.signer(algorithm, now(clock)).unwrap().kid().to_owned()
+    copy.signer(algorithm, now(clock)).unwrap().kid.clone()
 }
 
 fn now(clock: &ManualClock) -> UnixTime {

@@ -262,7 +262,7 @@ impl TokenService {
     // ---- refresh tokens
 
     /// Reads a refresh token. Returns `None` if the text is none, or if its family has ended.
-    pub(crate) async fn presented(&self, text: &str, keyed: &Keyed) -> Result<Option<Presented>, StoreError> {
+    pub(crate) async fn find_refresh_token(&self, text: &str, keyed: &Keyed) -> Result<Option<Presented>, StoreError> {
         let Some((token, is_ours)) = RefreshToken::parse(text, keyed) else { return Ok(None) };
         let Some(stored) = self.family(&token.family).await? else { return Ok(None) };
         let Stored { value, version, expires_at } = stored;

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, future::Future, sync::Arc, time::Duration};
+use std::{any::type_name, future::Future, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 
@@ -105,11 +105,7 @@ impl<U: Users> From<Arc<U>> for AnyUsers {
     }
 }
 
-impl fmt::Debug for AnyUsers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyUsers").field(&self.users.name()).finish()
-    }
-}
+crate::util::fmt::debug_text!(AnyUsers, |own| own.users.name());
 
 /// The name of a call in the log, and its answer.
 type Answer<'a, T> = (&'static str, BoxFuture<'a, Result<T, StoreError>>);

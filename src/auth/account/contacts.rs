@@ -109,8 +109,8 @@ pub(super) async fn confirm_contact(
     if !core.tickets.use_up(place, &proved, keyed).await? {
         return Err(used_up());
     }
-    let ticket = proved.value.ticket();
-    let is_own = |user: &crate::auth::state::tickets::TicketUser| user.id == *call.session().user();
+    let ticket = &proved.value.ticket;
+    let is_own = |user: &BoundUser| user.id == *call.session().user();
     let contact = ticket.contact.as_ref().filter(|_| ticket.user.as_ref().is_some_and(is_own)).ok_or_else(used_up)?;
     let (tenant, user) = call.owner();
     answers::changed(core.users.set_contact(tenant, user, ticket.replaces.as_ref(), Some(contact)).await?)?;

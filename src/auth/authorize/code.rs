@@ -17,7 +17,7 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    policy::{LoginPlan, Method},
+    policy::{LoginPlan, MethodSet},
     session::Authentication,
     store::{StoreError, StoreErrorKind},
     util::secret::Secret,
@@ -106,7 +106,7 @@ pub(crate) async fn for_session(
 /// Returns whether a session has not proved the second factor that its account has and that a login of this plan asks for. Sessions
 /// that began without it count as they are, except for a request that names a level.
 async fn lacks_factor(cx: &RequestContext<'_>, plan: &LoginPlan, who: &Authentication) -> Result<bool, StoreError> {
-    let proved = who.methods().filter_map(Method::from_name).collect();
+    let proved = MethodSet::of_proofs(&who.proofs);
     let factors = cx.core.enrolled_factors((&who.tenant, &who.user), plan, proved).await?;
     Ok(!factors.all.is_empty())
 }

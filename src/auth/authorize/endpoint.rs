@@ -48,7 +48,7 @@ async fn answer_request(cx: &RequestContext<'_>, asked: &Asked<'_>) -> EndpointR
         Err(error) => return asked.error(cx, &error),
     };
     cx.refuse_prefetch()?;
-    let presented = cx.core.cookies.presented(&cx.parts.headers);
+    let presented = cx.core.cookies.read_login_cookies(&cx.parts.headers);
     let outcome = match cx.parts.method {
         Method::HEAD => Ok(None),
         _ => issue_code(cx, asked, &checked, &presented).await,

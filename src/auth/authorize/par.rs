@@ -51,7 +51,7 @@ async fn stored_parameters(
     named: Option<&str>,
 ) -> Result<String, Problem> {
     let proved = match cx.core.tokens {
-        Some(_) => cx.proved_key("/par").await?,
+        Some(_) => cx.spend_request_proof("/par").await?,
         None => None,
     };
     let added = match (&proved, named) {

@@ -48,7 +48,7 @@ impl<'c> ProvedLogins<'c> {
         tenant: &Tenant,
         headers: &mut HeaderMap,
     ) -> Result<(), StoreError> {
-        let presented = cx.core.cookies.presented(&cx.parts.headers);
+        let presented = cx.core.cookies.read_login_cookies(&cx.parts.headers);
         for removal in ProvedLogins::find(cx, &presented, Some(tenant)).await?.end(cx).await? {
             removal.append_to(headers);
         }

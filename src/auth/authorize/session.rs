@@ -12,7 +12,7 @@ use crate::{
     },
     http::cookie::SetCookie,
     login::Login,
-    policy::{Method, MethodSet},
+    policy::MethodSet,
     session::{Authentication, NewSession, Opening, Renewal, Session, Sessions},
     store::{StoreError, StoreErrorKind, table::RowOperation},
     util::{
@@ -258,7 +258,7 @@ impl TargetSession {
 }
 
 fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> NewSession {
-    let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
+    let methods = MethodSet::of_proofs(&who.proofs);
     let auth_time = who.auth_time();
     let new = NewSession::authenticated(who).client(&login.binding.client_id);
     let new = new.device(user_agent::describe_device(&cx.parts.headers));

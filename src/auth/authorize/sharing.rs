@@ -5,7 +5,7 @@ use crate::{
     client::Client,
     login::{BoundUser, CarriedProofs},
     policy::{LoginPlan, Method, MethodSet},
-    session::{Authentication, Proof},
+    session::Authentication,
     store::StoreError,
     util::clock::UnixTime,
 };
@@ -30,7 +30,7 @@ impl SignedIn {
 
     /// Returns whether young enough proofs of the session complete the plan.
     pub(crate) fn meets(&self, plan: &LoginPlan, oidc: &OidcParameters, now: UnixTime) -> bool {
-        plan.is_met_by(methods(&self.proofs_within(oidc.max_age, plan, now)))
+        plan.is_met_by(MethodSet::of_proofs(&self.proofs_within(oidc.max_age, plan, now)))
     }
 
     /// Returns the authentication for a code without a page, if the client takes part in single sign-on and the session
@@ -62,7 +62,7 @@ impl SignedIn {
         now: UnixTime,
     ) -> Option<CarriedProofs> {
         let mut proofs = self.proofs_within(oidc.max_age, plan, now);
-        let useful = plan.closest(methods(&proofs));
+        let useful = plan.closest(MethodSet::of_proofs(&proofs));
         let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
         let is_bound = client.is_first_party() && oidc.needs_proofs();
         if !is_bound && (useful.is_empty() || !(client.has_single_sign_on() || is_step_up)) {
@@ -72,8 +72,4 @@ impl SignedIn {
         let user = BoundUser { id: self.session.user().clone(), generation: self.session.generation() };
         Some(CarriedProofs { session: self.session.sid(), user, proofs })
     }
-}
-
-fn methods(proofs: &[Proof]) -> MethodSet {
-    proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect()
 }

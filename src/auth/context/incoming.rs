@@ -274,7 +274,7 @@ impl<'a> IncomingRequest<'a> {
 
     /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a session or a refresh token of this
     /// tenant can spend it. It is looked up only then.
-    pub(super) async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
+    pub(super) async fn charge_with_reserve(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
         self.charge_share(tenant).await?;
         let charged = self.charge_payer(tenant, false).await;
         if let (Err(_), Some(tenant)) = (&charged, tenant)
@@ -290,7 +290,7 @@ impl<'a> IncomingRequest<'a> {
     async fn is_of_a_user(&self, tenant: &Tenant) -> bool {
         if let (Some(text), Some(tokens)) = (&self.refresh_token, &self.core.tokens)
             && let Ok(keyed) = self.core.keyed().await
-            && let Ok(Some(presented)) = tokens.service.presented(text, keyed).await
+            && let Ok(Some(presented)) = tokens.service.find_refresh_token(text, keyed).await
         {
             return tokens.service.is_usable(&presented)
                 && presented.grant().who.tenant == *tenant

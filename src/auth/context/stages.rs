@@ -63,7 +63,7 @@ impl<'a> IncomingRequest<'a> {
         reach: ClientReach,
     ) -> Result<(RequestContext<'a>, Option<Arc<Client>>), Problem> {
         let client = self.find_client(id, reach).await?;
-        let cx = self.charge_browser(tenant_of(&client)).await?;
+        let cx = self.charge_with_reserve(tenant_of(&client)).await?;
         Ok((cx, client?))
     }
 
@@ -86,7 +86,7 @@ impl<'a> IncomingRequest<'a> {
     ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
         let found = self.find_client(id, reach).await?;
         self.let_read(found.as_ref().ok().and_then(Option::as_deref));
-        let cx = self.charge_browser(tenant_of(&found)).await?;
+        let cx = self.charge_with_reserve(tenant_of(&found)).await?;
         let client = match found {
             Ok(client) => self.check_origin(client.as_deref().map(Client::tenant)).map(|()| client),
             Err(error) => Err(error.into()),
@@ -109,7 +109,7 @@ impl<'a> IncomingRequest<'a> {
         let client = self.login_client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
         let known = client.as_ref().ok().and_then(Option::as_deref);
         self.let_read(known);
-        let cx = self.charge_browser(own.map(|login| &login.tenant).or(known.map(Client::tenant))).await?;
+        let cx = self.charge_with_reserve(own.map(|login| &login.tenant).or(known.map(Client::tenant))).await?;
         let (client, found) = (client?, found?);
         self.check_origin(client.as_deref().map(Client::tenant))?;
         if session_id.is_none() {
@@ -130,7 +130,7 @@ impl<'a> IncomingRequest<'a> {
         self.begin_lookup().await?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value.tenant);
-        let cx = self.charge_browser(own).await?;
+        let cx = self.charge_with_reserve(own).await?;
         Ok((cx, found?))
     }
 

@@ -1,17 +1,20 @@
 //! Attempts to prove a step, and where they are counted.
 
+use std::time::Duration;
+
 use super::step::LoginStep;
 use crate::{
     auth::{
+        context::RequestContext,
         http::problem::Problem,
         state::{
             devices::DeviceOwner,
-            guard::{AttemptIds, AttemptKey, AttemptPlan, AttemptRows, Counted},
+            guard::{AttemptDecision, AttemptIds, AttemptKey, AttemptRows, Counted},
             logins::ROUNDS,
         },
     },
     event::EventKind,
-    limit::Spend,
+    limit::{AnyLimiter, Spend},
     login::{LoginCall, OpenChallenge, Throttle},
     policy::Method,
     session::UserId,
@@ -49,17 +52,8 @@ impl<'a> Attempt<'a> {
         method: Method,
         submitted: SecretDigest,
     ) -> Result<Self, Problem> {
-        let core = step.cx.core;
-        let spend = match step.cx.known_address() {
-            None => None,
-            Some(address) => {
-                let decision = core.limits.failures.check(&address, 1).await;
-                if !decision.is_admitted() {
-                    return Err(step.locked(method, decision.retry_after()));
-                }
-                Some(decision.into_spend())
-            }
-        };
+        let spend = spend_of_address(step.cx, &step.cx.core.limits.failures).await;
+        let spend = spend.map_err(|wait| step.locked(method, wait))?;
         let (account, device, counted, in_login) = (None, None, Counted::default(), false);
         Ok(Self { step, method, submitted, account, device, spend, counted, in_login })
     }
@@ -79,11 +73,11 @@ impl<'a> Attempt<'a> {
             let reads = batch.add_all(self.reads(&ids)?);
             let read = batch.run().await?;
             let rows = ids.with(reads.iter().map(|row| read.row(row)).collect::<Result<_, _>>()?);
-            let plan = self.plan(&rows)?;
+            let decision = self.decide(&rows)?;
             let mut batch = Batch::without_user(store);
-            let counts = batch.add_all(plan.counts.iter().cloned());
-            if self.note(&plan, (&counts, &batch.run().await?)) {
-                return Ok(self.is_below_ceiling());
+            let counts = batch.add_all(decision.counts.iter().cloned());
+            if self.note(&decision, (&counts, &batch.run().await?)) {
+                return Ok(self.check_ceiling());
             }
         }
         Err(StoreError::from(StoreErrorKind::Busy).into())
@@ -110,22 +104,25 @@ impl<'a> Attempt<'a> {
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) fn plan<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptPlan<'r>, Problem>
+    pub(crate) fn decide<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptDecision<'r>, Problem>
     where
         'a: 'r,
     {
-        let plan = self.step.cx.core.guard.plan(self.key(), (rows, self.counted))?;
-        plan.map_err(|wait| self.step.locked(self.method, wait))
+        let decision = self.step.cx.core.guard.decide_attempt(self.key(), (rows, self.counted))?;
+        decision.map_err(|wait| self.step.locked(self.method, wait))
     }
 
     /// Returns the writes that remove the consecutive failures instead of counting the attempt.
-    pub(crate) fn prepare_clear(&self, plan: &AttemptPlan<'_>) -> Result<[RowOperation<'a, Throttle>; 2], StoreError> {
-        self.step.cx.core.guard.prepare_clear(&self.step.login.tenant, plan)
+    pub(crate) fn prepare_clear(
+        &self,
+        decision: &AttemptDecision<'_>,
+    ) -> Result<[RowOperation<'a, Throttle>; 2], StoreError> {
+        self.step.cx.core.guard.prepare_clear(&self.step.login.tenant, decision)
     }
 
-    /// Notes which counts of a plan were written. Returns whether all were.
-    pub(crate) fn note(&mut self, plan: &AttemptPlan<'_>, done: (&[Slot<'_, Throttle>], &Outcomes)) -> bool {
-        self.counted.note(plan, done)
+    /// Notes which counts of a decision were written. Returns whether all were.
+    pub(crate) fn note(&mut self, decision: &AttemptDecision<'_>, done: (&[Slot<'_, Throttle>], &Outcomes)) -> bool {
+        self.counted.note(decision, done)
     }
 
     /// Notes which writes that remove the failures were done, and the attempt with them. Returns whether all were.
@@ -134,8 +131,8 @@ impl<'a> Attempt<'a> {
         done == [true; 2]
     }
 
-    /// Returns whether the attempt may still be right, once it is counted.
-    pub(crate) fn is_below_ceiling(&self) -> bool {
+    /// Returns whether the attempt may still be right, once it is counted, and records an event if not.
+    pub(crate) fn check_ceiling(&self) -> bool {
         let below_ceiling = self.counted.below_ceiling.unwrap_or_default();
         if !below_ceiling {
             self.step.tally(EventKind::LoginCeiling, Some(self.method));
@@ -202,4 +199,12 @@ impl<'a> Attempt<'a> {
             device: self.device,
         }
     }
+}
+
+/// Spends one of what this limit allows the address of the client. Returns what can be refunded, or how long the client must
+/// wait.
+pub(crate) async fn spend_of_address(cx: &RequestContext<'_>, limit: &AnyLimiter) -> Result<Option<Spend>, Duration> {
+    let Some(address) = cx.known_address() else { return Ok(None) };
+    let decision = limit.check(&address, 1).await;
+    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.retry_after()) }
 }

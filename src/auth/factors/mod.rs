@@ -230,7 +230,7 @@ impl Core {
         match method {
             Method::Password => password::current_mark(account, keyed),
             Method::Totp | Method::RecoveryCode => {
-                credentials?.all().find(|it| it.method() == method).map(|it| it.mark(keyed))
+                credentials?.all().find(|(it, _)| it.method() == method).map(|(it, _)| it.mark(keyed))
             }
             Method::Sms | Method::Email | Method::Whatsapp | Method::Passkey | Method::Sso => None,
         }

@@ -5,13 +5,13 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
+        factors::attempt::spend_of_address,
         http::problem::{Code, Problem},
         notices::method_of,
         state::tickets::{CODE_LIVES, Guess, Ticket, TicketPlace},
     },
     delivery::{Channel, Link, Message},
     event::EventKind,
-    limit::Spend,
     login::{DIGITS, OneTimeCode},
     user::Contact,
     util::clock::ceil_seconds,
@@ -43,7 +43,8 @@ impl RequestContext<'_> {
         instead: Option<Link>,
     ) -> Result<TicketCodeSent, Problem> {
         let (core, keyed, code) = (self.core, self.core.keyed().await?, OneTimeCode::generate());
-        let spend = self.charge_ticket_message().await?;
+        let spend = spend_of_address(self, &core.limits.messages).await;
+        let spend = spend.map_err(|wait| too_many_messages().retry_in(wait))?;
         let user = ticket.user.as_ref().map(|user| &user.id);
         let counted = core.guard.count_ticket_request((place, user), method_of(channel), keyed).await?;
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;
@@ -86,16 +87,7 @@ impl RequestContext<'_> {
     pub(crate) async fn prove_ticket_code(&self, place: TicketPlace<'_>, typed: &str) -> Result<Ticket, Problem> {
         let (core, keyed) = (self.core, self.core.keyed().await?);
         let locked = |wait| Problem::new(Code::TooManyAttempts, "too many attempts; try again later").retry_in(wait);
-        let spend = match self.known_address() {
-            None => None,
-            Some(address) => {
-                let decision = core.limits.failures.check(&address, 1).await;
-                if !decision.is_admitted() {
-                    return Err(locked(decision.retry_after()));
-                }
-                Some(decision.into_spend())
-            }
-        };
+        let spend = spend_of_address(self, &core.limits.failures).await.map_err(locked)?;
         let contact = &core.tickets.expected(place, keyed).await?.ok_or_else(no_code)?;
         let may_count = core.guard.count_ticket_guess(place, contact, keyed).await?.map_err(locked)?;
         match core.tickets.guess_code(place, (contact, typed, may_count), keyed).await? {
@@ -112,16 +104,6 @@ impl RequestContext<'_> {
             }
             Guess::NoCode => Err(no_code()),
         }
-    }
-
-    /// Charges a message to the address of the client.
-    async fn charge_ticket_message(&self) -> Result<Option<Spend>, Problem> {
-        let Some(address) = self.known_address() else { return Ok(None) };
-        let decision = self.core.limits.messages.check(&address, 1).await;
-        if decision.is_admitted() {
-            return Ok(Some(decision.into_spend()));
-        }
-        Err(too_many_messages().retry_in(decision.retry_after()))
     }
 }
 

@@ -93,7 +93,7 @@ async fn is_signed_in(
 pub(crate) async fn finish_sign_in(SiteCall { cx, site, client }: &SiteCall<'_>) -> EndpointResult {
     cx.refuse_prefetch()?;
     if cx.parts.method == Method::GET {
-        let presented = cx.core.cookies.presented(&cx.parts.headers);
+        let presented = cx.core.cookies.read_login_cookies(&cx.parts.headers);
         let signed_in = SignedIn::find(cx, client, &OidcParameters::default()).await?;
         let is_for_this_site = |login: &Login| login.binding.client_id == client.id();
         let Some(plan) = OidcParameters::default().plan(cx, client)? else { return to_sign_in(cx) };

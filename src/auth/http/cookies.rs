@@ -70,7 +70,7 @@ impl LoginCookies {
     }
 
     /// Returns all login cookies in the order of the request.
-    pub(crate) fn presented(self, headers: &HeaderMap) -> Vec<PresentedLogin<'_>> {
+    pub(crate) fn read_login_cookies(self, headers: &HeaderMap) -> Vec<PresentedLogin<'_>> {
         let own = cookie::pairs(headers).filter(|(name, _)| name.starts_with(self.prefix())).take(MOST_COOKIES);
         let mut found: Vec<PresentedLogin<'_>> = Vec::new();
         for (name, value) in own {
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn c107_every_cookie_named_like_a_login_counts_up_to_a_limit_of_16() {
         let line: String = (0..40).map(|n| format!("__Host-auth_session_{n:08}=x{n}; ")).collect();
-        assert_eq!(COOKIES.presented(&carrying(&line)).len(), MOST_COOKIES);
+        assert_eq!(COOKIES.read_login_cookies(&carrying(&line)).len(), MOST_COOKIES);
         let same = "__Host-auth_session_a=x; __Host-auth_session_a=x; auth_session_b=x; __Host-auth_sessio=y";
-        assert_eq!(COOKIES.presented(&carrying(same)).len(), 1);
+        assert_eq!(COOKIES.read_login_cookies(&carrying(same)).len(), 1);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) async fn redeem(
         }
         return Err(invalid_grant());
     }
-    let jkt = cx.proved_key("/token").await?;
+    let jkt = cx.spend_request_proof("/token").await?;
     if row.wanted.dpop_jkt.as_ref().is_some_and(|wanted| jkt.as_ref() != Some(wanted)) {
         return Err(Problem::new(Code::InvalidDpopProof, "the authorization code is bound to another key"));
     }

@@ -185,7 +185,7 @@ fn invalid(scheme: Scheme) -> Problem {
 
 async fn find_known_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &endpoints.service;
-    if let Some(presented) = tokens.presented(token, core.keyed().await?).await? {
+    if let Some(presented) = tokens.find_refresh_token(token, core.keyed().await?).await? {
         let grant = presented.grant();
         if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);

@@ -89,7 +89,7 @@ pub(crate) async fn logout(
     }
     let mut shown = sessions.held(&cx.parts.headers).await?;
     shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
-    let presented = cx.core.cookies.presented(&cx.parts.headers);
+    let presented = cx.core.cookies.read_login_cookies(&cx.parts.headers);
     let logins = ProvedLogins::find(&cx, &presented, tenant).await?;
     let is_hinted = |session: &Session| {
         hinted_sid == Some(session.sid())

@@ -26,7 +26,7 @@ pub(crate) async fn grant_to_machine(
         return Err(invalid_scope("scope has a name that this client may not request"));
     }
     let audience = endpoints.machine_audience(client, posted.resources())?;
-    let jkt = cx.proved_key("/token").await?;
+    let jkt = cx.spend_request_proof("/token").await?;
     check_bound(client, jkt.as_deref())?;
     let is_bound = jkt.is_some();
     Ok((endpoints.service.machine_token(client, scope, audience, jkt).await?, is_bound))

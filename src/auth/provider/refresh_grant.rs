@@ -34,7 +34,7 @@ pub(crate) async fn exchange_refresh_token(
     let scope = posted.value("scope").map(Scopes::parse).transpose();
     let scope = scope.map_err(|_| invalid_scope("scope is malformed"))?;
     let (keyed, tokens) = (cx.core.keyed().await?, &endpoints.service);
-    let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
+    let presented = tokens.find_refresh_token(text, keyed).await?.ok_or_else(invalid_grant)?;
     // checked before the client and the grant; `/token` revokes the family after any error
     if tokens.is_reused(&presented) {
         return Err(invalid_grant());
@@ -45,13 +45,14 @@ pub(crate) async fn exchange_refresh_token(
     if !is_own || !presented.is_known() || !client.allows_scopes(grant.scope()) {
         return Err(invalid_grant());
     }
-    let jkt = cx.proved_key("/token").await?;
+    let jkt = cx.spend_request_proof("/token").await?;
     check_bound(client, jkt.as_deref())?;
     // the client may have had to bind its tokens only after the grant
     if client.tokens.require_dpop && grant.jkt.is_none() {
         return Err(invalid_grant());
     }
-    let subject = subject::subject_of_family(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
+    let subject =
+        subject::find_subject_or_revoke(cx.core, endpoints, (&presented.family(), grant), Some(client)).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
     if client.is_third_party() {
         let access = Access::of_grant(grant, tokens.default_audience(client));
@@ -95,7 +96,7 @@ pub(crate) async fn revoke_if_reused(
     text: &str,
 ) -> Result<(), Problem> {
     let tokens = &endpoints.service;
-    let Some(presented) = tokens.presented(text, cx.core.keyed().await?).await? else { return Ok(()) };
+    let Some(presented) = tokens.find_refresh_token(text, cx.core.keyed().await?).await? else { return Ok(()) };
     if tokens.is_reused(&presented) {
         tokens.revoke_family(&presented.family()).await?;
         cx.core.journal.tally(EventKind::TokenReused, Some(&presented.grant().who.tenant), None);

@@ -41,7 +41,7 @@ async fn family_of(
     client: &str,
     token: &str,
 ) -> Result<Option<PublicId>, Problem> {
-    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
+    if let Some(presented) = tokens.find_refresh_token(token, cx.core.keyed().await?).await? {
         // a made-up token must not end anything
         let own = presented.grant().client_id() == client && presented.is_known();
         return Ok(own.then(|| presented.family()));

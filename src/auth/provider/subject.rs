@@ -45,7 +45,7 @@ pub(crate) async fn subject_of_grant(
 
 /// Returns the subject of a family, if the user may still sign in. If no proof counts any more, or too little for a client
 /// that `rechecks` its policy, the family is revoked.
-pub(crate) async fn subject_of_family(
+pub(crate) async fn find_subject_or_revoke(
     core: &Core,
     endpoints: &TokenEndpoints,
     (family, grant): (&PublicId, &Grant),

@@ -56,7 +56,7 @@ pub(crate) async fn userinfo(request: &mut IncomingRequest<'_>, endpoints: &Toke
             r#", error="insufficient_scope", scope="openid""#,
         ));
     };
-    let subject = subject::subject_of_family(core, endpoints, (&family, &grant), None).await?;
+    let subject = subject::find_subject_or_revoke(core, endpoints, (&family, &grant), None).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
     let extra = user_claims::extra_claims(core, &account, &grant, &granted).await?;
     let mut answer = user_claims::account_claims(&account, user_claims::claims_of_scopes(&granted));

@@ -119,7 +119,7 @@ pub(crate) struct AttemptRows {
 }
 
 /// The decision on an attempt.
-pub(crate) struct AttemptPlan<'r> {
+pub(crate) struct AttemptDecision<'r> {
     row: (SecretDigest, &'r ReadRow<Throttle>),
     /// The new value of that row, with the attempt.
     counted: Throttle,
@@ -138,25 +138,25 @@ pub(crate) struct CountedCode {
 }
 
 /// The decision on a request for a code.
-pub(crate) struct CodePlan<'g> {
+pub(crate) struct CodeDecision<'g> {
     pub(crate) below_limit: bool,
     /// The writes that count the request, as far as it is not counted yet.
     pub(crate) counts: Vec<RowOperation<'g, SentCodes>>,
 }
 
 impl Counted {
-    /// Notes which writes of a plan were done. Returns whether all were.
+    /// Notes which writes of a decision were done. Returns whether all were.
     pub(crate) fn note(
         &mut self,
-        plan: &AttemptPlan<'_>,
+        decision: &AttemptDecision<'_>,
         (counts, outcomes): (&[Slot<'_, Throttle>], &Outcomes),
     ) -> bool {
         let mut is_done = counts.iter().map(|count| outcomes.version(count).is_some());
         if self.row.is_none() && is_done.next() == Some(true) {
-            self.row = Some((plan.row.0, plan.counted));
+            self.row = Some((decision.row.0, decision.counted));
         }
         if self.below_ceiling.is_none() && is_done.next() == Some(true) {
-            self.below_ceiling = Some(plan.below_ceiling);
+            self.below_ceiling = Some(decision.below_ceiling);
         }
         self.row.is_some() && self.below_ceiling.is_some()
     }
@@ -174,7 +174,7 @@ impl Counted {
 }
 
 impl CountedCode {
-    /// Notes which writes of a plan were done. Returns whether all were.
+    /// Notes which writes of a decision were done. Returns whether all were.
     pub(crate) fn note(&mut self, below_limit: bool, counts: &[Slot<'_, SentCodes>], outcomes: &Outcomes) -> bool {
         let mut is_done = counts.iter().map(|count| outcomes.version(count).is_some());
         self.request = self.request || is_done.next() == Some(true);
@@ -209,11 +209,11 @@ impl Guard {
     ///
     /// A trusted browser that must wait is counted like any other, so it never waits longer than without its cookie.
     /// Attempts against the account are also written at its ceiling, because a missing write could be timed.
-    pub(crate) fn plan<'r>(
+    pub(crate) fn decide_attempt<'r>(
         &'r self,
         attempt: AttemptKey<'_>,
         (rows, counted): (&'r AttemptRows, Counted),
-    ) -> Result<Result<AttemptPlan<'r>, Duration>, StoreError> {
+    ) -> Result<Result<AttemptDecision<'r>, Duration>, StoreError> {
         let (now, tenant) = (self.throttles.now(), Some(attempt.tenant));
         let (mut counts, mut shortest, mut counted_in) = (Vec::with_capacity(2), Duration::MAX, None);
         for (id, row) in &rows.shown {
@@ -242,7 +242,7 @@ impl Guard {
             counts.push(self.throttles.prepare_row_write(tenant, id.as_bytes(), hidden, &next, kept_until)?);
         }
         let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
-        Ok(Ok(AttemptPlan { row, counted: written, hidden: &rows.hidden, below_ceiling, counts }))
+        Ok(Ok(AttemptDecision { row, counted: written, hidden: &rows.hidden, below_ceiling, counts }))
     }
 
     /// Returns the writes that remove the failures instead of counting an attempt: they write rows that have expired. Each
@@ -251,10 +251,10 @@ impl Guard {
     pub(crate) fn prepare_clear(
         &self,
         tenant: &Tenant,
-        plan: &AttemptPlan<'_>,
+        decision: &AttemptDecision<'_>,
     ) -> Result<[RowOperation<'_, Throttle>; 2], StoreError> {
         let (now, tenant, none) = (self.throttles.now(), Some(tenant), Throttle::default());
-        let ((id, row), (hidden_id, hidden)) = (plan.row, plan.hidden);
+        let ((id, row), (hidden_id, hidden)) = (decision.row, decision.hidden);
         Ok([
             self.throttles.prepare_row_write(tenant, id.as_bytes(), row, &none, now)?,
             self.throttles.prepare_row_write(tenant, hidden_id.as_bytes(), hidden, &none, now)?,
@@ -357,11 +357,11 @@ impl Guard {
 
     /// Decides on a request for a code. Returns why it is refused, if it is, which the caller sees. Whether a code is
     /// really sent, the caller does not see.
-    pub(crate) fn plan_code(
+    pub(crate) fn decide_code(
         &self,
         attempt: AttemptKey<'_>,
         (ids, rows, counted): ([SecretDigest; 2], Vec<ReadRow<SentCodes>>, CountedCode),
-    ) -> Result<Result<CodePlan<'_>, SendRefused>, StoreError> {
+    ) -> Result<Result<CodeDecision<'_>, SendRefused>, StoreError> {
         let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
         let limit = SendLimit::for_send_method(attempt.method, &self.limits);
         let kept_until = SentCodes::forgotten_at(limit, now);
@@ -393,7 +393,7 @@ impl Guard {
                 is_below
             }
         };
-        Ok(Ok(CodePlan { below_limit, counts }))
+        Ok(Ok(CodeDecision { below_limit, counts }))
     }
 
     /// Counts a notice to a verified contact. Returns whether it may be sent. As many may be sent as codes, but they count

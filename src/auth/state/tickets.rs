@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 
 use crate::{
     login::{BoundUser, Keyed, OneTimeCode},
-    session::UserId,
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Stored, Table},
@@ -64,19 +63,12 @@ pub(crate) struct Ticket {
     /// The contact that `contact` replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replaces: Option<Contact>,
+    /// The user that the ticket is for, and the generation that was current then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) user: Option<TicketUser>,
+    pub(crate) user: Option<BoundUser>,
     /// The claims that the application has set for the new account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claims: Option<Map<String, Value>>,
-}
-
-/// The user that a ticket is for, and the generation that was current then.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TicketUser {
-    #[serde(with = "crate::util::text")]
-    pub(crate) id: UserId,
-    pub(crate) generation: u64,
 }
 
 impl Ticket {
@@ -87,7 +79,7 @@ impl Ticket {
 
     /// Adds the user that the ticket is for.
     pub(crate) fn of_user(self, user: BoundUser) -> Self {
-        Self { user: Some(TicketUser { id: user.id, generation: user.generation }), ..self }
+        Self { user: Some(user), ..self }
     }
 }
 
@@ -102,7 +94,7 @@ pub(crate) struct TicketPlace<'a> {
 /// A stored ticket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TicketRow {
-    ticket: Ticket,
+    pub(crate) ticket: Ticket,
     /// In nanoseconds of Unix time.
     began: u64,
     /// `None` once the code was typed, and for links.
@@ -253,12 +245,6 @@ impl Tickets {
         let past = UnixTime::from_nanos(0);
         let outcome = self.0.swap(Some(tenant), id.as_bytes(), found, &found.value, past).await?;
         Ok(matches!(outcome, WriteOutcome::Done(_)))
-    }
-}
-
-impl TicketRow {
-    pub(crate) fn ticket(&self) -> &Ticket {
-        &self.ticket
     }
 }
 

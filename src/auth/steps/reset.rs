@@ -89,7 +89,7 @@ async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
     let refused = || step.problem(Problem::denied(LoginError::StepsRemaining));
     let Some(who) = login.authentication(None) else {
         let linked = core.tickets.proved(place(step), step.keyed).await?;
-        let linked = linked.and_then(|found| found.value.ticket().user.clone()).ok_or_else(refused)?;
+        let linked = linked.and_then(|found| found.value.ticket.user).ok_or_else(refused)?;
         let account = core.accounts.of_user(tenant, Some(&linked.id)).await?;
         let found = core.accounts.with_generation(tenant, account).await?;
         let is_current = found.generation() <= linked.generation;

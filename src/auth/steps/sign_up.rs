@@ -104,7 +104,7 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Re
     let (core, keyed, tenant) = (step.cx.core, step.keyed, &step.login.tenant);
     let proved = core.tickets.proved(place(&step), keyed).await?;
     let proved = proved.ok_or_else(|| step.problem(Problem::new(Code::StepRequired, "prove an address first")))?;
-    let contact = proved.value.ticket().contact.clone().ok_or_else(Problem::unavailable)?;
+    let contact = proved.value.ticket.contact.clone().ok_or_else(Problem::unavailable)?;
     let password = password.map(|mut typed| Password::new(take(&mut *typed.0)));
     let password = password.ok_or(Problem::invalid("password is missing"))?;
     let name = name.as_deref().map(str::trim);
@@ -116,7 +116,7 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Re
     let new = name.into_iter().fold(new, NewUser::name);
     let hash = core.hash_new_password(tenant, new.account(), password).await;
     let new = new.password(hash.map_err(|problem| step.problem(problem))?);
-    let new = new.claims_of_invitation(proved.value.ticket().claims.clone());
+    let new = new.claims_of_invitation(proved.value.ticket.claims.clone());
     // one account for each proof
     if !core.tickets.use_up(place(&step), &proved, keyed).await? {
         return Err(step.problem(Problem::new(Code::StepRequired, "prove an address first")));

@@ -95,7 +95,7 @@ pub(crate) async fn start_login(
         _ => login,
     };
     let (login, challenges) = factors::with_challenge(core, login);
-    let cookies = core.cookies.presented(&cx.parts.headers);
+    let cookies = core.cookies.read_login_cookies(&cx.parts.headers);
     let surplus = surplus(cx, &cookies).await?;
     // without its secret, which only the answer has, the login of a refused request is of no use
     let mut batch = Batch::without_user(&core.store);

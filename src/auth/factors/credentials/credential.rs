@@ -15,11 +15,6 @@ pub(crate) trait Credential: Send + Sync {
     /// Returns the method that it proves.
     fn method(&self) -> Method;
 
-    /// Returns what vouched for it when it was enrolled.
-    fn strength(&self) -> &Strength;
-
-    fn strength_mut(&mut self) -> &mut Strength;
-
     /// Returns the mark of a proof by it.
     fn mark(&self, keyed: &Keyed) -> [u8; 32];
 

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     auth::factors::{
+        enrolment::new_credential::NewCredential,
         passkey::row::{MOST_PASSKEYS, Passkey},
         sso::row::{MOST_LINKS, MOST_UNLINKED, SsoLink},
     },
@@ -174,7 +175,7 @@ async fn run(table: &CredentialTable, call: Call) -> Result<Answer, StoreError> 
     let acme = acme();
     Ok(match call {
         Call::Add(who, (true, number)) => {
-            Answer::Added(table.add_passkey((&acme, &user(who)), &passkey(number), |_| true).await?)
+            Answer::Added(passkey(number).store(table, (&acme, &user(who)), |_| true).await?)
         }
         Call::Add(who, (false, number)) => {
             Answer::Added(table.add_link((&acme, &user(who)), &link(number), true).await?)
@@ -196,7 +197,7 @@ async fn run(table: &CredentialTable, call: Call) -> Result<Answer, StoreError> 
 fn owner(table: &CredentialTable, (is_passkey, number): Id) -> Option<UserId> {
     let link = link(number);
     match is_passkey {
-        true => block_on(table.by_passkey(&acme(), &key_id(number))).unwrap().map(|(user, _)| user),
+        true => block_on(table.by_id(&acme(), CredentialId::Passkey(&key_id(number)))).unwrap().map(|(user, _)| user),
         false => {
             let found = block_on(table.by_link(&acme(), (&link.provider, &link.issuer, &link.subject)));
             found.unwrap().map(|(user, _)| user)
@@ -363,7 +364,7 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
     assert_eq!(block_on(table.get(&acme, &ada)).unwrap(), None, "nothing changed, so nothing is written");
     let handle = block_on(table.handle(&acme, &ada)).unwrap();
     for number in 0..MOST_PASSKEYS.max(MOST_LINKS) + 1 {
-        let keys = block_on(table.add_passkey((&acme, &ada), &passkey(number), |_| true)).unwrap();
+        let keys = block_on(passkey(number).store(&table, (&acme, &ada), |_| true)).unwrap();
         assert_eq!(keys, if number < MOST_PASSKEYS { Added::Done } else { Added::Refused });
         let links = block_on(table.add_link((&acme, &ada), &link(number), false)).unwrap();
         assert_eq!(links, if number < MOST_LINKS { Added::Done } else { Added::Refused });
@@ -375,7 +376,7 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
     assert_eq!(block_on(table.handle(&acme, &ada)).unwrap(), handle);
     assert_ne!(block_on(table.handle(&acme, &user(1))).unwrap(), handle);
     let elsewhere = Tenant::parse("globex").unwrap();
-    assert_eq!(block_on(table.by_passkey(&elsewhere, &key_id(0))).unwrap(), None);
+    assert_eq!(block_on(table.by_id(&elsewhere, CredentialId::Passkey(&key_id(0)))).unwrap(), None);
     block_on(table.forget(&acme, &ada)).unwrap();
     assert_eq!(block_on(table.get(&acme, &ada)).unwrap(), None);
     assert_ne!(block_on(table.handle(&acme, &ada)).unwrap(), handle);

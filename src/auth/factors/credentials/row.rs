@@ -9,6 +9,7 @@ use crate::{
     login::Keyed,
     policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
     session::Proof,
+    util::secret::Secret,
 };
 
 /// Declares the row, with a field for each kind of credential, and the iterators over all credentials.
@@ -31,14 +32,17 @@ macro_rules! credentials {
         }
 
         impl Credentials {
-            /// Returns all credentials.
-            pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Credential> {
-                iter::empty()$(.chain(self.$field.iter().map(any)))*
+            /// Returns all credentials, with what vouched for each when it was enrolled.
+            pub(crate) fn all(&self) -> impl Iterator<Item = (&dyn Credential, &Strength)> {
+                iter::empty()$(.chain(self.$field.iter().map(|it| (it as &dyn Credential, &it.strength))))*
             }
 
-            /// Returns all credentials, to change what they have in common.
-            pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Credential> {
-                iter::empty()$(.chain(self.$field.iter_mut().map(any_mut)))*
+            /// Gives the first credential that `is_meant` full strength. Returns `None` if there is none.
+            pub(crate) fn vouch_for(&mut self, is_meant: impl Fn(&dyn Credential) -> bool) -> Option<()> {
+                let mut strengths = iter::empty()$(.chain(
+                    self.$field.iter_mut().filter(|it| is_meant(&**it)).map(|it| &mut it.strength)
+                ))*;
+                strengths.next().map(|strength| strength.clone_from(Strength::FULL))
             }
         }
     };
@@ -53,16 +57,13 @@ credentials! {
 
 impl Credentials {
     /// Creates the row of a user without credentials.
-    #[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
     pub(super) fn new() -> Self {
-        let mut handle = [0; 32];
-        getrandom::fill(&mut handle).expect("the operating system provides random bytes");
-        Self { handle, ..Self::default() }
+        Self { handle: *Secret::generate().digest().as_bytes(), ..Self::default() }
     }
 
     /// Returns whether the user has a credential for this method whose strength `counts`.
     pub(crate) fn can_prove(&self, method: Method, counts: impl Fn(&Strength) -> bool) -> bool {
-        self.all().any(|it| it.method() == method && counts(it.strength()) && it.is_usable())
+        self.all().any(|(it, strength)| it.method() == method && counts(strength) && it.is_usable())
     }
 
     /// Returns the second factors that the user has enrolled and can prove by these methods in a login. Ignores those that were
@@ -87,13 +88,13 @@ impl Credentials {
 
     /// Returns the ids of all credentials that only one user can have.
     pub(super) fn ids(&self) -> impl Iterator<Item = CredentialId<'_>> {
-        self.all().filter_map(Credential::id)
+        self.all().filter_map(|(it, _)| it.id())
     }
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.all().map(Credential::method)).finish()
+        f.debug_list().entries(self.all().map(|(it, _)| it.method())).finish()
     }
 }
 
@@ -101,21 +102,13 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn any<C: Credential>(credential: &C) -> &dyn Credential {
-    credential
-}
-
-fn any_mut<C: Credential>(credential: &mut C) -> &mut dyn Credential {
-    credential
-}
-
 /// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
 /// full strength.
 pub(crate) fn strength<'c>(credentials: Option<&'c Credentials>, proof: &Proof, keyed: &Keyed) -> Option<&'c Strength> {
     let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(Strength::FULL) };
     let method = Method::from_name(&proof.method)?;
-    let proved = credentials?.all().find(|it| it.method() == method && it.mark(keyed) == mark);
-    proved.map(Credential::strength)
+    let proved = credentials?.all().find(|(it, _)| it.method() == method && it.mark(keyed) == mark);
+    proved.map(|(_, strength)| strength)
 }
 
 /// Returns whether a proof counts only as long as the user has a credential.

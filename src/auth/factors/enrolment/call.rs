@@ -364,7 +364,7 @@ impl AccountCall {
 
 /// Returns what the account of a signed-in user can prove with these credentials.
 fn factors<'a>(core: &'a Core, who: &'a SignedIn, credentials: Option<&'a Credentials>) -> Factors<'a> {
-    let proved: MethodSet = who.session.proofs().iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
+    let proved = MethodSet::of_proofs(who.session.proofs());
     Factors { core, tenant: who.session.tenant(), account: &who.account, credentials, proved, without: None }
 }
 

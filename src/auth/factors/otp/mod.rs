@@ -2,15 +2,15 @@
 
 pub(crate) mod contacts;
 
-use std::time::Duration;
-
 use http::{Response, StatusCode};
 use serde::Serialize;
 
 use crate::{
     auth::{
-        context::RequestContext,
-        factors::{attempt::Attempt, step::LoginStep},
+        factors::{
+            attempt::{Attempt, spend_of_address},
+            step::LoginStep,
+        },
         http::{
             answer::{self, LoginProgress},
             fields::Fields,
@@ -18,14 +18,13 @@ use crate::{
         },
         state::{
             accounts::FoundAccount,
-            guard::{AttemptKey, CodePlan, CountedCode, submitted},
+            guard::{AttemptKey, CodeDecision, CountedCode, submitted},
             logins::{LoginUpdate, ROUNDS},
         },
     },
     delivery::{Channel, Message},
     event::EventKind,
     http::body::Body,
-    limit::Spend,
     login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::{EnrolledFactors, Method},
     store::{StoreError, StoreErrorKind, batch::Batch},
@@ -65,8 +64,9 @@ pub(crate) async fn send_login_code(
     let code = OneTimeCode::generate();
     step.preview(&LoginCall::MayOpen(method))?;
 
-    let spend =
-        charge_message(step.cx).await.map_err(|wait| step.problem(send_refusal_problem(SendRefused::TooMany(wait))))?;
+    let spend = spend_of_address(step.cx, &core.limits.messages)
+        .await
+        .map_err(|wait| step.problem(send_refusal_problem(SendRefused::TooMany(wait))))?;
     let name = Identifier::parse(contact.as_str()).ok();
     let mut found = step.for_batch(step.account_of(name.as_ref()).await?).await?;
     let device = step.device(step.device_owner(&found, found.active()));
@@ -130,9 +130,9 @@ async fn open_challenge(
     let ids = [*pair, key.messages(keyed)];
     for _ in 0..ROUNDS {
         let rows = step.read_with(found, core.guard.prepare_code_reads(key.tenant, &ids)?).await?;
-        let plan = core.guard.plan_code(key, (ids, rows, counted))?;
-        let CodePlan { below_limit, counts } = match plan {
-            Ok(plan) => plan,
+        let decision = core.guard.decide_code(key, (ids, rows, counted))?;
+        let CodeDecision { below_limit, counts } = match decision {
+            Ok(decision) => decision,
             Err(refused) => return Ok(Err(refused)),
         };
         let latest = step.latest();
@@ -212,8 +212,8 @@ async fn settle(
         let ids = attempt.ids();
         let read = step.read_with(&mut found, attempt.reads(&ids)?).await?;
         let rows = ids.with(read);
-        let plan = attempt.plan(&rows)?;
-        let owner = found.active().filter(may_prove).and(found.user()).filter(|_| plan.below_ceiling);
+        let decision = attempt.decide(&rows)?;
+        let owner = found.active().filter(may_prove).and(found.user()).filter(|_| decision.below_ceiling);
         let latest = step.latest();
         let (owner, factors) = (owner.as_ref(), EnrolledFactors::default());
         let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
@@ -227,13 +227,14 @@ async fn settle(
         }
         let Some(write) = prepared.write.clone() else { return Ok(prepared.update_after_write(None, latest)) };
         let mut batch = Batch::without_user(&core.store);
-        let cleared = if is_right { Some(attempt.prepare_clear(&plan)?.map(|write| batch.add(write))) } else { None };
-        let counts = batch.add_all(plan.counts.iter().filter(|_| !is_right).cloned());
+        let cleared =
+            if is_right { Some(attempt.prepare_clear(&decision)?.map(|write| batch.add(write))) } else { None };
+        let counts = batch.add_all(decision.counts.iter().filter(|_| !is_right).cloned());
         let write = batch.add(write);
         let outcomes = batch.run().await?;
         match &cleared {
             Some(rows) => attempt.note_cleared(rows.each_ref().map(|row| outcomes.version(row).is_some())),
-            None if attempt.note(&plan, (&counts, &outcomes)) => attempt.is_below_ceiling(),
+            None if attempt.note(&decision, (&counts, &outcomes)) => attempt.check_ceiling(),
             None => false,
         };
         match outcomes.version(&write) {
@@ -242,13 +243,6 @@ async fn settle(
         }
     }
     Err(StoreError::from(StoreErrorKind::Busy).into())
-}
-
-/// Charges a message to the caller's address, or returns how long to wait.
-async fn charge_message(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
-    let Some(address) = cx.known_address() else { return Ok(None) };
-    let decision = cx.core.limits.messages.check(&address, 1).await;
-    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.retry_after()) }
 }
 
 fn typed_contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {

@@ -286,7 +286,17 @@ impl NewCredential for Passkey {
         owner: (&Tenant, &UserId),
         may: impl Fn(&Credentials) -> bool + Send + Sync,
     ) -> Result<Added, StoreError> {
-        credentials.add_passkey(owner, self, may).await
+        // asked in the compare-and-swap
+        let add = |row: &mut Credentials| match row.passkeys.len() < MOST_PASSKEYS {
+            _ if !may(row) => Added::Outdated,
+            true => {
+                row.passkeys.push(self.clone());
+                Added::Done
+            }
+            false => Added::Refused,
+        };
+        let remove = |row: &mut Credentials| row.passkeys.retain(|own| own.id != self.id);
+        credentials.add(owner, CredentialId::Passkey(&self.id), add, remove).await
     }
 
     async fn discard(&self, credentials: &CredentialTable, owner: (&Tenant, &UserId)) -> Result<(), StoreError> {
@@ -295,25 +305,6 @@ impl NewCredential for Passkey {
 }
 
 impl CredentialTable {
-    /// Adds a passkey, if `may` allows it for the row before. It is asked in the compare-and-swap.
-    pub(crate) async fn add_passkey(
-        &self,
-        owner: (&Tenant, &UserId),
-        passkey: &Passkey,
-        may: impl Fn(&Credentials) -> bool + Send + Sync,
-    ) -> Result<Added, StoreError> {
-        let add = |row: &mut Credentials| match row.passkeys.len() < MOST_PASSKEYS {
-            _ if !may(row) => Added::Outdated,
-            true => {
-                row.passkeys.push(passkey.clone());
-                Added::Done
-            }
-            false => Added::Refused,
-        };
-        let remove = |row: &mut Credentials| row.passkeys.retain(|own| own.id != passkey.id);
-        self.add(owner, CredentialId::Passkey(&passkey.id), add, remove).await
-    }
-
     /// Removes a passkey, if `may` allows it.
     pub(crate) async fn remove_passkey(
         &self,

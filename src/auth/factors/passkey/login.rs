@@ -15,7 +15,6 @@ use crate::{
             credentials::{
                 credential::{Credential, CredentialId},
                 row::Credentials,
-                table::CredentialTable,
             },
             step::LoginStep,
         },
@@ -29,10 +28,10 @@ use crate::{
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, OpenChallenge, Proved, Subject},
     policy::{EnrolledFactors, LoginPlan, Method},
-    session::UserId,
-    store::StoreError,
-    tenant::Tenant,
-    util::{clock::UnixTime, secret::SecretDigest},
+    util::{
+        clock::UnixTime,
+        secret::{Secret, SecretDigest},
+    },
     webauthn::{
         self, AssertionRequest, AssertionResponse, AssertionVerdict, RelyingParty, RequestOptions, StoredCredential,
         UserVerification, WebauthnError,
@@ -95,10 +94,8 @@ pub(crate) fn with_challenge(core: &Core, mut login: Login) -> (Login, Option<Pa
 }
 
 /// Generates a challenge of 32 random bytes, and returns it with its bytes for the browser.
-#[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
 pub(crate) fn new_challenge(now: UnixTime) -> (OpenChallenge, [u8; 32]) {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
+    let bytes = *Secret::generate().digest().as_bytes();
     (OpenChallenge::new(SecretDigest::of_secret(bytes), now + CHALLENGE_LIFETIME), bytes)
 }
 
@@ -173,7 +170,7 @@ impl PasskeyStep<'_, '_> {
     ) -> Result<Result<(BoundUser, [u8; 32]), WebauthnError>, Problem> {
         let step = self.step;
         let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
-        let owner = core.credentials.by_passkey(&login.tenant, id).await?.map(|(user, _)| user);
+        let owner = core.credentials.by_id(&login.tenant, CredentialId::Passkey(id)).await?.map(|(user, _)| user);
         let found = match login.subject {
             Subject::Unbound => {
                 let account = core.accounts.of_user(&login.tenant, owner.as_ref()).await?;
@@ -255,17 +252,6 @@ fn use_passkey(
 
 fn no_challenge() -> Problem {
     Problem::new(Code::NoPendingChallenge, "there is no open challenge; ask for a new one")
-}
-
-impl CredentialTable {
-    /// Finds the user of a passkey.
-    pub(crate) async fn by_passkey(
-        &self,
-        tenant: &Tenant,
-        id: &[u8],
-    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
-        self.by_id(tenant, CredentialId::Passkey(id)).await
-    }
 }
 
 #[cfg(test)]

@@ -69,14 +69,6 @@ impl Credential for Passkey {
         Method::Passkey
     }
 
-    fn strength(&self) -> &Strength {
-        &self.strength
-    }
-
-    fn strength_mut(&mut self) -> &mut Strength {
-        &mut self.strength
-    }
-
     /// It contains the key, because another one can be added under the same id once this one is removed.
     fn mark(&self, keyed: &Keyed) -> [u8; 32] {
         *keyed.hash("passkey mark", [&*self.id, &*self.public_key]).as_bytes()

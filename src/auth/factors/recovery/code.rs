@@ -91,14 +91,6 @@ impl Credential for RecoveryCodes {
         Method::RecoveryCode
     }
 
-    fn strength(&self) -> &Strength {
-        &self.strength
-    }
-
-    fn strength_mut(&mut self) -> &mut Strength {
-        &mut self.strength
-    }
-
     fn mark(&self, keyed: &Keyed) -> [u8; 32] {
         enrolment_mark(&self.enrolment, keyed)
     }

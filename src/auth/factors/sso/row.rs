@@ -57,14 +57,6 @@ impl Credential for SsoLink {
         Method::Sso
     }
 
-    fn strength(&self) -> &Strength {
-        &self.strength
-    }
-
-    fn strength_mut(&mut self) -> &mut Strength {
-        &mut self.strength
-    }
-
     fn mark(&self, keyed: &Keyed) -> [u8; 32] {
         enrolment_mark(&self.enrolment, keyed)
     }

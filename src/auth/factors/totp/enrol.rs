@@ -3,7 +3,7 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::key::{NewTotp, PendingTotp, TotpKey};
+use super::key::{PendingTotp, TotpKey};
 use crate::{
     auth::{
         context::RequestContext,
@@ -40,25 +40,6 @@ use crate::{
 /// The table of keys that were not confirmed yet.
 const PENDING: &str = "pending_totp";
 
-/// A key for an authenticator app, as it is shown once.
-#[derive(Serialize)]
-struct NewKey<'a> {
-    secret: &'a str,
-    uri: &'a str,
-    qr_svg: &'a str,
-}
-
-impl<'a> From<&'a NewTotp> for NewKey<'a> {
-    fn from(new: &'a NewTotp) -> Self {
-        Self { secret: &new.secret, uri: &new.uri, qr_svg: &new.qr_svg }
-    }
-}
-
-#[derive(Serialize)]
-struct Enrolled {
-    created_at: u64,
-}
-
 /// An authenticator app, as the account page shows it.
 #[derive(Serialize)]
 pub(crate) struct TotpShown {
@@ -92,7 +73,7 @@ async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Respo
     let new = settings.new_key(call.owner(), &call.display_name());
     let (new, pending) = new.ok_or_else(Problem::unavailable)?;
     pending_keys(cx.core).start_enrolment(&call.place(), &pending).await?;
-    Ok(answer::json(StatusCode::OK, &NewKey::from(&new)))
+    Ok(answer::json(StatusCode::OK, &new))
 }
 
 /// Stores the key that was begun in this session, if the user has typed its current code.
@@ -115,7 +96,7 @@ async fn confirm_totp(
     }
     let created_at = key.created_at;
     let cookie = call.enrol_credential(cx, &key, vouching.is_first).await?;
-    Ok(with_cookie(answer::json(StatusCode::CREATED, &Enrolled { created_at }), cookie))
+    Ok(with_cookie(answer::json(StatusCode::CREATED, &TotpShown { created_at }), cookie))
 }
 
 /// Removes the key of the authenticator app.
@@ -139,7 +120,7 @@ pub(crate) async fn set_up_totp_in_login(mut step: LoginStep<'_>) -> Result<Resp
                 step.cx.core.factors.totp.as_ref().and_then(|it| it.new_key(owner, shown_name(&enrolment.account)));
             let (new, pending) = new.ok_or_else(Problem::unavailable)?;
             pending_keys(step.cx.core).start_enrolment(enrolment.place(), &pending).await?;
-            Ok(enrolment.begun(NewKey::from(&new)))
+            Ok(enrolment.begun(new))
         }
     }
 }
@@ -174,10 +155,18 @@ impl NewCredential for TotpKey {
     async fn store(
         &self,
         credentials: &CredentialTable,
-        owner: (&Tenant, &UserId),
+        (tenant, user): (&Tenant, &UserId),
         may: impl Fn(&Credentials) -> bool + Send + Sync,
     ) -> Result<Added, StoreError> {
-        credentials.put_totp(owner, self, may).await
+        // in place of an earlier key
+        let put = |row: &mut Credentials| {
+            if !may(row) {
+                return Added::Outdated;
+            }
+            row.totp = Some(self.clone());
+            Added::Done
+        };
+        credentials.update(tenant, user, put).await
     }
 
     async fn discard(
@@ -193,23 +182,6 @@ impl NewCredential for TotpKey {
 }
 
 impl CredentialTable {
-    /// Stores the key of an authenticator app in place of an earlier one, if `may` allows it for the row before.
-    pub(crate) async fn put_totp(
-        &self,
-        (tenant, user): (&Tenant, &UserId),
-        key: &TotpKey,
-        may: impl Fn(&Credentials) -> bool + Send + Sync,
-    ) -> Result<Added, StoreError> {
-        let put = |row: &mut Credentials| {
-            if !may(row) {
-                return Added::Outdated;
-            }
-            row.totp = Some(key.clone());
-            Added::Done
-        };
-        self.update(tenant, user, put).await
-    }
-
     /// Removes the key of the authenticator app, if `may` allows it.
     pub(crate) async fn remove_totp(
         &self,

@@ -1,6 +1,6 @@
 //! The keys of authenticator apps, as they are stored, and their codes (RFC 6238).
 
-use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256};
+use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -36,19 +36,11 @@ pub(crate) struct TotpKey {
 /// How the codes of an app are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TotpKind {
-    pub(crate) algorithm: TotpAlgorithm,
     pub(crate) digits: u8,
 }
 
-/// The hash function of an authenticator app.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum TotpAlgorithm {
-    Sha1,
-    Sha256,
-}
-
-/// A new key, as the user's app reads it.
+/// A new key, as it is shown once, for the app of the user.
+#[derive(Serialize)]
 pub(crate) struct NewTotp {
     /// The secret in base32, to be typed into an app.
     pub(crate) secret: Zeroizing<String>,
@@ -73,46 +65,31 @@ impl TotpKind {
         (service, account): (&str, &str),
         seal: &Seal,
     ) -> Option<(NewTotp, PendingTotp)> {
-        let mut bytes = Zeroizing::new([0; 32]);
         // as long as the hash, as RFC 4226 recommends
-        let secret = bytes.get_mut(..self.secret_bytes())?;
-        getrandom::fill(secret).ok()?;
-        let shown = Zeroizing::new(base32(secret));
+        let mut secret = Zeroizing::new([0; 20]);
+        getrandom::fill(&mut *secret).ok()?;
+        let shown = Zeroizing::new(base32(&*secret));
         let uri = Zeroizing::new(self.uri(&shown, service, account));
         let new = NewTotp { qr_svg: Zeroizing::new(qr::svg(&uri)?), secret: shown, uri };
-        Some((new, PendingTotp { secret: seal.close(&name(owner), secret)?, kind: self }))
-    }
-
-    fn secret_bytes(self) -> usize {
-        match self.algorithm {
-            TotpAlgorithm::Sha1 => 20,
-            TotpAlgorithm::Sha256 => 32,
-        }
+        Some((new, PendingTotp { secret: seal.close(&name(owner), &*secret)?, kind: self }))
     }
 
     fn uri(self, secret: &str, service: &str, account: &str) -> String {
-        let algorithm = match self.algorithm {
-            TotpAlgorithm::Sha1 => "SHA1",
-            TotpAlgorithm::Sha256 => "SHA256",
-        };
         // a colon separates the names
         let [service, account] = [service, account].map(|name| encode_form_value(&name.replace(':', " ")));
         let digits = self.digits;
         format!(
-            "otpauth://totp/{service}:{account}?secret={secret}&issuer={service}&algorithm={algorithm}&digits={digits}\
+            "otpauth://totp/{service}:{account}?secret={secret}&issuer={service}&algorithm=SHA1&digits={digits}\
              &period={STEP_SECONDS}"
         )
     }
 
-    /// Returns the code of a time step.
+    /// Returns the code of a time step. It is made with SHA-1, because many apps ignore another setting and show wrong codes.
     fn code(self, secret: &[u8], step: u64) -> Zeroizing<String> {
-        let hash = match self.algorithm {
-            TotpAlgorithm::Sha1 => HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-            TotpAlgorithm::Sha256 => HMAC_SHA256,
-        };
-        let tag = hmac::sign(&hmac::Key::new(hash, secret), &step.to_be_bytes());
+        let key = hmac::Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
+        let tag = hmac::sign(&key, &step.to_be_bytes());
         let offset = usize::from(tag.as_ref().last().copied().unwrap_or_default() & 0x0f);
-        // the default is never used: the shortest tag has 20 bytes
+        // the default is never used: a tag has 20 bytes
         let part = tag.as_ref().get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
         let number = u32::from_be_bytes(part) & 0x7fff_ffff;
         let number = u64::from(number) % 10_u64.pow(self.digits.into());
@@ -182,14 +159,6 @@ impl Credential for TotpKey {
         Method::Totp
     }
 
-    fn strength(&self) -> &Strength {
-        &self.strength
-    }
-
-    fn strength_mut(&mut self) -> &mut Strength {
-        &mut self.strength
-    }
-
     fn mark(&self, keyed: &Keyed) -> [u8; 32] {
         enrolment_mark(&self.enrolment, keyed)
     }
@@ -221,8 +190,7 @@ mod tests {
     use super::*;
     use crate::util::secret::Secret;
 
-    const SHA1: TotpKind = TotpKind { algorithm: TotpAlgorithm::Sha1, digits: 8 };
-    const SHA256: TotpKind = TotpKind { algorithm: TotpAlgorithm::Sha256, digits: 8 };
+    const EIGHT: TotpKind = TotpKind { digits: 8 };
     const SECRET: &[u8] = b"12345678901234567890";
 
     fn unix_seconds(seconds: u64) -> UnixTime {
@@ -232,19 +200,18 @@ mod tests {
     #[test]
     fn c124_the_codes_are_those_of_the_rfcs() {
         // RFC 6238, appendix B
-        for (seconds, sha1, sha256) in [
-            (59, "94287082", "46119246"),
-            (1_111_111_109, "07081804", "68084774"),
-            (1_111_111_111, "14050471", "67062674"),
-            (1_234_567_890, "89005924", "91819424"),
-            (2_000_000_000, "69279037", "90698825"),
-            (20_000_000_000, "65353130", "77737706"),
+        for (seconds, code) in [
+            (59, "94287082"),
+            (1_111_111_109, "07081804"),
+            (1_111_111_111, "14050471"),
+            (1_234_567_890, "89005924"),
+            (2_000_000_000, "69279037"),
+            (20_000_000_000, "65353130"),
         ] {
-            assert_eq!(*SHA1.code(SECRET, seconds / 30), *sha1, "{seconds}");
-            assert_eq!(*SHA256.code(b"12345678901234567890123456789012", seconds / 30), *sha256, "{seconds}");
+            assert_eq!(*EIGHT.code(SECRET, seconds / 30), *code, "{seconds}");
         }
         // RFC 4226, appendix D
-        let six = TotpKind { digits: 6, ..SHA1 };
+        let six = TotpKind { digits: 6 };
         for (counter, code) in ["755224", "287082", "359152", "969429", "338314", "254676"].iter().enumerate() {
             assert_eq!(*six.code(SECRET, counter as u64), *code);
         }
@@ -254,7 +221,7 @@ mod tests {
     fn c124_a_code_is_accepted_once_and_within_one_step() {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
         let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
-        let pending = PendingTotp { secret: seal.close(&name(owner), SECRET).unwrap(), kind: SHA1 };
+        let pending = PendingTotp { secret: seal.close(&name(owner), SECRET).unwrap(), kind: EIGHT };
         let confirm = |typed: &str, seconds| {
             pending.confirmed(owner, typed, (Strength::FULL.clone(), unix_seconds(seconds)), &seal)
         };
@@ -276,8 +243,8 @@ mod tests {
         assert_eq!((key.last_step, key.created_at, &key.strength), (37_037_036, 1_111_111_109, Strength::FULL));
         // the code of the enrolment and older ones are used up
         assert!(!key.accept(owner, code, unix_seconds(1_111_111_109), &seal));
-        let next = SHA1.code(SECRET, 37_037_037);
-        let older = SHA1.code(SECRET, 37_037_035);
+        let next = EIGHT.code(SECRET, 37_037_037);
+        let older = EIGHT.code(SECRET, 37_037_035);
         assert!(!key.accept(owner, &older, unix_seconds(1_111_111_109), &seal));
         assert!(key.clone().accept(owner, &next, unix_seconds(1_111_111_109), &seal));
         // a secret that was copied to another user, or whose seal is lost, accepts nothing
@@ -294,12 +261,12 @@ mod tests {
     fn c124_a_new_key_is_sealed_and_fits_what_the_app_reads() {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
         let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
-        for (kind, letters, tail) in [
-            (TotpKind { digits: 6, ..SHA1 }, 32, "&algorithm=SHA1&digits=6&period=30"),
-            (SHA256, 52, "&algorithm=SHA256&digits=8&period=30"),
+        for (kind, tail) in [
+            (TotpKind { digits: 6 }, "&algorithm=SHA1&digits=6&period=30"),
+            (EIGHT, "&algorithm=SHA1&digits=8&period=30"),
         ] {
             let (new, pending) = kind.new_key(owner, ("Exa: mple", "ada@example.com"), &seal).unwrap();
-            assert_eq!(new.secret.len(), letters);
+            assert_eq!(new.secret.len(), 32);
             let shown = &*new.secret;
             let uri =
                 format!("otpauth://totp/Exa%20%20mple:ada%40example.com?secret={shown}&issuer=Exa%20%20mple{tail}");

@@ -64,6 +64,7 @@ mod tests {
     use crate::{
         auth::factors::{
             credentials::table::{Added, Removed},
+            enrolment::new_credential::NewCredential,
             totp::{key::PendingTotp, settings::Totp},
         },
         store::{AnyStore, Memory},
@@ -104,7 +105,7 @@ mod tests {
             let strength = Strength::of_proofs(1, Method::Password.into(), []);
             let confirmed = pending.confirmed(self.owner(), code, (strength, self.now()), &self.settings.seal);
             confirmed.is_some_and(|key| {
-                block_on(self.credentials.put_totp(self.owner(), &key, |_| true)).unwrap() == Added::Done
+                block_on(key.store(&self.credentials, self.owner(), |_| true)).unwrap() == Added::Done
             })
         }
 

@@ -1,6 +1,6 @@
 //! The settings of authenticator apps.
 
-use super::key::{NewTotp, PendingTotp, TotpAlgorithm, TotpKind};
+use super::key::{NewTotp, PendingTotp, TotpKind};
 use crate::{
     session::UserId,
     support::seal::Seal,
@@ -13,7 +13,7 @@ use crate::{
 /// Codes of apps are second steps. A user who has one other factor, such as a password, enrols an app with a fresh proof of it.
 /// A user who has two proves both. The same holds for passkeys. Recovery codes need two.
 ///
-/// Defaults to codes of six digits and SHA-1, which every app supports. Keys that exist already keep the settings that
+/// Defaults to codes of six digits, which every app supports. Keys that exist already keep the settings that
 /// they were made with.
 ///
 /// ```no_run
@@ -40,15 +40,12 @@ impl Totp {
 
     /// Creates the default settings.
     pub fn new() -> Self {
-        Self { name: None, kind: TotpKind { algorithm: TotpAlgorithm::Sha1, digits: 6 }, seal: Seal::default() }
+        Self { name: None, kind: TotpKind { digits: 6 }, seal: Seal::default() }
     }
 
     setters! {
         /// Sets the name of this service that apps show. Defaults to the host of the issuer. At most 64 bytes.
         pub fn name(name: &str) { name: Some(name.to_owned()) }
-
-        /// Makes codes of new keys with SHA-256. Some apps ignore this setting, and then show wrong codes.
-        pub fn sha256() { kind.algorithm: TotpAlgorithm::Sha256 }
 
         /// Sets how many digits codes of new keys have: 6 or 8. Some apps show six anyway.
         pub fn digits(digits: u8) { kind.digits: digits }
@@ -110,7 +107,7 @@ mod tests {
             totp.complete("example.com", &Seal::default(), is_persistent).map_err(|error| error.to_string())
         };
         assert!(complete(Totp::new(), false).is_ok());
-        assert!(complete(Totp::new().sha256().digits(8).seal(&Secret::generate()), true).is_ok());
+        assert!(complete(Totp::new().digits(8).seal(&Secret::generate()), true).is_ok());
         assert!(Totp::new().complete("example.com", &Seal::new(&Secret::generate()), true).is_ok());
         let error = complete(Totp::new(), true).unwrap_err();
         assert!(error.starts_with("totp seal") && error.contains("must be set for a persistent store"), "{error}");
