@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_millis(250);
 /// How often the end of a call is sent again, with pauses like those between renewals.
 const END_RETRIES: usize = 3;
 /// At most this many keys are renewed at the same time.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 1024;
 
 impl SharedLimiter {
     /// Opens a call at the server, with one call and without a lease. No fallback decides instead.
@@ -42,16 +42,22 @@ impl SharedLimiter {
             return Decision::UNAVAILABLE;
         }
         let Some(id) = OpenCalls::random_id() else { return Decision::UNAVAILABLE };
-        let call = UnusedCall(Some((server, payer)), id);
+        if !server.breaker.allows(clock.now()) {
+            return Decision::UNAVAILABLE;
+        }
+        let mut call = UnusedCall { of: Some((server, payer)), id, used: UNDO };
         let (most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
             CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
         let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
-        let Some(mut answer) = server.call("hold", payer, plan, ask, &[&id, slot, at_most, lifetime]).await else {
+        let more = [&id, slot, at_most, lifetime];
+        let Ok(Some(mut answer)) = server.try_allowed_call("hold", payer, plan, ask, &more).await else {
             return Decision::UNAVAILABLE;
         };
+        // its marks are known now, so a refund is a call of its own
+        call.used = "0";
         let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
         // refunded if the answer is of no use
         let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: true, ..ask });
@@ -62,7 +68,11 @@ impl SharedLimiter {
             }
             return decision;
         }
+        let terms = CallTerms { is_anonymous: ask.is_anonymous, estimate: ask.estimate(), at_most: most };
+        // before the last look at the clock: a node that is paused after it renews this call, too
+        server.calls.insert(payer, id, terms, sent_at);
         if sent_at.is_late(clock) {
+            server.calls.remove(payer, id);
             server.mirror.forget_call(mirrored);
             self.refund_later(decision.into_spend());
             return Decision::UNAVAILABLE;
@@ -71,9 +81,7 @@ impl SharedLimiter {
             Some(OpenCall::Memory(call)) => Some(call),
             Some(OpenCall::Shared(_)) | None => None,
         };
-        let terms = CallTerms { is_anonymous: ask.is_anonymous, estimate: ask.estimate(), at_most: most };
         let open = Open { server: Arc::clone(server), key: payer.clone(), id: call.keep(), mirrored };
-        server.calls.insert(payer, id, terms, sent_at);
         // keeps its slots until it ends
         if !server.calls.is_renewing.swap(true, SeqCst) {
             server.link.spawn(renew_until_closed(Arc::downgrade(server)));
@@ -105,7 +113,7 @@ impl Server {
         let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
         let is_done = self.change_calls("", "renew", key, &more).await.is_ok();
         if is_done {
-            self.calls.note_renewal(key, sent_at);
+            self.calls.note_renewal(key, calls.iter().map(|(id, _)| *id), sent_at);
         }
         is_done
     }
@@ -128,11 +136,7 @@ impl Server {
     }
 
     /// Removes a call from the server, and charges what it has used.
-    pub(super) async fn end_call(&self, key: &LimitKey, id: CallId, end: CallEnd) {
-        let used = match end {
-            CallEnd::Commit(units) => units.to_string(),
-            CallEnd::Estimate => String::new(),
-        };
+    pub(super) async fn end_call(&self, key: &LimitKey, id: CallId, used: &str) {
         // it has an effect once. A server that does not answer in the end charges the estimate when it expires
         for _ in 0..=END_RETRIES {
             if self.change_calls("", "commit", key, &[&id, used.as_bytes()]).await.is_ok() {
@@ -149,25 +153,32 @@ fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
     [id.to_vec(), vec![b'0' + u8::from(is_anonymous)], estimate.to_string().into(), at_most.to_string().into()]
 }
 
+/// Ends a call that was opened in vain, and gives back what was charged for it.
+const UNDO: &str = "undo";
+
 /// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
-/// of no use, or its request was dropped.
-struct UnusedCall<'a>(Option<(&'a Arc<Server>, &'a LimitKey)>, CallId);
+/// of no use, or its request was dropped. That does not wait for the breaker, because a server that is slow has opened the call. There
+/// are no more of these than calls that the breaker has let through.
+struct UnusedCall<'a> {
+    of: Option<(&'a Arc<Server>, &'a LimitKey)>,
+    id: CallId,
+    /// What the call has used, as the script reads it.
+    used: &'static str,
+}
 
 impl UnusedCall<'_> {
     /// Keeps the call.
     fn keep(mut self) -> CallId {
-        self.0 = None;
-        self.1
+        self.of = None;
+        self.id
     }
 }
 
 impl Drop for UnusedCall<'_> {
     fn drop(&mut self) {
-        if let Some((server, key)) = self.0
-            && server.breaker.may_allow(server.watcher.reports().clock.now())
-        {
-            let (server, key, id) = (Arc::clone(server), key.clone(), self.1);
-            server.link.clone().spawn(async move { server.end_call(&key, id, CallEnd::Commit(0)).await });
+        if let Some((server, key)) = self.of {
+            let (server, key, id, used) = (Arc::clone(server), key.clone(), self.id, self.used);
+            server.link.clone().spawn(async move { server.end_call(&key, id, used).await });
         }
     }
 }
@@ -179,11 +190,13 @@ async fn renew_until_closed(server: Weak<Server>) {
         tokio::time::sleep_until(retry_at).await;
         let Some(server) = server.upgrade() else { return };
         if Instant::now() >= all_at {
+            // from its start, so that many keys do not make it rarer
+            all_at = Instant::now() + RENEWAL;
             // also while the breaker is open, because a slow server still keeps slots
             failed = server.renew_slots(server.calls.keys()).await;
-            all_at = Instant::now() + RENEWAL;
         } else if server.breaker.may_allow(server.watcher.reports().clock.now()) {
-            failed = server.renew_slots(failed).await;
+            // the next round has these keys, too
+            failed = tokio::time::timeout_at(all_at, server.renew_slots(failed)).await.unwrap_or_default();
         }
         if server.calls.is_empty() {
             server.calls.is_renewing.store(false, SeqCst);
@@ -215,7 +228,11 @@ impl SharedCall {
             server.local.end_call(&call, end);
         }
         let link = server.link.clone();
-        link.spawn(async move { server.end_call(&key, id, end).await });
+        let used = match end {
+            CallEnd::Commit(units) => units.to_string(),
+            CallEnd::Estimate => String::new(),
+        };
+        link.spawn(async move { server.end_call(&key, id, &used).await });
     }
 }
 
@@ -242,6 +259,44 @@ mod tests {
     };
 
     #[tokio::test]
+    async fn a_call_without_a_reply_ends_and_gives_its_units_back_while_the_breaker_is_open() {
+        let rates = [
+            Quota::per_hour(100).unwrap(),
+            Quota::fixed(100, Duration::from_secs(86_400)).unwrap(),
+            #[cfg(feature = "smooth")]
+            Quota::smooth(100, Duration::from_secs(3_600), 100).unwrap(),
+        ];
+        for rate in rates {
+            let Some(redis) = RedisServer::start(&[]) else { return };
+            let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+            let plan = Plan::new([Quota::concurrent(5).unwrap(), rate]).unwrap();
+            let shared = Limiter::redis(config, Plans::new(plan.clone())).connect().await.unwrap();
+            let (server, acme) = (&shared.0.server, LimitKey::parse("acme").unwrap());
+            let run = async |operation, ask, more: &[&[u8]]| {
+                let answer = server.call_at("", operation, &acme, &plan, ask, more).await.unwrap().unwrap();
+                let standing = answer.decision.standing.unwrap();
+                (answer.decision.refused.is_none(), standing.remaining(), standing.is_exact())
+            };
+            let slot = Ask { call: CallAsk::Slot, ..Ask::new(7, false) };
+            let hold = Ask::hold(9, 9, Duration::from_secs(60), false);
+            assert!(run("spend", Ask::new(1, false), &[]).await.0);
+            let now = server.watcher.reports().clock.now();
+            while !server.breaker.failed(now, now) {}
+            for (ask, [at_most, lifetime], left) in [(slot, ["0", "0"], 92), (hold, ["9", "60000000"], 90)] {
+                let id = OpenCalls::random_id().unwrap();
+                let more = [&id[..], b"10000000", at_most.as_bytes(), lifetime.as_bytes()];
+                assert_eq!(run("hold", ask, &more).await, (true, left, ask.estimate() == 0));
+                drop(UnusedCall { of: Some((server, &acme)), id, used: UNDO });
+                let began = Instant::now();
+                while run("spend", Ask::new(0, false), &[]).await != (true, 99, true) {
+                    assert!(began.elapsed() < Duration::from_secs(2), "{ask:?} is open or charged");
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn a_key_that_cannot_be_renewed_is_tried_again_alone() {
         let Some(redis) = RedisServer::start(&[]) else { return };
         let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
@@ -261,5 +316,22 @@ mod tests {
         let now = server.watcher.reports().clock.now();
         while !server.breaker.failed(now, now) {}
         assert_eq!(server.renew_slots(server.calls.keys()).await, [acme]);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_holds_up_hundreds_of_renewals_together() {
+        let Some(redis) = RedisServer::start(&[]) else { return };
+        let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_millis(500)).unwrap();
+        let shared = Limiter::redis(config, Plans::new(Quota::concurrent(2).unwrap())).connect().await.unwrap();
+        let server = &shared.0.server;
+        let terms = CallTerms { is_anonymous: false, estimate: 0, at_most: 0 };
+        for number in 0..640_u64 {
+            let key = LimitKey::parse(format!("t{number}")).unwrap();
+            server.calls.insert(&key, number.to_be_bytes(), terms, SentAt::now(&*server.watcher.reports().clock));
+        }
+        redis.cli(&["client", "pause", "20000"]);
+        let began = Instant::now();
+        assert_eq!(server.renew_slots(server.calls.keys()).await.len(), 640);
+        assert!(began.elapsed() < RENEWAL, "it took {:?}", began.elapsed());
     }
 }

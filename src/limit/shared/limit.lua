@@ -14,7 +14,8 @@
 --   hold: ARGV[4] units, ARGV[5] as above, ARGV[6] the id of the call, ARGV[7] how long its slot lasts unless it is renewed,
 --   ARGV[8] the most units that it may use, ARGV[9] when its estimate expires, from now. If that is zero, the units are no
 --   estimate, and are charged now.
---   commit: ARGV[6] the id of a call that has ended, ARGV[7] the units that it has used, empty for its estimate.
+--   commit: ARGV[6] the id of a call that has ended, ARGV[7] the units that it has used, empty for its estimate, 'undo' if it
+--   was opened in vain: then the units that were charged for it come back, too.
 --   renew: ARGV[6] how long the slots last from now on, ARGV[7] and on an id, 1 for an anonymous request, the estimate, and
 --   the most units.
 --   reset: forgets all units and estimates, but no slot. The last three use the plan that is stored, if one is.
@@ -38,7 +39,8 @@ local PLAN = '>BBBBI4I7I7I7Bc0'
 local HEAD, HEAD_SIZE = '>I7I7B', 15
 local ENTRY, SIZE = '>I7I6I4', 17
 -- an open call: its id, when its slot ends, when its estimate expires, the estimate, the most units, whether the estimate
--- counts, whether it is anonymous, and the bits of shadow quotas that don't count it
+-- counts, whether it is anonymous, and the bits of shadow quotas that don't count it. A call with a slot alone has no most
+-- units, and the mark and the number of the units that were charged for it instead of an estimate.
 local CALL, CALL_SIZE = '>c8I7I7I4I4BBB', 33
 local MOST_CALLS = 1024
 -- when to try again if only slots are missing: no one knows when a call ends
@@ -303,6 +305,11 @@ local function counts_call(quota, call)
   return (call.is_anonymous or not quota.anon) and bit.band(call.uncounted, quota.bit) == 0
 end
 
+-- an undo no longer finds what was charged for a slot
+local function forget_charge(call)
+  if call.at_most == 0 then call.estimate = 0 end
+end
+
 -- adds up what the open calls count
 local function count_calls(list)
   for _, quota in ipairs(list) do
@@ -495,10 +502,14 @@ local function decide(needed, wanted, lifetime, call)
   if shadow then shadow_number, shadow_left, shadow_wait = standing(shadow, shadow_reset) end
   local least_number, least, least_wait, marks = 0, 0, 0, ''
   local least_whole, latest, least_counts_calls
+  local charges = 0
   for i, quota in ipairs(quotas) do
     local mark = NEVER
     if charged(quota) and not would_refuse[quota.bit] then
-      if granted > 0 then mark = charge(quota, granted, at) end
+      if granted > 0 then
+        mark = charge(quota, granted, at)
+        if call and mark ~= NEVER then charges, call.ends = charges + 1, charges == 0 and mark or now end
+      end
       if not quota.shadow then
         local reset = rises_beside_calls(quota)
         local number, left, wait = standing(i, reset)
@@ -545,7 +556,10 @@ local function convert()
   read_meters(old, stored)
   settle(old)
   -- the calls that are open count in all new quotas
-  for _, call in ipairs(calls) do call.uncounted, calls_changed = 0, true end
+  for _, call in ipairs(calls) do
+    call.uncounted, calls_changed = 0, true
+    forget_charge(call)
+  end
   for _, was in ipairs(old) do refresh(was) end
   for _, is in ipairs(quotas) do
     local same, plain, best, rank
@@ -621,6 +635,20 @@ if operation == 'commit' then
   if not call then return 0 end
   calls_changed = true
   count_calls(quotas)
+  if ARGV[7] == 'undo' then
+    if call.at_most == 0 then units = call.estimate else units = 0 end
+    for _, quota in ipairs(quotas) do
+      if units > 0 and quota.rule ~= CONCURRENT and counts_call(quota, call) then
+        refresh(quota)
+        local mark = call.ends
+        -- any time of its period
+        if quota.rule == FIXED and mark > quota.ends - quota.length then mark = quota.ends end
+        refund(quota, mark)
+      end
+    end
+    store()
+    return 1
+  end
   local spent = ARGV[7] == '' and call.estimate or min(tonumber(ARGV[7]), call.at_most)
   local expected, excess = min(spent, call.is_held and call.estimate or 0), max(spent - call.estimate, 0)
   for _, quota in ipairs(quotas) do
@@ -656,7 +684,10 @@ end
 if operation == 'reset' then
   if #calls == 0 then return redis.call('DEL', key) end
   for _, quota in ipairs(quotas) do clear(quota) end
-  for _, call in ipairs(calls) do call.is_held, calls_changed = false, true end
+  for _, call in ipairs(calls) do
+    call.is_held, calls_changed = false, true
+    forget_charge(call)
+  end
   generation, held = max(now, generation + 1), 0
   store()
   return 1
@@ -671,7 +702,7 @@ if opens then
   end
   local lifetime = tonumber(ARGV[9])
   local call = {
-    id = ARGV[6], slot = now + tonumber(ARGV[7]), ends = now + lifetime, estimate = lifetime > 0 and units or 0,
+    id = ARGV[6], slot = now + tonumber(ARGV[7]), ends = now + lifetime, estimate = units,
     at_most = tonumber(ARGV[8]), is_held = lifetime > 0, is_anonymous = anonymous, uncounted = 0, order = #calls,
   }
   return decide(units, 0, 0, call)

@@ -33,14 +33,13 @@ impl SentAt {
         Self(now, unix)
     }
 
-    fn elapsed(self, clock: &dyn Clock) -> Duration {
-        let (now, unix) = clock.read_fresh();
-        now.since(self.0).max(Duration::from_nanos(unix.as_nanos().saturating_sub(self.1.as_nanos())))
+    fn elapsed(self, now: Self) -> Duration {
+        now.0.since(self.0).max(Duration::from_nanos(now.1.as_nanos().saturating_sub(self.1.as_nanos())))
     }
 
     /// Returns whether a reply comes so late that the slot may have ended meanwhile.
     pub(super) fn is_late(self, clock: &dyn Clock) -> bool {
-        self.elapsed(clock) > LONGEST_REPLY
+        self.elapsed(Self::now(clock)) > LONGEST_REPLY
     }
 }
 
@@ -59,11 +58,8 @@ pub(super) struct OpenCalls {
     pub(super) is_renewing: AtomicBool,
 }
 
-struct OfKey {
-    calls: HashMap<CallId, CallTerms, foldhash::fast::RandomState>,
-    /// All of them were counted at this time or later.
-    counted_at: SentAt,
-}
+/// The calls of a key. Each was counted at its time or later.
+type OfKey = HashMap<CallId, (CallTerms, SentAt), foldhash::fast::RandomState>;
 
 impl OpenCalls {
     /// Returns an id that no other call has, not even one of a copy of this process. Returns `None` without randomness.
@@ -72,17 +68,14 @@ impl OpenCalls {
     }
 
     pub(super) fn insert(&self, key: &LimitKey, id: CallId, terms: CallTerms, sent_at: SentAt) {
-        let mut keys = lock(&self.keys);
-        let of_key =
-            keys.entry(key.clone()).or_insert_with(|| OfKey { calls: HashMap::default(), counted_at: sent_at });
-        of_key.calls.insert(id, terms);
+        lock(&self.keys).entry(key.clone()).or_default().insert(id, (terms, sent_at));
     }
 
     pub(super) fn remove(&self, key: &LimitKey, id: CallId) {
         let mut keys = lock(&self.keys);
         if let Some(of_key) = keys.get_mut(key) {
-            of_key.calls.remove(&id);
-            if of_key.calls.is_empty() {
+            of_key.remove(&id);
+            if of_key.is_empty() {
                 keys.remove(key);
             }
         }
@@ -94,7 +87,9 @@ impl OpenCalls {
 
     /// Returns whether the server may not count all calls of this key any more.
     pub(super) fn may_be_uncounted(&self, key: &LimitKey, clock: &dyn Clock) -> bool {
-        lock(&self.keys).get(key).is_some_and(|of_key| of_key.counted_at.elapsed(clock) > TRUSTED)
+        let now = SentAt::now(clock);
+        let keys = lock(&self.keys);
+        keys.get(key).is_some_and(|of_key| of_key.values().any(|(_, counted_at)| counted_at.elapsed(now) > TRUSTED))
     }
 
     /// Returns the keys under which calls are open.
@@ -106,13 +101,17 @@ impl OpenCalls {
     pub(super) fn calls_of_key(&self, key: &LimitKey) -> Vec<(CallId, CallTerms)> {
         lock(&self.keys)
             .get(key)
-            .map_or_else(Vec::new, |of_key| of_key.calls.iter().map(|(id, terms)| (*id, *terms)).collect())
+            .map_or_else(Vec::new, |of_key| of_key.iter().map(|(id, (terms, _))| (*id, *terms)).collect())
     }
 
-    /// Notes that the server counted all calls of a key after this time.
-    pub(super) fn note_renewal(&self, key: &LimitKey, sent_at: SentAt) {
+    /// Notes that the server counted these calls of a key after this time. Others may have been opened meanwhile.
+    pub(super) fn note_renewal(&self, key: &LimitKey, renewed: impl Iterator<Item = CallId>, sent_at: SentAt) {
         if let Some(of_key) = lock(&self.keys).get_mut(key) {
-            of_key.counted_at = sent_at;
+            for id in renewed {
+                if let Some((_, counted_at)) = of_key.get_mut(&id) {
+                    *counted_at = sent_at;
+                }
+            }
         }
     }
 }
@@ -120,10 +119,31 @@ impl OpenCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::ManualClock;
 
     #[test]
     fn an_id_does_not_follow_from_another_one() {
         let [one, next] = [(); 2].map(|()| u64::from_be_bytes(OpenCalls::random_id().unwrap()));
         assert!(one.abs_diff(next) > 1);
+    }
+
+    #[test]
+    fn a_renewal_counts_no_call_that_was_opened_meanwhile() {
+        let (clock, calls, key) = (ManualClock::new(), OpenCalls::default(), LimitKey::parse("acme").unwrap());
+        let [first, second] = [[1; 8], [2; 8]];
+        let terms = CallTerms { is_anonymous: false, estimate: 0, at_most: 0 };
+        let began = SentAt::now(&clock);
+        calls.insert(&key, first, terms, began);
+        // the node is paused with the reply to the second call
+        clock.advance(TRUSTED + LONGEST_REPLY);
+        assert!(calls.may_be_uncounted(&key, &clock));
+        calls.note_renewal(&key, [first].into_iter(), SentAt::now(&clock));
+        assert!(!calls.may_be_uncounted(&key, &clock));
+        calls.insert(&key, second, terms, began);
+        assert!(calls.may_be_uncounted(&key, &clock));
+        calls.note_renewal(&key, [first].into_iter(), SentAt::now(&clock));
+        assert!(calls.may_be_uncounted(&key, &clock));
+        calls.note_renewal(&key, [first, second].into_iter(), SentAt::now(&clock));
+        assert!(!calls.may_be_uncounted(&key, &clock));
     }
 }

@@ -120,11 +120,23 @@ impl Server {
         ask: Ask,
         more: &[&[u8]],
     ) -> Result<Option<Answer>, FailureKind> {
-        let reports = self.watcher.reports();
-        let began = reports.clock.now();
-        if !self.breaker.allows(began) {
+        if !self.breaker.allows(self.watcher.reports().clock.now()) {
             return Err(FailureKind::Unavailable);
         }
+        self.try_allowed_call(operation, tenant, plan, ask, more).await
+    }
+
+    /// Like [`try_call`](Self::try_call), after the breaker has let the call through.
+    pub(super) async fn try_allowed_call(
+        &self,
+        operation: &str,
+        tenant: &LimitKey,
+        plan: &Plan,
+        ask: Ask,
+        more: &[&[u8]],
+    ) -> Result<Option<Answer>, FailureKind> {
+        let reports = self.watcher.reports();
+        let began = reports.clock.now();
         let is_spend = matches!(operation, "spend" | "hold");
         let under_way =
             self.mirror.start_server_call(tenant, if is_spend || operation == "lease" { ask.units } else { 0 });
