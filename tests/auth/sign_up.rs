@@ -223,7 +223,7 @@ async fn c127_strangers_use_up_eight_messages_a_day_and_five_from_one_address() 
 }
 
 #[tokio::test]
-async fn c127_guesses_lock_one_browser_and_are_hidden_in_others_until_a_ceiling() {
+async fn c127_guesses_lock_one_browser_and_no_other() {
     let world = world(SignUp::Open).await;
     // in one browser, five codes of one address
     let mut stranger = world.browser();
@@ -247,7 +247,7 @@ async fn c127_guesses_lock_one_browser_and_are_hidden_in_others_until_a_ceiling(
     };
     let mut own = world.browser();
     own.address = [198, 51, 100, 1].into();
-    for (strangers, status) in [(6, 200), (16, 401)] {
+    for strangers in [6, 16] {
         let id = begin(&mut own, "web").await;
         send(&mut own, "web", &id, NEW).await;
         let code = world.code(NEW).await;
@@ -255,7 +255,7 @@ async fn c127_guesses_lock_one_browser_and_are_hidden_in_others_until_a_ceiling(
             guess(network).await;
         }
         let answer = verify(&mut own, "web", &id, &code).await;
-        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.status, 200, "{answer:?}");
         world.advance(24 * 3600);
     }
 }

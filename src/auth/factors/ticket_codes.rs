@@ -57,6 +57,7 @@ impl RequestContext<'_> {
         }
         let (method, client) = (method_of(channel), self.known_address());
         let may_send = core.guard.count_ticket_message(place, (method, contact), client.as_ref(), keyed).await?;
+        core.tickets.note_sent(place, (ticket, &code, may_send), keyed).await?;
         let expires = core.logins.now() + CODE_LIVES;
         let (tenant, to) = (place.tenant.clone(), contact.as_str());
         let message = match instead {
@@ -78,8 +79,8 @@ impl RequestContext<'_> {
         })
     }
 
-    /// Counts and compares a typed code. Guesses are counted by client address, by code, and by contact: in this browser, and
-    /// in all browsers. The caller does not see the last count.
+    /// Counts and compares a typed code. Guesses are counted by client address, by code, and by contact in this browser. Those
+    /// of all browsers are bounded by the codes that are sent to a contact.
     ///
     /// # Errors
     ///
@@ -89,8 +90,8 @@ impl RequestContext<'_> {
         let locked = |wait| Problem::new(Code::TooManyAttempts, "too many attempts; try again later").retry_in(wait);
         let spend = spend_of_address(self, &core.limits.failures).await.map_err(locked)?;
         let contact = &core.tickets.expected(place, keyed).await?.ok_or_else(no_code)?;
-        let may_count = core.guard.count_ticket_guess(place, contact, keyed).await?.map_err(locked)?;
-        match core.tickets.guess_code(place, (contact, typed, may_count), keyed).await? {
+        core.guard.count_ticket_guess(place, contact, keyed).await?.map_err(locked)?;
+        match core.tickets.guess_code(place, (contact, typed), keyed).await? {
             Guess::Right(ticket) => {
                 core.guard.clear_ticket_guesses(place, contact, keyed).await?;
                 if let Some(spend) = spend {

@@ -73,51 +73,33 @@ impl Guard {
         Ok(may_send)
     }
 
-    /// Counts a guess of the code of a ticket to this address. Returns how long to wait if there were too many in this browser.
-    /// If not, returns whether the guess may count, which the caller does not see: it counts while the guesses of all browsers
-    /// are below the ceiling.
+    /// Counts a guess of the code of a ticket to this address in this browser. Returns how long to wait if there were too many.
     pub(crate) async fn count_ticket_guess(
         &self,
         place: TicketPlace<'_>,
         contact: &Contact,
         keyed: &Keyed,
-    ) -> Result<Result<bool, Duration>, StoreError> {
-        let [shown, hidden] = ticket_guesses(place, contact, keyed);
+    ) -> Result<Result<(), Duration>, StoreError> {
         let count = |row: Option<&Throttle>, now| match row.copied().unwrap_or_default().count(&self.limits, now) {
             Ok(next) => Change::Put(next, Throttle::forgotten_at(&self.limits, now), Ok(())),
             Err(wait) => Change::Keep(Err(wait)),
         };
-        if let Err(wait) = self.throttles.update(Some(place.tenant), shown.as_bytes(), count).await? {
-            return Ok(Err(wait));
-        }
-        let is_signed_in = place.purpose == TicketPurpose::Contact;
-        let count = |row: Option<&Throttle>, now| {
-            let before = row.copied().unwrap_or_default();
-            let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, is_signed_in);
-            Change::Put(next, kept_until, is_below)
-        };
-        self.throttles.update(Some(place.tenant), hidden.as_bytes(), count).await.map(Ok)
+        self.throttles.update(Some(place.tenant), ticket_guesses(place, contact, keyed).as_bytes(), count).await
     }
 
-    /// Removes the counts of guesses after a right one.
+    /// Removes the count of guesses after a right one.
     pub(crate) async fn clear_ticket_guesses(
         &self,
         place: TicketPlace<'_>,
         contact: &Contact,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        for row in ticket_guesses(place, contact, keyed) {
-            self.throttles.remove(Some(place.tenant), row.as_bytes()).await?;
-        }
-        Ok(())
+        self.throttles.remove(Some(place.tenant), ticket_guesses(place, contact, keyed).as_bytes()).await
     }
 }
 
-/// The rows that count guesses of the codes of tickets to this address, from one browser and from all.
-fn ticket_guesses(place: TicketPlace<'_>, contact: &Contact, keyed: &Keyed) -> [SecretDigest; 2] {
+/// The row that counts guesses of the codes of tickets to this address in one browser.
+fn ticket_guesses(place: TicketPlace<'_>, contact: &Contact, keyed: &Keyed) -> SecretDigest {
     let contact = submitted::address(contact, keyed);
-    [
-        keyed.hash("ticket guesses in browser", [contact.as_bytes(), place.browser.as_bytes()]),
-        keyed.hash("ticket guesses", [contact.as_bytes()]),
-    ]
+    keyed.hash("ticket guesses in browser", [contact.as_bytes(), place.browser.as_bytes()])
 }
