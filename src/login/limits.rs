@@ -40,7 +40,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 #[must_use]
 pub struct LoginLimits {
     pub(super) idle_timeout: Duration,
-    pub(super) absolute_timeout: Duration,
+    pub(crate) absolute_timeout: Duration,
     pub(super) completion_window: Duration,
     pub(crate) code_lifetime: Duration,
     pub(super) code_attempts: u8,

@@ -144,3 +144,19 @@ async fn c127_c128_a_sign_up_leaves_one_ticket_for_ten_minutes_and_a_made_up_lin
         assert_eq!(shapes.keys().collect::<Vec<_>>(), ["logins", "sends", "tickets"]);
     }
 }
+
+#[tokio::test]
+async fn c127_guesses_of_a_sign_up_leave_one_row_as_long_as_its_login() {
+    let rows = Rows::default();
+    let world = World::with(rows.clone(), |service| service.sign_up(SignUp::Open)).await;
+    let mut browser = world.browser();
+    let id = browser.post("/authentication/start", &parameters("web")).await.json()["session_id"].clone();
+    let id = id.as_str().unwrap();
+    browser.life("sign-up/code", "web", id, &[("email", "nora@example.com")]).await;
+    rows.latest("throttles");
+    for _ in 0..5 {
+        assert_eq!(browser.life("sign-up/verify", "web", id, &[("otp", "wrong")]).await.error(), "invalid_otp");
+    }
+    let (counts, _, expires_at) = rows.shapes()["throttles"];
+    assert_eq!((counts, expires_at.as_secs()), (1, world.time().as_secs() + 30 * 60));
+}

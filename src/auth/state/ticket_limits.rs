@@ -14,7 +14,7 @@ use crate::{
     store::{StoreError, table::Change},
     tenant::LimitKey,
     user::Contact,
-    util::secret::SecretDigest,
+    util::{clock::UnixTime, secret::SecretDigest},
 };
 
 impl Guard {
@@ -80,8 +80,13 @@ impl Guard {
         contact: &Contact,
         keyed: &Keyed,
     ) -> Result<Result<(), Duration>, StoreError> {
+        let kept_until = |now: UnixTime| match place.purpose {
+            // the login that stands for the browser ends before
+            TicketPurpose::SignUp => now + self.limits.absolute_timeout,
+            _ => Throttle::forgotten_at(&self.limits, now),
+        };
         let count = |row: Option<&Throttle>, now| match row.copied().unwrap_or_default().count(&self.limits, now) {
-            Ok(next) => Change::Put(next, Throttle::forgotten_at(&self.limits, now), Ok(())),
+            Ok(next) => Change::Put(next, kept_until(now), Ok(())),
             Err(wait) => Change::Keep(Err(wait)),
         };
         self.throttles.update(Some(place.tenant), ticket_guesses(place, contact, keyed).as_bytes(), count).await
