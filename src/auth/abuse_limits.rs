@@ -13,6 +13,7 @@ use crate::{
 /// |---|---|
 /// | [`requests_per_address`](Self::requests_per_address) | only the tenant's limit |
 /// | [`messages_per_address`](Self::messages_per_address) | 120 a minute |
+/// | [`new_contact_codes_per_address`](Self::new_contact_codes_per_address) | 30 an hour |
 /// | [`unverified_per_address`](Self::unverified_per_address) | 600 a minute |
 /// | [`unverified_at_once`](Self::unverified_at_once) | 256, for unknown addresses |
 /// | [`bodies_at_once`](Self::bodies_at_once) | 1,000 |
@@ -35,6 +36,7 @@ use crate::{
 pub struct AbuseLimits {
     pub(super) requests_per_address: Option<Quota>,
     pub(super) messages_per_address: Option<Quota>,
+    pub(super) new_contact_codes_per_address: Option<Quota>,
     pub(super) unverified_per_address: Option<Quota>,
     pub(super) unverified_at_once: NonZeroU32,
     bodies_at_once: usize,
@@ -47,6 +49,7 @@ impl AbuseLimits {
         Self {
             requests_per_address: None,
             messages_per_address: None,
+            new_contact_codes_per_address: None,
             unverified_per_address: None,
             // evaluated by the compiler, so it can't fail at run time
             unverified_at_once: const { NonZeroU32::new(256).unwrap() },
@@ -62,6 +65,10 @@ impl AbuseLimits {
 
         /// Limits how many one-time codes one address can ask for. Set less than the default where messages cost money.
         pub fn messages_per_address(quota: Quota) { messages_per_address: Some(quota) }
+
+        /// Limits how many codes one address can have sent to contacts that need not belong to an account: at a sign-up, and for a
+        /// new contact of an account. They count as [messages](Self::messages_per_address) too.
+        pub fn new_contact_codes_per_address(quota: Quota) { new_contact_codes_per_address: Some(quota) }
 
         /// Limits how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
         /// logins, and checks of signatures. Good requests are not counted. Further requests get a 429 without that work.

@@ -50,6 +50,8 @@ use crate::{
 const FAILURES_PER_ADDRESS: u32 = 60;
 /// Messages that one address may ask for in a minute: as many as logins fit into the default budget.
 const MESSAGES_PER_ADDRESS: u32 = 120;
+/// Codes to new contacts that one address may ask for in an hour.
+const NEW_CONTACT_CODES_PER_ADDRESS: u32 = 30;
 /// Bad requests of one address in a minute that cause work before a tenant is charged.
 const UNVERIFIED_PER_ADDRESS: u32 = 600;
 /// Requests of one tenant in a minute, as the interface promises.
@@ -229,6 +231,8 @@ impl AuthServiceBuilder {
             Some(quota) => builder(*quota).build()?,
             None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
         };
+        let new_contact_codes = self.abuse_limits.new_contact_codes_per_address;
+        let new_contact_codes = new_contact_codes.map_or_else(|| Quota::per_hour(NEW_CONTACT_CODES_PER_ADDRESS), Ok)?;
         let unverified =
             self.abuse_limits.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
         let unverified = logged(unverified).max_tenants(MOST_STRANGERS).build()?;
@@ -237,6 +241,7 @@ impl AuthServiceBuilder {
             unverified: UnverifiedWork::new(unverified, self.abuse_limits.unverified_at_once),
             failures: tenants.beside("address-failures", failures),
             messages: tenants.beside("address-messages", messages),
+            new_contact_codes: tenants.beside("address-new-contact-codes", strangers(new_contact_codes)?),
             per_address,
             #[cfg(feature = "external-providers")]
             provider_outages: tenants.beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),

@@ -115,6 +115,8 @@ pub(crate) struct Limits {
     pub(crate) provider_outages: AnyLimiter,
     /// Messages requested from each address.
     pub(crate) messages: AnyLimiter,
+    /// Codes requested from each address that go to contacts without an account.
+    pub(crate) new_contact_codes: AnyLimiter,
     /// Lookups and signature checks before a tenant is charged.
     pub(crate) unverified: UnverifiedWork,
     pub(crate) addresses: Addresses,

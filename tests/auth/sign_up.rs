@@ -223,6 +223,48 @@ async fn c127_strangers_use_up_eight_messages_a_day_and_five_from_one_address() 
 }
 
 #[tokio::test]
+async fn c127_names_behind_a_plus_share_the_messages_of_a_mailbox() {
+    let world = world(SignUp::Open).await;
+    for network in 1..=10 {
+        let mut browser = world.browser();
+        browser.address = [192, 0, network, 1].into();
+        let id = begin(&mut browser, "web").await;
+        let address = format!("nora+{network}@example.com");
+        assert_eq!(send(&mut browser, "web", &id, &address).await.status, 200);
+        for _ in 0..100 {
+            world.settle().await;
+        }
+    }
+    let sent = world.outbox.messages().iter().filter(|message| message.to().starts_with("nora+")).count();
+    assert_eq!(sent, 8);
+    // another mailbox
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web").await;
+    send(&mut browser, "web", &id, "norah@example.com").await;
+    assert_eq!(world.code("norah@example.com").await.len(), 6);
+}
+
+#[tokio::test]
+async fn c127_one_client_address_requests_thirty_codes_an_hour() {
+    let world = world(SignUp::Open).await;
+    let mut browser = world.browser();
+    for number in 0..30 {
+        let id = begin(&mut browser, "web").await;
+        assert_eq!(send(&mut browser, "web", &id, &format!("new{number}@example.com")).await.status, 200);
+        if number == 0 {
+            // too soon, which is not charged
+            assert_eq!(send(&mut browser, "web", &id, "new0@example.com").await.error(), "slow_down");
+        }
+        world.advance(60);
+    }
+    let id = begin(&mut browser, "web").await;
+    let refused = send(&mut browser, "web", &id, NEW).await;
+    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (429, "too_many_attempts"));
+    browser.address = [198, 51, 100, 1].into();
+    assert_eq!(send(&mut browser, "web", &id, NEW).await.status, 200);
+}
+
+#[tokio::test]
 async fn c127_guesses_lock_one_browser_and_no_other() {
     let world = world(SignUp::Open).await;
     // in one browser, five codes of one address

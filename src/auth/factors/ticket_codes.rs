@@ -12,6 +12,7 @@ use crate::{
     },
     delivery::{Channel, Link, Message},
     event::EventKind,
+    limit::{AnyLimiter, Spend},
     login::{DIGITS, OneTimeCode},
     user::Contact,
     util::clock::ceil_seconds,
@@ -43,16 +44,13 @@ impl RequestContext<'_> {
         instead: Option<Link>,
     ) -> Result<TicketCodeSent, Problem> {
         let (core, keyed, code) = (self.core, self.core.keyed().await?, OneTimeCode::generate());
-        let spend = spend_of_address(self, &core.limits.messages).await;
-        let spend = spend.map_err(|wait| too_many_messages().retry_in(wait))?;
+        let charged = self.charge_ticket_message().await?;
         let user = ticket.user.as_ref().map(|user| &user.id);
         let counted = core.guard.count_ticket_request((place, user), method_of(channel), keyed).await?;
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;
         let interval = core.login_limits.resend_interval;
         if let Err(wait) = core.tickets.open_code(place, ticket, (&code, interval), keyed).await? {
-            if let Some(spend) = spend {
-                core.limits.messages.refund_later(spend);
-            }
+            refund_all(charged);
             return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
         }
         let (method, client) = (method_of(channel), self.known_address());
@@ -105,6 +103,27 @@ impl RequestContext<'_> {
             }
             Guess::NoCode => Err(no_code()),
         }
+    }
+
+    /// Charges a message to the address of the client.
+    async fn charge_ticket_message(&self) -> Result<Vec<(&AnyLimiter, Spend)>, Problem> {
+        let (limits, mut charged) = (&self.core.limits, Vec::new());
+        for limiter in [&limits.messages, &limits.new_contact_codes] {
+            match spend_of_address(self, limiter).await {
+                Ok(spend) => charged.extend(spend.map(|spend| (limiter, spend))),
+                Err(wait) => {
+                    refund_all(charged);
+                    return Err(too_many_messages().retry_in(wait));
+                }
+            }
+        }
+        Ok(charged)
+    }
+}
+
+fn refund_all(charged: Vec<(&AnyLimiter, Spend)>) {
+    for (limiter, spend) in charged {
+        limiter.refund_later(spend);
     }
 }
 

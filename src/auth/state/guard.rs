@@ -38,6 +38,19 @@ pub(crate) mod submitted {
         text(address.as_str(), keyed)
     }
 
+    /// The mailbox of an address, or a number. Many servers deliver `name+anything` to `name`, so limits of messages count them
+    /// together.
+    pub(crate) fn mailbox(contact: &Contact, keyed: &Keyed) -> SecretDigest {
+        let parts = match contact {
+            Contact::Email(address) => address.as_str().rsplit_once('@'),
+            Contact::Phone(_) => None,
+        };
+        match parts.and_then(|(local, domain)| Some((local.split_once('+')?.0, domain))) {
+            Some((name, domain)) if !name.is_empty() => text(&format!("{name}@{domain}"), keyed),
+            _ => address(contact, keyed),
+        }
+    }
+
     fn text(text: &str, keyed: &Keyed) -> SecretDigest {
         keyed.hash("name or address", [text.as_bytes()])
     }

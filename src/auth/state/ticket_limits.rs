@@ -48,7 +48,7 @@ impl Guard {
         client: Option<&LimitKey>,
         keyed: &Keyed,
     ) -> Result<bool, StoreError> {
-        let contact = submitted::address(contact, keyed);
+        let contact = submitted::mailbox(contact, keyed);
         let by_client = client.map_or_else(Default::default, LimitKey::as_bytes);
         let rows = [
             keyed.hash("tickets by client", [contact.as_bytes(), by_client]),
