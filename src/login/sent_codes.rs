@@ -32,6 +32,12 @@ impl SendLimit {
     pub(crate) const OF_TICKET_REQUESTS: Self =
         Self { most: 10, within: Duration::from_secs(3600), interval: Duration::ZERO };
 
+    /// The limit of one user who requests text messages, which cost money, to numbers that may belong to others.
+    pub(crate) const OF_TEXT_REQUESTS: Self = Self { most: 3, ..Self::OF_TICKET_REQUESTS };
+
+    /// The limit of all users at one client address who request such text messages. Open sign-up gives anyone many users.
+    pub(crate) const OF_TEXT_REQUESTS_BY_CLIENT: Self = Self { most: 5, ..Self::OF_TICKET_REQUESTS };
+
     /// Returns the limit of a method. Text messages cost money and wake people up, so they have a lower one than e-mail.
     pub(crate) fn for_send_method(method: Method, limits: &LoginLimits) -> Self {
         let interval = limits.resend_interval;

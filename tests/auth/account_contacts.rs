@@ -291,3 +291,27 @@ async fn c130_a_user_asks_for_ten_codes_an_hour_in_all_sessions() {
     world.advance(3600);
     assert_eq!(replace(&mut by_phone(&world).await, NEW).await.status, 200);
 }
+
+#[tokio::test]
+async fn c130_a_user_has_texts_sent_to_three_numbers_an_hour_and_a_client_address_to_five() {
+    let world = site(|service| service).await;
+    let begin = async |browser: &mut Browser, number: u8| {
+        let phone = json!({ "phone_number": format!("+155555502{number:02}") });
+        let answer = call(browser, "contacts/begin", phone).await;
+        (answer.status.as_u16(), answer.error())
+    };
+    let refused = (429, "too_many_attempts".to_owned());
+    let mut ada = sign_in(&world, ADA, &["password", "email"]).await;
+    for number in 0..3 {
+        assert_eq!(begin(&mut ada, number).await.0, 200);
+    }
+    assert_eq!(begin(&mut ada, 3).await, refused);
+    let mut grace = sign_in(&world, GRACE, &["password", "email"]).await;
+    for number in 4..6 {
+        assert_eq!(begin(&mut grace, number).await.0, 200);
+    }
+    assert_eq!(begin(&mut grace, 6).await, refused);
+    // messages by e-mail are counted apart
+    let mut by_sms = sign_in(&world, ADA, &["password", "sms"]).await;
+    assert_eq!(call(&mut by_sms, "contacts/begin", json!({ "email": NEW })).await.status, 200);
+}

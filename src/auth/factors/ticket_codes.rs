@@ -45,15 +45,15 @@ impl RequestContext<'_> {
     ) -> Result<TicketCodeSent, Problem> {
         let (core, keyed, code) = (self.core, self.core.keyed().await?, OneTimeCode::generate());
         let charged = self.charge_ticket_message().await?;
+        let (method, client) = (method_of(channel), self.known_address());
         let user = ticket.user.as_ref().map(|user| &user.id);
-        let counted = core.guard.count_ticket_request((place, user), method_of(channel), keyed).await?;
+        let counted = core.guard.count_ticket_request((place, user), method, client.as_ref(), keyed).await?;
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;
         let interval = core.login_limits.resend_interval;
         if let Err(wait) = core.tickets.open_code(place, ticket, (&code, interval), keyed).await? {
             refund_all(charged);
             return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
         }
-        let (method, client) = (method_of(channel), self.known_address());
         let may_send = core.guard.count_ticket_message(place, (method, contact), client.as_ref(), keyed).await?;
         core.tickets.note_sent(place, (ticket, &code, may_send), keyed).await?;
         let expires = core.logins.now() + CODE_LIVES;

@@ -19,23 +19,38 @@ use crate::{
 
 impl Guard {
     /// Counts a request for a message to an address that need not belong to an account. Each user, and each login without a
-    /// user, has one count for all addresses. Returns how long to wait if there were too many requests.
+    /// user, has one count for all addresses, and another one for all numbers. Text messages cost money, so the client address
+    /// has a count of them too. Returns how long to wait if there were too many requests.
     pub(crate) async fn count_ticket_request(
         &self,
         (place, user): (TicketPlace<'_>, Option<&UserId>),
         method: Method,
+        client: Option<&LimitKey>,
         keyed: &Keyed,
     ) -> Result<Result<(), Duration>, StoreError> {
-        let limit = SendLimit::OF_TICKET_REQUESTS;
-        let row = match user {
-            Some(user) => keyed.hash("ticket requests of user", [user.as_str().as_bytes()]),
-            None => keyed.hash("ticket requests", [place.browser.as_bytes()]),
+        let by_user = |name| match user {
+            Some(user) => keyed.hash(name, [b"user", user.as_str().as_bytes()]),
+            None => keyed.hash(name, [b"browser", place.browser.as_bytes()]),
         };
-        let count = |row: Option<&SentCodes>, now| match row.cloned().unwrap_or_default().one_more(method, limit, now) {
-            Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
-            Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
+        let rows = match (method, client) {
+            (Method::Email, _) => vec![(by_user("ticket requests"), SendLimit::OF_TICKET_REQUESTS)],
+            (_, None) => vec![(by_user("text requests"), SendLimit::OF_TEXT_REQUESTS)],
+            (_, Some(client)) => vec![
+                (by_user("text requests"), SendLimit::OF_TEXT_REQUESTS),
+                (keyed.hash("text requests by client", [client.as_bytes()]), SendLimit::OF_TEXT_REQUESTS_BY_CLIENT),
+            ],
         };
-        self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await
+        for (row, limit) in rows {
+            let count =
+                |row: Option<&SentCodes>, now| match row.cloned().unwrap_or_default().one_more(method, limit, now) {
+                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
+                    Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
+                };
+            if let Err(wait) = self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await? {
+                return Ok(Err(wait));
+            }
+        }
+        Ok(Ok(()))
     }
 
     /// Counts a message to an address that need not belong to an account. Returns whether it may be sent, which the caller does
