@@ -68,7 +68,7 @@ impl Invitation {
 }
 
 impl AuthService {
-    /// Sends an invitation by e-mail. Its link works once, for seven days. It opens the sign-up page, where the owner of the
+    /// Sends an invitation by e-mail. Its link works once, for seven days, and replaces an earlier one to this address. It opens the sign-up page, where the owner of the
     /// address sets a password; the address then counts as proved, because the link was sent to it. Returns whether the message
     /// was queued.
     ///
@@ -85,8 +85,9 @@ impl AuthService {
             return Err(StoreErrorKind::NotOffered.into());
         }
         let Invitation { address, claims, language } = invitation;
-        let ticket = Ticket { claims, ..Ticket::for_contact(Contact::Email(address.clone())) };
-        let secret = core.tickets.create_link((TicketPurpose::Invitation, tenant), ticket, INVITATION_LIVES).await?;
+        let (keyed, contact) = (core.keyed().await?, Contact::Email(address.clone()));
+        let ticket = Ticket { claims, ..Ticket::for_contact(contact.clone()) };
+        let secret = core.tickets.create_invitation((tenant, &contact), ticket, INVITATION_LIVES, keyed).await?;
         let url = format!("{}{SIGN_UP_PAGE}#invitation={}", core.issuer.as_str(), secret.expose());
         let expires = core.logins.now() + INVITATION_LIVES;
         let link = Link::new(LinkKind::Invitation, url);
@@ -94,6 +95,12 @@ impl AuthService {
         let message = message.in_language(language).with_words(core.pages.words.clone());
         core.journal.tally(EventKind::InvitationSent, Some(tenant), None);
         Ok(core.queue.push(Channel::Email, message))
+    }
+
+    /// Ends the invitation to an address, if there is one. Call it too when you delete an account whose address was invited again.
+    pub async fn withdraw_invitation(&self, tenant: &Tenant, address: &EmailAddress) -> Result<(), StoreError> {
+        let core = &self.0;
+        core.tickets.withdraw_invitation((tenant, &Contact::Email(address.clone())), core.keyed().await?).await
     }
 
     /// Creates a link with which a user can set a new password without any other proof. It works once, for fifteen minutes.

@@ -400,6 +400,42 @@ async fn c128_an_invitation_is_accepted_once_and_its_claims_come_from_the_applic
 }
 
 #[tokio::test]
+async fn c128_an_older_invitation_ends_with_a_newer_one_and_with_the_account() {
+    let world = world(SignUp::InvitationOnly).await;
+    let acme = tenant("acme");
+    let mut secrets = Vec::new();
+    for _ in 0..2 {
+        let invitation = Invitation::new(EmailAddress::parse(NEW).unwrap()).claim("roles", ["admin"]).unwrap();
+        world.service.invite(&acme, invitation).await.unwrap();
+        for _ in 0..100 {
+            world.settle().await;
+        }
+        secrets.push(newest(&world, NEW).await.link().unwrap().url().split_once('=').unwrap().1.to_owned());
+    }
+    let accept = async |secret: &str| {
+        let mut browser = world.browser();
+        let id = begin(&mut browser, "web").await;
+        let accepted = browser.life("sign-up/invitation", "web", &id, &[("link", secret)]).await;
+        (accepted, browser, id)
+    };
+    assert_eq!(accept(&secrets[0]).await.0.error(), "invalid_link");
+    let (accepted, mut browser, id) = accept(&secrets[1]).await;
+    assert_eq!(accepted.status, 200, "{accepted:?}");
+    assert_eq!(create(&mut browser, "web", &id).await.status, 200);
+    assert_eq!(accept(&secrets[1]).await.0.error(), "invalid_link");
+    // the account has an invitation that can't be accepted, and the application withdraws it
+    let address = EmailAddress::parse(NEW).unwrap();
+    world.service.invite(&acme, Invitation::new(address.clone())).await.unwrap();
+    for _ in 0..100 {
+        world.settle().await;
+    }
+    let again = newest(&world, NEW).await.link().unwrap().url().split_once('=').unwrap().1.to_owned();
+    assert!(!secrets.contains(&again));
+    world.service.withdraw_invitation(&acme, &address).await.unwrap();
+    assert_eq!(accept(&again).await.0.error(), "invalid_link");
+}
+
+#[tokio::test]
 async fn c128_links_are_built_from_the_issuer_and_live_for_a_week() {
     let clock = ManualClock::new();
     let store = Memory::new().into();

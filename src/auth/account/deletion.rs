@@ -23,6 +23,7 @@ pub(super) async fn delete_account(
     if fields.confirmed != Some(true) {
         return Err(Problem::invalid("confirmed must be true"));
     }
+    let keyed = core.keyed().await?;
     let who = call.session().authentication();
     // first, because the user can ask again if this fails
     core.sessions.end_user(tenant, user).await?;
@@ -33,14 +34,17 @@ pub(super) async fn delete_account(
         // the user could not ask again
         Err(_) => core.forget_user(tenant, user).await,
     };
+    let mut withdrawn = Ok(());
     // an unverified one may belong to somebody else, who waits for a code
     for contact in call.account().verified_contacts() {
         core.queue.forget(tenant, contact.as_str());
+        withdrawn = withdrawn.and(core.tickets.withdraw_invitation((tenant, contact), keyed).await);
     }
     let language = Language::accepted(&cx.parts.headers);
     if let Err(error) = core.announce(&who, (tenant, call.account()), NoticeKind::AccountDeleted, language).await {
         cx.log(&Problem::from(error));
     }
     forgotten?;
+    withdrawn?;
     sessions::signed_out(cx, call).await
 }

@@ -253,6 +253,52 @@ impl Tickets {
         Ok(self.end(tenant, &id, &found).await?.then_some(found.value.ticket))
     }
 
+    /// Stores an invitation under the secret of a new link, in place of an earlier one to the same contact.
+    pub(crate) async fn create_invitation(
+        &self,
+        (tenant, contact): (&Tenant, &Contact),
+        ticket: Ticket,
+        lifetime: Duration,
+        keyed: &Keyed,
+    ) -> Result<Secret, StoreError> {
+        let secret = self.create_link((TicketPurpose::Invitation, tenant), ticket, lifetime).await?;
+        let digest = *link_id(TicketPurpose::Invitation, &secret).as_bytes();
+        let replace = |_: Option<&TicketRow>, now: UnixTime| {
+            let code = Some(StoredCode { digest, guesses_left: 0, was_sent: true });
+            Change::Put(TicketRow { ticket: Ticket::default(), began: now.as_nanos(), code }, now + lifetime, ())
+        };
+        self.0.update(Some(tenant), newest_invitation(contact, keyed).as_bytes(), replace).await?;
+        Ok(secret)
+    }
+
+    /// Uses up the newest invitation to a contact, and returns it to one caller only. Older ones don't count.
+    pub(crate) async fn take_invitation(
+        &self,
+        tenant: &Tenant,
+        secret: &Secret,
+        keyed: &Keyed,
+    ) -> Result<Option<Ticket>, StoreError> {
+        let id = link_id(TicketPurpose::Invitation, secret);
+        let Some(link) = self.found(tenant, &id).await? else { return Ok(None) };
+        let Some(contact) = &link.value.ticket.contact else { return Ok(None) };
+        let newest = newest_invitation(contact, keyed);
+        let Some(found) = self.0.get(Some(tenant), newest.as_bytes()).wait().await? else { return Ok(None) };
+        let is_newest = found.value.code.as_ref().is_some_and(|code| code.digest == *id.as_bytes());
+        if !is_newest || !self.end(tenant, &newest, &found).await? {
+            return Ok(None);
+        }
+        Ok(self.end(tenant, &id, &link).await?.then_some(link.value.ticket))
+    }
+
+    /// Ends the invitation to a contact.
+    pub(crate) async fn withdraw_invitation(
+        &self,
+        (tenant, contact): (&Tenant, &Contact),
+        keyed: &Keyed,
+    ) -> Result<(), StoreError> {
+        self.0.remove(Some(tenant), newest_invitation(contact, keyed).as_bytes()).await
+    }
+
     async fn found(&self, tenant: &Tenant, id: &SecretDigest) -> Result<Option<Stored<TicketRow>>, StoreError> {
         let found = self.0.get(Some(tenant), id.as_bytes()).wait().await?;
         let cutoff = self.0.cutoff().wait().await?;
@@ -279,6 +325,11 @@ impl TicketPlace<'_> {
         let [purpose, tenant, browser] = place;
         keyed.hash("ticket code", [purpose, tenant, browser, contact.as_bytes(), typed.as_bytes()])
     }
+}
+
+/// The row with the digest of the newest invitation to a contact.
+fn newest_invitation(contact: &Contact, keyed: &Keyed) -> SecretDigest {
+    keyed.hash("newest invitation", [contact.as_str().as_bytes()])
 }
 
 fn link_id(purpose: TicketPurpose, secret: &Secret) -> SecretDigest {

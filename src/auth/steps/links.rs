@@ -31,6 +31,9 @@ pub(super) async fn accept_link(
 ) -> Result<(Ticket, LoginProgress), Problem> {
     let tickets = &step.cx.core.tickets;
     let ticket = match typed.and_then(|typed| Secret::parse(typed.0.as_str())) {
+        Some(secret) if purpose == TicketPurpose::Invitation => {
+            tickets.take_invitation(place.tenant, &secret, step.keyed).await?
+        }
         Some(secret) => tickets.take_link((purpose, place.tenant), &secret).await?,
         None => None,
     };
