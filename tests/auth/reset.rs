@@ -576,6 +576,32 @@ async fn c129_somebody_who_lost_the_app_resets_with_a_recovery_code() {
 }
 
 #[tokio::test]
+async fn c129_the_last_recovery_code_resets_a_password_too() {
+    let world = own_account::site(|service| service).await;
+    let mut owner = own_account::ada(&world).await;
+    own_account::enrol_totp(&world, &mut owner).await;
+    let codes = own_account::call(&mut owner, "recovery-codes", json!({})).await.json()["codes"].clone();
+    let code = codes[9].as_str().unwrap();
+    // all others were used
+    let mut row = enrolled::stored(&world, "u-ada").await.unwrap();
+    let last = row["recovery"]["unused"][9].clone();
+    row["recovery"]["unused"] = json!([last]);
+    enrolled::enrol(&world, "u-ada", row).await;
+    world.advance(31);
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web", "ada").await;
+    assert_eq!(prove(&world, &mut browser, "web", &id, ADA).await["remaining_steps"], 1);
+    let by_code = [("method", "recovery_code"), ("code", code)];
+    let proved = browser.call("authenticate", "web", &id, &by_code).await;
+    assert_eq!((proved.status.as_u16(), &proved.json()["remaining_steps"]), (200, &json!(0)), "{proved:?}");
+    let row = enrolled::stored(&world, "u-ada").await.unwrap();
+    assert_eq!(row["recovery"]["unused"], json!([]));
+    let done = set(&mut browser, "web", &id).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert!(signs_in(&world, "web", "ada", FRESH).await);
+}
+
+#[tokio::test]
 async fn c128_links_come_from_the_issuer_whatever_host_a_request_names() {
     let world = World::with(Memory::new(), |service| service.sign_up(SignUp::Open).first_party(tenant("acme"))).await;
     let mut browser = world.browser();

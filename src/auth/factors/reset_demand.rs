@@ -15,11 +15,16 @@ use crate::{
 impl Core {
     /// Returns the factors that an account must prove, once its user has proved a step. The time that this takes depends on the
     /// account.
-    pub(crate) async fn reset_demand(&self, tenant: &Tenant, user: &UserId) -> Result<ResetDemand, StoreError> {
+    pub(crate) async fn reset_demand(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        proved: MethodSet,
+    ) -> Result<ResetDemand, StoreError> {
         let account = self.accounts.of_user(tenant, Some(user)).await?;
         let credentials = self.credentials.get(tenant, user).await?;
         Ok(match &account {
-            Some(account) => self.reset_demand_of(tenant, account, credentials.as_ref()),
+            Some(account) => self.reset_demand_of(tenant, account, credentials.as_ref(), proved),
             // gone meanwhile
             None => ResetDemand {
                 usable: MethodSet::EMPTY,
@@ -32,12 +37,13 @@ impl Core {
 
     /// As many classes as the strictest login that the account could complete with a password, and its second factor if it has
     /// enrolled one. So a mailbox alone never opens an account whose logins need two steps, or may need two at a client that is
-    /// not listed.
+    /// not listed. A recovery code that this login has `proved` counts, even if it was the last one.
     pub(crate) fn reset_demand_of(
         &self,
         tenant: &Tenant,
         account: &Account,
         credentials: Option<&Credentials>,
+        proved: MethodSet,
     ) -> ResetDemand {
         // it will have a password, perhaps its first one
         let factors =
@@ -50,7 +56,11 @@ impl Core {
         let least = self.route_steps.load(Relaxed).max(if self.clients.lists_all() { 1 } else { 2 });
         plans.extend((1..=least).rev().find_map(|least| factors.longer_plan(least)));
         let most = plans.iter().map(LoginPlan::steps).max().unwrap_or(1);
-        let usable = factors.usable(most);
+        let mut usable = factors.usable(most);
+        let counts_used = || credentials.is_some_and(|row| row.has_recovery_codes(|it| it.suffices_for(most)));
+        if proved.contains(Method::RecoveryCode) && counts_used() {
+            usable = usable.with(Method::RecoveryCode);
+        }
         let needs_factor = !usable.intersection(Method::Passkey | Method::Totp).is_empty();
         let with_factor = |plan: LoginPlan| {
             let mut plan = plan.asking_enrolled();

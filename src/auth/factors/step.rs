@@ -236,7 +236,7 @@ impl LoginStep<'_> {
     pub(crate) async fn enrolled_factors(&self, proved: Option<&BoundUser>) -> Result<EnrolledFactors, StoreError> {
         match proved {
             Some(user) if self.login.wanted.is_reset => {
-                let reset = self.cx.core.reset_demand(&self.login.tenant, &user.id).await?;
+                let reset = self.cx.core.reset_demand(&self.login.tenant, &user.id, self.login.proved()).await?;
                 Ok(EnrolledFactors { reset: Some(reset), ..EnrolledFactors::default() })
             }
             Some(user) => {

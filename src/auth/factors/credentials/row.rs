@@ -66,6 +66,11 @@ impl Credentials {
         self.all().any(|(it, strength)| it.method() == method && counts(strength) && it.is_usable())
     }
 
+    /// Returns whether the recovery codes of the user count, even if all of them are used.
+    pub(crate) fn has_recovery_codes(&self, counts: impl Fn(&Strength) -> bool) -> bool {
+        self.recovery.as_ref().is_some_and(|codes| counts(&codes.strength))
+    }
+
     /// Returns the second factors that the user has enrolled and can prove by these methods in a login. Ignores those that were
     /// enrolled with fewer proofs than the policies need steps, because a thief of one factor could have added them: the owner of
     /// two factors must not need them.
