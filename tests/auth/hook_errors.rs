@@ -4,9 +4,10 @@ use std::{error::Error, fmt, io};
 
 use tollgate::{
     Identifier, Tenant, UserId, Users,
+    auth::{Invitation, SignUp},
     delivery::{Message, OtpSender, SendError},
     store::Memory,
-    user::Account,
+    user::{Account, EmailAddress},
 };
 
 use crate::{
@@ -99,6 +100,12 @@ impl OtpSender for NoGateway {
         let (to, code) = (message.to().to_uppercase(), message.code());
         Err(SendError::permanent(format!("550 no mailbox for {to} (code {code})")))
     }
+
+    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
+        let url = message.link().unwrap().url();
+        let secret = url.split_once('=').unwrap().1;
+        Err(SendError::permanent(format!("554 blocked URL {url}, also {} and {secret}", url.replace('#', "%23"))))
+    }
 }
 
 #[tokio::test]
@@ -113,5 +120,18 @@ async fn b12_c062_an_error_of_a_sender_is_logged_without_the_address_and_the_cod
     world.settle().await;
     let lines = log.take();
     let expected = "the sender of email failed: the message cannot be sent: 550 no mailbox for … (code …)";
+    assert!(lines.iter().any(|line| line == expected), "{lines:?}");
+}
+
+#[tokio::test]
+async fn b12_c128_an_error_of_a_sender_is_logged_without_the_secret_of_a_link() {
+    let world = World::with(Memory::new(), |service| service.email(NoGateway).sign_up(SignUp::Open)).await;
+    let log = Logged::new();
+    let invitation = Invitation::new(EmailAddress::parse("new@example.com").unwrap());
+    assert!(world.service.invite(&"acme".parse().unwrap(), invitation).await.unwrap());
+    world.settle().await;
+    let lines = log.take();
+    let expected = "the sender of email failed: the message cannot be sent: 554 blocked URL …, \
+                    also https://auth.example/sign-up%23… and …";
     assert!(lines.iter().any(|line| line == expected), "{lines:?}");
 }

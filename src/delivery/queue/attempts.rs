@@ -54,12 +54,17 @@ async fn once(sender: &AnySender, message: &Message, limit: Duration) -> Result<
     }
 }
 
-/// Returns an error with its sources for the log, without the address and the code of its message, which senders often
-/// repeat.
+/// Returns an error with its sources for the log, without the address, the code and the link of its message, which senders
+/// often repeat.
 fn without_secrets(error: &SendError, message: &Message) -> String {
     let code = message.notice().is_none().then(|| message.code());
     let (address, digits) = (message.to(), message.to().trim_start_matches('+'));
-    let secrets = [Some(address), Some(digits), code].into_iter().flatten().filter(|secret| !secret.is_empty());
+    // a sender may have encoded the rest of the URL
+    let url = message.link().map(|link| link.url());
+    let fragment = url.and_then(|url| url.split_once('#')).map(|(_, fragment)| fragment);
+    let secret = fragment.and_then(|fragment| fragment.split_once('=')).map(|(_, secret)| secret);
+    let secrets = [url, fragment, secret, Some(address), Some(digits), code].into_iter().flatten();
+    let secrets = secrets.filter(|secret| !secret.is_empty());
     secrets.fold(with_sources(error), |line, secret| replace_text(&line, secret))
 }
 
