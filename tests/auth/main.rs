@@ -35,6 +35,7 @@ mod controlled_store;
 mod cors;
 mod dpop;
 mod end_everything;
+mod ended_meanwhile;
 mod enrol_matrix;
 mod enrol_sequences;
 mod enrolled;

@@ -110,10 +110,15 @@ pub(super) async fn confirm_contact(
         return Err(used_up());
     }
     let ticket = &proved.value.ticket;
-    let is_own = |user: &BoundUser| user.id == *call.session().user();
+    let own = call.session();
+    let is_own = |user: &BoundUser| user.id == *own.user() && user.generation == own.generation();
     let contact = ticket.contact.as_ref().filter(|_| ticket.user.as_ref().is_some_and(is_own)).ok_or_else(used_up)?;
-    let (tenant, user) = call.owner();
-    answers::changed(core.users.set_contact(tenant, user, ticket.replaces.as_ref(), Some(contact)).await?)?;
+    let ((tenant, user), old) = (call.owner(), ticket.replaces.as_ref());
+    call.require_current(core).await?;
+    answers::changed(core.users.set_contact(tenant, user, old, Some(contact)).await?)?;
+    // an old contact that was not verified must not become so
+    let restored = old.filter(|old| call.account().has_verified(old));
+    call.keep(core, core.users.set_contact(tenant, user, Some(contact), restored)).await?;
     let change = match contact {
         Contact::Email(_) => NoticeKind::EmailChanged,
         Contact::Phone(_) => NoticeKind::PhoneChanged,

@@ -24,6 +24,7 @@ pub(super) async fn delete_account(
         return Err(Problem::invalid("confirmed must be true"));
     }
     let keyed = core.keyed().await?;
+    call.require_current(core).await?;
     let who = call.session().authentication();
     // first, because the user can ask again if this fails
     core.sessions.end_user(tenant, user).await?;

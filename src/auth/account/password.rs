@@ -31,6 +31,8 @@ pub(super) async fn change_password(
     let mut typed = fields.new_password.take().ok_or(Problem::invalid("new_password is missing"))?;
     let password = Password::new(take(&mut *typed.0));
     let hash = core.hash_new_password(call.tenant(), account, password).await?;
+    // the check of the password takes long
+    call.require_current(core).await?;
     // of two concurrent changes, one wins
     answers::changed(core.users.set_password(call.tenant(), account, hash).await?)?;
     call.changed(cx, NoticeKind::PasswordChanged).await;

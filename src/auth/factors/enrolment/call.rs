@@ -265,7 +265,7 @@ impl AccountCall {
         }
     }
 
-    /// Keeps a credential that was just stored. If the user was ended or forgotten since the call began, `discard` removes it
+    /// Keeps a credential or contact that was just stored. If the user was ended or forgotten since the call began, `discard` removes it
     /// again. Otherwise it could survive [`forget_user`](crate::AuthService::forget_user).
     ///
     /// # Errors
@@ -282,6 +282,16 @@ impl AccountCall {
         }
         discard.await?;
         Err(not_signed_in())
+    }
+
+    /// Checks that the user was not ended since the call began. Must come right before each change that isn't
+    /// [kept](Self::keep) afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Returns `login_required` if the user was ended.
+    pub(crate) async fn require_current(&self, core: &Core) -> Result<(), Problem> {
+        self.keep(core, async { Ok(()) }).await
     }
 
     /// Stores a credential that the user has just proved to have. Proving it counts for this session if it is the first second

@@ -246,6 +246,7 @@ async fn delete_passkey(
 ) -> Result<Response<Body>, Problem> {
     call.require_fresh(cx.core)?;
     let id = given_id(fields)?;
+    call.require_current(cx.core).await?;
     let removed = cx.core.credentials.remove_passkey(call.owner(), &id, call.may_change(cx.core)).await?;
     call::removed(removed, NO_PASSKEY)?;
     call.changed(cx, NoticeKind::PasskeyRemoved).await;

@@ -87,6 +87,7 @@ async fn unlink_provider(
     let keyed = cx.core.keyed().await?;
     let mut links = call.credentials.iter().flat_map(|row| &row.links);
     let link = links.find(|link| link.is_shown_as(id, keyed));
+    call.require_current(cx.core).await?;
     let removed = match link {
         Some(link) => cx.core.credentials.remove_link(call.owner(), link, call.may_change(cx.core)).await?,
         None => Removed::Unknown,

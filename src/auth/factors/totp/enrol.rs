@@ -102,6 +102,7 @@ async fn confirm_totp(
 /// Removes the key of the authenticator app.
 async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     call.require_fresh(cx.core)?;
+    call.require_current(cx.core).await?;
     let removed = cx.core.credentials.remove_totp(call.owner(), call.may_change(cx.core)).await?;
     call::removed(removed, "this user has no authenticator app")?;
     call.changed(cx, NoticeKind::TotpRemoved).await;
