@@ -11,7 +11,7 @@ use crate::util::clock::{UnixTime, ceil_seconds};
 impl Message {
     /// Returns the subject of this message, if it is sent now: a single line.
     pub fn subject(&self, now: UnixTime) -> String {
-        self.fill_words("subject", now)
+        self.fill_words(["message.code_subject", "message.notice_subject"], "subject", now)
     }
 
     /// Returns the text of this message, if it is sent now.
@@ -19,27 +19,30 @@ impl Message {
     /// It is in the [`language`](Self::language) of the user, and short enough for a single SMS if it has a code.
     /// `Pages::texts` of the login service changes the words of each language.
     pub fn text(&self, now: UnixTime) -> String {
-        self.fill_words("text", now)
+        self.fill_words(["message.code_text", "message.notice_text"], "text", now)
     }
 
-    fn fill_words(&self, part: &str, now: UnixTime) -> String {
+    /// Fills in the words of a code, of a notice, or of this part of a link.
+    fn fill_words(&self, [of_code, of_notice]: [&str; 2], part: &str, now: UnixTime) -> String {
         if let Some(notice) = self.notice() {
-            return self.fill_notice(part, notice);
+            return self.fill_notice(of_notice, notice);
         }
-        let (kind, url) = self.link().map_or(("code", ""), |link| (link.kind().as_str(), link.url()));
         let minutes = minutes_left(self, now);
         let (days, minutes) = (minutes.div_ceil(24 * 60).to_string(), minutes.to_string());
-        let values = [("code", self.code()), ("link", url), ("minutes", &minutes), ("days", &days)];
-        self.words.fill(self.language(), &format!("message.{kind}_{part}"), &values)
+        let Some(link) = self.link() else {
+            return self.words.fill(self.language(), of_code, &[("code", self.code()), ("minutes", &minutes)]);
+        };
+        let values = [("link", link.url()), ("minutes", &minutes), ("days", &days)];
+        self.words.fill(self.language(), &format!("message.{}_{part}", link.kind().as_str()), &values)
     }
 
-    fn fill_notice(&self, part: &str, notice: &Notice) -> String {
+    fn fill_notice(&self, key: &str, notice: &Notice) -> String {
         let (words, language) = (&self.words, self.language());
         let parts = utc(notice.changed_at());
         let parts: Vec<_> = parts.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let time = words.fill(language, "message.time", &parts);
         let change = words.get(language, &format!("message.{}", notice.kind()));
-        words.fill(language, &format!("message.notice_{part}"), &[("change", change), ("time", &time)])
+        words.fill(language, key, &[("change", change), ("time", &time)])
     }
 }
 
