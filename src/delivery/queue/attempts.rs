@@ -4,7 +4,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{Undelivered, guard::NoPanic, settings::Settings};
 use crate::{
-    delivery::{error::SendError, message::Message, sender::AnySender},
+    delivery::{error::SendError, link::Link, message::Message, sender::AnySender},
     util::{error::with_sources, trace::warning},
 };
 
@@ -60,7 +60,7 @@ fn without_secrets(error: &SendError, message: &Message) -> String {
     let code = message.notice().is_none().then(|| message.code());
     let (address, digits) = (message.to(), message.to().trim_start_matches('+'));
     // a sender may have encoded the rest of the URL
-    let url = message.link().map(|link| link.url());
+    let url = message.link().map(Link::url);
     let fragment = url.and_then(|url| url.split_once('#')).map(|(_, fragment)| fragment);
     let secret = fragment.and_then(|fragment| fragment.split_once('=')).map(|(_, secret)| secret);
     let secrets = [url, fragment, secret, Some(address), Some(digits), code].into_iter().flatten();
