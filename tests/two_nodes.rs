@@ -21,7 +21,6 @@ mod scenarios;
 use std::{
     collections::BTreeSet,
     error::Error,
-    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -34,10 +33,10 @@ use person::{Issued, Person, is_no_grant};
 use serde_json::json;
 use support::{
     browser::Browser,
-    process::{Process, end_with_parent, say},
+    process::{Process, end_with_parent, patiently, say},
     redis_server::{RedisServer, ReservedPort, wait_until},
 };
-use tokio::{net::TcpListener, task::JoinSet, time::timeout};
+use tokio::{net::TcpListener, task::JoinSet};
 use tollgate::{
     AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Plans,
     Quota, StoredUsers, Tenant, Tokens, UserId, Users,
@@ -52,21 +51,6 @@ const ISSUER: &str = "http://127.0.0.1:9";
 const CALLBACK: &str = "http://127.0.0.1/callback";
 const PASSWORD: &str = "correct horse battery staple";
 const USERS: usize = 8;
-/// The patience of a busy machine: half a minute, in steps. No request takes longer.
-const STEP: Duration = Duration::from_millis(100);
-const STEPS: usize = 300;
-
-/// Waits patiently. Returns `None` if it takes too long. A machine that stands still meanwhile uses up one step.
-async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    for _ in 0..STEPS {
-        if let Ok(done) = timeout(STEP, &mut work).await {
-            return Some(done);
-        }
-    }
-    None
-}
-
 // ---- the nodes
 
 /// Prints codes for the test.

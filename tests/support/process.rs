@@ -4,16 +4,34 @@ use std::{
     fs,
     io::Read,
     path::{Path, PathBuf},
+    pin::pin,
     process::Stdio,
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
 };
 
 /// Begins the lines that a process prints for the program that started it.
 const MARK: &str = "@@ ";
+
+/// The patience of a busy machine: half a minute, in steps. No request takes longer.
+const STEP: Duration = Duration::from_millis(100);
+const STEPS: usize = 300;
+
+/// Waits patiently. Returns `None` if it takes too long. A machine that stands still meanwhile uses up one step.
+pub(crate) async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    for _ in 0..STEPS {
+        if let Ok(done) = timeout(STEP, &mut work).await {
+            return Some(done);
+        }
+    }
+    None
+}
 
 /// A process that runs one ignored test of this program. It is killed when this value is dropped.
 pub(crate) struct Process {

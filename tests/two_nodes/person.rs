@@ -17,10 +17,10 @@ use tollgate::{
 };
 
 use crate::{
-    CALLBACK, PASSWORD, patiently,
+    CALLBACK, PASSWORD,
     support::{
         browser::{Answer, Browser, Unanswered},
-        process::describe_port,
+        process::{describe_port, patiently},
     },
 };
 

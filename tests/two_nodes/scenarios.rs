@@ -12,8 +12,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
-    Nodes, PASSWORD, USERS, patiently,
+    Nodes, PASSWORD, USERS,
     person::{Issued, Person, count, is_no_grant},
+    support::process::patiently,
 };
 
 pub(crate) async fn steps_go_on_at_the_other_node(nodes: &mut Nodes) {
