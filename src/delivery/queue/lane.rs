@@ -158,7 +158,10 @@ pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut aliv
             let mut pending = Pending { lane: &lane, settings: &settings, message: &message, outcome: None };
             let outcome = deliver(&lane.sender, &message, &settings, &mut alive).await;
             pending.outcome = Some(outcome);
-            if is_timely && outcome != Err(Undelivered::Stopped) {
+            if message.link().is_some() && outcome == Err(Undelivered::Refused) {
+                // a sender without links refuses them at once, which would show whose place this is
+                keep_place(&lane, &message, &settings, &mut alive, began.elapsed()).await;
+            } else if is_timely && outcome != Err(Undelivered::Stopped) {
                 lock(&lane.state).recent.note(began.elapsed());
             }
         }
@@ -215,6 +218,7 @@ mod tests {
     use crate::{
         delivery::{
             channel::Channel,
+            link::{Link, LinkKind},
             notice::{Notice, NoticeKind},
             outbox::Outbox,
         },
@@ -294,6 +298,41 @@ mod tests {
         assert_eq!(push(code()), (false, from_acme));
         assert_eq!(push(of_tenant("globex")), (false, Some("globex".to_owned())));
         assert_eq!(lane.stats(), LaneStats { waiting: 4, sent: 0, undelivered: 3 });
+    }
+
+    struct OnlyCodes;
+
+    impl crate::delivery::OtpSender for OnlyCodes {
+        async fn send(&self, _: &Message) -> Result<(), crate::delivery::SendError> {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn c133_a_link_that_is_refused_at_once_keeps_its_place_as_long_as_a_code() {
+        let lane = Arc::new(Lane::new(OnlyCodes.into()));
+        let (settings, (_running, alive)) = (Arc::new(Settings::default()), watch::channel(()));
+        let link = Link::new(LinkKind::Invitation, "https://auth.example/sign-up#invitation=x");
+        let to = "ada@example.com";
+        let message = Message::of_link(Channel::Email, "acme".parse().unwrap(), to, link, UnixTime::FOREVER);
+        let (tenant, until) = (message.tenant().clone(), message.expires_at());
+        let sent = Job { message: Message::new(Channel::Email, tenant, to, "123456", until), is_decoy: false };
+        let refused = Job { message, is_decoy: false };
+        let run = async |job: &Job| {
+            let slot = lane.push(job.clone(), &settings).slot.unwrap();
+            let began = Instant::now();
+            work(slot, Arc::clone(&settings), alive.clone()).await;
+            began.elapsed().as_millis()
+        };
+        let near = |took: u128, expected: u128| assert!(took.abs_diff(expected) <= 2, "{took}, not {expected}");
+        near(run(&refused).await, 200);
+        near(run(&sent).await, 300);
+        for _ in 0..16 {
+            near(run(&refused).await, 300);
+        }
+        near(run(&Job { is_decoy: true, ..sent.clone() }).await, 300);
+        assert_eq!((lane.stats().sent, lane.stats().undelivered), (1, 17));
     }
 
     #[test]
