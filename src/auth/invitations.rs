@@ -68,9 +68,9 @@ impl Invitation {
 }
 
 impl AuthService {
-    /// Sends an invitation by e-mail. Its link works once, for seven days, and replaces an earlier one to this address. It opens the sign-up page, where the owner of the
-    /// address sets a password; the address then counts as proved, because the link was sent to it. Returns whether the message
-    /// was queued.
+    /// Sends an invitation by e-mail. Its link works once, for seven days, and replaces an earlier one to this address. It opens the
+    /// sign-up page, where the owner of the address sets a password; the address then counts as proved, because the link was sent
+    /// to it. Returns whether the message was queued.
     ///
     /// Requires [`AuthServiceBuilder::sign_up`](crate::auth::AuthServiceBuilder::sign_up), and
     /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) for the page. An address that has an account already gets

@@ -17,7 +17,7 @@ use crate::util::{clock::Moment, lock::lock};
 
 /// The maximum delay of a count in a sink or a stream.
 const TICK: Duration = Duration::from_millis(250);
-/// The pause after each delivery. Under load, a thousand events cost one wake-up of the pump, not each of them its own.
+/// The pause after each delivery, so that many events in a short time wake the pump once.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The interval of keep-alive comments in idle streams.
 const HEARTBEAT: Duration = Duration::from_secs(15);

@@ -114,6 +114,7 @@ mod tests {
         yield_now().await;
         assert_eq!(steps.load(SeqCst), 4);
     }
+
     #[tokio::test]
     async fn before_its_point_of_no_return_it_ends_with_its_caller() {
         for polls in 0..4 {

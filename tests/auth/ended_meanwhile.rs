@@ -21,7 +21,7 @@ const EVIL: &str = "evil@example.com";
 /// When the user is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// After so many more reads of the account.
+    /// At a read of the account, after this many others.
     Read(usize),
     BeforeContact,
     AfterContact,

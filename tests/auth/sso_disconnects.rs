@@ -12,7 +12,7 @@ use crate::{
     world::{ADA, Answer},
 };
 
-/// What a return did whose connection broke.
+/// How a return from the provider ended after its connection broke.
 #[derive(Debug, PartialEq)]
 enum Return {
     Cancelled,

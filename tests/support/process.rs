@@ -22,7 +22,7 @@ const MARK: &str = "@@ ";
 const STEP: Duration = Duration::from_millis(100);
 const STEPS: usize = 300;
 
-/// Waits patiently. Returns `None` if it takes too long. A machine that stands still meanwhile uses up one step.
+/// Waits for at most half a minute. If the whole machine pauses, that counts as one step. Returns `None` if it takes longer.
 pub(crate) async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     for _ in 0..STEPS {

@@ -105,7 +105,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Charges a message to the address of the client.
+    /// Charges a message to both limits of the client's address.
     async fn charge_ticket_message(&self) -> Result<Vec<(&AnyLimiter, Spend)>, Problem> {
         let (limits, mut charged) = (&self.core.limits, Vec::new());
         for limiter in [&limits.messages, &limits.new_contact_codes] {

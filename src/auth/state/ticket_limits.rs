@@ -96,7 +96,7 @@ impl Guard {
         keyed: &Keyed,
     ) -> Result<Result<(), Duration>, StoreError> {
         let kept_until = |now: UnixTime| match place.purpose {
-            // the login that stands for the browser ends before
+            // the browser can't guess after its login has ended
             TicketPurpose::SignUp => now + self.limits.absolute_timeout,
             _ => Throttle::forgotten_at(&self.limits, now),
         };

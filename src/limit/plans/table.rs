@@ -16,8 +16,8 @@ type PlanOf = dyn Fn(&LimitKey) -> Option<Plan> + Send + Sync;
 /// Clones share one table, so an operator's endpoint can change it. A change applies from
 /// the next request on, and what a tenant has spent stays spent.
 ///
-/// Whoever has no plan here has the default, client addresses included. In front of paying customers, make the default the
-/// plan of anonymous callers, and set a plan for each customer.
+/// Tenants and client addresses without a plan of their own have the default plan. If anonymous callers have access too, make it
+/// their plan, and set a plan for each customer.
 ///
 /// Tenants with a plan in this table keep their own budget when the limiter is full.
 ///

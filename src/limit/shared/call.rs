@@ -53,7 +53,7 @@ impl SharedLimiter {
         let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
         let more = [&id, slot, at_most, lifetime];
-        let Ok(Some(mut answer)) = server.try_allowed_call("hold", payer, plan, ask, &more).await else {
+        let Ok(Some(mut answer)) = server.try_call("hold", payer, plan, ask, &more).await else {
             return Decision::UNAVAILABLE;
         };
         // its marks are known now, so a refund is a call of its own
@@ -157,12 +157,12 @@ fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
 const UNDO: &str = "undo";
 
 /// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
-/// of no use, or its request was dropped. That does not wait for the breaker, because a server that is slow has opened the call. There
-/// are no more of these than calls that the breaker has let through.
+/// of no use, or its request was dropped. This does not ask the breaker, because a slow server has opened the call, and only
+/// calls that the breaker has let through end in this way.
 struct UnusedCall<'a> {
     of: Option<(&'a Arc<Server>, &'a LimitKey)>,
     id: CallId,
-    /// What the call has used, as the script reads it.
+    /// The argument of `commit`.
     used: &'static str,
 }
 
@@ -190,7 +190,7 @@ async fn renew_until_closed(server: Weak<Server>) {
         tokio::time::sleep_until(retry_at).await;
         let Some(server) = server.upgrade() else { return };
         if Instant::now() >= all_at {
-            // from its start, so that many keys do not make it rarer
+            // counted from the start of this round, however long it takes
             all_at = Instant::now() + RENEWAL;
             // also while the breaker is open, because a slow server still keeps slots
             failed = server.renew_slots(server.calls.keys()).await;

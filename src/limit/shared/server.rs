@@ -108,26 +108,14 @@ impl Server {
         ask: Ask,
         more: &[&[u8]],
     ) -> Option<Answer> {
+        if !self.breaker.allows(self.watcher.reports().clock.now()) {
+            return None;
+        }
         self.try_call(operation, tenant, plan, ask, more).await.ok().flatten()
     }
 
-    /// Like [`call`](Self::call), with the reason why there is no answer.
+    /// Like [`call`](Self::call), after the breaker has let the call through, and with the reason why there is no answer.
     pub(super) async fn try_call(
-        &self,
-        operation: &str,
-        tenant: &LimitKey,
-        plan: &Plan,
-        ask: Ask,
-        more: &[&[u8]],
-    ) -> Result<Option<Answer>, FailureKind> {
-        if !self.breaker.allows(self.watcher.reports().clock.now()) {
-            return Err(FailureKind::Unavailable);
-        }
-        self.try_allowed_call(operation, tenant, plan, ask, more).await
-    }
-
-    /// Like [`try_call`](Self::try_call), after the breaker has let the call through.
-    pub(super) async fn try_allowed_call(
         &self,
         operation: &str,
         tenant: &LimitKey,

@@ -71,6 +71,9 @@ impl Server {
         let units: Vec<String> = counting.iter().map(u32::to_string).collect();
         let units: Vec<&[u8]> = units.iter().map(String::as_bytes).collect();
         let ask = Ask::new(0, debt.is_anonymous);
+        if !self.breaker.allows(self.watcher.reports().clock.now()) {
+            return false;
+        }
         match self.try_call("debit", &debt.tenant, plan, ask, &units).await {
             Ok(_) => {
                 self.mirror.paid(&debt.tenant, debt.is_anonymous, debt.units);

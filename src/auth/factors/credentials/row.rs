@@ -37,7 +37,7 @@ macro_rules! credentials {
                 iter::empty()$(.chain(self.$field.iter().map(|it| (it as &dyn Credential, &it.strength))))*
             }
 
-            /// Gives the first credential that `is_meant` full strength. Returns `None` if there is none.
+            /// Sets the strength of the first credential that `is_meant` accepts to full. Returns `None` if it accepts none.
             pub(crate) fn vouch_for(&mut self, is_meant: impl Fn(&dyn Credential) -> bool) -> Option<()> {
                 let mut strengths = iter::empty()$(.chain(
                     self.$field.iter_mut().filter(|it| is_meant(&**it)).map(|it| &mut it.strength)

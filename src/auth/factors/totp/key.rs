@@ -39,7 +39,7 @@ pub(crate) struct TotpKind {
     pub(crate) digits: u8,
 }
 
-/// A new key, as it is shown once, for the app of the user.
+/// A new key, in the form that the user's app reads. It is shown once.
 #[derive(Serialize)]
 pub(crate) struct NewTotp {
     /// The secret in base32, to be typed into an app.
