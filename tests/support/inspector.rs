@@ -101,10 +101,13 @@ impl Inspector {
 
     /// Returns what the Tab key does not reach, and where users do not see where they are.
     async fn walk_by_keyboard(&self, tab: &mut Chromium) -> Vec<Value> {
-        let count = tab.ask(&format!("({BEGIN})()")).await.unwrap();
-        for _ in 0..count.as_u64().unwrap() + 2 {
+        let count = tab.ask(&format!("({BEGIN})()")).await.unwrap().as_u64().unwrap();
+        // one round, also if the focus stops a few times between the end and the begin of the page
+        for _ in 0..2 * (count + 2) {
             tab.press("Tab").await;
-            tab.ask("keyboard.note()").await.unwrap();
+            if tab.ask("keyboard.note()").await.unwrap() == 0 {
+                break;
+            }
         }
         let left = tab.ask("keyboard.end()").await.unwrap();
         left.as_array().unwrap().clone()
@@ -146,6 +149,7 @@ const BEGIN: &str = "() => {
         note: () => {
             const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
             if (outlineStyle !== 'none' && outlineWidth !== '0px') left.delete(document.activeElement);
+            return left.size;
         },
         end: () => {
             document.activeElement.blur();
