@@ -351,6 +351,8 @@ impl TokenService {
         let Some(family) = issued_claims::family_of(&claims.jti) else { return Ok(None) };
         if claims.is_machine() {
             let is_revoked = self.0.revocations.has_revoked_family(&family).await?;
+            // which tokens may be lost is known once the cutoff is read
+            self.0.revocations.cutoff().wait().await?;
             let is_revoked = is_revoked || self.0.revocations.may_have_lost(claims.iat);
             return Ok((!is_revoked).then_some(ValidAccess { claims, grant: None, family }));
         }

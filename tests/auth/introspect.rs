@@ -59,7 +59,7 @@ async fn c100_tokens_of_disabled_accounts_are_inactive_and_no_page_can_introspec
     for token in [&issued.access, issued.refresh()] {
         let request = posted("/introspect").header("origin", "https://app.example");
         let request = request.header("authorization", format!("Bearer {INTROSPECTOR}"));
-        let answer = browser.send(request, format!("token={token}")).await;
+        let answer = browser.send(request, format!("token={token}&token_type_hint=refresh_token")).await;
         assert_eq!((answer.json()["active"].clone(), cors(&answer)), (true.into(), vec!["vary: origin".to_owned()]));
     }
     world.users.disable(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();
@@ -101,9 +101,17 @@ async fn c100_an_api_with_a_secret_can_introspect_any_token() {
     for secret in [&secret, &second] {
         for scheme in ["Bearer", "bearer"] {
             let shown = format!("{scheme} {}", secret.expose());
-            for token in [&*issued.access, issued.refresh()] {
-                let answer = ask_as(&mut browser, &shown, token).await;
-                assert_eq!((answer.status.as_u16(), &answer.json()["sub"]), (200, &Value::from("u-ada")), "{answer:?}");
+            // a stolen refresh token that an API gets must not look like an access token
+            for (token, known) in [
+                (issued.access.clone(), true),
+                (format!("{}&token_type_hint=refresh_token", issued.access), true),
+                (format!("{}&token_type_hint=refresh_token", issued.refresh()), true),
+                (issued.refresh().to_owned(), false),
+                (format!("{}&token_type_hint=access_token", issued.refresh()), false),
+            ] {
+                let answer = ask_as(&mut browser, &shown, &token).await;
+                let sub = if known { Value::from("u-ada") } else { Value::Null };
+                assert_eq!((answer.status.as_u16(), &answer.json()["sub"]), (200, &sub), "{token} {answer:?}");
             }
             // a token of no tenant is charged to no tenant
             let answer = ask_as(&mut browser, &shown, "x").await;

@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 use tollgate::{
     AccessToken, BearerLayer, Client, ClientTable, Secret, Tenant, Tokens, UserId,
     body::Body,
-    store::{AnyStore, Memory},
+    store::{AnyStore, Disk, Memory},
     testing::{DpopKey, ManualClock},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
     issued_tokens::{IssuedTokens, claims, header},
+    restart::File,
     special_worlds::put_keys,
     token_requests::{Fields, set, without},
     world::{ADA_PASSWORD, Answer, Browser, ISSUER, World, clients, form_of, parameters, posted, query_of, with},
@@ -81,13 +82,37 @@ fn acme() -> Tenant {
 
 /// A world with the machine client `billing` of acme, which has this key, and more settings of it.
 async fn world_of(key: &MachineKey, more: impl FnOnce(Client) -> Client) -> World {
+    let store = AnyStore::from(Memory::new());
+    put_keys(&store).await;
+    world_on((store, ManualClock::new()), key, more).await
+}
+
+async fn world_on(place: (AnyStore, ManualClock), key: &MachineKey, more: impl FnOnce(Client) -> Client) -> World {
     let billing =
         Client::machine("billing", acme(), &key.jwks()).unwrap().scopes("invoices:read invoices:write").unwrap();
     let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
     let clients = ClientTable::new(all.into_iter().chain([more(billing)])).unwrap();
-    let store = AnyStore::from(Memory::new());
-    put_keys(&store).await;
-    World::made(store, ManualClock::new(), clients, Tokens::new(), |service| service).await
+    World::made(place.0, place.1, clients, Tokens::new(), |service| service).await
+}
+
+#[tokio::test]
+async fn b37_a_machine_token_from_before_everything_ended_does_not_count_after_a_restart() {
+    let (file, clock) = (File::new(), ManualClock::new());
+    let open = async || {
+        let store = Disk::open(&file.0).unwrap().into();
+        world_on((store, clock.clone()), &ES256, |client| client.scopes("introspect").unwrap()).await
+    };
+    let world = open().await;
+    let shown = format!("Bearer {}", token(&world).await);
+    let ask = async |world: &World| {
+        let request = posted("/introspect").header("authorization", &shown);
+        world.browser().send(request, form_of(&[("token", "x")])).await.status.as_u16()
+    };
+    assert_eq!(ask(&world).await, 200);
+    world.service.end_everything().await.unwrap();
+    drop(world);
+    // nothing else was asked of the new process
+    assert_eq!(ask(&open().await).await, 401);
 }
 
 async fn world() -> World {
@@ -475,9 +500,12 @@ async fn granted(world: &World, id: &str, scope: &str, proof: Option<String>) ->
     answer.json()["access_token"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned()
 }
 
+/// Callers learn about refresh tokens of others only if they ask for them.
+const HINT: (&str, &str) = ("token_type_hint", "refresh_token");
+
 async fn introspected(world: &World, shown: &[(&str, &str)], token: &str) -> Answer {
     let request = shown.iter().fold(posted("/introspect"), |request, (name, value)| request.header(*name, *value));
-    world.browser().send(request, form_of(&[("token", token)])).await
+    world.browser().send(request, form_of(&[("token", token), HINT])).await
 }
 
 #[tokio::test]
@@ -494,8 +522,8 @@ async fn b22_a_caller_learns_about_the_tokens_of_its_own_tenant() {
             assert_eq!(active(introspected(&world, &[("authorization", &bearer)], token).await), expected, "{id}");
             let mut claims = good(&world);
             (claims["iss"], claims["sub"]) = (json!(id), json!(id));
-            let fields =
-                [("token", *token), ("client_assertion_type", KIND), ("client_assertion", &ES256.sign(&claims))];
+            let assertion = ES256.sign(&claims);
+            let fields = [("token", *token), HINT, ("client_assertion_type", KIND), ("client_assertion", &assertion)];
             let answer = world.browser().send(posted("/introspect"), form_of(&fields)).await;
             assert_eq!(active(answer), expected, "{id}");
         }

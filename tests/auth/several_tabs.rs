@@ -123,11 +123,16 @@ async fn after_a_logout_no_login_of_the_browser_gives_a_code() {
     // a login in which nothing was proved goes on
     assert_eq!(browser.prove_password(&waiting, ADA, ADA_PASSWORD).await.status, 200);
 
-    // a link of a stranger ends no login: the user is asked first
+    // a link of a stranger ends no login, not even with an ID token of theirs: the user is asked first
+    let mut stranger = world.browser();
+    let code = stranger.sign_in_as(&world, "acme-web", (GRACE, GRACE_PASSWORD), None, &[("scope", "openid")]).await;
+    let issued = IssuedTokens::of(&stranger.redeem("acme-web", &code).await);
     let mut victim = world.browser();
     let login = completed(&mut victim, "acme-web", ADA, ADA_PASSWORD, &[]).await;
-    let asked = victim.send(Request::get("/logout").header("accept", "text/html"), "").await;
-    assert!(asked.text.contains("<h1>Log out?</h1>"), "{asked:?}");
+    for link in ["/logout".to_owned(), format!("/logout?id_token_hint={}", issued.id())] {
+        let asked = victim.send(Request::get(&link).header("accept", "text/html"), "").await;
+        assert!(asked.text.contains("<h1>Log out?</h1>"), "{link} {asked:?}");
+    }
     assert!(victim.return_of(&login).await.is_ok());
 }
 

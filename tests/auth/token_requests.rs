@@ -121,7 +121,7 @@ impl Browser {
     /// Introspects a token as an API that has the secret of the world.
     pub(crate) async fn ask_about(&mut self, token: &str) -> Answer {
         let request = posted("/introspect").header("authorization", format!("Bearer {INTROSPECTOR}"));
-        self.send(request, form_of(&[("token", token)])).await
+        self.send(request, form_of(&[("token", token), ("token_type_hint", "refresh_token")])).await
     }
 
     /// Returns the introspection of a token of this client.

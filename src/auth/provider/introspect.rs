@@ -86,7 +86,15 @@ pub(crate) async fn introspect(
     // introspection is for programs, so no page may read the answer
     request.let_no_page_read();
     let ((core, reach), token) = (reach?, posted.required("token", "token is missing")?);
-    let mut known = find_known_token(core, endpoints, token).await?;
+    // an API that asks about a token that it got must not take a stolen refresh token for an access token
+    let expects_refresh_token = posted.value("token_type_hint") == Some("refresh_token");
+    let mut known = match expects_refresh_token || matches!(reach, Reach::Client(_)) {
+        true => find_refresh_token(core, endpoints, token).await?,
+        false => None,
+    };
+    if known.is_none() {
+        known = find_access_token(core, endpoints, token).await?;
+    }
     match reach {
         Reach::Everything => {
             // an API spends the budget of the tenant that the token belongs to
@@ -183,17 +191,19 @@ fn invalid(scheme: Scheme) -> Problem {
     add_challenge(problem, REALM, scheme, r#", error="invalid_token""#)
 }
 
-async fn find_known_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
+async fn find_refresh_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &endpoints.service;
-    if let Some(presented) = tokens.find_refresh_token(token, core.keyed().await?).await? {
-        let grant = presented.grant();
-        if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
-            return Ok(None);
-        }
-        let subject = subject::subject_of_grant(core, &grant.who, None).await?;
-        return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
+    let Some(presented) = tokens.find_refresh_token(token, core.keyed().await?).await? else { return Ok(None) };
+    let grant = presented.grant();
+    if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
+        return Ok(None);
     }
-    let Some(ValidAccess { claims, grant, .. }) = tokens.access(token).await? else { return Ok(None) };
+    let subject = subject::subject_of_grant(core, &grant.who, None).await?;
+    Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)))
+}
+
+async fn find_access_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
+    let Some(ValidAccess { claims, grant, .. }) = endpoints.service.access(token).await? else { return Ok(None) };
     let Some(grant) = grant else {
         return Ok(find_machine_client(core, &claims).await?.map(|client| of_machine(claims, &client)));
     };

@@ -53,7 +53,7 @@ impl Asked {
 /// Ends the session of the browser, and the tokens issued from it.
 ///
 /// An `id_token_hint` of that session ends it at once, because only its client has that token: no stranger's link can end
-/// a session. In all other cases the user is asked.
+/// a session or a login. In all other cases the user is asked.
 pub(crate) async fn logout(
     request: &mut IncomingRequest<'_>,
     tokens: &TokenService,
@@ -78,6 +78,7 @@ pub(crate) async fn logout(
     let sessions = &cx.core.sessions;
     let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());
     let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(PublicId::parse);
+    let mut shown = sessions.held(&cx.parts.headers).await?;
     // also without a cookie: a client can post the hint from another site
     if let Some(sid) = &hinted_sid {
         end_session_at_logout(&cx, sid, client.as_deref().map(Client::tenant)).await?;
@@ -87,7 +88,6 @@ pub(crate) async fn logout(
     if cx.parts.method == Method::POST && removals.is_empty() && !cx.is_of_own_page() {
         return with_cookies(&cx, &asked, client_id.as_deref());
     }
-    let mut shown = sessions.held(&cx.parts.headers).await?;
     shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
     let presented = cx.core.cookies.read_login_cookies(&cx.parts.headers);
     let logins = ProvedLogins::find(&cx, &presented, tenant).await?;
@@ -96,7 +96,8 @@ pub(crate) async fn logout(
             || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())
     };
     let is_confirmed = asked.is_confirmed() && cx.is_of_own_page();
-    let needs_no_question = shown.iter().all(is_hinted) && (hinted.is_some() || logins.is_empty());
+    // a hint of a session that this browser does not have must not end its logins
+    let needs_no_question = shown.iter().all(is_hinted) && (!shown.is_empty() || logins.is_empty());
     let language = built::language(asked.value("ui_locales"), cx.parts);
     if !is_confirmed && !needs_no_question {
         return Ok(logout_pages::logout_question_page(
@@ -106,7 +107,7 @@ pub(crate) async fn logout(
             after.as_ref().and_then(|after| after.to.policy_source()),
         ));
     }
-    for session in &shown {
+    for session in shown.iter().filter(|session| hinted_sid != Some(session.sid())) {
         end_session_at_logout(&cx, &session.sid(), Some(session.tenant())).await?;
     }
     let removals = removals.into_iter().chain(logins.end(&cx).await?);
