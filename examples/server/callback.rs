@@ -25,15 +25,21 @@ pub(crate) async fn callback(
     let name = cookie_name(of("state"));
     let mut kept = cookie::read_cookies(&headers, &name).filter_map(Kept::read);
     let Some(kept) = kept.find(|kept| kept.state == of("state")) else {
-        let body = "<h1>Not logged in</h1>\n<p>This login was not started in this browser: its state does not match.";
+        let body = "<h1>This page works once</h1>\n<p>Its code is used up, or the login began in another browser. Log in again from \
+            the <a href=\"/demo/\">start page</a>, or see your <a href=\"/account\">account</a>.";
         return (StatusCode::BAD_REQUEST, page(body)).into_response();
     };
     let body = if of("iss") != origin {
-        "<h1>Not logged in</h1>\n<p>The response came from another issuer.".to_owned()
+        "<h1>Not logged in</h1>\n<p>The response came from another issuer. <a href=\"/demo/\">Back to the start</a>"
+            .to_owned()
     } else if let Some(code) = answer.get("code") {
         logged_in(&origin, uri.path(), &kept, code)
     } else {
-        format!("<h1>Not logged in</h1>\n<p>{}: {}", escape(of("error")), escape(of("error_description")))
+        format!(
+            "<h1>Not logged in</h1>\n<p>{}: {}. <a href=\"/demo/\">Back to the start</a>",
+            escape(of("error")),
+            escape(of("error_description"))
+        )
     };
     let mut response = page(&body);
     // each state is accepted once

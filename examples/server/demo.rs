@@ -32,8 +32,8 @@ pub(crate) struct Known {
     pub(crate) name: &'static str,
     full_name: &'static str,
     pub(crate) password: &'static str,
-    email: &'static str,
-    phone: &'static str,
+    pub(crate) email: &'static str,
+    pub(crate) phone: &'static str,
 }
 
 pub(crate) const PEOPLE: [Known; 2] = [

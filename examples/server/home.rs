@@ -24,14 +24,15 @@ in any minute, while globex goes on as before.
 <section class="card" aria-labelledby="log-in">
 <h2 id="log-in">Log in</h2>
 <p>As <strong>{ada}</strong>, password <code>{ada_password}</code>, or as <strong>{grace}</strong>,
-<code>{grace_password}</code>. Codes arrive among the <a href="{origin}/demo/outbox" target="outbox">messages</a>: open them next to
+<code>{grace_password}</code>. Their addresses are <code>{ada_email}</code> and <code>{grace_email}</code>, their numbers
+<code>{ada_phone}</code> and <code>{grace_phone}</code>. Codes arrive among the <a href="{origin}/demo/outbox" target="outbox">messages</a>: open them next to
 this page.
 Logins spend the limit of acme, too: after a flood, wait a minute.
 <ul>
 <li><a href="{origin}/demo/login/demo-web">Log in with one step</a>: a password or a code
 <li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: if you are signed in, only the second is missing
-<li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client, but its request asks for two steps
-<li><a href="{origin}/demo/login/demo-native">Log in like a native app</a>
+<li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: after one step, this asks for the second
+<li><a href="{origin}/demo/login/demo-native">Log in like a native app</a>: it asks again each time, because it does not take part in single sign-on
 <li><a href="{origin}/demo/login/demo-partner">Log in at a partner</a>: it asks you what it may see, and you can
 <a href="{origin}/account/security">take that away</a> again
 </ul>
@@ -66,8 +67,12 @@ step: choose the code by e-mail.
 <script src="/demo/limit.js" type="module"></script>"#,
         ada = ada.name,
         ada_password = ada.password,
+        ada_email = ada.email,
+        ada_phone = ada.phone,
         grace = grace.name,
         grace_password = grace.password,
+        grace_email = grace.email,
+        grace_phone = grace.phone,
     )
 }
 

@@ -82,6 +82,12 @@ impl AuthServiceBuilder {
             let reason = "is only for issuers on a loopback address";
             return Err(ConfigError::new("insecure_loopback", issuer.as_str(), reason));
         }
+        if !self.insecure_loopback && issuer.as_str().starts_with("http:") {
+            crate::util::trace::warning!(
+                "the issuer {} is plain HTTP: curl and some browsers return its cookies only with `insecure_loopback()`",
+                issuer.as_str()
+            );
+        }
         let pages = BuiltPages::new(std::mem::take(&mut self.pages))?;
         self.login_limits.validate()?;
         if let Some(lifetime) = self.remember {

@@ -23,8 +23,8 @@ const COMMON: &str = include_str!("common.txt");
 /// The rules for passwords that users choose.
 ///
 /// A new password needs at least 15 characters if a password alone is enough to sign in, and at least 8 if it is not. It has at
-/// most 256 bytes. The 10,000 most common passwords are refused, and so are passwords with fewer than 8 characters besides the
-/// names of the user, or besides repetitions. There are no rules about kinds of characters. NIST SP 800-63B-4 recommends the
+/// most 256 bytes. The 10,000 most common passwords are refused, also with a number at the end, and so are passwords with fewer than 8
+/// characters besides the names of the user, or besides repetitions. There are no rules about kinds of characters. NIST SP 800-63B-4 recommends the
 /// same.
 ///
 /// Passwords that your application sets by itself are not checked, and neither are those of logins.
@@ -54,7 +54,7 @@ pub enum PasswordFault {
     TooShort(usize),
     /// It has more than 256 bytes.
     TooLong,
-    /// It is one of the 10,000 most common passwords, or made of one repeated text.
+    /// It is one of the 10,000 most common passwords, perhaps with a number at the end, or made of one repeated text.
     Common,
     /// It consists mostly of names of the user.
     OwnName,
@@ -166,7 +166,8 @@ fn check_text(text: &str, least: usize, names: &[&str]) -> Result<(), PasswordFa
     let folded = text.to_lowercase();
     let once = repeated_text(&folded);
     let is_short = |text: &str| text.chars().count() < LEAST;
-    if is_common(&folded) || is_common(once) || is_short(once) {
+    let without_number = folded.trim_end_matches(|c: char| c.is_ascii_digit());
+    if [&*folded, once, without_number].into_iter().any(is_common) || is_short(once) {
         return Err(PasswordFault::Common);
     }
     if is_short(&without_names(folded, names)) {
@@ -240,9 +241,14 @@ mod tests {
         for text in ["password1", "PassWord1", "qwertyuiop", "baseball", "sunshine", "1qaz2wsx", "11111111"] {
             assert_eq!(check(text, false), common, "{text}");
         }
-        for text in
-            ["aaaaaaaaaaaaaaaa", "abcabcabcabcabcab", "passwordpassword", "Baseballbaseball", "gravel7gravel7gr"]
-        {
+        for text in [
+            "aaaaaaaaaaaaaaaa",
+            "abcabcabcabcabcab",
+            "passwordpassword",
+            "Baseballbaseball",
+            "gravel7gravel7gr",
+            "Password1234567",
+        ] {
             assert_eq!(check(text, true), common, "{text}");
         }
         // no rules about kinds of characters
