@@ -22,7 +22,7 @@ use tollgate::{
     ApiKeys, DrainLayer, EventLog, EventService, Head, Limiter, Plans, ProblemJson, Quota, RateLimitLayer,
     SessionLayer, Sessions, Tenant, event::TenantsAndOperator, pkce::PkceBodyLayer, store::Memory, tenant::TenantError,
 };
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 
 /// An app in which the limit of one tenant is spent, with a route for each way to leave a body unread.
 fn app() -> Router {
@@ -151,4 +151,17 @@ async fn b20_a_body_that_never_comes_delays_its_answer_by_thirty_seconds_at_most
     let request = http::Request::post("/").version(http::Version::HTTP_2).body(body()).unwrap();
     let response = service.oneshot(request).await.unwrap();
     assert!(response.headers().is_empty() && begun.elapsed().as_secs() == 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_frees_what_it_holds_before_its_body_comes() {
+    let answer = service_fn(async |_: http::Request<_>| Ok::<_, Infallible>(http::Response::new(())));
+    let service = DrainLayer::new().layer(ConcurrencyLimitLayer::new(1).layer(answer));
+    let begun = tokio::time::Instant::now();
+    let send = async |body| {
+        service.clone().oneshot(http::Request::post("/").body(body).unwrap()).await.unwrap();
+        begun.elapsed().as_secs()
+    };
+    let (stalled, other) = tokio::join!(send(axum::body::Body::new(Never)), send(axum::body::Body::empty()));
+    assert_eq!((stalled, other), (30, 0));
 }

@@ -171,6 +171,29 @@ async fn rules_on_the_response_combine() {
 }
 
 #[tokio::test]
+async fn a_caller_cannot_hide_failures_behind_the_content_type_of_grpc() {
+    let failures = by_header(limiter(Quota::per_hour(9).unwrap())).charge_if(|status, _| status.is_client_error());
+    let keys = ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
+    let by_key = RateLimitLayer::new(keys, limiter(Quota::per_hour(9).unwrap()));
+    let served = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(String::new())));
+    let stack = failures.layer(by_key.layer(served));
+    for (left, (content_type, key, status)) in ["8", "7", "7"].into_iter().zip([
+        ("application/json", "guess", 401),
+        ("application/grpc", "guess", 200),
+        ("application/grpc", "secret", 200),
+    ]) {
+        let mut request = request(Some("acme"));
+        for (name, value) in [("content-type", content_type), ("x-api-key", key)] {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let response = stack.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), status);
+        let remaining = response.headers().get_all("x-ratelimit-remaining").iter().next_back().unwrap();
+        assert_eq!(remaining, left, "{content_type} {key}");
+    }
+}
+
+#[tokio::test]
 async fn two_layers_of_one_limiter_charge_the_larger_cost() {
     for (outer, inner, spent) in [(1, 4, 4), (4, 1, 4), (2, 2, 2), (0, 3, 3), (3, 0, 3)] {
         for (extensions, spent) in [(true, spent), (false, outer + inner)] {

@@ -1,4 +1,4 @@
-//! Finds connections that hold a place without a request.
+//! Finds connections that hold a place without a request, or without reading their responses.
 
 use std::{
     pin::Pin,
@@ -14,23 +14,28 @@ use tokio::time::{Instant, sleep};
 /// The time for a complete request head. A connection without an open request is closed after it.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
 
+/// A connection whose client takes nothing of its responses for so long is closed.
+pub(crate) const READ_TIME: Duration = Duration::from_secs(60);
+
 /// The open requests of a connection.
 #[derive(Clone)]
 pub(crate) struct OpenRequests(Arc<Mutex<Count>>);
 
 struct Count {
     open: usize,
-    /// When the last request ended, or the connection began.
+    /// The open requests that wait for this server: for a response, or for the next part of its body.
+    served: usize,
+    /// When the client was last waited for: since it took a part of a response, a request ended, or the connection began.
     quiet_since: Instant,
 }
 
 impl OpenRequests {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Count { open: 0, quiet_since: Instant::now() })))
+        Self(Arc::new(Mutex::new(Count { open: 0, served: 0, quiet_since: Instant::now() })))
     }
 
-    /// Waits until the connection has no open request for too long. Requests do not wake it: it looks again when the
-    /// connection could be idle at the earliest.
+    /// Waits until the connection has no open request for too long, or takes none of its responses. Requests do not wake it: it
+    /// looks again when the connection could be idle at the earliest.
     pub(crate) async fn idle(self) {
         while let Some(time) = self.time_left() {
             sleep(time).await;
@@ -38,8 +43,9 @@ impl OpenRequests {
     }
 
     fn time_left(&self) -> Option<Duration> {
-        let left = self.with(|count| match count.open {
-            0 => (count.quiet_since + HEAD_TIME).saturating_duration_since(Instant::now()),
+        let left = self.with(|count| match (count.open, count.served) {
+            (0, _) => (count.quiet_since + HEAD_TIME).saturating_duration_since(Instant::now()),
+            (_, 0) => (count.quiet_since + READ_TIME).saturating_duration_since(Instant::now()).min(HEAD_TIME),
             _ => HEAD_TIME,
         });
         (!left.is_zero()).then_some(left)
@@ -47,8 +53,8 @@ impl OpenRequests {
 
     /// Counts a request until its response is sent.
     pub(crate) fn begin(&self) -> OpenRequest {
-        self.with(|count| count.open += 1);
-        OpenRequest(self.clone())
+        self.with(|count| (count.open, count.served) = (count.open + 1, count.served + 1));
+        OpenRequest { requests: self.clone(), is_served: true }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Count) -> T) -> T {
@@ -57,27 +63,40 @@ impl OpenRequests {
 }
 
 /// A request on its way.
-pub(crate) struct OpenRequest(OpenRequests);
+pub(crate) struct OpenRequest {
+    requests: OpenRequests,
+    /// Whether it waits for this server, not for its client.
+    is_served: bool,
+}
 
 impl OpenRequest {
-    pub(crate) fn until_sent(self, body: Body) -> CountedBody {
-        CountedBody { body, _open: self }
+    pub(crate) fn until_sent(mut self, body: Body) -> CountedBody {
+        self.set_served(false);
+        CountedBody { body, open: self }
+    }
+
+    fn set_served(&mut self, is_served: bool) {
+        let was_served = std::mem::replace(&mut self.is_served, is_served);
+        self.requests.with(|count| {
+            count.served = count.served + usize::from(is_served) - usize::from(was_served);
+            if !is_served {
+                count.quiet_since = Instant::now();
+            }
+        });
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.with(|count| {
-            count.open -= 1;
-            count.quiet_since = Instant::now();
-        });
+        self.set_served(false);
+        self.requests.with(|count| count.open -= 1);
     }
 }
 
 /// The body of a response whose request is open.
 pub(crate) struct CountedBody {
     body: Body,
-    _open: OpenRequest,
+    open: OpenRequest,
 }
 
 impl HttpBody for CountedBody {
@@ -85,7 +104,9 @@ impl HttpBody for CountedBody {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.open.set_served(polled.is_pending());
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -62,7 +62,7 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behi
             let _place = place;
             tokio::select! {
                 _ = connection => {}
-                // the timeouts of HTTP/1 begin when its version is known, and HTTP/2 has none
+                // the timeouts of HTTP/1 begin when its version is known, and HTTP/2 has none; neither has one for responses
                 () = idle => {}
             }
         });

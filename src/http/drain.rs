@@ -139,7 +139,7 @@ where
         let unread = (version < Version::HTTP_2 && !body.is_end_stream()).then(Arc::default);
         let left = unread.clone().map(|unread| LeftBehind { unread, version, worth_reading });
         let body = Drained { body: Some(body), unread };
-        DrainFuture { calling: self.inner.call(Request::from_parts(parts, body)), left, draining: None }
+        DrainFuture { calling: Some(self.inner.call(Request::from_parts(parts, body))), left, draining: None }
     }
 }
 
@@ -196,8 +196,9 @@ struct LeftBehind<B> {
 pin_project! {
     /// The response of a [`Drain`](super::Drain) service.
     pub struct DrainFuture<F, B, ResBody> {
+        // `None` once it has its response: what it holds, such as a permit, must not wait for the body
         #[pin]
-        calling: F,
+        calling: Option<F>,
         left: Option<LeftBehind<B>>,
         draining: Option<Pin<Box<dyn Future<Output = Response<ResBody>> + Send>>>,
     }
@@ -212,11 +213,14 @@ where
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
+        let mut this = self.project();
         let draining = match this.draining {
             Some(draining) => draining,
             None => {
-                let mut response = ready!(this.calling.poll(cx))?;
+                let Some(calling) = this.calling.as_mut().as_pin_mut() else { return Poll::Pending };
+                let response = ready!(calling.poll(cx));
+                this.calling.set(None);
+                let mut response = response?;
                 // a handler that still has the body reads it while it responds
                 let Some(LeftBehind { unread, version, worth_reading }) = this.left.take() else {
                     return Poll::Ready(Ok(response));

@@ -11,7 +11,13 @@ use super::{
     headers::HeaderStyle,
     tracking::TrackingLayer,
 };
-use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource, util::builder::setters};
+use crate::{
+    gate::Gated,
+    http::head::Head,
+    reject::{StatusOnly, grpc},
+    tenant::TenantSource,
+    util::builder::setters,
+};
 
 /// Limits the requests of each tenant.
 ///
@@ -85,8 +91,10 @@ impl<R> RateLimitLayer<R> {
     ///
     /// The units are reserved before the request is served, so that no flood can pass
     /// while responses are pending, and given back with a response that is not charged. A
-    /// request that never gets a response stays charged. A gRPC status is only among the
-    /// headers if the call failed at once.
+    /// request that never gets a response stays charged.
+    ///
+    /// If a gRPC call failed at once, its gRPC status is among the headers, and the function gets the status that HTTP has for it,
+    /// such as 401 for `UNAUTHENTICATED`. A call that fails later has 200.
     ///
     /// Rules combine: with several calls of `charge_if` and
     /// [`refund_if`](Self::refund_if), a response is charged only if all rules agree.
@@ -100,6 +108,7 @@ impl<R> RateLimitLayer<R> {
     /// # Ok::<(), tollgate::ConfigError>(())
     /// ```
     pub fn charge_if(mut self, rule: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
+        let rule = move |status, headers: &HeaderMap| rule(grpc::http_status(status, headers), headers);
         self.gate.charge_rule = Some(match self.gate.charge_rule.take() {
             None => Arc::new(rule),
             Some(earlier) => Arc::new(move |status, headers| earlier(status, headers) && rule(status, headers)),

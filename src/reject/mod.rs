@@ -1,6 +1,7 @@
 //! Rejected requests: a [`Rejection`] contains the reason, and a [`Respond`] turns it into a
 //! response of your body type.
 
+pub(crate) mod grpc;
 mod oauth;
 mod rejection;
 mod respond;

@@ -2,13 +2,13 @@ use std::{borrow::Cow, fmt::Write, mem, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
+use super::grpc::GRPC_STATUS;
 use crate::{
     http::{head::Head, number::number},
     tenant::{LimitKey, Standing},
     util::{builder::setters, clock::ceil_seconds},
 };
 
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 

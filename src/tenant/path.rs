@@ -6,8 +6,8 @@ use crate::{http::head::Head, util::form::decode_path};
 /// The path is the one that this layer sees. An outer router may have stripped a prefix.
 ///
 /// A path is rejected if a service behind this layer may see other segments in it, and so
-/// serve a tenant that is not charged: if it has a segment `.` or `..`, a backslash, or an
-/// escaped slash. The name of a tenant found here therefore never contains a slash.
+/// serve a tenant that is not charged: if it has a segment `.` or `..`, a backslash, an
+/// escaped slash, or an empty segment before the tenant. The name of a tenant found here therefore never contains a slash.
 ///
 /// # Security
 ///
@@ -42,7 +42,17 @@ impl TenantSource for PathTenant {
         if has_hidden_slash(path) {
             return Err(TenantError::invalid("the path has a backslash or an escaped slash"));
         }
-        let mut segments = path.split('/').skip(self.segment);
+        let mut segments = path.split('/').peekable();
+        for _ in 0..self.segment {
+            match segments.next() {
+                None => return Ok(None),
+                // a service that merges slashes sees other segments
+                Some("") if segments.peek().is_some() => {
+                    return Err(TenantError::invalid("the path has an empty segment"));
+                }
+                Some(_) => {}
+            }
+        }
         match segments.next() {
             None => Ok(None),
             // a path that ends in a slash ends there
@@ -109,6 +119,8 @@ mod tests {
             r"/tenants/acme\globex",
             r"/\/tenants/acme",
             "/tenants/acme/%%2f",
+            "//tenants/acme",
+            "//acme/orders",
         ] {
             assert!(find(1, uri).is_err(), "{uri}");
         }

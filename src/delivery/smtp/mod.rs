@@ -63,6 +63,11 @@ impl Smtp {
     /// Like [`relay`](Self::relay), but with STARTTLS on port 587. Without STARTTLS, nothing is
     /// sent.
     ///
+    /// # Security
+    ///
+    /// Prefer `relay` if the server offers it. Somebody between here and the server can answer for it before TLS begins, so that
+    /// messages count as sent and never arrive. They learn neither the messages nor the password.
+    ///
     /// # Errors
     ///
     /// Returns an error if the host or the sender address is invalid.
