@@ -21,9 +21,13 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use redis_server::{RedisCluster, RedisServer};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tollgate::{
-    Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    event::{EventKind, Query},
     limit::{Decision, Fallback, Hold, Leases, RefusalReason, SharedLimiter, Tracked, Usage},
     store::RedisConfig,
     tenant::{HeaderTenant, Standing},
@@ -298,6 +302,77 @@ async fn a_node_opens_nothing_before_its_calls_are_counted_again() {
             sleep(Duration::from_millis(100)).await;
         }
         drop(call);
+    }
+}
+
+#[tokio::test]
+async fn requests_wait_for_one_renewal_of_the_calls_of_their_key() {
+    for server in RedisServer::each(&[]) {
+        let clock = ManualClock::new();
+        let builder = Limiter::builder(Plans::new(Quota::concurrent(40).unwrap())).clock(clock.clone());
+        let limiter = builder.redis(config(&server.url())).connect().await.unwrap();
+        let first = hold(&limiter, 1).await.unwrap();
+        server.cli(&["flushall"]);
+        clock.advance(Duration::from_secs(9));
+        let before = script_calls(&server);
+        let requests: JoinSet<_> = (0..30)
+            .map(|_| {
+                let limiter = limiter.clone();
+                async move { hold(&limiter, 1).await }
+            })
+            .collect();
+        let calls = requests.join_all().await;
+        assert!(calls.iter().all(Result::is_ok));
+        // each opens its call. The background may renew them, too
+        assert!(script_calls(&server) - before <= 32, "{} calls", script_calls(&server) - before);
+        drop(first);
+    }
+}
+
+/// Returns how long a call of a script took lately, in microseconds.
+fn micros_per_script_call(server: &RedisServer) -> f64 {
+    let stats = server.cli(&["info", "commandstats"]);
+    let script = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+    let (_, rest) = script.split_once("usec_per_call=").unwrap();
+    rest.split_once(',').unwrap().0.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_key_with_the_most_open_calls_refuses_more_and_is_fast() {
+    const MOST: u32 = 1_024;
+    for server in RedisServer::each(&[]) {
+        let log = EventLog::new();
+        let builder = Limiter::builder(Plans::new(Quota::per_hour(1_000_000).unwrap())).events(log.clone());
+        let limiter = builder.redis(config(&server.url())).connect().await.unwrap();
+        let mut calls = Vec::new();
+        for _ in 0..MOST {
+            calls.push(hold(&limiter, 1).await.unwrap());
+        }
+        let refused = hold(&limiter, 1).await.unwrap_err();
+        assert_eq!(refused.refusal_reason(), Some(RefusalReason::Spent));
+        let standing = refused.standing().unwrap();
+        assert_eq!((shown(standing), standing.limit()), (("open-calls", 0, false), MOST));
+        assert_eq!(refused.retry_after(), Duration::from_secs(1));
+        assert_eq!(left(&limiter).await, 1_000_000 - MOST);
+        let events = log.read_events(&Query::new()).events;
+        let shown: Vec<_> = events.iter().map(|event| (event.kind, event.policy, event.limit)).collect();
+        assert_eq!(shown, [(EventKind::RateLimited, Some("open-calls"), MOST)]);
+        // other work on the machine can slow some of them
+        let fastest = async {
+            let mut fastest = f64::MAX;
+            for _ in 0..10 {
+                server.cli(&["config", "resetstat"]);
+                for _ in 0..20 {
+                    assert!(limiter.check(&acme(), 1).await.is_admitted());
+                }
+                fastest = fastest.min(micros_per_script_call(&server));
+            }
+            fastest
+        };
+        let fastest = fastest.await;
+        assert!(fastest < 1_000.0, "a spend takes {fastest} microseconds");
+        calls.pop().unwrap().commit(1);
+        until_admitted(&limiter).await;
     }
 }
 

@@ -169,7 +169,8 @@ impl Quota {
     /// [`Hold`](super::Hold). All other requests under such a plan are refused.
     ///
     /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as one, even
-    /// if it costs several units. In one plan with rates, a request is charged to all quotas or to none.
+    /// if it costs several units. In one plan with rates, a request is charged to all quotas or to none. On Redis, a key has at most
+    /// 1,024 open calls, whatever the limit.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use std::{
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    open_calls::{CallId, CallTerms, OpenCalls, SLOT, SentAt},
+    open_calls::{CallId, CallTerms, CallToEnd, OpenCalls, SLOT, SentAt},
     server::Server,
     shared_limiter::SharedLimiter,
 };
@@ -26,8 +26,6 @@ use crate::{
 /// How often slots are renewed, and how long after a failure those of a key are tried again.
 const RENEWAL: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(250);
-/// How often the end of a call is sent again, with pauses like those between renewals.
-const END_RETRIES: usize = 3;
 /// At most this many keys are renewed at the same time.
 const AT_ONCE: usize = 1024;
 
@@ -45,11 +43,11 @@ impl SharedLimiter {
         if !server.breaker.allows(clock.now()) {
             return Decision::UNAVAILABLE;
         }
-        let mut call = UnusedCall { of: Some((server, payer)), id, used: UNDO };
         let (most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
             CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
+        let mut call = UnusedCall { of: Some((server, payer)), id, used: UNDO, millis };
         let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
         let more = [&id, slot, at_most, lifetime];
@@ -81,11 +79,10 @@ impl SharedLimiter {
             Some(OpenCall::Memory(call)) => Some(call),
             Some(OpenCall::Shared(_)) | None => None,
         };
-        let open = Open { server: Arc::clone(server), key: payer.clone(), id: call.keep(), mirrored };
+        let (key, expires) = (payer.clone(), expires_after(millis));
+        let open = Open { server: Arc::clone(server), key, id: call.keep(), expires, mirrored };
         // keeps its slots until it ends
-        if !server.calls.is_renewing.swap(true, SeqCst) {
-            server.link.spawn(renew_until_closed(Arc::downgrade(server)));
-        }
+        server.renew_later();
         decision.call = Some(Box::new(OpenCall::Shared(Box::new(SharedCall(Some(open))))));
         decision
     }
@@ -98,11 +95,20 @@ impl Server {
         if !self.calls.may_be_uncounted(key, &*reports.clock) {
             return true;
         }
-        self.breaker.may_allow(reports.clock.now()) && self.renew_slots_of(key).await
+        self.breaker.may_allow(reports.clock.now())
+            && self.renew_slots_of(key, || self.calls.may_be_uncounted(key, &*reports.clock)).await
     }
 
-    /// Renews the slots of a key. Returns whether the server has done so.
-    async fn renew_slots_of(&self, key: &LimitKey) -> bool {
+    /// Renews the slots of a key, if they still need it when no other task does so. Returns whether the server has done so.
+    async fn renew_slots_of(&self, key: &LimitKey, is_needed: impl Fn() -> bool) -> bool {
+        let (began, Some(turn)) = (Instant::now(), self.calls.turn_of_key(key)) else { return true };
+        let mut failed_at = turn.lock().await;
+        if !is_needed() {
+            return true;
+        }
+        if failed_at.is_some_and(|failed_at| failed_at >= began) {
+            return false;
+        }
         let sent_at = SentAt::now(&*self.watcher.reports().clock);
         let calls = self.calls.calls_of_key(key);
         if calls.is_empty() {
@@ -114,17 +120,33 @@ impl Server {
         let is_done = self.change_calls("", "renew", key, &more).await.is_ok();
         if is_done {
             self.calls.note_renewal(key, calls.iter().map(|(id, _)| *id), sent_at);
+        } else {
+            *failed_at = Some(Instant::now());
         }
         is_done
     }
 
-    /// Renews the slots of these keys. Returns the keys for which the server has not done so, as far as it is known: the
-    /// server may renew slots and answer too late.
+    /// Sends the ends of calls of a key again. Returns whether the server has confirmed all.
+    async fn send_ends_of(&self, key: &LimitKey) -> bool {
+        for call in self.calls.ends_of_key(key) {
+            if !self.send_end(key, &call, true).await {
+                return false;
+            }
+            self.calls.forget_end(key, call.id);
+        }
+        true
+    }
+
+    /// Renews the slots of these keys, and sends the ends of calls again. Returns the keys for which the server has not done so, as
+    /// far as it is known: the server may renew slots and answer too late.
     async fn renew_slots(self: &Arc<Self>, keys: Vec<LimitKey>) -> Vec<LimitKey> {
         let (mut renewals, mut failed) = (JoinSet::new(), Vec::new());
         for key in keys {
             let server = Arc::clone(self);
-            renewals.spawn(async move { (!server.renew_slots_of(&key).await).then_some(key) });
+            renewals.spawn(async move {
+                let is_done = server.renew_slots_of(&key, || true).await && server.send_ends_of(&key).await;
+                (!is_done).then_some(key)
+            });
             if renewals.len() >= AT_ONCE {
                 failed.extend(renewals.join_next().await.and_then(Result::ok).flatten());
             }
@@ -135,16 +157,32 @@ impl Server {
         failed
     }
 
-    /// Removes a call from the server, and charges what it has used.
-    pub(super) async fn end_call(&self, key: &LimitKey, id: CallId, used: &str) {
-        // it has an effect once. A server that does not answer in the end charges the estimate when it expires
-        for _ in 0..=END_RETRIES {
-            if self.change_calls("", "commit", key, &[&id, used.as_bytes()]).await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(RENEWAL).await;
+    /// Removes a call from the server, and charges what it has used. If the server does not answer, the end is sent again as long as it
+    /// can have an effect.
+    async fn end_call(self: &Arc<Self>, key: &LimitKey, call: CallToEnd) {
+        // the connection may just have been lost
+        if !self.send_end(key, &call, false).await && !self.send_end(key, &call, true).await {
+            self.calls.keep_end(key, call);
+            self.renew_later();
         }
     }
+
+    async fn send_end(&self, key: &LimitKey, call: &CallToEnd, is_sent_before: bool) -> bool {
+        let again: &[u8] = if is_sent_before { b"1" } else { b"0" };
+        self.change_calls("", "commit", key, &[&call.id, call.used.as_bytes(), again]).await.is_ok()
+    }
+
+    /// Starts to renew slots and to send ends again, unless that is under way.
+    fn renew_later(self: &Arc<Self>) {
+        if !self.calls.is_renewing.swap(true, SeqCst) {
+            self.link.spawn(renew_until_closed(Arc::downgrade(self)));
+        }
+    }
+}
+
+/// Returns when an estimate expires that begins now. A call without one has none.
+fn expires_after(millis: u32) -> Instant {
+    Instant::now() + Duration::from_millis(millis.into())
 }
 
 /// Returns a call as the script reads it to renew its slot.
@@ -164,6 +202,8 @@ struct UnusedCall<'a> {
     id: CallId,
     /// The argument of `commit`.
     used: &'static str,
+    /// How long its estimate lasts.
+    millis: u32,
 }
 
 impl UnusedCall<'_> {
@@ -177,8 +217,9 @@ impl UnusedCall<'_> {
 impl Drop for UnusedCall<'_> {
     fn drop(&mut self) {
         if let Some((server, key)) = self.of {
-            let (server, key, id, used) = (Arc::clone(server), key.clone(), self.id, self.used);
-            server.link.clone().spawn(async move { server.end_call(&key, id, used).await });
+            let (server, key) = (Arc::clone(server), key.clone());
+            let call = CallToEnd::new(self.id, self.used.to_owned(), expires_after(self.millis));
+            server.link.clone().spawn(async move { server.end_call(&key, call).await });
         }
     }
 }
@@ -215,13 +256,15 @@ struct Open {
     server: Arc<Server>,
     key: LimitKey,
     id: CallId,
+    /// When its estimate has expired.
+    expires: Instant,
     /// The call in the memory of this node, for its fallback.
     mirrored: Option<CallInMemory>,
 }
 
 impl SharedCall {
     fn finish(&mut self, end: CallEnd) {
-        let Some(Open { server, key, id, mirrored }) = self.0.take() else { return };
+        let Some(Open { server, key, id, expires, mirrored }) = self.0.take() else { return };
         // first, so that no renewal adds it again
         server.calls.remove(&key, id);
         if let Some(call) = mirrored {
@@ -232,7 +275,8 @@ impl SharedCall {
             CallEnd::Commit(units) => units.to_string(),
             CallEnd::Estimate => String::new(),
         };
-        link.spawn(async move { server.end_call(&key, id, &used).await });
+        let call = CallToEnd::new(id, used, expires);
+        link.spawn(async move { server.end_call(&key, call).await });
     }
 }
 
@@ -286,7 +330,7 @@ mod tests {
                 let id = OpenCalls::random_id().unwrap();
                 let more = [&id[..], b"10000000", at_most.as_bytes(), lifetime.as_bytes()];
                 assert_eq!(run("hold", ask, &more).await, (true, left, ask.estimate() == 0));
-                drop(UnusedCall { of: Some((server, &acme)), id, used: UNDO });
+                drop(UnusedCall { of: Some((server, &acme)), id, used: UNDO, millis: 60_000 });
                 let began = Instant::now();
                 while run("spend", Ask::new(0, false), &[]).await != (true, 99, true) {
                     assert!(began.elapsed() < Duration::from_secs(2), "{ask:?} is open or charged");
@@ -294,6 +338,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test]
+    async fn an_end_is_sent_again_until_the_server_answers_or_it_has_no_effect() {
+        let Some(mut redis) = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]) else { return };
+        let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_millis(200)).unwrap();
+        let shared = Limiter::redis(config, Plans::new(Quota::per_hour(1_000).unwrap())).connect().await.unwrap();
+        let (server, acme) = (&shared.0.server, LimitKey::parse("acme").unwrap());
+        let call = shared.hold(&acme, 10, 500, Duration::from_secs(600)).await.unwrap();
+        redis.kill();
+        call.commit(500);
+        let is_kept = async {
+            while server.calls.ends_of_key(&acme).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), is_kept).await.unwrap();
+        // it fails often, and is kept
+        for _ in 0..10 {
+            assert_eq!(server.renew_slots(server.calls.keys()).await, std::slice::from_ref(&acme));
+        }
+        redis.restart();
+        let is_charged = async {
+            while !server.renew_slots(server.calls.keys()).await.is_empty() {}
+            assert!(server.calls.is_empty());
+            // the breaker is open for a moment
+            while shared.peek(&acme).await.map(|standing| standing.remaining()) != Some(500) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), is_charged).await.unwrap();
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@
 --   ARGV[8] the most units that it may use, ARGV[9] when its estimate expires, from now. If that is zero, the units are no
 --   estimate, and are charged now.
 --   commit: ARGV[6] the id of a call that has ended, ARGV[7] the units that it has used, empty for its estimate, 'undo' if it
---   was opened in vain: then the units that were charged for it come back, too.
+--   was opened in vain: then the units that were charged for it come back, too. ARGV[8] 1 if it was sent before without a reply.
 --   renew: ARGV[6] how long the slots last from now on, ARGV[7] and on an id, 1 for an anonymous request, the estimate, and
 --   the most units.
 --   reset: forgets all units and estimates, but no slot. The last three use the plan that is stored, if one is.
@@ -27,10 +27,12 @@
 -- The estimate of an open call counts until it is charged, when the call ends or the estimate expires. Estimates that have
 -- expired are charged before anything else, each at its expiry, so that nothing depends on when the key is used. A call takes a
 -- slot of each quota of concurrent calls until it ends, or until its slot was not renewed in time. A node adds slots again that it
--- could not renew, even if there is no room.
+-- could not renew, even if there is no room. A call that was added in this way may have ended already: an end that is sent again
+-- charges it nothing, because the first one may have done so.
 --
 -- The stored value is the generation, when the last lease expires, whether calls are open, the plan, one meter per quota
--- except those of concurrent calls, and, if calls are open, these and their number. The generation is when the value was
+-- except those of concurrent calls, and, if calls are open, these, what each quota counts of them, and the TAIL. So the calls are
+-- read one by one only when they change, or when a slot or an estimate has ended. The generation is when the value was
 -- created or its plan changed, or later, so that no two are equal. The meter of a window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
 -- units. Replies are packed as in REFUSED and ADMITTED.
@@ -38,10 +40,15 @@ local unpack, pack, sub, ceil, max, min = struct.unpack, struct.pack, string.sub
 local PLAN = '>BBBBI4I7I7I7Bc0'
 local HEAD, HEAD_SIZE = '>I7I7B', 15
 local ENTRY, SIZE = '>I7I6I4', 17
--- an open call: its id, when its slot ends, when its estimate expires, the estimate, the most units, whether the estimate
--- counts, whether it is anonymous, and the bits of shadow quotas that don't count it. A call with a slot alone has no most
--- units, and the mark and the number of the units that were charged for it instead of an estimate.
+-- an open call: its id, when its slot ends, when its estimate expires, the estimate, the most units, 1 if the estimate counts
+-- and 2 if a renewal has added the call, whether it is anonymous, and the bits of shadow quotas that don't count it. A call with a
+-- slot alone has no most units, and the mark and the number of the units that were charged for it instead of an estimate.
 local CALL, CALL_SIZE = '>c8I7I7I4I4BBB', 33
+local HELD, ADDED = 1, 2
+-- what a quota counts of open calls: units, or slots if it is one of concurrent calls, and when the last estimate expires
+local COUNT, COUNT_SIZE = '>I7I7', 14
+-- when the next slot or estimate ends, or earlier; how long the value is kept for the calls; the number of calls
+local TAIL, TAIL_SIZE = '>I7I7I4', 18
 local MOST_CALLS = 1024
 -- when to try again if only slots are missing: no one knows when a call ends
 local SLOT_RETRY = 1000000
@@ -64,15 +71,21 @@ end
 local key = KEYS[1]
 local stored = redis.call('GET', key)
 local has_calls = stored and string.byte(stored, HEAD_SIZE) == 1
-local stored_calls = ''
+-- the calls, packed; what the stored quotas count of them; the rest of the TAIL
+local calls, stored_counts, next_end, calls_until = '', '', 0, 0
 if has_calls then
-  local from = #stored - 3 - unpack('>I4', stored, #stored - 3) * CALL_SIZE
-  stored, stored_calls = sub(stored, 1, from - 1), sub(stored, from, #stored - 4)
+  local tail, number = #stored - TAIL_SIZE, nil
+  next_end, calls_until, number = unpack(TAIL, stored, tail + 1)
+  local counts = tail - string.byte(stored, HEAD_SIZE + 1) * COUNT_SIZE
+  local from = counts - number * CALL_SIZE
+  calls, stored_counts, stored = sub(stored, from + 1, counts), sub(stored, counts + 1, tail), sub(stored, 1, from)
 end
 local is_new_plan = stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #plan) ~= plan
 
 -- the time; number of the quota, with 128 more if the time is an estimate, units left, and the time until they will fit
 local REFUSED = '>c1dBI4d'
+-- the key has too many open calls: the time; how many it may have, and the time until a retry
+local FULL = '>c1dI4d'
 -- the same until there are more; the generation; a shadow quota that would refuse; units granted and the lifetime of a
 -- lease. One mark per quota follows.
 -- If there are several quotas or open calls, the units that each quota counts end both replies.
@@ -158,8 +171,7 @@ local anonymous = ARGV[5] == '1'
 local opens = operation == 'hold'
 
 local function clear(quota)
-  -- what open calls count: units and slots
-  quota.held, quota.slots, quota.latest = 0, 0, 0
+  quota.held, quota.latest = 0, 0
   if quota.rule == WINDOW then quota.used, quota.entries = 0, ''
   elseif quota.rule == SMOOTH then quota.whole, quota.moved_up = 0, 0
   else quota.ends, quota.count = 0, 0 end
@@ -181,11 +193,12 @@ local function read_plan(text, at)
   return quotas, at
 end
 
--- reads the meters, from the last one on
+-- reads what the quotas of the stored plan count, and their meters from the last one on
 local function read_meters(quotas, state)
   local ends = #state
   for i = #quotas, 1, -1 do
     local quota = quotas[i]
+    if has_calls then quota.held, quota.latest = unpack(COUNT, stored_counts, (i - 1) * COUNT_SIZE + 1) end
     if quota.rule == WINDOW then
       local used, number = unpack('>I4I2', state, ends - 5)
       quota.used, quota.entries = used, sub(state, ends - 5 - number * SIZE, ends - 6)
@@ -225,7 +238,7 @@ end
 local function used(quota)
   if quota.rule == WINDOW then return quota.used end
   if quota.rule == FIXED then return quota.count end
-  if quota.rule == CONCURRENT then return quota.slots end
+  if quota.rule == CONCURRENT then return 0 end
   return min(ceil(max(quota.whole - now, 0) / quota.length), MOST_USED)
 end
 
@@ -289,20 +302,40 @@ local function charge(quota, wanted, at)
   return at
 end
 
-local calls, calls_changed = {}, false
+local calls_changed = false
 
-local function read_calls()
-  for at = 1, #stored_calls, CALL_SIZE do
-    local id, slot, ends, estimate, at_most, is_held, is_anonymous, uncounted = unpack(CALL, stored_calls, at)
-    calls[#calls + 1] = {
-      id = id, slot = slot, ends = ends, estimate = estimate, at_most = at_most, is_held = is_held == 1,
-      is_anonymous = is_anonymous == 1, uncounted = uncounted, order = #calls,
-    }
-  end
+local function read_call(at)
+  local id, slot, ends, estimate, at_most, state, is_anonymous, uncounted = unpack(CALL, calls, at)
+  return {
+    id = id, slot = slot, ends = ends, estimate = estimate, at_most = at_most, state = state, is_anonymous = is_anonymous,
+    uncounted = uncounted, at = at,
+  }
 end
 
-local function counts_call(quota, call)
-  return (call.is_anonymous or not quota.anon) and bit.band(call.uncounted, quota.bit) == 0
+local function pack_call(call)
+  return pack(CALL, call.id, call.slot, call.ends, call.estimate, call.at_most, call.state, call.is_anonymous,
+    call.uncounted)
+end
+
+local function find_call(id)
+  local at = 0
+  repeat at = string.find(calls, id, at + 1, true) until not at or at % CALL_SIZE == 1
+  return at
+end
+
+-- changes all calls
+local function change_calls(change)
+  local changed = {}
+  for at = 1, #calls, CALL_SIZE do
+    local call = read_call(at)
+    change(call)
+    changed[#changed + 1] = pack_call(call)
+  end
+  calls, calls_changed = table.concat(changed), true
+end
+
+local function counts_call(quota, is_anonymous, uncounted)
+  return (is_anonymous == 1 or not quota.anon) and bit.band(uncounted, quota.bit) == 0
 end
 
 -- an undo no longer finds what was charged for a slot
@@ -310,45 +343,79 @@ local function forget_charge(call)
   if call.at_most == 0 then call.estimate = 0 end
 end
 
--- adds up what the open calls count
-local function count_calls(list)
-  for _, quota in ipairs(list) do
-    quota.held, quota.slots, quota.latest = 0, 0, 0
-    for _, call in ipairs(calls) do
-      if counts_call(quota, call) then
-        if quota.rule == CONCURRENT then
-          if call.slot > now then quota.slots = quota.slots + 1 end
-        elseif call.is_held then
-          quota.held, quota.latest = quota.held + call.estimate, max(quota.latest, call.ends)
-        end
+local LATER = 9007199254740991
+
+-- counts more calls, packed. Calls that the same quotas count are added up first.
+local function count_more(list, packed)
+  local sums, last_slot, last_end, longest = {}, 0, 0, 0
+  for at = 9, #packed, CALL_SIZE do
+    local slot, ends, estimate, _, state, is_anonymous, uncounted = unpack('>I7I7I4I4BBB', packed, at)
+    local kind = 2 * uncounted + is_anonymous
+    local sum = sums[kind]
+    if not sum then
+      sum = { is_anonymous = is_anonymous, uncounted = uncounted, slots = 0, units = 0, latest = 0 }
+      sums[kind] = sum
+    end
+    if slot > now then
+      sum.slots = sum.slots + 1
+      if slot < next_end then next_end = slot end
+      if slot > last_slot then last_slot = slot end
+    end
+    if state == HELD then
+      sum.units = sum.units + estimate
+      if ends < next_end then next_end = ends end
+      if ends > sum.latest then sum.latest = ends end
+    end
+  end
+  for _, sum in pairs(sums) do
+    last_end = max(last_end, sum.latest)
+    for _, quota in ipairs(list) do
+      if counts_call(quota, sum.is_anonymous, sum.uncounted) then
+        quota.held = quota.held + (quota.rule == CONCURRENT and sum.slots or sum.units)
+        quota.latest = max(quota.latest, sum.latest)
       end
     end
   end
+  for _, quota in ipairs(list) do longest = max(longest, quota.window) end
+  -- what is charged at its expiry counts afterwards, and a debt for twice as long
+  calls_until = max(calls_until, last_slot, last_end > 0 and last_end + 2 * longest or 0)
+end
+
+-- counts the open calls again
+local function count_calls(list)
+  next_end, calls_until = LATER, 0
+  for _, quota in ipairs(list) do quota.held, quota.latest = 0, 0 end
+  count_more(list, calls)
 end
 
 -- charges the estimates that have expired, each at its expiry, and removes calls that count nothing any more
 local function settle(list)
+  if calls == '' or now < next_end then return end
   local expired, open, time = {}, {}, now
-  for _, call in ipairs(calls) do
-    if call.is_held and call.ends <= now then expired[#expired + 1] = call end
-    if call.slot > now or (call.is_held and call.ends > now) then open[#open + 1] = call end
+  for at = 1, #calls, CALL_SIZE do
+    local _, slot, ends, _, _, state = unpack(CALL, calls, at)
+    if state == HELD and ends <= now then
+      local call = read_call(at)
+      expired[#expired + 1], call.state = call, 0
+      if slot > now then open[#open + 1] = pack_call(call) end
+    elseif state == HELD or slot > now then
+      open[#open + 1] = sub(calls, at, at + CALL_SIZE - 1)
+    end
   end
   table.sort(expired, function(one, other)
     if one.ends ~= other.ends then return one.ends < other.ends end
-    return one.order < other.order
+    return one.at < other.at
   end)
   for _, call in ipairs(expired) do
-    now, call.is_held = call.ends, false
+    now = call.ends
     for _, quota in ipairs(list) do
-      if counts_call(quota, call) then
+      if counts_call(quota, call.is_anonymous, call.uncounted) then
         refresh(quota)
         charge(quota, min(call.estimate, MOST_USED - used(quota)), now)
       end
     end
   end
-  now = time
-  calls_changed = calls_changed or #expired > 0 or #open < #calls
-  calls = open
+  now, calls, calls_changed = time, table.concat(open), true
   count_calls(list)
 end
 
@@ -367,7 +434,7 @@ local generation, held = now, 0
 if stored then generation, held = unpack(HEAD, stored) end
 
 local function store()
-  local idle, meters, longest = now, '', 0
+  local idle, meters, counts = now, '', ''
   for _, quota in ipairs(quotas) do
     local last = 0
     if quota.rule == WINDOW then
@@ -384,22 +451,19 @@ local function store()
       if quota.count > 0 then last = quota.ends + min(quota.length, KEPT) end
       meters = meters .. pack('>dI4', quota.ends, quota.count)
     end
-    idle, longest = max(idle, last), max(longest, quota.window)
+    idle = max(idle, last)
+    if calls ~= '' then counts = counts .. pack(COUNT, quota.held, quota.latest) end
   end
-  local packed = {}
-  for i, call in ipairs(calls) do
-    -- what is charged at its expiry counts afterwards, and a debt for twice as long
-    idle = max(idle, call.slot, call.is_held and call.ends + 2 * longest or 0)
-    packed[i] = pack(CALL, call.id, call.slot, call.ends, call.estimate, call.at_most, call.is_held and 1 or 0,
-      call.is_anonymous and 1 or 0, call.uncounted)
+  local state = pack(HEAD, generation, held, calls ~= '' and 1 or 0) .. plan .. meters
+  if calls ~= '' then
+    idle = max(idle, calls_until)
+    state = state .. calls .. counts .. pack(TAIL, next_end, calls_until, #calls / CALL_SIZE)
   end
-  if #calls > 0 then packed[#calls + 1] = pack('>I4', #calls) end
-  local state = pack(HEAD, generation, held, #calls > 0 and 1 or 0) .. plan .. meters .. table.concat(packed)
   redis.call('SET', key, state, 'PX', ceil((idle - now) / 1000) + SPARE)
 end
 
 -- whether open calls count in a quota, so that its reset is an estimate
-local function is_inexact(quota) return quota.held > 0 or (quota.rule == CONCURRENT and quota.slots > 0) end
+local function is_inexact(quota) return quota.held > 0 end
 
 -- number of the quota, units left, and the time until the reset
 local function standing(number, reset)
@@ -410,7 +474,7 @@ end
 
 -- when these units will fit beside the open calls, or nil if they fit now
 local function blocked_until(quota, wanted)
-  if quota.rule == CONCURRENT then return opens and quota.slots >= quota.most and now + SLOT_RETRY or nil end
+  if quota.rule == CONCURRENT then return opens and quota.held >= quota.most and now + SLOT_RETRY or nil end
   local own = full_until(quota, wanted)
   if quota.held == 0 or wanted == 0 or own == NEVER then return own end
   local both = wanted + quota.held
@@ -424,7 +488,7 @@ end
 
 -- when one more unit than now will be left beside the open calls
 local function rises_beside_calls(quota)
-  if quota.rule == CONCURRENT then return quota.slots > 0 and now + SLOT_RETRY or now end
+  if quota.rule == CONCURRENT then return quota.held > 0 and now + SLOT_RETRY or now end
   if quota.held > 0 and used(quota) == 0 then return quota.latest end
   return rises_at(quota)
 end
@@ -449,10 +513,10 @@ end
 -- the units that each of several quotas counts
 local function counted()
   local counts = ''
-  if #quotas > 1 or #calls > 0 then
+  if #quotas > 1 or calls ~= '' then
     for _, quota in ipairs(quotas) do
       refresh(quota)
-      counts = counts .. pack('>I4', quota.rule == CONCURRENT and 0 or used(quota))
+      counts = counts .. pack('>I4', used(quota))
     end
   end
   return counts
@@ -483,8 +547,12 @@ local function decide(needed, wanted, lifetime, call)
     if refused_reset == math.huge then refused_reset = NEVER end
     local number, left, reset = standing(refused, refused_reset)
     if is_estimate and number < 128 then number = number + 128 end
-    if is_new_plan then store() end
+    if is_new_plan or calls_changed then store() end
     return pack(REFUSED, 'r', now, number, left, reset) .. counted()
+  end
+  if call and #calls >= MOST_CALLS * CALL_SIZE then
+    if is_new_plan or calls_changed then store() end
+    return pack(FULL, 'f', now, MOST_CALLS, SLOT_RETRY) .. counted()
   end
   local more, lasts = 0, 0
   if wanted > needed then more, lasts = beyond(needed, wanted, lifetime) end
@@ -492,11 +560,10 @@ local function decide(needed, wanted, lifetime, call)
   local granted, at = needed + more, now + lasts
   if more > 0 then held = max(held, at) end
   if call then
-    if #calls >= MOST_CALLS then return 'f' end
     for place in pairs(would_refuse) do call.uncounted = call.uncounted + place end
-    calls[#calls + 1], calls_changed = call, true
-    count_calls(quotas)
-    if call.is_held then granted = 0 end
+    if calls == '' then next_end = LATER end
+    count_more(quotas, pack_call(call))
+    if call.state == HELD then granted = 0 end
   end
   local shadow_number, shadow_left, shadow_wait = 0, 0, 0
   if shadow then shadow_number, shadow_left, shadow_wait = standing(shadow, shadow_reset) end
@@ -530,6 +597,7 @@ local function decide(needed, wanted, lifetime, call)
     end
     marks = marks .. pack('>d', mark)
   end
+  if call then calls, calls_changed = calls .. pack_call(call), true end
   if granted > 0 or is_new_plan or calls_changed then store() end
   return pack(ADMITTED, 'a', now, least_number, least, least_wait, generation, shadow_number, shadow_left, shadow_wait,
     granted, lasts) .. marks .. counted()
@@ -556,10 +624,11 @@ local function convert()
   read_meters(old, stored)
   settle(old)
   -- the calls that are open count in all new quotas
-  for _, call in ipairs(calls) do
-    call.uncounted, calls_changed = 0, true
+  change_calls(function(call)
+    call.uncounted = 0
     forget_charge(call)
-  end
+  end)
+  next_end = 0
   for _, was in ipairs(old) do refresh(was) end
   for _, is in ipairs(quotas) do
     local same, plain, best, rank
@@ -618,7 +687,6 @@ end
 if operation == 'return' and stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #ARGV[7]) ~= ARGV[7] then
   return false
 end
-if has_calls then read_calls() end
 if is_new_plan then
   convert()
   -- a refund from before finds nothing, also if the plan changes back
@@ -626,19 +694,17 @@ if is_new_plan then
 elseif stored then
   read_meters(quotas, stored)
 end
-if has_calls then settle(quotas) end
+settle(quotas)
 if operation == 'commit' then
-  local call
-  for i, open in ipairs(calls) do
-    if open.id == ARGV[6] then call = table.remove(calls, i) break end
-  end
-  if not call then return 0 end
-  calls_changed = true
+  local at = find_call(ARGV[6])
+  if not at then return 0 end
+  local call = read_call(at)
+  calls = sub(calls, 1, at - 1) .. sub(calls, at + CALL_SIZE)
   count_calls(quotas)
   if ARGV[7] == 'undo' then
     if call.at_most == 0 then units = call.estimate else units = 0 end
     for _, quota in ipairs(quotas) do
-      if units > 0 and quota.rule ~= CONCURRENT and counts_call(quota, call) then
+      if units > 0 and quota.rule ~= CONCURRENT and counts_call(quota, call.is_anonymous, call.uncounted) then
         refresh(quota)
         local mark = call.ends
         -- any time of its period
@@ -650,9 +716,11 @@ if operation == 'commit' then
     return 1
   end
   local spent = ARGV[7] == '' and call.estimate or min(tonumber(ARGV[7]), call.at_most)
-  local expected, excess = min(spent, call.is_held and call.estimate or 0), max(spent - call.estimate, 0)
+  -- it may have been charged before a late renewal has added it
+  if call.state == ADDED and ARGV[8] == '1' then spent = 0 end
+  local expected, excess = min(spent, call.state == HELD and call.estimate or 0), max(spent - call.estimate, 0)
   for _, quota in ipairs(quotas) do
-    if counts_call(quota, call) then
+    if counts_call(quota, call.is_anonymous, call.uncounted) then
       refresh(quota)
       -- a debt is at most as large as the limit
       local counts = used(quota) + quota.held + expected
@@ -664,46 +732,47 @@ if operation == 'commit' then
   return 1
 end
 if operation == 'renew' then
-  local known, ends = {}, now + tonumber(ARGV[6])
-  for _, call in ipairs(calls) do known[call.id] = call end
-  for i = 7, #ARGV, 4 do
-    local call = known[ARGV[i]]
-    if not call then
-      call = {
-        id = ARGV[i], ends = 0, estimate = tonumber(ARGV[i + 2]), at_most = tonumber(ARGV[i + 3]), is_held = false,
-        is_anonymous = ARGV[i + 1] == '1', uncounted = 0,
-      }
-      calls[#calls + 1] = call
-    end
-    call.slot = ends
+  local renewed, changed, ends = {}, {}, now + tonumber(ARGV[6])
+  for i = 7, #ARGV, 4 do renewed[ARGV[i]] = i end
+  local packed_ends = pack('>I7', ends)
+  for at = 1, #calls, CALL_SIZE do
+    local id = sub(calls, at, at + 7)
+    local slot = renewed[id] and packed_ends or sub(calls, at + 8, at + 14)
+    changed[#changed + 1], renewed[id] = id .. slot .. sub(calls, at + 15, at + CALL_SIZE - 1), nil
   end
-  calls_changed = true
+  for id, i in pairs(renewed) do
+    changed[#changed + 1] = pack_call({
+      id = id, slot = ends, ends = 0, estimate = tonumber(ARGV[i + 2]), at_most = tonumber(ARGV[i + 3]), state = ADDED,
+      is_anonymous = tonumber(ARGV[i + 1]), uncounted = 0,
+    })
+  end
+  calls = table.concat(changed)
+  count_calls(quotas)
   store()
   return 1
 end
 if operation == 'reset' then
-  if #calls == 0 then return redis.call('DEL', key) end
+  if calls == '' then return redis.call('DEL', key) end
   for _, quota in ipairs(quotas) do clear(quota) end
-  for _, call in ipairs(calls) do
-    call.is_held, calls_changed = false, true
+  change_calls(function(call)
+    if call.state == HELD then call.state = 0 end
     forget_charge(call)
-  end
+  end)
+  count_calls(quotas)
   generation, held = max(now, generation + 1), 0
   store()
   return 1
 end
 if opens then
-  for _, call in ipairs(calls) do
-    -- it was sent twice
-    if call.id == ARGV[6] then
-      opens = false
-      return decide(0, 0)
-    end
+  -- it was sent twice
+  if find_call(ARGV[6]) then
+    opens = false
+    return decide(0, 0)
   end
   local lifetime = tonumber(ARGV[9])
   local call = {
     id = ARGV[6], slot = now + tonumber(ARGV[7]), ends = now + lifetime, estimate = units,
-    at_most = tonumber(ARGV[8]), is_held = lifetime > 0, is_anonymous = anonymous, uncounted = 0, order = #calls,
+    at_most = tonumber(ARGV[8]), state = lifetime > 0 and HELD or 0, is_anonymous = anonymous and 1 or 0, uncounted = 0,
   }
   return decide(units, 0, 0, call)
 end

@@ -2,9 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
+
+use tokio::time::Instant;
 
 use crate::{
     tenant::LimitKey,
@@ -20,6 +22,8 @@ pub(super) const SLOT: Duration = Duration::from_secs(10);
 /// even if a clock is slower than the server's by a hundredth.
 const TRUSTED: Duration = Duration::from_secs(8);
 const LONGEST_REPLY: Duration = Duration::from_secs(1);
+/// The most ends of a key that are sent again. As many calls can be open.
+const MOST_ENDS: usize = 1024;
 pub(super) type CallId = [u8; 8];
 
 /// A time by the steady clock, which stops while a machine is suspended, and by the wall clock, which does not.
@@ -51,6 +55,26 @@ pub(super) struct CallTerms {
     pub(super) at_most: u32,
 }
 
+/// The end of a call, until the server has confirmed it.
+#[derive(Clone, Debug)]
+pub(super) struct CallToEnd {
+    pub(super) id: CallId,
+    /// What `commit` gets.
+    pub(super) used: String,
+    /// Until when the end can have an effect.
+    until: Instant,
+}
+
+impl CallToEnd {
+    /// Ends a call now. Its estimate expires at this time, if it has one.
+    pub(super) fn new(id: CallId, used: String, expires: Instant) -> Self {
+        Self { id, used, until: expires.max(Instant::now() + SLOT) }
+    }
+}
+
+/// Held while the slots of a key are renewed, with the time of the last failure.
+pub(super) type RenewalTurn = Arc<tokio::sync::Mutex<Option<Instant>>>;
+
 /// The calls that this node has open on the server.
 #[derive(Default)]
 pub(super) struct OpenCalls {
@@ -58,8 +82,13 @@ pub(super) struct OpenCalls {
     pub(super) is_renewing: AtomicBool,
 }
 
-/// The calls of a key. Each was counted at its time or later.
-type OfKey = HashMap<CallId, (CallTerms, SentAt), foldhash::fast::RandomState>;
+#[derive(Default)]
+struct OfKey {
+    /// Each was counted at its time or later.
+    open: HashMap<CallId, (CallTerms, SentAt), foldhash::fast::RandomState>,
+    ended: Vec<CallToEnd>,
+    turn: RenewalTurn,
+}
 
 impl OpenCalls {
     /// Returns an id that no other call has, not even one of a copy of this process. Returns `None` without randomness.
@@ -68,17 +97,50 @@ impl OpenCalls {
     }
 
     pub(super) fn insert(&self, key: &LimitKey, id: CallId, terms: CallTerms, sent_at: SentAt) {
-        lock(&self.keys).entry(key.clone()).or_default().insert(id, (terms, sent_at));
+        lock(&self.keys).entry(key.clone()).or_default().open.insert(id, (terms, sent_at));
     }
 
     pub(super) fn remove(&self, key: &LimitKey, id: CallId) {
+        self.update(key, |of_key| _ = of_key.open.remove(&id));
+    }
+
+    /// Keeps an end that the server has not confirmed, unless there are too many.
+    pub(super) fn keep_end(&self, key: &LimitKey, call: CallToEnd) {
         let mut keys = lock(&self.keys);
-        if let Some(of_key) = keys.get_mut(key) {
-            of_key.remove(&id);
-            if of_key.is_empty() {
-                keys.remove(key);
-            }
+        let ended = &mut keys.entry(key.clone()).or_default().ended;
+        if ended.len() < MOST_ENDS {
+            ended.push(call);
         }
+    }
+
+    /// Returns the ends of a key that the server has not confirmed. Forgets those that no longer have an effect.
+    pub(super) fn ends_of_key(&self, key: &LimitKey) -> Vec<CallToEnd> {
+        let now = Instant::now();
+        self.update(key, |of_key| {
+            of_key.ended.retain(|call| call.until > now);
+            of_key.ended.clone()
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn forget_end(&self, key: &LimitKey, id: CallId) {
+        self.update(key, |of_key| of_key.ended.retain(|call| call.id != id));
+    }
+
+    /// Returns the turn of renewals of a key, or `None` if it has no calls.
+    pub(super) fn turn_of_key(&self, key: &LimitKey) -> Option<RenewalTurn> {
+        lock(&self.keys).get(key).map(|of_key| Arc::clone(&of_key.turn))
+    }
+
+    /// Changes a key, and removes it if it has no calls any more.
+    fn update<T>(&self, key: &LimitKey, change: impl FnOnce(&mut OfKey) -> T) -> Option<T> {
+        let mut keys = lock(&self.keys);
+        let of_key = keys.get_mut(key)?;
+        let changed = change(of_key);
+        if of_key.open.is_empty() && of_key.ended.is_empty() {
+            keys.remove(key);
+        }
+        Some(changed)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,10 +151,11 @@ impl OpenCalls {
     pub(super) fn may_be_uncounted(&self, key: &LimitKey, clock: &dyn Clock) -> bool {
         let now = SentAt::now(clock);
         let keys = lock(&self.keys);
-        keys.get(key).is_some_and(|of_key| of_key.values().any(|(_, counted_at)| counted_at.elapsed(now) > TRUSTED))
+        keys.get(key)
+            .is_some_and(|of_key| of_key.open.values().any(|(_, counted_at)| counted_at.elapsed(now) > TRUSTED))
     }
 
-    /// Returns the keys under which calls are open.
+    /// Returns the keys under which calls are open, or whose end the server has not confirmed.
     pub(super) fn keys(&self) -> Vec<LimitKey> {
         lock(&self.keys).keys().cloned().collect()
     }
@@ -101,14 +164,14 @@ impl OpenCalls {
     pub(super) fn calls_of_key(&self, key: &LimitKey) -> Vec<(CallId, CallTerms)> {
         lock(&self.keys)
             .get(key)
-            .map_or_else(Vec::new, |of_key| of_key.iter().map(|(id, (terms, _))| (*id, *terms)).collect())
+            .map_or_else(Vec::new, |of_key| of_key.open.iter().map(|(id, (terms, _))| (*id, *terms)).collect())
     }
 
     /// Notes that the server counted these calls of a key after this time. Others may have been opened meanwhile.
     pub(super) fn note_renewal(&self, key: &LimitKey, renewed: impl Iterator<Item = CallId>, sent_at: SentAt) {
         if let Some(of_key) = lock(&self.keys).get_mut(key) {
             for id in renewed {
-                if let Some((_, counted_at)) = of_key.get_mut(&id) {
+                if let Some((_, counted_at)) = of_key.open.get_mut(&id) {
                     *counted_at = sent_at;
                 }
             }
@@ -125,6 +188,20 @@ mod tests {
     fn an_id_does_not_follow_from_another_one() {
         let [one, next] = [(); 2].map(|()| u64::from_be_bytes(OpenCalls::random_id().unwrap()));
         assert!(one.abs_diff(next) > 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_are_kept_while_they_have_an_effect_and_are_at_most_as_many_as_calls() {
+        let (calls, key) = (OpenCalls::default(), LimitKey::parse("acme").unwrap());
+        let lifetimes = [0, 60].map(Duration::from_secs);
+        for (number, lifetime) in (0..2_000_u64).zip(lifetimes.into_iter().cycle()) {
+            calls.keep_end(&key, CallToEnd::new(number.to_be_bytes(), String::new(), Instant::now() + lifetime));
+        }
+        for (seconds, kept) in [(9, MOST_ENDS), (1, MOST_ENDS / 2), (49, MOST_ENDS / 2), (1, 0)] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            assert_eq!(calls.ends_of_key(&key).len(), kept);
+            assert_eq!(calls.is_empty(), kept == 0);
+        }
     }
 
     #[test]

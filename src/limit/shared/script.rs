@@ -97,12 +97,16 @@ impl Answer {
         let mut reader = Reader(&packed);
         let mut counts = ServerCounts { used: [0; Plan::MAX_QUOTAS], at: UnixTime::from_nanos(0) };
         let [kind] = reader.bytes()?;
-        if kind == b'f' {
-            return Ok(Self::new(Decision::UNAVAILABLE, counts));
-        }
         let unix = reader.micros()?.ok_or_else(unexpected)?;
         let now = (now, UnixTime::from_nanos(unix.saturating_mul(1000)));
         counts.at = now.1;
+        if kind == b'f' {
+            let limit = u32::from_be_bytes(reader.bytes()?);
+            let wait = Duration::from_micros(reader.micros()?.ok_or_else(unexpected)?);
+            reader.counts(plan, &mut counts)?;
+            let full = Standing::new(OPEN_CALLS, limit, 0, now.0 + wait, now).inexact();
+            return Ok(Self::new(Decision::refused_by(full), counts));
+        }
         let (standing, place) = reader.standing(plan, now)?.unzip();
         if let (Some(standing), Some(used)) = (&standing, place.and_then(|place| counts.used.get_mut(place))) {
             *used = standing.limit().saturating_sub(standing.remaining());
@@ -130,6 +134,9 @@ impl Answer {
         Ok(Self { generation, marks, granted, lifetime, ..Self::new(decision, counts) })
     }
 }
+
+/// The name that is shown if a key has as many open calls as the server keeps.
+const OPEN_CALLS: &str = "open-calls";
 
 /// The bit of the number of a quota that marks an estimate.
 const INEXACT: u8 = 128;
@@ -208,6 +215,10 @@ mod tests {
         assert_eq!(answer.marks[0], Moment::from_nanos(8_000_000));
         assert!((0..whole.len()).all(|length| read(&whole[..length]).is_err()));
         assert!(read(&reply(2)).is_err(), "the plan has one quota");
+        let full = [b"f", &numbers(&[1.5e6])[..], &[0, 0, 4, 0], &numbers(&[1e6])].concat();
+        let standing = read(&full).unwrap().decision.standing.unwrap();
+        assert_eq!((standing.policy(), standing.limit(), standing.remaining()), (OPEN_CALLS, 1024, 0));
+        assert!((0..full.len()).all(|length| read(&full[..length]).is_err()));
         assert!(read(&[b"r", &[0; 21][..]].concat()).is_err(), "a refusal is by a quota");
     }
 }

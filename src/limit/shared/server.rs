@@ -205,8 +205,8 @@ impl Server {
         let arguments: Vec<&[u8]> = usual.iter().chain(more).copied().collect();
         let (longest, delivery) = match operation {
             "debit" => (DEBIT, Delivery::Once),
-            // units that came back twice would be admitted twice
-            "refund" | "return" | "reset" => (self.link.patience(), Delivery::Once),
+            // units that came back twice would be admitted twice, and an end must say that it is sent again
+            "refund" | "return" | "reset" | "commit" => (self.link.patience(), Delivery::Once),
             _ => (self.link.patience(), Delivery::Retried),
         };
         self.link.run_within(longest, &SCRIPT, &[&self.key(tenant)], &arguments, delivery).await

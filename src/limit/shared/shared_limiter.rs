@@ -68,12 +68,14 @@ use crate::{
 /// # Open calls
 ///
 /// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the server never learns
-/// about its end, the estimate is charged when the hold expires.
+/// about its end, the estimate is charged when the hold expires. A node sends the end again until then, and for ten seconds at
+/// least. What was used beyond the estimate is lost if the server does not answer for so long, or if the node stops.
 ///
 /// A node renews the slots of its open calls every three seconds. Slots that are not renewed end after ten. A node that could not
 /// renew its slots opens no call under the same key before the server counts them again, so the open calls of all nodes
 /// that could renew are never more than a quota of [concurrent](crate::Quota::concurrent) calls allows. No fallback decides about
-/// calls: they are refused while the server does not answer. A key has at most 1,024 open calls.
+/// calls: they are refused while the server does not answer. A key has at most 1,024 open calls: more are refused as if
+/// a quota named `open-calls` were full.
 ///
 /// # When the server does not answer
 ///
