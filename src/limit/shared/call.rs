@@ -186,7 +186,7 @@ fn expires_after(millis: u32) -> Instant {
 }
 
 /// Returns a call as the script reads it to renew its slot.
-fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
+pub(super) fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
     let CallTerms { is_anonymous, estimate, at_most } = terms;
     [id.to_vec(), vec![b'0' + u8::from(is_anonymous)], estimate.to_string().into(), at_most.to_string().into()]
 }

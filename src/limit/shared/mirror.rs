@@ -552,7 +552,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(Config { cases: 1_500, failure_persistence: None, ..Config::default() })]
+        #![proptest_config(Config { cases: Config::default().cases.max(1_500), failure_persistence: None, ..Config::default() })]
 
         #[test]
         fn b35_no_window_of_a_node_has_too_much(which in 0..plans().len(), steps in steps()) {

@@ -3,6 +3,8 @@
 mod breaker;
 mod call;
 #[cfg(test)]
+mod call_proof;
+#[cfg(test)]
 mod fallback_tests;
 pub(crate) mod lease;
 mod leasing;

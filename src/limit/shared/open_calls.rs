@@ -59,7 +59,7 @@ pub(super) struct CallTerms {
 #[derive(Clone, Debug)]
 pub(super) struct CallToEnd {
     pub(super) id: CallId,
-    /// What `commit` gets.
+    /// The argument of `commit`.
     pub(super) used: String,
     /// Until when the end can have an effect.
     until: Instant,

@@ -69,7 +69,7 @@ use crate::{
 ///
 /// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the server never learns
 /// about its end, the estimate is charged when the hold expires. A node sends the end again until then, and for ten seconds at
-/// least. What was used beyond the estimate is lost if the server does not answer for so long, or if the node stops.
+/// least. Usage beyond the estimate is lost if the server does not answer for so long, or if the node stops.
 ///
 /// A node renews the slots of its open calls every three seconds. Slots that are not renewed end after ten. A node that could not
 /// renew its slots opens no call under the same key before the server counts them again, so the open calls of all nodes

@@ -445,7 +445,8 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: &impl AsyncFn(&mu
         let shared = Limiter::redis(config, quotas).connect().await.unwrap();
         (std::sync::Arc::clone(&shared.0.server), server)
     });
-    let cases = Config { cases, failure_persistence: None, ..Config::default() };
+    // PROPTEST_CASES runs more
+    let cases = Config { cases: Config::default().cases.max(cases), failure_persistence: None, ..Config::default() };
     let lifetimes = [10_000, 50_000, 125_000, 300_000, 2_000_000];
     let rates = vec(991.0..1009.0, NODES);
     proptest!(cases, |(
