@@ -83,6 +83,10 @@ impl<E: Engine> Drive<E> {
             Step::ClockBack(gap) => {
                 let back = self.now().clock.saturating_sub(*gap);
                 self.engine.clock().set(Moment::from_nanos(back));
+                // the rows of buckets stay, so a refund finds its spend by the moment alone. A steady clock shows none twice
+                if !self.claims.lower_bound {
+                    self.spends.clear();
+                }
                 let latest = self.latest_clock;
                 self.tenants.iter_mut().for_each(|subject| subject.log.blur(latest));
             }

@@ -35,7 +35,7 @@
 -- read one by one only when they change, or when a slot or an estimate has ended. The generation is when the value was
 -- created or its plan changed, or later, so that no two are equal. The meter of a window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
--- units. Replies are packed as in REFUSED and ADMITTED.
+-- units. Replies are packed as in REFUSED, ADMITTED and FULL.
 local unpack, pack, sub, ceil, max, min = struct.unpack, struct.pack, string.sub, math.ceil, math.max, math.min
 local PLAN = '>BBBBI4I7I7I7Bc0'
 local HEAD, HEAD_SIZE = '>I7I7B', 15
@@ -84,12 +84,12 @@ local is_new_plan = stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #plan) ~= 
 
 -- the time; number of the quota, with 128 more if the time is an estimate, units left, and the time until they will fit
 local REFUSED = '>c1dBI4d'
--- the key has too many open calls: the time; how many it may have, and the time until a retry
-local FULL = '>c1dI4d'
 -- the same until there are more; the generation; a shadow quota that would refuse; units granted and the lifetime of a
 -- lease. One mark per quota follows.
--- If there are several quotas or open calls, the units that each quota counts end both replies.
+-- If there are several quotas or open calls, the units that each quota counts end all replies.
 local ADMITTED = '>c1dBI4ddBI4dI4d'
+-- the key has too many open calls: the time; how many it may have, and the time until a retry
+local FULL = '>c1dI4d'
 
 -- The usual case, written for speed: the plan is one enforced quota, and has not changed. All else is below, and
 -- decides the same.

@@ -445,8 +445,7 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: &impl AsyncFn(&mu
         let shared = Limiter::redis(config, quotas).connect().await.unwrap();
         (std::sync::Arc::clone(&shared.0.server), server)
     });
-    // PROPTEST_CASES runs more
-    let cases = Config { cases: Config::default().cases.max(cases), failure_persistence: None, ..Config::default() };
+    let cases = Config { cases, failure_persistence: None, ..Config::default() };
     let lifetimes = [10_000, 50_000, 125_000, 300_000, 2_000_000];
     let rates = vec(991.0..1009.0, NODES);
     proptest!(cases, |(
@@ -481,7 +480,8 @@ fn run(cases: u32, plans: Vec<Plan>, has_faults: bool, finish: &impl AsyncFn(&mu
 
 #[test]
 fn nodes_with_leases_never_exceed_a_quota_whatever_fails() {
-    run(600, plans(), true, &async |_| {});
+    // PROPTEST_CASES runs more
+    run(Config::default().cases.max(600), plans(), true, &async |_| {});
 }
 
 #[test]
