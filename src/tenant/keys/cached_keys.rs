@@ -3,7 +3,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use http::HeaderName;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{
     api_keys::{key_of_request, unknown_key},
@@ -62,8 +62,11 @@ use crate::{
 ///
 /// Anybody can invent keys. Answers that a key is unknown are kept, too, the number of answers is bounded, and so is the number of
 /// lookups at the same time. Unknown keys never take more than half of either, so that customers keep their places. A lookup
-/// goes on if its caller hangs up, and its answer is kept. Unknown keys are refused without a charge to any tenant: to bound
-/// what one address can ask your database, put a layer with [`ClientIp`](crate::ClientIp) in front.
+/// goes on if its caller hangs up, and its answer is kept.
+///
+/// After a start, nothing tells the keys of customers from invented ones, so all wait for a lookup in the order in which they came.
+/// Unknown keys are refused without a charge to any tenant: to bound what one address can ask your database, put a layer with
+/// [`ClientIp`](crate::ClientIp) in front. With `refund_if(|status, _| status.is_success())`, it charges only the others.
 ///
 /// Only digests of keys are kept.
 #[derive(Clone)]
@@ -74,6 +77,8 @@ struct Cache {
     settings: CachedKeysBuilder,
     answers: Answers<[u8; 32], KnownKey>,
     running: Running<[u8; 32], Outcome>,
+    /// A place for each lookup of a key that was not valid lately. Requests get them in the order of their arrival.
+    places: Arc<Semaphore>,
     warnings: Pace,
 }
 
@@ -158,9 +163,10 @@ impl CachedKeysBuilder {
         /// request.
         pub fn max_keys(most: usize) { max_keys: most }
 
-        /// Sets how many lookups run at once. Defaults to 64. Beyond it, lookups fail at once.
+        /// Sets how many lookups run at once. Defaults to 64.
         ///
-        /// At most half of them are of keys that were not valid lately.
+        /// At most half of them are of keys that were not valid lately. Others wait for their turn, at most for a
+        /// [deadline](Self::deadline), in the order in which they came.
         pub fn max_lookups(most: usize) { max_lookups: most }
 
         /// Sets the clock. Defaults to the system clock.
@@ -183,7 +189,9 @@ impl CachedKeysBuilder {
         let numbers = [("keys max_keys", self.max_keys), ("keys max_lookups", self.max_lookups)];
         ConfigError::refuse_zeros(&numbers, &times)?;
         let answers = Answers::new(self.max_keys);
-        let cache = Cache { header, settings: self, answers, running: Running::new(), warnings: Pace::default() };
+        let places = Arc::new(Semaphore::new(self.max_lookups.div_ceil(2).min(Semaphore::MAX_PERMITS)));
+        let (running, warnings) = (Running::new(), Pace::default());
+        let cache = Cache { header, settings: self, answers, running, places, warnings };
         Ok(CachedKeys(Arc::new(cache)))
     }
 }
@@ -209,22 +217,36 @@ impl Cache {
     async fn load_key(self: &Arc<Self>, digest: SecretDigest, key: PresentedKey) -> Outcome {
         let (digest, mut key) = (*digest.as_bytes(), Some(key));
         let CachedKeysBuilder { clock, max_lookups, deadline, .. } = &self.settings;
+        let mut place = None;
         loop {
             let (was_known, valid) = match self.key_state(&digest, clock.now()) {
                 KeyState::Decided(outcome) => return outcome,
                 KeyState::Due { was_known, valid } => (was_known, valid),
             };
-            let most = if was_known { *max_lookups } else { max_lookups.div_ceil(2) };
-            match self.running.join_lookup(&digest, most) {
+            let needs_place = !was_known && place.is_none();
+            if needs_place && !self.running.contains(&digest) {
+                let free = in_time(*deadline, Arc::clone(&self.places).acquire_owned()).await;
+                let Some(Ok(own)) = free else {
+                    self.warn("too many lookups are running");
+                    return Err(UNAVAILABLE);
+                };
+                // the answer may be known by now
+                place = Some(own);
+                continue;
+            }
+            match self.running.join_lookup(&digest, *max_lookups) {
                 Turn::Full => {
                     self.warn("too many lookups are running");
                     return valid.ok_or(UNAVAILABLE);
                 }
+                // the lookup that it would have followed has just ended
+                Turn::Leads(_) if needs_place => {}
                 Turn::Leads(turn) => {
                     // only one turn of a request is the leading one
                     let Some(key) = key.take() else { return Err(UNAVAILABLE) };
                     let cache = Arc::clone(self);
                     let lookup = async move {
+                        let _place = place;
                         let outcome = cache.look_up_key(digest, key).await;
                         turn.publish_result(outcome.clone());
                         outcome
@@ -238,15 +260,16 @@ impl Cache {
                         Err(_) => lookup.await,
                     };
                 }
-                Turn::Follows(other) => match valid {
-                    Some(tenant) => return Ok(tenant),
-                    // without a result, the lookup was dropped
-                    None => {
-                        if let Some(outcome) = other.result().await {
-                            return outcome;
-                        }
+                Turn::Follows(other) => {
+                    if let Some(tenant) = valid {
+                        return Ok(tenant);
                     }
-                },
+                    place = None;
+                    // without a result, the lookup was dropped
+                    if let Some(outcome) = other.result().await {
+                        return outcome;
+                    }
+                }
             }
         }
     }
