@@ -504,6 +504,38 @@ async fn anonymous_calls_leave_what_is_reserved() {
 }
 
 #[tokio::test]
+async fn anonymous_calls_leave_the_slots_that_are_reserved() {
+    let limiter = limiter([concurrent(3).reserve(0.5).unwrap()]);
+    let first: Response<Tracked<Scripted>> = call(&tracking(&limiter), streaming()).await;
+    let shown = |response: &Response<Tracked<Scripted>>| {
+        ["x-ratelimit-limit", "x-ratelimit-remaining"].map(|name| response.headers()[name].to_str().unwrap().to_owned())
+    };
+    assert_eq!((first.status(), shown(&first)), (StatusCode::OK, ["3", "0"].map(String::from)));
+    let second: Response<Tracked<Scripted>> = call(&tracking(&limiter), streaming()).await;
+    assert_eq!((second.status(), left(&limiter)), (StatusCode::TOO_MANY_REQUESTS, 2));
+    let by_acme = async || {
+        let proved = RateLimitLayer::new(ExtensionTenant::new(), limiter.clone()).tracking_bodies();
+        let mut request = Request::new(());
+        request.extensions_mut().insert(acme());
+        proved.layer(answering(streaming())).oneshot(request).await.unwrap()
+    };
+    let own = [by_acme().await, by_acme().await];
+    assert_eq!((own[0].status(), own[1].status(), left(&limiter)), (StatusCode::OK, StatusCode::OK, 0));
+    assert_eq!(by_acme().await.status(), StatusCode::TOO_MANY_REQUESTS);
+    let hold = |is_anonymous: bool| match is_anonymous {
+        true => limiter.hold_anonymous(&acme(), 1, 1, Duration::from_secs(1)).is_ok(),
+        false => limiter.hold(&acme(), 1, 1, Duration::from_secs(1)).is_ok(),
+    };
+    assert!(!hold(false));
+    // a slot of anyone else is none of the anonymous ones
+    drop(own);
+    assert!(hold(false) && !hold(true));
+    assert!(is_refused(&call::<_, Tracked<Scripted>>(&tracking(&limiter), streaming()).await));
+    drop(first);
+    assert!(!is_refused(&call::<_, Tracked<Scripted>>(&tracking(&limiter), streaming()).await));
+}
+
+#[tokio::test]
 async fn a_shadow_of_concurrent_calls_is_marked() {
     let limiter = limiter([per_minute(10), concurrent(1).shadow()]);
     let layer = tracking(&limiter);

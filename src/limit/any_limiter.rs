@@ -87,6 +87,22 @@ impl AnyLimiter {
         self.local.hold(key, estimate, at_most, lifetime)
     }
 
+    /// Holds units for a caller who has proved nothing; see [`Limiter::hold_anonymous`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the decision if the call is refused.
+    pub async fn hold_anonymous(
+        &self,
+        key: &LimitKey,
+        estimate: u32,
+        at_most: u32,
+        lifetime: Duration,
+    ) -> Result<Hold, Decision> {
+        ask_shared!(self.hold_anonymous(key, estimate, at_most, lifetime));
+        self.local.hold_anonymous(key, estimate, at_most, lifetime)
+    }
+
     /// Returns the plans, which can be changed live; see [`Limiter::plans`].
     pub fn plans(&self) -> &Plans {
         self.local.plans()

@@ -202,7 +202,26 @@ impl Limiter {
     /// Returns the decision if the call is refused. While open calls block it, its reset is an estimate; see
     /// [`Standing::is_exact`].
     pub fn hold(&self, key: &LimitKey, estimate: u32, at_most: u32, lifetime: Duration) -> Result<Hold, Decision> {
-        let ask = Ask::hold(estimate, at_most, lifetime, false);
+        self.hold_as(key, Ask::hold(estimate, at_most, lifetime, false))
+    }
+
+    /// Holds units like [`hold`](Self::hold) for a caller who has proved nothing. It can't hold units or slots that a quota
+    /// [reserves](crate::Quota::reserve).
+    ///
+    /// # Errors
+    ///
+    /// Returns the decision if the call is refused.
+    pub fn hold_anonymous(
+        &self,
+        key: &LimitKey,
+        estimate: u32,
+        at_most: u32,
+        lifetime: Duration,
+    ) -> Result<Hold, Decision> {
+        self.hold_as(key, Ask::hold(estimate, at_most, lifetime, true))
+    }
+
+    fn hold_as(&self, key: &LimitKey, ask: Ask) -> Result<Hold, Decision> {
         let mut decision = self.check_ask(key, ask);
         if !decision.is_admitted() {
             return Err(decision);

@@ -236,7 +236,8 @@ impl Quota {
     /// All anonymous requests of a tenant together never spend more than the rest. Callers who only
     /// know a tenant's name or public client id can then not use up its budget. Authenticated
     /// requests can spend the whole quota, the rest included. The reserve is rounded up to whole
-    /// units, and a smooth quota gives the rest back more slowly in proportion.
+    /// units, and a smooth quota gives the rest back more slowly in proportion. Of a quota of concurrent calls, it reserves slots,
+    /// which anonymous callers could otherwise keep for as long as their calls last.
     ///
     /// A request is anonymous if its source only [claims](crate::tenant::TenantName::is_claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
@@ -259,11 +260,9 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Returns an error if the part is not from 0 to 1, or if the quota is one of concurrent calls.
+    /// Returns an error if the part is not from 0 to 1.
     pub fn reserve(self, fraction: f64) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(!(0.0..=1.0).contains(&fraction), "quota reserve", fraction, "must be from 0 to 1")?;
-        let is_concurrent = self.rule == Rule::Concurrent;
-        ConfigError::refuse_if(is_concurrent, "quota reserve", fraction, "a quota of concurrent calls has no reserve")?;
         // 0.07 of 100 is 7.000000000000001
         let reserved = (f64::from(self.limit) * fraction - 1e-6).ceil();
         #[expect(
@@ -277,7 +276,7 @@ impl Quota {
 
     /// Reserves this many units, which must not be more than the limit.
     pub(super) fn reserve_units(self, reserved: u32) -> Option<Self> {
-        (reserved <= self.limit && self.rule != Rule::Concurrent).then_some(Self { reserved, ..self })
+        (reserved <= self.limit).then_some(Self { reserved, ..self })
     }
 
     /// Returns the units that anonymous requests can't spend; see [`reserve`](Self::reserve).

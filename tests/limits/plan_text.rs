@@ -102,11 +102,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
             3 => Quota::concurrent(limit),
             _ => Quota::new(limit, window).and_then(|quota| quota.slices(slices)),
         };
-        let quota = match rule {
-            // it has no reserve
-            3 => quota.unwrap(),
-            _ => quota.unwrap().reserve(f64::from(quarters) / 4.0).unwrap(),
-        };
+        let quota = quota.unwrap().reserve(f64::from(quarters) / 4.0).unwrap();
         let quota = if shadow { quota.shadow() } else { quota };
         name.iter().fold(quota, |quota, name| quota.with_name(name).unwrap())
     })

@@ -98,7 +98,7 @@ fn read_quota(text: &str) -> Result<Quota, ConfigError> {
             ("reserve", Some(value)) => {
                 let units = number(value).and_then(|units| u32::try_from(units).ok());
                 let reserved = units.and_then(|units| quota.reserve_units(units));
-                reserved.ok_or_else(|| invalid("must be a number of units, at most the limit of a rate"))?
+                reserved.ok_or_else(|| invalid("must be a number of units, at most the limit"))?
             }
             _ => return Err(invalid("is neither name=…, slices=…, reserve=… nor shadow")),
         };

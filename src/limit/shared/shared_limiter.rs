@@ -242,7 +242,25 @@ impl SharedLimiter {
         at_most: u32,
         lifetime: Duration,
     ) -> Result<Hold, Decision> {
-        let ask = Ask::hold(estimate, at_most, lifetime, false);
+        self.hold_as(key, Ask::hold(estimate, at_most, lifetime, false)).await
+    }
+
+    /// Holds units for a caller who has proved nothing; see [`Limiter::hold_anonymous`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the decision if the call is refused.
+    pub async fn hold_anonymous(
+        &self,
+        key: &LimitKey,
+        estimate: u32,
+        at_most: u32,
+        lifetime: Duration,
+    ) -> Result<Hold, Decision> {
+        self.hold_as(key, Ask::hold(estimate, at_most, lifetime, true)).await
+    }
+
+    async fn hold_as(&self, key: &LimitKey, ask: Ask) -> Result<Hold, Decision> {
         let mut decision = self.load_and_check(key, ask).await;
         if !decision.is_admitted() {
             return Err(decision);
