@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn app() -> Result<Router, Box<dyn Error>> {
-    let plan = Plan::new([Quota::per_minute(1_000)?.with_name("tokens")?, Quota::concurrent(2)?])?;
+    let plan = Plan::new([Quota::per_minute(1_000)?.with_name("tokens")?.with_unit("tokens")?, Quota::concurrent(2)?])?;
     let limiter = Limiter::memory(Plans::new(plan));
     let keys = ApiKeys::new("x-api-key")?.key("demo-key", "demo")?;
     // a request is admitted if the tokens that it asks for are left. It pays for those that were sent

@@ -303,6 +303,30 @@ async fn a_refusal_names_the_quota_and_says_that_its_reset_is_an_estimate() {
 }
 
 #[tokio::test]
+async fn the_unit_of_a_quota_is_what_its_requests_cost() {
+    let style = HeaderStyle::none().ietf_draft_10();
+    let plan = |text: &str| -> Plan { text.parse().unwrap() };
+    let policies = async |plan: Plan, is_metered: bool, is_weighted: bool| {
+        let limiter = Limiter::builder(Plans::new(plan)).clock(ManualClock::new()).build().unwrap();
+        let layer = by_header(&limiter).headers(style);
+        let layer = if is_weighted { layer.cost(|_| 2) } else { layer }.tracking_bodies();
+        let response: Response<Tracked<Scripted>> = match is_metered {
+            true => call(&layer.metered(2, 3), streaming()).await,
+            false => call(&layer, streaming()).await,
+        };
+        let policies = response.headers()["ratelimit-policy"].to_str().unwrap().to_owned();
+        let units = policies.split("qu=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0.to_owned());
+        units.collect::<Vec<_>>()
+    };
+    let named = || plan("9/minute unit=tokens; 7/hour name=other; 5 concurrent");
+    assert_eq!(policies(named(), false, false).await, ["tokens", "requests", "concurrent-requests"]);
+    for (is_metered, is_weighted) in [(true, false), (false, true)] {
+        let units = policies(named(), is_metered, is_weighted).await;
+        assert_eq!(units, ["tokens", "units", "concurrent-requests"], "the unit of the second is not known");
+    }
+}
+
+#[tokio::test]
 async fn a_layer_that_tracks_nothing_admits_nothing_where_calls_are_counted() {
     let log = EventLog::new();
     let plans = Plans::new(Plan::new([per_minute(9), concurrent(1)]).unwrap());

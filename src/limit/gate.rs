@@ -342,7 +342,13 @@ impl RateLimitGate {
         if !self.style.wants_policy() {
             return None;
         }
-        IetfPolicy::of_key(key, &self.limiter.local.plans().plan(key))
+        let plan = self.limiter.local.plans().plan(key);
+        IetfPolicy::of_key(key, plan.ietf_policies(self.counts_requests()))
+    }
+
+    /// Returns whether each request costs one unit.
+    fn counts_requests(&self) -> bool {
+        self.cost.is_none() && self.tracking.as_ref().is_none_or(|tracking| !tracking.is_metered())
     }
 
     #[cold]

@@ -5,7 +5,6 @@ use std::{cell::RefCell, cmp::Reverse, sync::Arc, thread::LocalKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
-use super::plan::Plan;
 use crate::{
     http::number::number,
     tenant::{LimitKey, Standing},
@@ -147,10 +146,11 @@ pub(super) struct IetfPolicy {
 }
 
 impl IetfPolicy {
-    pub(super) fn of_key(key: &LimitKey, plan: &Plan) -> Option<Self> {
+    /// Returns the fields of a tenant whose plan has these policies.
+    pub(super) fn of_key(key: &LimitKey, policies: Option<Arc<str>>) -> Option<Self> {
         let digest = SecretDigest::of_secret(key.as_bytes());
         let (short, _) = digest.as_bytes().split_first_chunk::<9>()?;
-        Some(Self { fields: plan.ietf_policies()?, partition: format!(";pk=:{}:", STANDARD.encode(short)) })
+        Some(Self { fields: policies?, partition: format!(";pk=:{}:", STANDARD.encode(short)) })
     }
 }
 

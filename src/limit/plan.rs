@@ -46,7 +46,8 @@ pub(super) enum PlanKind {
     Limited {
         id: u32,
         quotas: Box<[Limited]>,
-        ietf_policies: Option<Arc<str>>,
+        /// For layers in which each request costs one unit, and for others.
+        ietf_policies: [Option<Arc<str>>; 2],
         /// The quotas as the script of a shared limiter reads them.
         #[cfg(feature = "redis")]
         packed: OnceLock<Bytes>,
@@ -129,7 +130,8 @@ impl Plan {
     fn from_quotas(quotas: &[Quota]) -> Self {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
-        let ietf_policies = ietf_policies(quotas);
+        // if `qu` was left out, it would mean requests
+        let ietf_policies = ["requests", "units"].map(|unit| ietf_policies(quotas, unit));
         let mut limits: Vec<Limited> =
             (0..).zip(quotas).map(|(place, quota)| Limited::from_quota(quota, 1 << place)).collect();
         let for_anonymous: Vec<Limited> = limits.iter().filter_map(Limited::for_anonymous).collect();
@@ -210,10 +212,13 @@ impl Plan {
         state.finish()
     }
 
-    /// Returns the policies of all enforced quotas for `RateLimit-Policy`, without the partition key.
-    pub(super) fn ietf_policies(&self) -> Option<Arc<str>> {
+    /// Returns the policies of all enforced quotas for `RateLimit-Policy`, without the partition key. Quotas without a unit
+    /// count requests, or else units of an unknown kind.
+    pub(super) fn ietf_policies(&self, count_requests: bool) -> Option<Arc<str>> {
         match self.kind() {
-            PlanKind::Limited { ietf_policies, .. } => ietf_policies.clone(),
+            PlanKind::Limited { ietf_policies: [of_requests, of_units], .. } => {
+                if count_requests { of_requests } else { of_units }.clone()
+            }
             PlanKind::Unlimited { .. } | PlanKind::Denied { .. } => None,
         }
     }
@@ -252,12 +257,13 @@ impl fmt::Debug for Plan {
 }
 
 /// Writes a list of names with `q`, `qu` and, if the window is a whole number of seconds, `w`, as in draft -10 of the IETF
-/// rate limit fields. The partition key `pk` differs between tenants.
-fn ietf_policies(quotas: &[Quota]) -> Option<Arc<str>> {
+/// rate limit fields. The partition key `pk` differs between tenants. Rates without a unit get this one.
+fn ietf_policies(quotas: &[Quota], unit: &str) -> Option<Arc<str>> {
     let enforced = quotas.iter().filter(|quota| !quota.is_shadow());
     let policies: Vec<String> = enforced
         .map(|quota| {
-            let unit = if quota.rule() == Rule::Concurrent { "concurrent-requests" } else { "requests" };
+            let unit =
+                if quota.rule() == Rule::Concurrent { "concurrent-requests" } else { quota.unit().unwrap_or(unit) };
             let window = match quota.window() {
                 Duration::ZERO => String::new(),
                 window if window.subsec_nanos() == 0 => format!(";w={}", window.as_secs()),
@@ -295,6 +301,9 @@ mod tests {
             Quota::per_day(9).unwrap().with_name("shadow").unwrap().shadow(),
         ])
         .unwrap();
-        assert_eq!(&*plan.ietf_policies().unwrap(), r#""burst";q=5;qu="requests", "default";q=600;qu="requests";w=60"#);
+        assert_eq!(
+            &*plan.ietf_policies(true).unwrap(),
+            r#""burst";q=5;qu="requests", "default";q=600;qu="requests";w=60"#
+        );
     }
 }

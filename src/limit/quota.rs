@@ -51,6 +51,7 @@ pub struct Quota {
     shadow: bool,
     /// Units that anonymous requests can't spend.
     reserved: u32,
+    unit: Option<&'static str>,
 }
 
 /// How units come back.
@@ -188,7 +189,15 @@ impl Quota {
     }
 
     fn from_rule(limit: u32, window: Duration, rule: Rule) -> Self {
-        Self { name: PolicyName::intern_name(DEFAULT_NAME), limit, window, rule, shadow: false, reserved: 0 }
+        Self {
+            name: PolicyName::intern_name(DEFAULT_NAME),
+            limit,
+            window,
+            rule,
+            shadow: false,
+            reserved: 0,
+            unit: None,
+        }
     }
 
     /// Sets the name that headers, problem documents and events show: 1 to 32 letters,
@@ -201,10 +210,26 @@ impl Quota {
     ///
     /// Returns an error if the name is too long or has other characters.
     pub fn with_name(self, name: &str) -> Result<Self, ConfigError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        let is_refused = name.is_empty() || name.len() > 32 || !name.bytes().all(allowed);
-        ConfigError::refuse_if(is_refused, "quota name", name, "must be 1 to 32 letters, digits, '.', '_' or '-'")?;
+        check_word("quota name", name)?;
         Ok(Self { name: PolicyName::intern_name(name), ..self })
+    }
+
+    /// Sets the unit that the parameter `qu` of the IETF fields names: 1 to 32 letters, digits, `.`, `_` or `-`, such as `tokens`
+    /// or `content-bytes`. It changes nothing about the limit.
+    ///
+    /// Without it, the fields say `requests`, or `units` in a layer with a [`cost`](super::RateLimitLayer::cost) or a
+    /// [metered](super::TrackingLayer::metered) one. A quota of concurrent calls always says `concurrent-requests`.
+    ///
+    /// Units are kept for the life of the process, as names are.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the unit is too long or has other characters, or if the quota is one of concurrent calls.
+    pub fn with_unit(self, unit: &str) -> Result<Self, ConfigError> {
+        check_word("quota unit", unit)?;
+        let is_concurrent = self.rule == Rule::Concurrent;
+        ConfigError::refuse_if(is_concurrent, "quota unit", unit, "a quota of concurrent calls counts calls")?;
+        Ok(Self { unit: Some(PolicyName::intern_name(unit).text), ..self })
     }
 
     /// Sets into how many slices a sliding window is divided, from 1 to 1000. Defaults
@@ -284,6 +309,11 @@ impl Quota {
         self.reserved
     }
 
+    /// Returns the unit, if it was [set](Self::with_unit).
+    pub fn unit(&self) -> Option<&'static str> {
+        self.unit
+    }
+
     /// Returns the name.
     pub fn name(&self) -> &'static str {
         self.name.text
@@ -323,6 +353,13 @@ impl Quota {
     pub(super) fn rule(&self) -> Rule {
         self.rule
     }
+}
+
+/// Checks a word that the IETF fields and the text of a plan contain.
+fn check_word(setting: &'static str, word: &str) -> Result<(), ConfigError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_refused = word.is_empty() || word.len() > 32 || !word.bytes().all(allowed);
+    ConfigError::refuse_if(is_refused, setting, word, "must be 1 to 32 letters, digits, '.', '_' or '-'")
 }
 
 /// Units of time, the longest first.

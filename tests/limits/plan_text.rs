@@ -20,6 +20,8 @@ fn plans_are_written_and_read() {
         (quota(9, 10).slices(5).unwrap().reserve(0.5).unwrap().shadow().into(), "9/10s slices=5 reserve=5 shadow"),
         (Quota::fixed(5, Duration::from_secs(86_400)).unwrap().reserve(1.0).unwrap().into(), "5/day fixed reserve=5"),
         (Plan::new([quota(7, 10), Quota::concurrent(5).unwrap()]).unwrap(), "7/10s; 5 concurrent"),
+        (Quota::concurrent(5).unwrap().reserve(0.5).unwrap().into(), "5 concurrent reserve=3"),
+        (quota(7, 10).with_unit("tokens").unwrap().shadow().into(), "7/10s unit=tokens shadow"),
         (
             Quota::concurrent(5).unwrap().with_name("default").unwrap().shadow().into(),
             "5 concurrent name=default shadow",
@@ -78,7 +80,10 @@ fn a_text_that_is_no_plan_is_refused() {
         "1/1s;2/1s name=a;3/1s name=b;4/1s name=c;5/1s name=d;6/1s name=e;7/1s name=f",
         "600/minute é",
         "0 concurrent",
-        "5 concurrent reserve=1",
+        "5 concurrent reserve=6",
+        "5 concurrent unit=tokens",
+        "600/minute unit=",
+        "600/minute unit=to\"ken",
         "5 concurrent slices=5",
         "5/minute concurrent",
         "concurrent",
@@ -104,6 +109,8 @@ fn any_quota() -> impl Strategy<Value = Quota> {
         };
         let quota = quota.unwrap().reserve(f64::from(quarters) / 4.0).unwrap();
         let quota = if shadow { quota.shadow() } else { quota };
+        let has_unit = limit % 3 == 0 && quota.window() > Duration::ZERO;
+        let quota = if has_unit { quota.with_unit("tokens").unwrap() } else { quota };
         name.iter().fold(quota, |quota, name| quota.with_name(name).unwrap())
     })
 }

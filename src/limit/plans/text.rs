@@ -19,6 +19,7 @@ use crate::{
 /// | `name=burst` | [`with_name`](Quota::with_name) |
 /// | `slices=60` | [`slices`](Quota::slices) |
 /// | `reserve=300` | [`reserve`](Quota::reserve), in units |
+/// | `unit=tokens` | [`with_unit`](Quota::with_unit) |
 /// | `shadow` | [`shadow`](Quota::shadow) |
 ///
 /// ```
@@ -59,6 +60,9 @@ fn write_quota(quota: &Quota, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if quota.reserved() > 0 {
         write!(f, " reserve={}", quota.reserved())?;
     }
+    if let Some(unit) = quota.unit() {
+        write!(f, " unit={unit}")?;
+    }
     f.write_str(if quota.is_shadow() { " shadow" } else { "" })
 }
 
@@ -90,6 +94,7 @@ fn read_quota(text: &str) -> Result<Quota, ConfigError> {
         }
         quota = match (setting, value) {
             ("name", Some(name)) => quota.with_name(name)?,
+            ("unit", Some(unit)) => quota.with_unit(unit)?,
             ("shadow", None) => quota.shadow(),
             ("slices", Some(value)) => {
                 let slices = number(value).and_then(|slices| u16::try_from(slices).ok());
@@ -100,7 +105,7 @@ fn read_quota(text: &str) -> Result<Quota, ConfigError> {
                 let reserved = units.and_then(|units| quota.reserve_units(units));
                 reserved.ok_or_else(|| invalid("must be a number of units, at most the limit"))?
             }
-            _ => return Err(invalid("is neither name=…, slices=…, reserve=… nor shadow")),
+            _ => return Err(invalid("is neither name=…, slices=…, reserve=…, unit=… nor shadow")),
         };
     }
     Ok(quota)

@@ -39,6 +39,11 @@ impl TrackingSettings {
         Self { metering: None, warned: Arc::new(Once::new()), warned_unmetered: Arc::new(Once::new()) }
     }
 
+    /// Returns whether requests pay what they use.
+    pub(in crate::limit) fn is_metered(&self) -> bool {
+        self.metering.is_some()
+    }
+
     /// Returns the estimate of this request, if requests are metered.
     pub(in crate::limit) fn estimate(&self, head: Head<'_>) -> Option<u32> {
         let metering = self.metering.as_ref()?;
