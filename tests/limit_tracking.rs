@@ -251,11 +251,46 @@ async fn c138_an_upgraded_connection_is_a_call_until_its_handle_is_dropped() {
         *kept.lock().unwrap() = None;
         assert_eq!(left(&limiter), 1, "{status}");
     }
-    // the handler has dropped it
-    let limiter = limiter([concurrent(1)]);
-    let switching = |_| Response::builder().status(101).body(Scripted::open([])).unwrap();
-    let _response: Response<Tracked<Scripted>> = call(&tracking(&limiter), switching).await;
-    assert_eq!(left(&limiter), 1);
+}
+
+#[tokio::test]
+async fn c138_an_upgrade_that_nothing_tracks_is_refused_where_calls_are_counted() {
+    let switching = |_| {
+        let response = Response::builder().status(101).header("upgrade", "echo").header("connection", "upgrade");
+        response.body(Scripted::ending([])).unwrap()
+    };
+    for method in [Method::GET, Method::CONNECT] {
+        let log = EventLog::new();
+        let plans = Plans::new(Plan::new([per_minute(9), concurrent(1)]).unwrap());
+        let limiter = Limiter::builder(plans).clock(ManualClock::new()).events(log.clone()).build().unwrap();
+        let mut request = request();
+        *request.method_mut() = method.clone();
+        let accepting = move |request| match method == Method::CONNECT {
+            true => Response::new(Scripted::ending([])),
+            false => switching(request),
+        };
+        let only_errors = by_header(&limiter).charge_if(|status, _| status.is_server_error());
+        let response = only_errors.tracking_bodies().layer(answering(accepting)).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["x-ratelimit-remaining"], "8", "the rule sees what is sent");
+        assert!(!response.headers().contains_key("upgrade") && !response.headers().contains_key("connection"));
+        let events = log.read_events(&Query::new().kind(EventKind::CallUntracked)).events;
+        assert_eq!(events.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(), [Some(acme().into())]);
+        drop(response);
+        assert!(!is_refused(&call::<_, Tracked<Scripted>>(&tracking(&limiter), streaming()).await), "its slot is free");
+    }
+    // nothing counts the call, or only a shadow does
+    for quotas in [vec![per_minute(9)], vec![per_minute(9), concurrent(1).shadow()]] {
+        let limiter = limiter(quotas);
+        for layer in [tracking(&limiter), by_header(&limiter).without_extensions().tracking_bodies()] {
+            let response: Response<Tracked<Scripted>> = call(&layer, switching).await;
+            assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+        }
+    }
+    // a metered call without a slot is charged its estimate
+    let limiter = limiter([per_minute(9)]);
+    let response: Response<Tracked<Scripted>> = call(&tracking(&limiter).metered(4, 9), switching).await;
+    assert_eq!((response.status(), left(&limiter)), (StatusCode::SWITCHING_PROTOCOLS, 5));
 }
 
 #[tokio::test]
@@ -596,8 +631,12 @@ async fn listen() -> (TcpListener, std::net::SocketAddr) {
 
 /// Sends a request and reads until this text has come.
 async fn ask(address: std::net::SocketAddr, headers: &str, until: &str) -> TcpStream {
+    ask_at(address, "/", headers, until).await
+}
+
+async fn ask_at(address: std::net::SocketAddr, path: &str, headers: &str, until: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET / HTTP/1.1\r\nhost: a\r\nx-tenant: acme\r\n{headers}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nx-tenant: acme\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut received = Vec::new();
     while !String::from_utf8_lossy(&received).contains(until) {
@@ -641,10 +680,12 @@ async fn a_bare_hyper_server_keeps_an_upgraded_connection_as_a_call() {
     let limiter = limiter([concurrent(1)]);
     let (listener, address) = listen().await;
     let upgrade = service_fn(async |mut request: Request<hyper::body::Incoming>| {
-        let usage = Usage::from_extensions(request.extensions()).cloned().unwrap();
+        // as a web socket of axum does, unless its handler asks for the handle, too
+        let usage = Usage::from_extensions(request.extensions()).cloned().filter(|_| request.uri() != "/forgets");
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
-            let mut io = hyper_util::rt::TokioIo::new(upgraded.await.unwrap());
+            let Ok(upgraded) = upgraded.await else { return };
+            let mut io = hyper_util::rt::TokioIo::new(upgraded);
             io.write_all(b"upgraded").await.unwrap();
             _ = io.read(&mut [0]).await;
             drop(usage);
@@ -661,7 +702,10 @@ async fn a_bare_hyper_server_keeps_an_upgraded_connection_as_a_call() {
             tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, service).with_upgrades());
         }
     });
-    let client = ask(address, "connection: upgrade\r\nupgrade: echo\r\n", "upgraded").await;
+    let upgrade = "connection: upgrade\r\nupgrade: echo\r\n";
+    ask_at(address, "/forgets", upgrade, "503 Service Unavailable").await;
+    wait_until_left(&limiter, 1).await;
+    let client = ask(address, upgrade, "upgraded").await;
     assert_eq!(left(&limiter), 0);
     ask(address, "", "429 Too Many Requests").await;
     drop(client);

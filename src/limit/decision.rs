@@ -178,6 +178,9 @@ pub(super) struct CallInMemory {
 /// Ends an open call, wherever it is counted.
 pub(super) trait EndCall: fmt::Debug + Send + Sync {
     fn end(self: Box<Self>, end: CallEnd);
+
+    /// Refuses the call if an enforced quota counts it as open, because nothing tracks when it ends. Returns whether one does.
+    fn refuse_untracked(&self) -> bool;
 }
 
 /// Decides by the response whether a request is charged.

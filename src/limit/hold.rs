@@ -34,6 +34,16 @@ impl Hold {
         self.standing.as_ref()
     }
 
+    /// Returns whether something counts this call.
+    pub(super) fn is_counted(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Refuses the call if an enforced quota counts it as open, because nothing tracks when it ends. Returns whether one does.
+    pub(super) fn refuse_untracked(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.refuse_untracked())
+    }
+
     fn end(&mut self, end: CallEnd) {
         if let Some(open) = self.open.take() {
             open.end(end);

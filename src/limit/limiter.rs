@@ -380,6 +380,16 @@ impl Limiter {
         Hold::new(open, ask.estimate(), decision.standing)
     }
 
+    /// Refuses a call that nothing tracks if an enforced quota counts calls of this key. Returns whether one does.
+    pub(super) fn refuse_untracked(&self, key: &LimitKey) -> bool {
+        let Inner { engine, report } = &*self.0;
+        let is_refused = engine.plans.plan(key).counts_calls();
+        if is_refused {
+            report.decision(&Decision::UNTRACKED, 0, || Some(key.clone()), report.clock.now());
+        }
+        is_refused
+    }
+
     /// Ends a call, and charges what it has used.
     pub(super) fn end_call(&self, call: &CallInMemory, end: CallEnd) {
         self.0.engine.end_call(call, end, self.context());
@@ -460,6 +470,10 @@ struct OwnCall {
 impl EndCall for OwnCall {
     fn end(self: Box<Self>, end: CallEnd) {
         self.limiter.end_call(&self.call, end);
+    }
+
+    fn refuse_untracked(&self) -> bool {
+        self.limiter.refuse_untracked(&self.call.key)
     }
 }
 

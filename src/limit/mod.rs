@@ -36,7 +36,7 @@
 //! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | the units are reserved first and settled with the response; a dropped future stays charged |
 //! | a [hold](Limiter::hold) | its estimate counts while it is open; at its end, what it has used is charged, or else the estimate |
 //! | a hold uses more than its estimate | up to its maximum, it is a debt that is paid before anything else is admitted; a quota counts at most two limits |
-//! | an open call ([`Quota::concurrent`]) | counts until its guard is dropped or its [body](RateLimitLayer::tracking_bodies) has ended; requests that nothing tracks are refused |
+//! | an open call ([`Quota::concurrent`]) | counts until its guard is dropped or its [body](RateLimitLayer::tracking_bodies) has ended; requests that nothing tracks are refused, and so are upgrades whose handler keeps no [`Usage`] |
 //! | [`Limiter::reset`] | clears what the tenant has spent and holds, and is logged; calls stay open |
 //! | a [shadow](Quota::shadow) quota | what it would refuse is logged, marked with `x-ratelimit-would-refuse`, and charged to the other quotas; it never appears in the standard headers |
 //! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Plans`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |

@@ -167,7 +167,11 @@ impl Quota {
     ///
     /// A call is open from its admission until its response body has ended, or its upgraded connection. Something must
     /// track that: a layer with [`tracking_bodies`](super::RateLimitLayer::tracking_bodies), or a
-    /// [`Hold`](super::Hold). All other requests under such a plan are refused.
+    /// [`Hold`](super::Hold). Requests of other layers are refused under such a plan, and so is an upgrade whose handler keeps no
+    /// [`Usage`](super::Usage).
+    ///
+    /// The endpoints of an `AuthService`, and requests that only a `BearerLayer` charges, take no slot: they are charged to the
+    /// rates of the plan alone. So give such a plan a rate, too.
     ///
     /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as one, even
     /// if it costs several units. In one plan with rates, a request is charged to all quotas or to none. On Redis, a key has at most

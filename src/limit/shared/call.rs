@@ -284,6 +284,10 @@ impl EndCall for SharedCall {
     fn end(mut self: Box<Self>, end: CallEnd) {
         self.finish(end);
     }
+
+    fn refuse_untracked(&self) -> bool {
+        self.0.as_ref().is_some_and(|open| open.server.local.refuse_untracked(&open.key))
+    }
 }
 
 impl Drop for SharedCall {

@@ -19,7 +19,8 @@ pub type Tracking<S, R = StatusOnly> = Gated<TrackedCalls<S>, RateLimitGate, Wit
 /// [`tracking_bodies`](crate::RateLimitLayer::tracking_bodies).
 ///
 /// A call is open until its response body has ended, has failed or is dropped. If the response is an upgrade, it is open
-/// until the last clone of its [`Usage`] is dropped.
+/// until the last clone of its [`Usage`] is dropped. An upgrade whose handler keeps none is refused with a 503 if a quota of
+/// concurrent calls counts it.
 ///
 /// ```
 /// use tollgate::{ApiKeys, Limiter, Plan, Plans, Quota, RateLimitLayer};

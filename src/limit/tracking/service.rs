@@ -95,15 +95,21 @@ where
         let own = self.project();
         let response = ready!(own.future.poll(cx));
         let mut call = own.call.take();
-        let response = match response {
+        let mut response = match response {
             Ok(response) => response,
             Err(error) => return Poll::Ready(Err(error)),
         };
         let status = response.status();
-        if let Some(call) = &call {
-            call.apply_charge_rule(status, response.headers());
+        let mut is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS || *own.is_connect && status.is_success();
+        if is_upgrade && call.as_ref().is_some_and(CallGuard::refuses_upgrade) {
+            // a server then upgrades nothing, and the handler's wait for the connection fails
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response.headers_mut().clear();
+            is_upgrade = false;
         }
-        let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS || *own.is_connect && status.is_success();
+        if let Some(call) = &call {
+            call.apply_charge_rule(response.status(), response.headers());
+        }
         if is_upgrade {
             call.take().into_iter().for_each(CallGuard::leave_to_handler);
         }

@@ -15,7 +15,9 @@ use crate::{
 /// In a [metered](super::TrackingLayer::metered) layer it counts what the call uses. The layer commits that when the
 /// response body ends. If nothing was counted, it charges the estimate.
 ///
-/// An upgraded connection stays a call until the last clone is dropped, so move one into the task that serves it:
+/// An upgraded connection stays a call until the last clone is dropped, so move one into the task that serves it. If the handler
+/// keeps none where a quota of [concurrent](crate::Quota::concurrent) calls applies, the upgrade is refused with a 503, and the
+/// event [`CallUntracked`](crate::event::EventKind::CallUntracked) is recorded:
 ///
 /// ```
 /// use http::Request;
@@ -85,16 +87,26 @@ impl CallGuard {
         }
     }
 
+    /// Returns whether an upgrade must be refused: a quota of concurrent calls counts it, and its handler has kept no handle.
+    pub(super) fn refuses_upgrade(&self) -> bool {
+        let Some(state) = self.0.as_ref().filter(|state| Arc::strong_count(state) == 1) else { return false };
+        let hold = lock(&state.hold);
+        let Some(hold) = hold.as_ref().filter(|hold| hold.is_counted()) else { return false };
+        let is_refused = hold.refuse_untracked();
+        state.warned.call_once(|| match is_refused {
+            true => crate::util::trace::warning!(
+                "upgrades are refused, because a plan has a quota of concurrent calls and their handler keeps no `Usage`"
+            ),
+            false => crate::util::trace::warning!(
+                "a connection was upgraded and its handler has kept no `Usage`: its call ends with the response"
+            ),
+        });
+        is_refused
+    }
+
     /// Leaves the end of the call to the handles that the handler has kept.
     pub(super) fn leave_to_handler(mut self) {
-        let Some(state) = self.0.take() else { return };
-        if Arc::strong_count(&state) == 1 {
-            state.warned.call_once(|| {
-                crate::util::trace::warning!(
-                    "a connection was upgraded and its handler has kept no `Usage`: it no longer counts as open"
-                );
-            });
-        }
+        self.0 = None;
     }
 }
 
