@@ -14,7 +14,7 @@ use std::{
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response, StatusCode, request::Builder};
 use tollgate::{
-    AccessToken, BearerLayer, ClientIp, Limiter, PeerAddr, Plans, ProblemJson, Quota, RateLimitLayer, Secret,
+    AccessToken, BearerLayer, ClientIp, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota, RateLimitLayer, Secret,
     SessionLayer, Sessions, Tenant, UserId, Verifier,
     bearer::AccessTokenTenant,
     clock::{Clock, Moment, UnixTime},
@@ -281,6 +281,27 @@ async fn the_tenant_of_the_token_has_its_own_limit() {
     assert_eq!((other.status().as_u16(), &other.headers()["x-ratelimit-remaining"]), (200, &"1".parse().unwrap()));
     // without a tenant, there is no budget
     assert!(call(&issuer.token(|claims| claims)).await.status().is_client_error());
+}
+
+#[tokio::test]
+async fn a_limit_by_token_charges_rates_and_leaves_the_slots_to_a_layer_that_tracks_calls() {
+    let (issuer, _) = issuer();
+    let plan = Plan::new([Quota::per_minute(4).unwrap(), Quota::concurrent(1).unwrap()]).unwrap();
+    let limiter = Limiter::memory(Plans::new(plan));
+    let layer = BearerLayer::new(issuer.verifier()).limit(limiter.clone());
+    let acme = || bearer(&issuer.token(|claims| claims.tenant(&Tenant::parse("acme").unwrap())));
+    let statuses = |response: &Response<_>| (response.status().as_u16(), response.headers().clone());
+    let first = layer.layer(plain()).oneshot(acme()).await.unwrap();
+    assert_eq!((first.status().as_u16(), &first.headers()["x-ratelimit-remaining"]), (200, &"3".parse().unwrap()));
+    let tracking = RateLimitLayer::new(AccessTokenTenant, limiter).tracking_bodies();
+    let service = layer.layer(tracking.layer(plain()));
+    let (status, headers) = statuses(&service.clone().oneshot(acme()).await.unwrap());
+    assert_eq!((status, &headers["x-ratelimit-remaining"]), (200, &"2".parse().unwrap()), "it is charged once");
+    let open = service.clone().oneshot(acme()).await.unwrap();
+    let (status, headers) = statuses(&service.clone().oneshot(acme()).await.unwrap());
+    assert_eq!((status, &headers["x-ratelimit-limit"]), (429, &"1".parse().unwrap()), "the slot is taken");
+    drop(open);
+    assert_eq!(service.clone().oneshot(acme()).await.unwrap().status(), 429, "no units are left");
 }
 
 // ---- axum

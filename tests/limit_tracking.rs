@@ -640,7 +640,8 @@ async fn ask_at(address: std::net::SocketAddr, path: &str, headers: &str, until:
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut received = Vec::new();
     while !String::from_utf8_lossy(&received).contains(until) {
-        assert!(stream.read_buf(&mut received).await.unwrap() > 0, "{}", String::from_utf8_lossy(&received));
+        let read = tokio::time::timeout(Duration::from_secs(20), stream.read_buf(&mut received)).await;
+        assert!(read.is_ok_and(|read| read.unwrap() > 0), "{}", String::from_utf8_lossy(&received));
     }
     stream
 }
@@ -708,6 +709,48 @@ async fn a_bare_hyper_server_keeps_an_upgraded_connection_as_a_call() {
     let client = ask(address, upgrade, "upgraded").await;
     assert_eq!(left(&limiter), 0);
     ask(address, "", "429 Too Many Requests").await;
+    drop(client);
+    wait_until_left(&limiter, 1).await;
+    server.abort();
+}
+
+#[tokio::test]
+async fn an_upgrade_through_axum_needs_the_handle() {
+    async fn upgrade(
+        usage: Option<Usage>,
+        request: axum::extract::Request,
+    ) -> (StatusCode, [(&'static str, &'static str); 2]) {
+        tokio::spawn(async move {
+            // drops the request
+            let Ok(upgraded) = hyper::upgrade::on(request).await else { return };
+            let mut io = hyper_util::rt::TokioIo::new(upgraded);
+            io.write_all(b"upgraded").await.unwrap();
+            _ = io.read(&mut [0]).await;
+            drop(usage);
+        });
+        (StatusCode::SWITCHING_PROTOCOLS, [("connection", "upgrade"), ("upgrade", "echo")])
+    }
+
+    let limiter = limiter([concurrent(1)]);
+    let app = Router::new()
+        .route("/", get(async |usage: Usage, request: axum::extract::Request| upgrade(Some(usage), request).await))
+        .route(
+            "/forgets",
+            get(async |request: axum::extract::Request| {
+                let (parts, _) = request.into_parts();
+                let mut alone = axum::extract::Request::default();
+                alone.extensions_mut().insert(parts.extensions.get::<hyper::upgrade::OnUpgrade>().cloned().unwrap());
+                upgrade(None, alone).await
+            }),
+        )
+        .layer(tracking(&limiter));
+    let (listener, address) = listen().await;
+    let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let headers = "connection: upgrade\r\nupgrade: echo\r\n";
+    ask_at(address, "/forgets", headers, "503 Service Unavailable").await;
+    wait_until_left(&limiter, 1).await;
+    let client = ask(address, headers, "upgraded").await;
+    assert_eq!(left(&limiter), 0);
     drop(client);
     wait_until_left(&limiter, 1).await;
     server.abort();

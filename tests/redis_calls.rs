@@ -1,5 +1,5 @@
 //! Holds and open calls that several nodes share, on real servers.
-#![cfg(all(feature = "redis", feature = "test-util"))]
+#![cfg(all(feature = "redis", feature = "login", feature = "test-util"))]
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,14 +26,15 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tollgate::{
-    EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    BearerLayer, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
+    bearer::AccessTokenTenant,
     event::{EventKind, Query},
     limit::{Decision, Fallback, Hold, Leases, RefusalReason, SharedLimiter, Tracked, Usage},
     store::RedisConfig,
     tenant::{HeaderTenant, Standing},
-    testing::ManualClock,
+    testing::{ManualClock, TestIssuer},
 };
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -216,6 +217,81 @@ async fn a_plan_that_counts_calls_refuses_what_nothing_tracks() {
         assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Untracked));
         assert_eq!(left(&limiter).await, 100);
     }
+}
+
+#[tokio::test]
+async fn a_limit_by_token_charges_the_rates_of_a_plan_that_counts_calls() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    for (leases, units) in [(None, 98), (Some(Leases::new()), 96)] {
+        let builder = Limiter::redis(config(&server.url()), Plans::new(plan()));
+        let builder = leases.into_iter().fold(builder, tollgate::limit::SharedLimiterBuilder::leases);
+        let limiter = builder.connect().await.unwrap();
+        let issuer = TestIssuer::new("https://auth.example", "https://api.example");
+        let token = format!("Bearer {}", issuer.token(|claims| claims.tenant(&acme())));
+        let request = || Request::get("/").header("authorization", &token).body(()).unwrap();
+        let answer =
+            || service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("ok")))));
+        let layer = BearerLayer::new(issuer.verifier()).limit(limiter.clone());
+        assert_eq!(layer.layer(answer()).oneshot(request()).await.unwrap().status(), 200);
+        // a layer that tracks, inside it, takes the slot
+        let tracking = RateLimitLayer::new(AccessTokenTenant, limiter.clone()).tracking_bodies();
+        let service = layer.layer(tracking.layer(answer()));
+        let open = service.clone().oneshot(request()).await.unwrap();
+        assert_eq!((open.status(), left(&limiter).await), (StatusCode::OK, units));
+        let others = [hold(&limiter, 1).await.unwrap(), hold(&limiter, 1).await.unwrap()];
+        assert!(hold(&limiter, 1).await.is_err(), "three are open");
+        drop(open);
+        until_admitted(&limiter).await;
+        for other in others {
+            other.commit(0);
+        }
+        until_left(&limiter, units).await;
+        limiter.close().await;
+    }
+}
+
+#[tokio::test]
+async fn anonymous_calls_of_all_nodes_leave_the_slots_that_are_reserved() {
+    for server in RedisServer::each(&[]) {
+        let plan = || Quota::concurrent(3).unwrap().reserve(0.5).unwrap();
+        let [one, other] = [node(&server.url(), plan()).await, node(&server.url(), plan()).await];
+        let anonymous = async |limiter: &SharedLimiter| limiter.hold_anonymous(&acme(), 1, 1, 10 * MINUTE).await;
+        let first = anonymous(&one).await.unwrap();
+        let refused = anonymous(&other).await.unwrap_err();
+        assert_eq!(shown(refused.standing().unwrap()), ("concurrent", 0, false));
+        let own = [hold(&other, 1).await.unwrap(), hold(&one, 1).await.unwrap()];
+        assert!(hold(&other, 1).await.is_err());
+        // a server that has lost the calls learns from the renewals which are anonymous
+        server.cli(&["flushall"]);
+        let began = Instant::now();
+        while hold(&other, 1).await.map(|hold| hold.commit(0)).is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(10), "the slots are not renewed");
+            sleep(Duration::from_millis(100)).await;
+        }
+        drop(own);
+        until_admitted(&other).await;
+        assert!(anonymous(&other).await.is_err());
+        drop(first);
+        let began = Instant::now();
+        while anonymous(&other).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "no slot is free");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_that_nothing_tracks_is_refused() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let limiter = node(&server.url(), plan()).await;
+    let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone()).tracking_bodies();
+    let switching = service_fn(async |_: Request<()>| {
+        let response = Response::builder().status(101).body(Full::<Bytes>::default());
+        Ok::<_, Infallible>(response.unwrap())
+    });
+    let request = Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+    let response = layer.layer(switching).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]

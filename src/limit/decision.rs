@@ -146,6 +146,8 @@ const LONGEST_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) enum CallAsk {
     /// Nothing tracks when the request ends. A plan that counts open calls refuses it.
     Untracked,
+    /// Only the units are charged. The request takes no slot, and is not refused because of that.
+    RatesOnly,
     /// An outer layer of the same limiter has opened the call already: only the units are charged.
     AlreadyOpen,
     /// The units are charged now. The call takes a slot of each concurrency quota until it ends.
@@ -201,6 +203,12 @@ impl CallAsk {
         matches!(self, Self::Hold { .. })
     }
 
+    /// Returns whether this layer or an outer one tracks when the request ends.
+    #[inline]
+    pub(super) fn is_tracked(self) -> bool {
+        !matches!(self, Self::Untracked | Self::RatesOnly)
+    }
+
     /// Returns whether the end of the call is tracked.
     #[inline]
     pub(super) fn opens(self) -> bool {
@@ -211,7 +219,7 @@ impl CallAsk {
     #[inline]
     pub(super) fn opens_under(self, limits: &[Limited]) -> bool {
         match self {
-            Self::Untracked | Self::AlreadyOpen => false,
+            Self::Untracked | Self::RatesOnly | Self::AlreadyOpen => false,
             Self::Slot => limits.iter().any(|limited| !limited.gauge.counts_units()),
             Self::Hold { .. } => true,
         }

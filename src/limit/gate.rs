@@ -202,7 +202,8 @@ impl RateLimitGate {
         decision
     }
 
-    /// Charges a request. With a limiter in memory, it waits for nothing, not even for a plan.
+    /// Charges a request that no layer tracks, but only to the rates of the plan. With a limiter in memory, it waits for nothing,
+    /// not even for a plan.
     fn charge_without_plan(
         &self,
         name: &TenantName<'_>,
@@ -210,9 +211,12 @@ impl RateLimitGate {
         outer: Option<&RateLimit>,
         extension: &mut Option<RateLimit>,
     ) -> MaybeReady<RateLimitFuture> {
-        let Some(ask) = self.unpaid(name, units, outer) else {
+        let Some(mut ask) = self.unpaid(name, units, outer) else {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
+        if ask.call == CallAsk::Untracked {
+            ask.call = CallAsk::RatesOnly;
+        }
         #[cfg(feature = "redis")]
         if self.limiter.shared.is_some() {
             return MaybeReady::Pending(self.charge_later(name, ask));
@@ -292,7 +296,7 @@ impl RateLimitGate {
             return Err(Unadmitted::Rejected(rejection));
         }
         if self.extensions {
-            let (payer, is_open) = (self.limiter.local.payer_id(key), ask.call != CallAsk::Untracked);
+            let (payer, is_open) = (self.limiter.local.payer_id(key), ask.call.is_tracked());
             let charge = LimiterCharge { payer, units: ask.units, is_open, is_metered: ask.call.is_hold() };
             let standing = decision.standing.unwrap_or(Standing::UNLIMITED);
             let would_refuse = decision.would_refuse();

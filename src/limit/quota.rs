@@ -170,8 +170,8 @@ impl Quota {
     /// [`Hold`](super::Hold). Requests of other layers are refused under such a plan, and so is an upgrade whose handler keeps no
     /// [`Usage`](super::Usage).
     ///
-    /// The endpoints of an `AuthService`, and requests that only a `BearerLayer` charges, take no slot: they are charged to the
-    /// rates of the plan alone. So give such a plan a rate, too.
+    /// Requests that other parts of this crate charge, without a layer of this module, take no slot: they are charged to the
+    /// rates of the plan alone. So give such a plan a rate, too. `docs/layers.md` names them.
     ///
     /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as one, even
     /// if it costs several units. In one plan with rates, a request is charged to all quotas or to none. On Redis, a key has at most
@@ -218,8 +218,8 @@ impl Quota {
         Ok(Self { name: PolicyName::intern_name(name), ..self })
     }
 
-    /// Sets the unit that the parameter `qu` of the IETF fields names: 1 to 32 letters, digits, `.`, `_` or `-`, such as `tokens`
-    /// or `content-bytes`. It changes nothing about the limit.
+    /// Sets the unit that the parameter `qu` of the IETF fields names: 1 to 32 letters, digits, `.`, `_` or `-`, such as
+    /// `content-bytes`. It changes nothing about the limit.
     ///
     /// Without it, the fields say `requests`, or `units` in a layer with a [`cost`](super::RateLimitLayer::cost) or a
     /// [metered](super::TrackingLayer::metered) one. A quota of concurrent calls always says `concurrent-requests`.

@@ -1,11 +1,11 @@
 //! Rate limits: each request is charged to the tenant of its client or login.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tollgate::{
-    Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, auth::AbuseLimits, body::Body,
+    Head, LimitKey, Limiter, PeerAddr, Plan, Plans, Quota, RateLimitLayer, Tenant, auth::AbuseLimits, body::Body,
     store::Memory, tenant::TenantError, testing::ManualClock,
 };
 use tower::{Layer, ServiceExt};
@@ -22,6 +22,22 @@ async fn world(limit: u32) -> (World, Limiter) {
     let limiter = Limiter::builder(Plans::new(Quota::per_minute(limit).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     (World::on(Memory::new().into(), clock, |service| service.limiter(own)).await, limiter)
+}
+
+#[tokio::test]
+async fn a_quota_of_concurrent_calls_leaves_logins_to_the_rates_of_the_plan() {
+    let clock = ManualClock::new();
+    let plan = Plan::new([Quota::per_minute(20).unwrap(), Quota::concurrent(1).unwrap()]).unwrap();
+    let limiter = Limiter::builder(Plans::new(plan)).clock(clock.clone()).build().unwrap();
+    let own = limiter.clone();
+    let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
+    // the only slot of the tenant is taken
+    let open = limiter.hold(&acme(), 1, 1, Duration::from_secs(60)).unwrap();
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
+    assert_eq!(left(&limiter, &acme()), Some(17));
+    drop(open);
 }
 
 fn left(limiter: &Limiter, tenant: &LimitKey) -> Option<u32> {

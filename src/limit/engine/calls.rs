@@ -70,7 +70,7 @@ impl Call {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let (estimate, at_most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (ask.units, at_most, millis),
-            CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0, 0),
+            CallAsk::Untracked | CallAsk::RatesOnly | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0, 0),
         };
         Self {
             id: NEXT_ID.fetch_add(1, Relaxed),

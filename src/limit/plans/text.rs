@@ -19,7 +19,7 @@ use crate::{
 /// | `name=burst` | [`with_name`](Quota::with_name) |
 /// | `slices=60` | [`slices`](Quota::slices) |
 /// | `reserve=300` | [`reserve`](Quota::reserve), in units |
-/// | `unit=tokens` | [`with_unit`](Quota::with_unit) |
+/// | `unit=bytes` | [`with_unit`](Quota::with_unit) |
 /// | `shadow` | [`shadow`](Quota::shadow) |
 ///
 /// ```

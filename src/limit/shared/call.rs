@@ -45,7 +45,7 @@ impl SharedLimiter {
         }
         let (most, millis) = match ask.call {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
-            CallAsk::Untracked | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
+            CallAsk::Untracked | CallAsk::RatesOnly | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
         let mut call = UnusedCall { of: Some((server, payer)), id, used: UNDO, millis };
         let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
