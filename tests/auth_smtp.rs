@@ -58,11 +58,10 @@ async fn ask_behind(
     (letters, began.elapsed())
 }
 
-/// The queue with its real times. `src/delivery/queue/tests.rs` shows the same without any tolerance.
-#[tokio::test]
-async fn b02_c133_unknown_names_delay_a_letter_to_ones_own_mailbox_like_known_ones() {
+/// Returns how long a letter takes behind forty known names, and behind forty unknown ones.
+async fn delays() -> Option<[Duration; 2]> {
     let slow = ["--seconds", "0.05"];
-    let Some(mut mail) = PythonServer::start("mail.py", "aiosmtpd", &slow).await else { return };
+    let mut mail = PythonServer::start("mail.py", "aiosmtpd", &slow).await?;
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let queue = Queue::builder().workers(1).unwrap().lane(Channel::Email, smtp).build();
     let known = |number: usize| format!("known{number}");
@@ -75,9 +74,23 @@ async fn b02_c133_unknown_names_delay_a_letter_to_ones_own_mailbox_like_known_on
     let unknown = (0..40).map(|number| format!("nobody{number}"));
     let (letters, behind_unknown) = ask_behind(&mut mail, &origin, unknown, "eve").await;
     assert_eq!(letters, 1);
-    // the difference would be forty letters
-    let ratio = behind_unknown.as_secs_f64() / behind_known.as_secs_f64();
-    assert!((0.5..2.0).contains(&ratio), "{behind_known:?} behind known names, {behind_unknown:?} behind unknown ones");
+    Some([behind_known, behind_unknown])
+}
+
+/// The queue with its real times. `src/delivery/queue/tests.rs` shows the same without any tolerance.
+#[tokio::test]
+async fn b02_c133_unknown_names_delay_a_letter_to_ones_own_mailbox_like_known_ones() {
+    let mut all = Vec::new();
+    // the load of the machine may change between the two
+    for _ in 0..3 {
+        let Some([known, unknown]) = delays().await else { return };
+        // the difference would be forty letters
+        if (0.5..2.0).contains(&(unknown.as_secs_f64() / known.as_secs_f64())) {
+            return;
+        }
+        all.push((known, unknown));
+    }
+    panic!("behind known names, and behind unknown ones: {all:?}");
 }
 
 /// Returns what the login page shows while a person asks for a code by e-mail and types a wrong one.

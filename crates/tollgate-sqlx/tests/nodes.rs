@@ -160,7 +160,7 @@ impl Nodes {
 
     async fn node(server: &Server) -> (Process, String) {
         let mut node = Process::start("node", &[("NODE_DATABASE", &server.url())]);
-        let address = timeout(PATIENCE, node.line()).await.expect("a node starts").unwrap();
+        let address = timeout(PATIENCE * 4, node.line()).await.expect("a node starts").unwrap();
         (node, format!("http://{address}"))
     }
 
@@ -276,7 +276,9 @@ async fn a_killed_postgres_loses_nothing_in_500_logins_and_refreshes() {
         cluster.restart();
     }
     // a login and its three refreshes are about 20 answers
-    crowd.goes_on(500 * 20 / 4).await;
+    for _ in 0..500 / 4 {
+        crowd.goes_on(20).await;
+    }
     let (rounds, lost) = crowd.end().await;
     println!("{rounds} sign-ins with 3 refreshes each, {lost} lost requests");
     assert!(rounds * 4 >= 500 && lost > 0, "{rounds} sign-ins, {lost} lost requests");
