@@ -382,7 +382,7 @@ async fn without_keys_requests_fail_and_the_issuer_is_not_flooded() {
         let (key, clock) = (Key::new("a"), ManualClock::new());
         let issuer = Issuer::start("", &key).await;
         issuer.becomes(health.clone());
-        let api = remote(&issuer, &clock).timeout(Duration::from_millis(500)).unwrap().verifier(API).unwrap();
+        let api = remote(&issuer, &clock).timeout(Duration::from_secs(2)).unwrap().verifier(API).unwrap();
         let token = key.token(&issuer.name());
         for rest in [1, 2, 4] {
             let before = issuer.state.asked.load(SeqCst);

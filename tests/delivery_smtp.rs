@@ -161,6 +161,12 @@ async fn the_queue_retries_temporary_errors_and_reports_permanent_ones() {
     assert!(queue.push(Channel::Email, refused) && queue.push(Channel::Email, later));
     let letter = server.next().await;
     assert!(letter["text"].as_str().unwrap().contains(&id));
+    let report = async {
+        while reports.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), report).await.expect("a report");
     assert_eq!(*reports.lock().unwrap(), [("refused@example.com".to_owned(), Undelivered::Refused)]);
 }
 

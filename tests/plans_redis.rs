@@ -212,15 +212,19 @@ async fn the_server_is_asked_a_few_times_a_second_and_waiting_is_bounded() {
         Limiter::builder(Plans::new(Quota::per_hour(600).unwrap())).plan_source(plans.cached()).clock(clock.clone());
     let frozen = Node { plans, limiter: limiter.build().unwrap().into(), clock, log: EventLog::new() };
     server.cli(&["set", KEY, "70/hour"]);
-    assert_eq!(frozen.limit().await, "70");
+    let began = Instant::now();
+    while frozen.limit().await != "70" {
+        assert!(began.elapsed() < SECOND * 20, "it does not find the plan");
+        frozen.clock.advance(SECOND);
+    }
     server.signal("STOP");
     let began = Instant::now();
     for _ in 0..40 {
         frozen.clock.advance(SECOND);
-        assert_eq!(timeout(SECOND, frozen.limit()).await.expect("it waits"), "70");
+        assert_eq!(timeout(SECOND * 10, frozen.limit()).await.expect("it waits"), "70");
     }
-    // three times the deadline, and once more in each second
-    assert!(began.elapsed() < SECOND * 2, "{:?}", began.elapsed());
+    // three times the deadline, and once more in each second, not the deadline forty times
+    assert!(began.elapsed() < SECOND * 7 / 2, "{:?}", began.elapsed());
     server.signal("CONT");
     server.cli(&["set", KEY, "80/hour"]);
     let began = Instant::now();

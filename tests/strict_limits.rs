@@ -66,12 +66,17 @@ async fn node() {
         quotas.set(tenant.clone(), quota(number).0);
     }
     let clock = Arc::new(MachineClock::new());
-    let limiter = Limiter::builder(quotas).clock(Arc::clone(&clock)).redis(config).fallback(Fallback::Closed);
-    let limiter = match env::var("NODE_MODE").unwrap().as_str() {
-        "leased" => limiter.leases(Leases::new()),
-        _ => limiter,
+    // on a busy machine, the first answer may come too late
+    let limiter = loop {
+        let builder = Limiter::builder(quotas.clone()).clock(Arc::clone(&clock)).redis(config.clone());
+        let builder = match env::var("NODE_MODE").unwrap().as_str() {
+            "leased" => builder.leases(Leases::new()),
+            _ => builder,
+        };
+        if let Ok(limiter) = builder.fallback(Fallback::Closed).connect().await {
+            break limiter;
+        }
     };
-    let limiter = limiter.connect().await.unwrap();
     let mut tasks = JoinSet::new();
     for task in 1..=4 {
         let (limiter, clock, tenants, mut random) =
@@ -164,6 +169,17 @@ async fn troubled_node(
 
 async fn hammer(mode: &'static str, pause: Duration) {
     let Some(server) = RedisServer::start(&[]) else { return };
+    // on a busy machine, little may happen in the time
+    for _ in 0..3 {
+        if much_happened(&server, mode, pause).await {
+            return;
+        }
+    }
+    panic!("too little happened");
+}
+
+/// Checks the limits for a while, and returns whether they were put to the test.
+async fn much_happened(server: &RedisServer, mode: &'static str, pause: Duration) -> bool {
     let mut nodes = JoinSet::new();
     for number in 0..NODES {
         nodes.spawn(troubled_node(server.url(), mode, number, pause));
@@ -176,7 +192,6 @@ async fn hammer(mode: &'static str, pause: Duration) {
             log[tenant].push(admission);
         }
     }
-    assert!(killed >= 8 && paused >= 4, "{killed} kills, {paused} pauses");
     let (mut reached, mut admitted) = (0, 0);
     for (own, tenant) in log.iter_mut().zip(0..) {
         let (allowed, most) = (quota(tenant).1, most_in_a_window(own, window(tenant)));
@@ -185,7 +200,7 @@ async fn hammer(mode: &'static str, pause: Duration) {
         admitted += own.iter().map(|own| own.units).sum::<u64>();
     }
     println!("{mode}: {admitted} units, {reached} tenants at their limit, {killed} kills, {paused} pauses");
-    assert!(reached >= 5 && admitted > 1_000, "{reached} tenants reached their limit, {admitted} units");
+    killed >= 8 && paused >= 4 && reached >= 5 && admitted > 1_000
 }
 
 #[test]

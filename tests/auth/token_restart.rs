@@ -37,7 +37,11 @@ async fn child() {
 #[tokio::test]
 async fn c092_c093_c095_after_a_kill_9_issued_tokens_work_and_used_ones_do_not() {
     let mut unanswered = 0;
-    for round in 0..24_usize {
+    // a late kill lets the first call end, so the first round is repeated until one gets no response
+    for (number, round) in (0..24_usize).chain([0; 100]).enumerate() {
+        if number >= 24 && unanswered > 0 {
+            break;
+        }
         let file = File::new();
         {
             let disk = Disk::open(&file.0).unwrap();

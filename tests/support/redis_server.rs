@@ -125,7 +125,7 @@ impl RedisCluster {
     }
 
     fn start_program(name: &'static str) -> Option<Self> {
-        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"];
         let nodes: Vec<RedisServer> = (0..3)
             .map(|_| {
                 RedisServer::start_program(name, &[&settings[..], &["--cluster-require-full-coverage", "no"]].concat())

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, Executor, PgConnection};
 use support::{Cluster, temporary};
 use tokio::{runtime::Runtime, time::Instant};
 use tollgate::{
@@ -341,7 +341,7 @@ fn kill_9_of_the_server_loses_no_acknowledged_write() {
             })
             .collect();
         let enough = acknowledged.load(SeqCst) + 100;
-        while acknowledged.load(SeqCst) < enough {
+        while acknowledged.load(SeqCst) < enough && tasks.iter().any(|task| !task.is_finished()) {
             std::thread::yield_now();
         }
         cluster.kill();
@@ -372,19 +372,27 @@ fn what_happens_to_a_server_is_a_clear_error_and_ends_by_itself() {
     let failed = |id: &str| {
         let began = Instant::now();
         let error = insert(id).unwrap_err();
-        assert!(began.elapsed() < deadline * 3, "{id}: {:?}", began.elapsed());
+        assert!(began.elapsed() < deadline * 3 + Duration::from_secs(5), "{id}: {:?}", began.elapsed());
         error
+    };
+    // a call may be late on a busy machine, and may have written its row
+    let until_works = |id: &str| {
+        let began = Instant::now();
+        for number in 0.. {
+            if works(&format!("{id} {number}")) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{id}: it does not recover");
+        }
     };
     assert!(works("first"));
 
     // another client holds a lock
-    let locked = "begin; lock table tollgate_rows; select pg_sleep(3); commit";
-    std::thread::scope(|scope| {
-        scope.spawn(|| cluster.sql(locked));
-        while cluster.sql("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted") == "0" {}
-        assert_eq!(failed("locked").kind(), StoreErrorKind::Unavailable);
-    });
-    assert!(works("after the lock"));
+    let mut other = runtime.block_on(PgConnection::connect(&cluster.url())).unwrap();
+    runtime.block_on(other.execute("begin; lock table tollgate_rows")).unwrap();
+    assert_eq!(failed("locked").kind(), StoreErrorKind::Unavailable);
+    runtime.block_on(other.execute("rollback")).unwrap();
+    until_works("after the lock");
 
     // a replica, or an operator who makes it read-only
     cluster.sql("alter database postgres set default_transaction_read_only = on");
@@ -399,11 +407,11 @@ fn what_happens_to_a_server_is_a_clear_error_and_ends_by_itself() {
     assert!(runtime.block_on(store.get(&key("first")).wait()).unwrap().is_some(), "reads go on");
     cluster.sql("alter database postgres set default_transaction_read_only = off");
     cluster.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'tollgate'");
-    while !works("writable again") {}
+    until_works("writable again");
 
     // it stops and comes back
     cluster.kill();
     assert_eq!(failed("stopped").kind(), StoreErrorKind::Unavailable);
     cluster.restart();
-    while !works("restarted") {}
+    until_works("restarted");
 }

@@ -14,6 +14,7 @@ mod support;
 use std::{collections::BTreeSet, future::Future, path::PathBuf, time::Duration};
 
 use serde_json::json;
+use sqlx::{Connection, Executor, PgConnection};
 use support::{Cluster, temporary};
 use tokio::runtime::Runtime;
 use tollgate::{
@@ -672,12 +673,13 @@ fn a_call_ends_at_the_deadline_and_changes_nothing() {
     let database = runtime.block_on(open(&cluster.url())).deadline(deadline);
     let (users, acme) = (SqlUsers::new(&database), tenant("acme"));
     runtime.block_on(users.create(&acme, new("u-1", "ada"))).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| cluster.sql("begin; lock table tollgate_users; select pg_sleep(2); commit"));
-        while cluster.sql("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted") == "0" {}
-        let failed = runtime.block_on(users.disable(&acme, &id("u-1")));
+    runtime.block_on(async {
+        let mut other = PgConnection::connect(&cluster.url()).await.unwrap();
+        other.execute("begin; lock table tollgate_users").await.unwrap();
+        let failed = users.disable(&acme, &id("u-1")).await;
         assert!(matches!(failed, Err(UserError::Store(_))), "{failed:?}");
-        assert!(runtime.block_on(users.find(&acme, &name("ada"))).is_err());
+        assert!(users.find(&acme, &name("ada")).await.is_err());
+        other.execute("rollback").await.unwrap();
     });
     let found = runtime.block_on(users.find(&acme, &name("ada"))).unwrap().unwrap();
     assert!(!found.is_disabled());
