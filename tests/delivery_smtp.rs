@@ -14,6 +14,7 @@ use std::{
 use serde_json::Value;
 use support::certificate::Certificate;
 use support::python::PythonServer;
+use support::redis_server::ReservedPort;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpListener,
@@ -218,10 +219,8 @@ async fn an_accepted_message_is_sent_even_if_closing_fails() {
 
 #[tokio::test]
 async fn a_refused_connection_is_temporary() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let smtp = Smtp::insecure_plaintext("127.0.0.1", FROM).unwrap().port(port);
+    let nobody = ReservedPort::new();
+    let smtp = Smtp::insecure_plaintext("127.0.0.1", FROM).unwrap().port(nobody.number);
     assert_eq!(kind(&smtp, "ada@example.com").await, Some(SendErrorKind::Transient));
     assert_eq!(kind(&smtp, "not an address").await, Some(SendErrorKind::Permanent));
 }

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use support::certificate::Certificate;
 use support::python::PythonServer;
+use support::redis_server::ReservedPort;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -281,8 +282,8 @@ async fn hanging_slow_and_endless_gateways_time_out() {
         let webhook = webhook(address).timeout(Duration::from_millis(300)).unwrap();
         assert_eq!(kind(&webhook).await, Some(SendErrorKind::Transient));
     }
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    assert_eq!(kind(&webhook(nobody)).await, Some(SendErrorKind::Transient));
+    let nobody = ReservedPort::new();
+    assert_eq!(kind(&webhook(([127, 0, 0, 1], nobody.number).into())).await, Some(SendErrorKind::Transient));
 }
 
 #[tokio::test]

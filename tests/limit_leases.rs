@@ -309,7 +309,10 @@ async fn without_the_server_the_lease_is_used_first_and_nobody_waits_long() {
     for _ in 0..50 {
         let limiter = limiter.clone();
         tasks.spawn(async move {
-            timeout(DEADLINE + Duration::from_secs(10), limiter.check(&acme(), 1)).await.expect("it waits too long").refusal_reason()
+            timeout(DEADLINE + Duration::from_secs(10), limiter.check(&acme(), 1))
+                .await
+                .expect("it waits too long")
+                .refusal_reason()
         });
     }
     let refused = tasks.join_all().await;

@@ -26,9 +26,8 @@ use std::{
 };
 
 use proxy::Proxy;
-use redis_server::{RedisCluster, RedisServer, wait_until};
+use redis_server::{RedisCluster, RedisServer, ReservedPort, wait_until};
 use tokio::{
-    net::TcpListener,
     runtime::Runtime,
     time::{Instant, timeout},
 };
@@ -431,7 +430,8 @@ async fn tls_trusts_the_given_authority_only() {
     let Some(certificate) = certificate::Certificate::new("store-redis") else { return };
     let (chain, private) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
     // it has a second port without TLS
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let reserved = ReservedPort::new();
+    let port = reserved.number.to_string();
     let settings =
         ["--tls-port", &port, "--tls-cert-file", chain, "--tls-key-file", private, "--tls-auth-clients", "no"];
     let authority = certificate.chain.with_file_name("ca.pem");
@@ -450,9 +450,8 @@ async fn tls_trusts_the_given_authority_only() {
 
 #[tokio::test]
 async fn a_missing_server_is_an_error_at_the_start() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let nobody = ReservedPort::new();
+    let address = format!("127.0.0.1:{}", nobody.number);
     for url in [format!("redis://{address}"), format!("redis://{address}?cluster=true")] {
         let error = timeout(Duration::from_secs(10), Redis::connect(&url)).await.unwrap().unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error:?}");

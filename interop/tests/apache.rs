@@ -13,14 +13,13 @@ mod user;
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use browser::Browser;
 use openidconnect::url::Url;
-use server::Server;
+use server::{Server, reserved_port::ReservedPort};
 use tokio::{
     net::TcpStream,
     process::{Child, Command},
@@ -88,8 +87,8 @@ async fn apache_signs_users_in_with_a_secret() {
         return programs::missing("Apache or mod_auth_openidc is not installed");
     };
     for method in ["client_secret_basic", "client_secret_post"] {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let origin = format!("http://127.0.0.1:{port}");
+        let port = ReservedPort::new();
+        let origin = format!("http://127.0.0.1:{}", port.number);
         let callback = format!("{origin}/app/callback");
         let client = format!(
             r#"
@@ -102,7 +101,7 @@ async fn apache_signs_users_in_with_a_secret() {
             "#
         );
         let server = Server::with_client(&client).await;
-        let _apache = Apache::start(&program, port, &server.issuer, method).await;
+        let _apache = Apache::start(&program, port.number, &server.issuer, method).await;
         let mut visitor = Browser::new(&origin, "");
         let to_sign_in = visitor.open("/app/").await;
         assert_eq!(to_sign_in.status, 302, "{to_sign_in:?}");

@@ -18,12 +18,12 @@ mod support {
     pub(crate) mod postgres;
 }
 
-use std::{fs, net::TcpListener, path::PathBuf, process::Stdio, sync::LazyLock, time::Duration};
+use std::{fs, path::PathBuf, process::Stdio, sync::LazyLock, time::Duration};
 
 use serde_json::{Value, json};
 use support::{
     browser::{Answer, Browser, Registered},
-    postgres::{Cluster, temporary},
+    postgres::{Cluster, reserved_port::ReservedPort, temporary},
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
@@ -177,21 +177,21 @@ async fn on_each<F: Future<Output = ()>>(test: impl Fn(String) -> F) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_demo_has_answered_survives_kill_9() {
     on_each(async |url| {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Server::at(port, &["--database", &url]).await;
+        let port = ReservedPort::new();
+        let mut server = Server::at(port.number, &["--database", &url]).await;
         assert_eq!(server.browser().open("/readyz").await.status, 200);
         let (access, refresh) = server.sign_in(&DEMO, "ada").await.unwrap();
         assert_eq!(server.me(&access).await.json()["subject"], "ada");
         server.child.kill().await.unwrap();
 
-        let mut server = Server::at(port, &["--database", &url]).await;
+        let mut server = Server::at(port.number, &["--database", &url]).await;
         assert_eq!(server.me(&access).await.status, 200);
         let (_, refresh) = tokens(&server.refresh(&DEMO, &refresh).await);
         assert!(server.sign_in(&DEMO, "ada@example.com").await.is_some());
         assert!(server.sign_in(&DEMO, "nobody").await.is_none());
         server.child.kill().await.unwrap();
 
-        let server = Server::at(port, &["--database", &url, "--end-sessions"]).await;
+        let server = Server::at(port.number, &["--database", &url, "--end-sessions"]).await;
         assert_eq!((server.me(&access).await.status, server.refresh(&DEMO, &refresh).await.status), (401, 400));
         // accounts stay; a sign-in within the second after it may have to be repeated
         while server.sign_in(&DEMO, "ada").await.is_none() {}

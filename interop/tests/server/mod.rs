@@ -2,7 +2,12 @@
 
 #![allow(dead_code, reason = "each test uses only a part of it")]
 
-use std::{fs, net::TcpListener, process::Stdio};
+#[path = "../../../tests/support/reserved_port.rs"]
+pub(crate) mod reserved_port;
+
+use std::{fs, process::Stdio};
+
+use reserved_port::ReservedPort;
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -15,6 +20,7 @@ pub(crate) struct Server {
     _child: Child,
     /// Kept open so that it can continue to print.
     _lines: Lines<BufReader<ChildStdout>>,
+    _port: Option<ReservedPort>,
 }
 
 impl Server {
@@ -22,7 +28,7 @@ impl Server {
     pub(crate) async fn start() -> Self {
         let (child, lines, first) = run(&["--listen", "localhost:0"]).await;
         let issuer = first.strip_prefix("Listening on ").unwrap().split(". ").next().unwrap().to_owned();
-        Self { issuer, _child: child, _lines: lines }
+        Self { issuer, _child: child, _lines: lines, _port: None }
     }
 
     /// Starts the server with the clients of `shared.toml`, below a path.
@@ -32,14 +38,15 @@ impl Server {
 
     /// Starts the server with the clients of `shared.toml` and another one.
     pub(crate) async fn with_client(client: &str) -> Self {
-        let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let port = ReservedPort::new();
+        let listen = format!("127.0.0.1:{}", port.number);
         let issuer = format!("http://{listen}/auth");
         let file = std::env::temp_dir().join(format!("tollgate-interop-{}-{listen}.toml", std::process::id()));
         let settings = format!("issuer = \"{issuer}\"\n{}{client}", include_str!("../../shared.toml"));
         fs::write(&file, settings).unwrap();
         let (child, lines, _) = run(&["--listen", &listen, "--config", file.to_str().unwrap()]).await;
         fs::remove_file(file).unwrap();
-        Self { issuer, _child: child, _lines: lines }
+        Self { issuer, _child: child, _lines: lines, _port: Some(port) }
     }
 }
 

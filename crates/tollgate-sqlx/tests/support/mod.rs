@@ -4,7 +4,6 @@
 
 use std::{
     env, fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -14,11 +13,18 @@ use std::{
 
 use tokio::time::Instant;
 
+#[path = "../../../../tests/support/reserved_port.rs"]
+pub(crate) mod reserved_port;
+
+use reserved_port::ReservedPort;
+
 pub(crate) struct Cluster {
     pub(crate) port: u16,
     directory: PathBuf,
     settings: Vec<String>,
     child: Child,
+    /// Also while the server is down.
+    _port: ReservedPort,
 }
 
 impl Cluster {
@@ -50,9 +56,9 @@ impl Cluster {
         create.args(options).args(["--no-sync", "-D"]).arg(directory.join("data"));
         let created = create.current_dir(&directory).stdout(Stdio::null()).status();
         assert!(created.unwrap().success(), "{name}");
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = spawn(&directory, port, &settings);
-        let cluster = Self { port, directory, settings, child };
+        let port = ReservedPort::new();
+        let child = spawn(&directory, port.number, &settings);
+        let cluster = Self { port: port.number, directory, settings, child, _port: port };
         cluster.wait();
         cluster
     }
