@@ -15,14 +15,13 @@ use serde_json::{Value, json};
 use tollgate::{
     AccessToken, BearerLayer, Client, ClientTable, Secret, Tenant, Tokens, UserId,
     body::Body,
-    store::{AnyStore, Disk, Memory},
+    store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
     issued_tokens::{IssuedTokens, claims, header},
-    restart::File,
     special_worlds::put_keys,
     token_requests::{Fields, set, without},
     world::{ADA_PASSWORD, Answer, Browser, ISSUER, World, clients, form_of, parameters, posted, query_of, with},
@@ -87,32 +86,16 @@ async fn world_of(key: &MachineKey, more: impl FnOnce(Client) -> Client) -> Worl
     world_on((store, ManualClock::new()), key, more).await
 }
 
-async fn world_on(place: (AnyStore, ManualClock), key: &MachineKey, more: impl FnOnce(Client) -> Client) -> World {
+pub(crate) async fn world_on(
+    place: (AnyStore, ManualClock),
+    key: &MachineKey,
+    more: impl FnOnce(Client) -> Client,
+) -> World {
     let billing =
         Client::machine("billing", acme(), &key.jwks()).unwrap().scopes("invoices:read invoices:write").unwrap();
     let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
     let clients = ClientTable::new(all.into_iter().chain([more(billing)])).unwrap();
     World::made(place.0, place.1, clients, Tokens::new(), |service| service).await
-}
-
-#[tokio::test]
-async fn b37_a_machine_token_from_before_everything_ended_does_not_count_after_a_restart() {
-    let (file, clock) = (File::new(), ManualClock::new());
-    let open = async || {
-        let store = Disk::open(&file.0).unwrap().into();
-        world_on((store, clock.clone()), &ES256, |client| client.scopes("introspect").unwrap()).await
-    };
-    let world = open().await;
-    let shown = format!("Bearer {}", token(&world).await);
-    let ask = async |world: &World| {
-        let request = posted("/introspect").header("authorization", &shown);
-        world.browser().send(request, form_of(&[("token", "x")])).await.status.as_u16()
-    };
-    assert_eq!(ask(&world).await, 200);
-    world.service.end_everything().await.unwrap();
-    drop(world);
-    // nothing else was asked of the new process
-    assert_eq!(ask(&open().await).await, 401);
 }
 
 async fn world() -> World {
@@ -140,7 +123,7 @@ async fn ask(browser: &mut Browser, assertion: &str) -> Answer {
     browser.form("/token", &asking(assertion)).await
 }
 
-async fn token(world: &World) -> String {
+pub(crate) async fn token(world: &World) -> String {
     let answer = ask(&mut world.browser(), &ES256.sign(&good(world))).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["access_token"].as_str().unwrap().to_owned()
