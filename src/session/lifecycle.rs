@@ -8,7 +8,8 @@
 //!
 //! A session that begins or is renewed is written first, and then the generation of its
 //! user is read. [`Sessions::end_user`] raises the generation first and then reads the list.
-//! So one of the two always sees the other.
+//! So one of the two always sees the other, because a read in a call of the store never misses
+//! a write whose caller misses the writes of that call: see [`Store::run`](crate::store::Store::run).
 
 use std::{sync::Arc, time::Duration};
 

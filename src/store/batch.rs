@@ -21,7 +21,7 @@ pub(crate) struct Batch<'t, U> {
 pub(crate) struct WithoutUser;
 
 /// A batch for a user. It reads their generation after its writes, or first if it only reads. So an end of everything that
-/// the user has begun either sees the writes or is seen here.
+/// the user has begun either sees the writes or is seen here, as [`Store::run`](super::Store::run) demands.
 pub(crate) struct OfUser<'t, G> {
     generation: RowOperation<'t, G>,
     is_first: bool,

@@ -63,6 +63,11 @@ pub trait Store: Send + Sync + 'static {
     /// executes all of them at once. If the call fails or the process stops, it is unknown how many were executed, but
     /// never one without all those before it.
     ///
+    /// **A call that reads after it writes must not miss a concurrent write whose caller then misses the writes of this
+    /// call.** The end of everything of a user depends on it: a sign-in writes a session and then reads a number of the user, and
+    /// `end_user` raises that number and then reads which sessions there are. One of the two has to see the other. A database
+    /// transaction that shows its writes only at its end must therefore lock what it reads, too, or run alone.
+    ///
     /// Defaults to one call after the other. Override it if your store can execute all with one round trip or with one
     /// commit: a sign-in makes about 30 operations in 18 calls. If it executes all or none, even when it is full, no
     /// sign-in is used up without a session.

@@ -54,6 +54,7 @@ pub fn store_conformance<S: Store>(make: impl Fn() -> S, run: impl Fn(BoxFuture<
     of_many_runs_one_wins(&fresh(), &run);
     of_many_swaps_one_wins(&fresh(), &run);
     of_many_takes_one_gets_the_value(&fresh(), &run);
+    of_two_that_write_and_then_read_one_sees_the_other(&fresh(), &run);
     no_update_is_lost(&fresh(), &run);
 }
 
@@ -365,6 +366,32 @@ fn of_many_runs_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + S
         });
         // two that began at different ends can stop each other
         assert!(winners.len() <= 1, "several runs wrote the same rows");
+    }
+}
+
+/// One thread writes a row and reads another one in one call, and a second one writes that one and then reads the first.
+fn of_two_that_write_and_then_read_one_sees_the_other(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)) {
+    for round in 0..50_u32 {
+        let rows = [0_u8, 1].map(|row| key("table", None, [&round.to_be_bytes()[..], &[row]].concat()));
+        let [begun, ended] = &rows;
+        let saw = race(run, |me| {
+            let write = |key: &Key| Operation::Write(key.clone(), Expected::Absent, record(b"x"));
+            let call = vec![write(begun), Operation::Read(ended.clone())];
+            Box::pin(async move {
+                match me {
+                    0 => {
+                        let outcomes = store.run(call).await.expect("operations");
+                        matches!(outcomes.last(), Some(OperationOutcome::Read(Some(_))))
+                    }
+                    1 => {
+                        done(insert(store, ended, "x").await);
+                        get(store, begun).await.is_some()
+                    }
+                    _ => false,
+                }
+            })
+        });
+        assert!(!saw.is_empty(), "neither of two calls saw the write of the other");
     }
 }
 

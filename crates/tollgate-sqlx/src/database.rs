@@ -77,9 +77,14 @@ impl Database {
     }
 
     /// Uses the pool of an application. Its connections should have a `statement_timeout`, so that the server gives up
-    /// calls whose [deadline](Self::deadline) is over.
+    /// calls whose [deadline](Self::deadline) is over. They must have the isolation level `read committed`, which is the default
+    /// of PostgreSQL. With another one, writes fail with an error of the kind [`StoreErrorKind::Misconfigured`].
     ///
-    /// By default such a pool tests a connection before it lends it, which adds a round trip to each call.
+    /// By default such a pool tests a connection before it lends it, which adds a round trip to each call. It also tests each
+    /// connection that it gets back, and waits for the answer without a bound. If the network is lost in silence, all places of
+    /// the pool stay taken until the operating system gives up. To prevent this, set
+    /// [`after_release`](sqlx::pool::PoolOptions::after_release) to a `ping` with a timeout that returns an error when it is
+    /// over, as pools of [`connect`](Self::connect) do.
     #[cfg(feature = "postgres")]
     pub fn from_postgres(pool: sqlx::PgPool) -> Self {
         Self { pool: Pool::Postgres(pool, None), deadline: DEADLINE }

@@ -40,8 +40,9 @@ fn kind(error: &Error) -> StoreErrorKind {
         // data_corrupted, index_corrupted; SQLITE_CORRUPT, SQLITE_NOTADB
         Some("XX001" | "XX002" | "11" | "26") => StoreErrorKind::Corrupt,
         // undefined_table, undefined_function, insufficient_privilege, invalid_password,
-        // invalid_authorization_specification, invalid_catalog_name; SQLITE_READONLY, SQLITE_CANTOPEN, "no such table"
-        Some("42P01" | "42883" | "42501" | "28P01" | "28000" | "3D000" | "8" | "14" | "1") => {
+        // invalid_authorization_specification, invalid_catalog_name, invalid_transaction_state (of `tollgate_run`);
+        // SQLITE_READONLY, SQLITE_CANTOPEN, "no such table"
+        Some("42P01" | "42883" | "42501" | "28P01" | "28000" | "3D000" | "25000" | "8" | "14" | "1") => {
             StoreErrorKind::Misconfigured
         }
         _ => StoreErrorKind::Unavailable,

@@ -1,6 +1,7 @@
 //! The statements for PostgreSQL.
 
 use std::{
+    io,
     str::FromStr,
     sync::{
         Arc,
@@ -13,7 +14,7 @@ use sqlx::{
     AssertSqlSafe, Connection, Error, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tollgate::store::{Entry, OperationOutcome, StoreError, WriteOutcome};
 
 use crate::{
@@ -37,13 +38,26 @@ pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<Pool, Error
         let (is_current, is_idle) = (current.is_current(found.age), found.idle_for >= IDLE);
         Box::pin(async move { Ok(is_current && !(is_idle && connection.ping().await.is_err())) })
     });
+    // the pool tests a connection that it gets back, and waits for the answer without a bound: if the network is lost in
+    // silence, the connection would keep its place. An error closes it at once
+    let pool = pool.after_release(move |connection, _| {
+        Box::pin(async move {
+            let tested = timeout(deadline, connection.ping()).await;
+            tested.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into())).map(|()| true)
+        })
+    });
     Ok(Pool::Postgres(pool.connect_lazy_with(options), Some(renewal)))
 }
 
+/// Sets what all connections need, whatever the database has by default.
 fn with_deadline(options: PgConnectOptions, deadline: Duration) -> PgConnectOptions {
     // zero would be no deadline, and the server accepts no larger number
     let milliseconds = deadline.as_millis().clamp(1, i32::MAX.unsigned_abs().into()).to_string();
-    options.options([("statement_timeout", &milliseconds), ("lock_timeout", &milliseconds)])
+    options.options([
+        ("statement_timeout", milliseconds.as_str()),
+        ("lock_timeout", &milliseconds),
+        ("default_transaction_isolation", "read committed"),
+    ])
 }
 
 /// Sets the deadline of the server. Connections with another one are replaced.
@@ -96,7 +110,7 @@ pub(crate) async fn schema(pool: &PgPool) -> Result<Option<i64>, Error> {
 }
 
 pub(crate) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
-    let mut transaction = pool.begin().await.map_err(store_error)?;
+    let mut transaction = pool.begin_with("begin isolation level read committed").await.map_err(store_error)?;
     // two processes that start at once: the second one finds what the first one has done
     let lock = "select pg_advisory_xact_lock(hashtextextended('tollgate_schema', 0))";
     sqlx::query(lock).execute(&mut *transaction).await.map_err(store_error)?;

@@ -84,11 +84,10 @@ impl SqlStore {
         if self.0.is_sweeping.swap(true, Relaxed) {
             return;
         }
-        let store = self.clone();
+        let sweeping = Sweeping(self.clone());
         tokio::spawn(async move {
             // a failure is no harm: the next sweep deletes the rows
-            let _ = store.sweep().await;
-            store.0.is_sweeping.store(false, Relaxed);
+            let _ = sweeping.0.sweep().await;
         });
     }
 
@@ -102,6 +101,15 @@ impl SqlStore {
             OperationOutcome::Write(outcome) => Ok(outcome),
             _ => Err(StoreErrorKind::Corrupt.into()),
         }
+    }
+}
+
+/// A sweep in the background. It also ends if its task is dropped, such as with its runtime.
+struct Sweeping(SqlStore);
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        self.0.0.is_sweeping.store(false, Relaxed);
     }
 }
 

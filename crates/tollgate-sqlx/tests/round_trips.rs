@@ -40,13 +40,16 @@ fn record() -> Record {
 struct Proxy {
     port: u16,
     trips: Arc<AtomicU32>,
+    /// How often the network was lost. Connections from before forward nothing any more, and stay open.
+    losses: Arc<AtomicU32>,
 }
 
 impl Proxy {
     fn before(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, trips) = (listener.local_addr().unwrap().port(), Arc::new(AtomicU32::new(0)));
-        let counted = Arc::clone(&trips);
+        let port = listener.local_addr().unwrap().port();
+        let (trips, losses) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let (counted, lost) = (Arc::clone(&trips), Arc::clone(&losses));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", server)).unwrap());
@@ -55,23 +58,33 @@ impl Proxy {
                 let is_asked = Arc::new(AtomicBool::new(false));
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let (asked, counted) = (Arc::clone(&is_asked), Arc::clone(&counted));
+                let (losses, begun) = (Arc::clone(&lost), lost.load(SeqCst));
+                let is_silent = move || losses.load(SeqCst) != begun;
+                let is_lost = is_silent.clone();
                 thread::spawn(move || {
-                    forward(from, to, || {
+                    forward(from, to, is_lost, || {
                         if !asked.swap(true, SeqCst) {
                             counted.fetch_add(1, SeqCst);
                         }
                     });
                 });
-                thread::spawn(move || forward(server, client, || is_asked.store(false, SeqCst)));
+                thread::spawn(move || forward(server, client, is_silent, || is_asked.store(false, SeqCst)));
             }
         });
-        Self { port, trips }
+        Self { port, trips, losses }
+    }
+
+    fn url(&self) -> String {
+        format!("postgres://app@127.0.0.1:{}/postgres", self.port)
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut()) {
+fn forward(mut from: TcpStream, mut to: TcpStream, is_lost: impl Fn() -> bool, mut seen: impl FnMut()) {
     let mut bytes = [0; 65536];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if is_lost() {
+            continue;
+        }
         seen();
         if to.write_all(bytes.get(..count).unwrap()).is_err() {
             break;
@@ -87,7 +100,7 @@ fn a_read_and_a_batch_wait_for_one_round_trip() {
     // one thread, so that nothing happens in the background between the calls
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let database = runtime.block_on(async {
-        let database = Database::connect(&format!("postgres://app@127.0.0.1:{}/postgres", proxy.port)).await.unwrap();
+        let database = Database::connect(&proxy.url()).await.unwrap();
         database.migrate().await.unwrap();
         database
     });
@@ -208,4 +221,47 @@ fn a_connection_that_was_idle_is_tested_before_a_write() {
         thread::yield_now();
     }
     assert!(opened.write("second").unwrap());
+}
+
+/// Nothing arrives any more on the connections that are open, and nothing ends them.
+#[test]
+fn a_network_that_goes_silent_takes_no_place_in_the_pool() {
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    let proxy = Proxy::before(cluster.port);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let database = Database::connect(&proxy.url()).await.unwrap();
+        database.migrate().await.unwrap();
+        let database = database.deadline(Duration::from_secs(1));
+        let (store, pool) = (AnyStore::from(SqlStore::new(&database)), database.postgres_pool().unwrap());
+        let reads = || (0..20).map(|_| tokio::spawn(store.get(&key("first")).wait())).collect::<Vec<_>>();
+        let all_are_back = async |end: Instant| {
+            while pool.num_idle() < usize::try_from(pool.size()).unwrap() {
+                assert!(Instant::now() < end, "connections stay lost");
+                tokio::task::yield_now().await;
+            }
+        };
+        while pool.size() < 10 {
+            for read in reads() {
+                read.await.unwrap().unwrap();
+            }
+        }
+        all_are_back(Instant::now() + Duration::from_secs(20)).await;
+        proxy.losses.fetch_add(1, SeqCst);
+        let began = Instant::now();
+        for read in reads() {
+            let _ = read.await.unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        let end = began + Duration::from_secs(20);
+        while store.get(&key("first")).wait().await.is_err() {
+            assert!(Instant::now() < end, "it does not recover");
+        }
+        // all places are free again
+        all_are_back(end).await;
+        let mut all = Vec::new();
+        for _ in 0..10 {
+            all.push(pool.acquire().await.unwrap());
+        }
+    });
 }

@@ -141,6 +141,145 @@ fn batches_in_any_order_lose_no_write_and_never_deadlock() {
     assert_eq!(cluster.sql("select deadlocks from pg_stat_database where datname = 'postgres'"), "0");
 }
 
+/// The arguments of `tollgate_run` for operations of these kinds.
+fn call_of(kinds: &[(u8, &str)]) -> String {
+    let all = |column: &dyn Fn(&(u8, &str)) -> String| kinds.iter().map(column).collect::<Vec<_>>().join(",");
+    let same = |text: &str| all(&|_| text.to_owned());
+    let hex = |key: &[u8]| key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!(
+        "select coalesce(max(found_version), 0) from tollgate_run(array[{}]::smallint[], array[{}]::bytea[],
+         array[{}]::bigint[], array[{}]::bigint[], array[{}]::bigint[], array[{}]::bytea[]) where not written",
+        all(&|(kind, _)| kind.to_string()),
+        all(&|(_, id)| format!("'\\x{}'", hex(key(id).as_bytes()))),
+        same("-1"),
+        same("9000000000000000000"),
+        same("600000"),
+        same("''"),
+    )
+}
+
+/// A batch writes the list of a user and reads their generation. Before it commits, another call changes the generation and then
+/// reads the list. One of the two sees the other.
+async fn one_of_a_batch_and_a_change_sees_the_other(cluster: &Cluster, url: &str) {
+    let store = AnyStore::from(SqlStore::new(&open(url).await));
+    let mut first = PgConnection::connect(url).await.unwrap();
+    for (round, change) in ["insert", "swap", "take"].into_iter().enumerate() {
+        let [list, session, generation] = ["list", "session", "generation"].map(|name| format!("{name} {round}"));
+        let before = match change {
+            "insert" => None,
+            _ => match store.insert(&key(&generation), record("0")).await.unwrap() {
+                WriteOutcome::Done(version) => Some(version),
+                WriteOutcome::Lost(_) => panic!("it is new"),
+            },
+        };
+        sqlx::raw_sql("begin isolation level read committed").execute(&mut first).await.unwrap();
+        let batch = call_of(&[(1, &list), (1, &session), (0, &generation)]);
+        let read: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(batch)).fetch_one(&mut first).await.unwrap();
+        assert_eq!(u128::from(read.unsigned_abs()), before.map_or(0, |version| version.as_u128()), "{change}");
+        let (changed, list) = (store.clone(), key(&list));
+        let mut changing = tokio::spawn(async move {
+            let generation = key(&generation);
+            match (change, before) {
+                ("swap", Some(version)) => drop(changed.swap(&generation, version, record("1")).await.unwrap()),
+                ("take", _) => assert!(changed.take(&generation).await.unwrap().is_some()),
+                _ => drop(changed.insert(&generation, record("1")).await.unwrap()),
+            }
+            changed.get(&list).wait().await.unwrap().is_some()
+        });
+        let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+        let end = Instant::now() + Duration::from_secs(4);
+        while !changing.is_finished() && cluster.sql(waiting) == "0" {
+            assert!(Instant::now() < end, "it neither ends nor waits");
+            tokio::task::yield_now().await;
+        }
+        sqlx::raw_sql("commit").execute(&mut first).await.unwrap();
+        let saw = tokio::time::timeout(Duration::from_secs(5), &mut changing).await.expect("it goes on").unwrap();
+        assert!(saw, "neither the batch nor the {change} saw the other");
+    }
+}
+
+/// The other way round: the change is not visible yet when the batch begins.
+async fn a_batch_waits_for_a_change_of_what_it_reads(cluster: &Cluster, url: &str) {
+    let store = AnyStore::from(SqlStore::new(&open(url).await));
+    let mut first = PgConnection::connect(url).await.unwrap();
+    sqlx::raw_sql("begin isolation level read committed").execute(&mut first).await.unwrap();
+    let change = call_of(&[(1, "late generation")]);
+    let _: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(change)).fetch_one(&mut first).await.unwrap();
+    let mut batch = tokio::spawn(async move {
+        let write = Operation::Write(key("late list"), Expected::Absent, record("x"));
+        let outcomes = store.run(vec![write, Operation::Read(key("late generation"))]).await.unwrap();
+        matches!(outcomes.last(), Some(OperationOutcome::Read(Some(_))))
+    });
+    let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+    let end = Instant::now() + Duration::from_secs(4);
+    while !batch.is_finished() && cluster.sql(waiting) == "0" {
+        assert!(Instant::now() < end, "it neither ends nor waits");
+        tokio::task::yield_now().await;
+    }
+    sqlx::raw_sql("commit").execute(&mut first).await.unwrap();
+    let saw = tokio::time::timeout(Duration::from_secs(5), &mut batch).await.expect("it goes on").unwrap();
+    // its own list was not written before the change was visible
+    assert!(saw, "the batch missed the change");
+}
+
+#[test]
+fn a_batch_that_reads_after_it_writes_misses_no_change_that_misses_it() {
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        one_of_a_batch_and_a_change_sees_the_other(&cluster, &cluster.schema()).await;
+        a_batch_waits_for_a_change_of_what_it_reads(&cluster, &cluster.schema()).await;
+        // whatever the database has as its default
+        cluster.sql("alter database postgres set default_transaction_isolation = 'repeatable read'");
+        one_of_a_batch_and_a_change_sees_the_other(&cluster, &cluster.schema()).await;
+        a_batch_waits_for_a_change_of_what_it_reads(&cluster, &cluster.schema()).await;
+    });
+    assert_eq!(cluster.sql("select deadlocks from pg_stat_database where datname = 'postgres'"), "0");
+}
+
+#[test]
+fn a_pool_with_another_isolation_level_is_refused() {
+    let Some(cluster) = Cluster::start(&["fsync=off"]) else { return };
+    let runtime = Runtime::new().unwrap();
+    cluster.sql("alter database postgres set default_transaction_isolation = 'serializable'");
+    runtime.block_on(async {
+        let pool = sqlx::PgPool::connect(&cluster.url()).await.unwrap();
+        let database = Database::from_postgres(pool);
+        database.migrate().await.unwrap();
+        let refused = AnyStore::from(SqlStore::new(&database)).insert(&key("a"), record("x")).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Misconfigured, "{refused:?}");
+        let text = text(&refused);
+        assert!(text.contains("read committed") && text.contains("serializable"), "{text}");
+    });
+}
+
+/// A runtime that ends takes the sweep with it, which another runtime begins anew.
+#[test]
+fn a_sweep_that_was_dropped_does_not_stop_the_next_ones() {
+    let (folder, url) = sqlite_url();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let store = first.block_on(async { SqlStore::new(&open(&url).await) });
+    let ended = |id: String| (key(id), Record::new("x", NOW, NOW).unwrap());
+    let (own, record) = ended("ended".to_owned());
+    // the first write begins a sweep
+    assert!(matches!(first.block_on(store.insert(&own, record)).unwrap(), WriteOutcome::Done(_)));
+    drop(first);
+    let second = runtime();
+    second.block_on(async {
+        let end = Instant::now() + Duration::from_secs(20);
+        for number in 0.. {
+            let (key, record) = ended(number.to_string());
+            assert!(matches!(store.insert(&key, record).await.unwrap(), WriteOutcome::Done(_)));
+            if store.get(&own).wait().await.unwrap().is_none() {
+                return;
+            }
+            assert!(number < 1000 && Instant::now() < end, "nothing is swept");
+        }
+    });
+    fs::remove_dir_all(folder).unwrap();
+}
+
 async fn an_epoch_begins_at_the_time_of_the_clock(database: Database) {
     let clock = Arc::new(ManualClock::new());
     let now = || clock.read().1;

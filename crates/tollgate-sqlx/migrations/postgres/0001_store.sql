@@ -32,11 +32,20 @@ declare
     next_version bigint;
     is_done boolean;
 begin
-    -- calls that write several rows lock them in one order, so that they never wait for each other in a circle
-    if cardinality(kinds) > 1 then
-        perform pg_advisory_xact_lock(lock_id) from (
-            select distinct hashtextextended(encode(k, 'base64'), 0) as lock_id
-            from unnest(keys, kinds) as operation(k, kind) where kind > 0 order by 1
+    -- each statement has to see what others have committed while this call waited for its locks
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'tollgate needs connections with the isolation level "read committed", and this one has "%"',
+            current_setting('transaction_isolation')
+            using errcode = 'invalid_transaction_state', hint = 'Set default_transaction_isolation for this pool.';
+    end if;
+    -- Others see the writes of a call only at its end. So a call that writes locks what it reads, too: if it misses a write of
+    -- another call, that call's later reads see its own writes. All calls lock in one order, so that they never wait for each
+    -- other in a circle, and a lock that two keys share is taken once.
+    if exists (select from unnest(kinds) as operation(kind) where kind > 0) then
+        perform case when is_written then pg_advisory_xact_lock(lock_id) else pg_advisory_xact_lock_shared(lock_id) end
+        from (
+            select hashtextextended(encode(k, 'base64'), 0) as lock_id, bool_or(kind > 0) as is_written
+            from unnest(keys, kinds) as operation(k, kind) group by 1 order by 1
         ) as locks;
     end if;
     select began into epoch from tollgate_epoch;
