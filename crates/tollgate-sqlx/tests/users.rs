@@ -34,6 +34,8 @@ const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7
 const BETTER: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
 
+const OTHER: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$9wBr9w09VghRwIyUmc1EBJM9jdBDn5h0";
+
 fn tenant(name: &str) -> Tenant {
     Tenant::parse(name).unwrap()
 }
@@ -367,6 +369,60 @@ fn a_password_has_a_mark_that_outlives_its_hash() {
 }
 
 #[test]
+fn logins_that_upgrade_the_same_hash_at_once_all_succeed() {
+    on_each(async |database| {
+        let (users, acme) = (SqlUsers::new(&database), tenant("acme"));
+        for round in 0..20 {
+            let user = format!("u-{round}");
+            users.create(&acme, new(&user, &user).password(hash(HASH))).await.unwrap();
+            let account = async || users.by_id(&acme, &id(&user)).await.unwrap().unwrap();
+            let before = account().await;
+            let upgrade = || users.upgrade_password(&acme, &before, hash(BETTER));
+            let (one, other, third) = tokio::join!(upgrade(), upgrade(), upgrade());
+            for upgraded in [one, other, third] {
+                assert_eq!(upgraded.unwrap(), PasswordUpgrade::Replaced, "round {round}");
+            }
+            let after = account().await;
+            assert_eq!(after.password_hash().map(PasswordHash::as_str), Some(BETTER));
+            assert_eq!(after.current_password_mark(), before.current_password_mark());
+        }
+    });
+}
+
+#[test]
+fn an_upgrade_and_a_new_password_at_once_leave_the_new_password() {
+    on_each(async |database| {
+        let (users, acme) = (SqlUsers::new(&database), tenant("acme"));
+        for round in 0..20 {
+            let user = format!("u-{round}");
+            users.create(&acme, new(&user, &user).password(hash(HASH))).await.unwrap();
+            let before = users.by_id(&acme, &id(&user)).await.unwrap().unwrap();
+            let (_, changed) = tokio::join!(
+                users.upgrade_password(&acme, &before, hash(BETTER)),
+                SqlUsers::set_password(&users, &acme, before.id(), Some(hash(OTHER))),
+            );
+            changed.unwrap();
+            let after = users.by_id(&acme, &id(&user)).await.unwrap().unwrap();
+            assert_eq!(after.password_hash().map(PasswordHash::as_str), Some(OTHER));
+            assert_ne!(after.current_password_mark(), before.current_password_mark());
+        }
+    });
+}
+
+/// An account is the same account with a better hash, even if SQL has set its mark to null.
+#[test]
+fn a_mark_that_is_derived_outlives_the_hash_in_memory() {
+    on_each(async |database| {
+        let (users, acme, ada) = (SqlUsers::new(&database), tenant("acme"), id("u-1"));
+        users.create(&acme, new("u-1", "ada").password(hash(HASH))).await.unwrap();
+        execute(&database, "update tollgate_users set password_mark = null").await;
+        let before = users.by_id(&acme, &ada).await.unwrap().unwrap();
+        assert_eq!(before.current_password_mark(), Some(PasswordMark::of_version(HASH)));
+        assert_eq!(before.clone().password(hash(BETTER)).current_password_mark(), before.current_password_mark());
+    });
+}
+
+#[test]
 fn claims_go_to_clients_with_their_scope() {
     on_each(async |database| {
         let (users, acme, ada) = (SqlUsers::new(&database), tenant("acme"), id("u-1"));
@@ -458,6 +514,45 @@ fn a_removed_account_gives_its_names_away_and_never_its_id() {
         let request = ClaimsRequest::new("web").with_scopes(["roles"]);
         let claims = users.claims(&acme, &again, &request).await.unwrap();
         assert_eq!(claims.get::<serde_json::Value>(ClaimTarget::IdToken, "roles"), None);
+    });
+}
+
+#[test]
+fn an_account_whose_id_is_remembered_already_can_be_removed() {
+    on_each(async |database| {
+        let (users, acme, ada) = (SqlUsers::new(&database), tenant("acme"), id("u-1"));
+        users.create(&acme, new("u-1", "ada")).await.unwrap();
+        // such as after a copy of the tables
+        execute(&database, "insert into tollgate_removed_users (id, tenant, removed_at) values ('u-1', 'acme', 7)")
+            .await;
+        users.remove(&acme, &ada).await.unwrap();
+        assert!(users.by_id(&acme, &ada).await.unwrap().is_none());
+        assert_eq!(users.removed(&acme, None, 10).await.unwrap(), [ada]);
+    });
+}
+
+#[test]
+fn a_removed_stored_account_is_gone_at_a_node_whose_clock_is_behind() {
+    on_each(async |database| {
+        let (acme, [clock, behind]) = (tenant("acme"), [(); 2].map(|()| ManualClock::new()));
+        clock.set_wall(UnixTime::from_secs(1_800_000_000));
+        behind.set_wall(UnixTime::from_secs(1_799_999_990));
+        let [own, other] = [&clock, &behind]
+            .map(|clock| StoredUsers::with_clock(SqlStore::with_clock(&database, clock.clone()), clock.clone()));
+        // the first write of each store sweeps
+        for (users, name) in [(&own, "one"), (&other, "two")] {
+            users.create(&acme, new(name, name)).await.unwrap();
+        }
+        own.create(&acme, new("u-1", "ada")).await.unwrap();
+        own.remove(&acme, &id("u-1")).await.unwrap();
+        for users in [&own, &other] {
+            assert!(users.by_id(&acme, &id("u-1")).await.unwrap().is_none());
+            assert!(users.find(&acme, &name("ada")).await.unwrap().is_none());
+            let outdated = users.set_names(&acme, &id("u-1"), Some("Ada"), None).await;
+            assert!(matches!(outdated, Err(UserError::Unknown)), "{outdated:?}");
+        }
+        // the id and the name are free there, too
+        other.create(&acme, new("u-1", "ada")).await.unwrap();
     });
 }
 

@@ -85,7 +85,7 @@ impl PushedRequests {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         gate::MaybeReady,
@@ -94,7 +94,7 @@ mod tests {
     };
 
     /// Keeps expired entries, because it takes each write for an early one.
-    struct Unswept(Memory);
+    pub(in crate::auth::state) struct Unswept(pub(in crate::auth::state) Memory);
 
     fn early(record: &Record) -> Result<Record, StoreError> {
         Record::new(record.value().clone(), UnixTime::from_nanos(0), record.expires_at())

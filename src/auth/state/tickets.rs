@@ -189,7 +189,8 @@ impl Tickets {
             }
             let guesses_left = code.guesses_left.saturating_sub(1);
             next.code = Some(StoredCode { guesses_left, ..code.clone() });
-            Change::Put(next, if guesses_left == 0 { now } else { kept_until }, Guess::Wrong)
+            // after the last one, it has expired by every clock, including those of other nodes that are behind
+            Change::Put(next, if guesses_left == 0 { UnixTime::from_nanos(0) } else { kept_until }, Guess::Wrong)
         };
         self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), guess).await
     }
@@ -340,6 +341,7 @@ fn link_id(purpose: TicketPurpose, secret: &Secret) -> SecretDigest {
 mod tests {
     use super::*;
     use crate::{
+        auth::state::pushed::tests::Unswept,
         store::Memory,
         testing::{ManualClock, block_on},
         user::EmailAddress,
@@ -355,9 +357,13 @@ mod tests {
 
     impl Desk {
         fn new() -> Self {
+            Self::on(Memory::new())
+        }
+
+        fn on(store: impl Into<AnyStore>) -> Self {
             let clock = ManualClock::new();
             Self {
-                tickets: Tickets::new(AnyStore::from(Memory::new()), Arc::new(clock.clone())),
+                tickets: Tickets::new(store.into(), Arc::new(clock.clone())),
                 keyed: Keyed::new(&Secret::generate()),
                 clock,
                 tenants: ["acme", "globex"].map(|name| Tenant::parse(name).unwrap()),
@@ -420,6 +426,19 @@ mod tests {
 
         let code = desk.open(own);
         desk.clock.advance(CODE_LIVES);
+        assert!(matches!(desk.guess(own, &code), Guess::NoCode));
+    }
+
+    #[test]
+    fn c128_a_code_after_its_last_guess_has_ended_by_every_clock() {
+        let desk = Desk::on(Unswept(Memory::new()));
+        let own = desk.place(TicketPurpose::SignUp, 0, 0);
+        let code = desk.open(own);
+        for _ in 0..GUESSES {
+            assert!(matches!(desk.guess(own, &other(&code)), Guess::Wrong));
+        }
+        // as on another node, whose clock is behind
+        desk.clock.set_wall(UnixTime::from_nanos(desk.tickets.0.now().as_nanos() - 1_000_000_000));
         assert!(matches!(desk.guess(own, &code), Guess::NoCode));
     }
 

@@ -105,8 +105,9 @@ impl StoredUsers {
     /// `claimed` must have been read while the account existed. If it is gone already, another account may have claimed
     /// the same again in the meantime, so nothing is released.
     async fn delete(&self, account: AccountKey<'_>, instance: u64, claimed: &[Claimed]) -> Result<(), StoreError> {
-        let end = |row: Option<&Row>, now| match row {
-            Some(row) if row.instance == instance => Change::Put(row.clone(), now, true),
+        let end = |row: Option<&Row>, _| match row {
+            // it has expired by every clock, including those of other nodes that are behind
+            Some(row) if row.instance == instance => Change::Put(row.clone(), UnixTime::from_nanos(0), true),
             _ => Change::Keep(false),
         };
         if self.index.rows.update(Some(account.tenant), account.user.as_str().as_bytes(), end).await? {

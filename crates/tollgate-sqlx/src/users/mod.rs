@@ -29,7 +29,7 @@ use tollgate::{
 
 pub use self::sql_user::SqlUser;
 use self::{
-    row::{AccountRow, StoredHash, mark_of, read_claims, write_mark},
+    row::{AccountRow, read_claims},
     transaction::on_pool,
 };
 use crate::database::Database;
@@ -116,15 +116,6 @@ impl SqlUsers {
         }
         Ok(account)
     }
-
-    /// Returns the password of an account, as it is stored.
-    async fn stored_hash(&self, tenant: &Tenant, user: &UserId) -> Result<Option<StoredHash>, StoreError> {
-        let found: Option<(Option<String>, Option<String>)> = on_pool!(self.database, reads, pool => {
-            let query = sqlx::query_as(statements::PASSWORD).bind(tenant.as_str()).bind(user.as_str());
-            Ok::<_, sqlx::Error>(query.fetch_optional(pool).await?)
-        })?;
-        Ok(found.and_then(|(hash, mark)| Some(StoredHash { hash: hash?, mark })))
-    }
 }
 
 impl Users for SqlUsers {
@@ -156,29 +147,7 @@ impl Users for SqlUsers {
         account: &Account,
         new: PasswordHash,
     ) -> Result<PasswordUpgrade, StoreError> {
-        let (user, mark) = (account.id(), account.current_password_mark());
-        let old = account.password_hash().map(PasswordHash::as_str).or(account.foreign_password_hash());
-        let Some(stored) = self.stored_hash(tenant, user).await? else {
-            return Ok(PasswordUpgrade::PasswordChanged);
-        };
-        let found = mark_of(&stored)?;
-        if mark != Some(found) {
-            return Ok(PasswordUpgrade::PasswordChanged);
-        }
-        if old != Some(&*stored.hash) {
-            // another login has replaced it since
-            return Ok(PasswordUpgrade::Replaced);
-        }
-        let written = on_pool!(self.database, writes, pool => {
-            let query = sqlx::query(statements::REHASH).bind(tenant.as_str()).bind(user.as_str()).bind(new.as_str());
-            let query = query.bind(write_mark(found)).bind(&stored.hash).bind(stored.mark.as_deref());
-            Ok::<_, sqlx::Error>(query.execute(pool).await?.rows_affected())
-        })?;
-        match written {
-            // changed in the meantime
-            0 => Ok(PasswordUpgrade::PasswordChanged),
-            _ => Ok(PasswordUpgrade::Replaced),
-        }
+        self.rehash_password(tenant, account, &new).await
     }
 
     /// Returns the claims whose scope the client was granted. Makes one round trip.

@@ -56,14 +56,13 @@ impl AccountRow {
     pub(super) fn account(self) -> Result<Option<Account>, StoreError> {
         let Some(id) = self.id else { return Ok(None) };
         let mut account = Account::new(read_id(id)?).disabled(self.is_disabled);
-        if let Some(StoredHash { hash, mark }) = self.password {
-            account = match PasswordHash::parse(&hash) {
+        if let Some(stored) = self.password {
+            // also a derived mark is set: a login upgrades the hash of the account, and the mark has to stay
+            account = account.password_mark(mark_of(&stored)?);
+            account = match PasswordHash::parse(&stored.hash) {
                 Ok(argon2) => account.password(argon2),
-                Err(_) => account.foreign_hash(hash),
+                Err(_) => account.foreign_hash(stored.hash),
             };
-            if let Some(mark) = mark {
-                account = account.password_mark(read_mark(mark)?);
-            }
         }
         if self.has_external_password {
             account = account.external_password();

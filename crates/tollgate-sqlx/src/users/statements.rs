@@ -130,12 +130,10 @@ pub(super) const PASSWORD: &str =
 
 /// Run before [`REMOVE`], whose trigger has only the clock of the database.
 pub(super) const REMEMBER: &str = "insert into tollgate_removed_users (id, tenant, removed_at)
-     select id, tenant, $3 from tollgate_users where tenant = $1 and id = $2";
+     select id, tenant, $3 from tollgate_users where tenant = $1 and id = $2
+     on conflict (id) do nothing";
 /// The rows that refer to an account are deleted with it.
 pub(super) const REMOVE: &str = "delete from tollgate_users where tenant = $1 and id = $2";
 pub(super) const REMOVED: &str =
     "select id from tollgate_removed_users where tenant = $1 and id > $2 order by id limit $3";
 pub(super) const RELEASE_ID: &str = "delete from tollgate_removed_users where tenant = $1 and id = $2";
-/// Replaces the hash if it is still the same.
-pub(super) const REHASH: &str = "update tollgate_users set password_hash = $3, password_mark = $4
-     where tenant = $1 and id = $2 and password_hash = $5 and (password_mark = $6 or $6 is null and password_mark is null)";

@@ -4,13 +4,13 @@ use tollgate::{
     Identifier, Tenant, UserId,
     password::PasswordHash,
     store::{StoreError, StoreErrorKind},
-    user::{Account, AccountChange, Contact, UserError},
+    user::{Account, AccountChange, Contact, PasswordUpgrade, UserError},
 };
 
 use super::{
     SqlUsers,
     changes::{check_count, clear_username, new_mark},
-    row::{StoredHash, contact_columns, mark_of},
+    row::{StoredHash, contact_columns, mark_of, write_mark},
     statements::{
         ADD_CONTACT, ADD_IDENTIFIER, COUNT_CONTACTS, COUNT_IDENTIFIERS, HAS_CONTACT, PASSWORD, REMOVE_CONTACT,
         REMOVE_IDENTIFIER, SET_NAME, SET_PASSWORD,
@@ -18,7 +18,43 @@ use super::{
     transaction::change,
 };
 
+/// Reads the password of an account that exists.
+macro_rules! read_password {
+    ($connection:ident, $tenant:ident, $user:ident) => {{
+        let query = sqlx::query_as(PASSWORD).bind($tenant.as_str()).bind($user.as_str());
+        let (hash, mark): (Option<String>, Option<String>) = query.fetch_one(&mut *$connection).await?;
+        hash.map(|hash| StoredHash { hash, mark })
+    }};
+}
+
 impl SqlUsers {
+    /// Replaces the hash if the account still has the password with which it was read.
+    pub(super) async fn rehash_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: &PasswordHash,
+    ) -> Result<PasswordUpgrade, StoreError> {
+        let (user, mark) = (account.id(), account.current_password_mark());
+        let old = account.password_hash().map(PasswordHash::as_str).or(account.foreign_password_hash());
+        let rehashed = outcome(change!(self, tenant, user, connection => {
+            let stored = read_password!(connection, tenant, user).ok_or(UserError::Unknown)?;
+            let found = mark_of(&stored).map_err(UserError::Store)?;
+            if mark != Some(found) {
+                return Err(UserError::Unknown.into());
+            }
+            // another login may have replaced it since
+            if old == Some(&*stored.hash) {
+                let update = sqlx::query(SET_PASSWORD).bind(tenant.as_str()).bind(user.as_str());
+                update.bind(new.as_str()).bind(write_mark(found)).execute(&mut *connection).await?;
+            }
+        }))?;
+        Ok(match rehashed {
+            AccountChange::Done => PasswordUpgrade::Replaced,
+            _ => PasswordUpgrade::PasswordChanged,
+        })
+    }
+
     /// Sets the password if the account still has the one with which it was read.
     pub(super) async fn replace_password(
         &self,
@@ -28,9 +64,7 @@ impl SqlUsers {
     ) -> Result<AccountChange, StoreError> {
         let (user, expected, mark) = (account.id(), account.current_password_mark(), new_mark());
         outcome(change!(self, tenant, user, connection => {
-            let query = sqlx::query_as(PASSWORD).bind(tenant.as_str()).bind(user.as_str());
-            let (hash, stored): (Option<String>, Option<String>) = query.fetch_one(&mut *connection).await?;
-            let found = hash.map(|hash| mark_of(&StoredHash { hash, mark: stored })).transpose();
+            let found = read_password!(connection, tenant, user).map(|stored| mark_of(&stored)).transpose();
             if found.map_err(UserError::Store)? != expected {
                 return Err(UserError::Unknown.into());
             }

@@ -177,6 +177,7 @@ pub mod store {
     }
 }
 
+mod imported;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -264,7 +265,7 @@ fn the_sequences_hold_on_postgres() {
 
 #[test]
 fn the_life_of_an_account_holds_on_postgres() {
-    for names in ["sign_up::", "reset::", "account_contacts::", "account_deletion::"] {
+    for names in ["imported::", "sign_up::", "reset::", "account_contacts::", "account_deletion::"] {
         hold_on_postgres(names, "1");
     }
 }
