@@ -22,7 +22,7 @@ use crate::{
             answer::in_box,
             bodies::RequestBody,
             fields::{self, Fields},
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::{Path, ResetRoute, Route, SignUpRoute},
         },
         pages::page,
@@ -164,7 +164,7 @@ async fn serve_path(
     request: &mut IncomingRequest<'_>,
     path: Option<&'static Path>,
     body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let path = path.filter(|path| request.serves(path));
     let method = &request.parts().method;
     let Some((path, route)) = path.and_then(|path| Some((path, path.route(method)?))) else {
@@ -214,11 +214,7 @@ async fn serve_path(
 }
 
 /// Serves the calls of a login that change it.
-async fn log_in(
-    request: &mut IncomingRequest<'_>,
-    route: Route,
-    body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+async fn log_in(request: &mut IncomingRequest<'_>, route: Route, body: &mut RequestBody) -> EndpointResult {
     let fields = Fields::from_json_body(&request.parts().headers, body).await;
     let fields = request.or_charge(fields).await?;
     let is_reset = route == Route::Reset(ResetRoute::Start);
@@ -242,7 +238,7 @@ async fn log_in(
 }
 
 /// Serves the calls that show a login.
-async fn read_login(request: &mut IncomingRequest<'_>, route: Route) -> Result<Response<Body>, Problem> {
+async fn read_login(request: &mut IncomingRequest<'_>, route: Route) -> EndpointResult {
     let id = Query::from_request_uri(request.parts()).and_then(|query| match query.is_twice("session_id") {
         true => Err(Problem::invalid("session_id appears more than once")),
         false => Ok(query.value("session_id").map(str::to_owned)),
@@ -256,11 +252,7 @@ async fn read_login(request: &mut IncomingRequest<'_>, route: Route) -> Result<R
 }
 
 /// Serves the pages of the site itself.
-async fn on_site(
-    request: &mut IncomingRequest<'_>,
-    route: Route,
-    body: &mut RequestBody,
-) -> Result<Response<Body>, Problem> {
+async fn on_site(request: &mut IncomingRequest<'_>, route: Route, body: &mut RequestBody) -> EndpointResult {
     match route {
         Route::SignIn => sign_in::sign_in(&request.of_this_site().await?).await,
         Route::FinishSignIn => sign_in::finish_sign_in(&request.of_this_site().await?).await,

@@ -27,7 +27,6 @@ mod recovery;
 mod sso;
 pub(crate) mod totp;
 
-use http::Response;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use self::{
@@ -45,13 +44,12 @@ use crate::{
         http::{
             answer::{ContactChoice, OfferedProvider},
             fields::Fields,
-            problem::Problem,
+            problem::{EndpointResult, Problem},
             route::FactorChange,
         },
         state::accounts::{FoundAccount, GenerationOf},
     },
     delivery::Channel,
-    http::body::Body,
     login::{Keyed, Login, LoginCall, LoginError},
     policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
     session::{Authentication, Proof, UserId},
@@ -63,7 +61,7 @@ use crate::{
 const UNSUPPORTED: &str = "this method is not supported";
 
 /// Performs a step of a login by the method in the request: checks a secret, or opens a challenge.
-pub(crate) async fn perform_login_step(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn perform_login_step(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
     let step = prepare_login_step(own, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     let method = Method::from_name(name).ok_or_else(|| step.unsupported("unknown method"))?;
@@ -99,13 +97,13 @@ pub(crate) async fn perform_login_step(own: &OwnLogin<'_>, fields: Fields) -> Re
 }
 
 /// Compares a typed one-time code with the open one.
-pub(crate) async fn verify_otp(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn verify_otp(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
     let step = prepare_login_step(own, fields).await?;
     otp::verify_login_code(step).await
 }
 
 /// Serves the return of a user from another identity provider.
-pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> EndpointResult {
     #[cfg(feature = "external-providers")]
     return sso::callback::serve_sso_callback(request).await;
     #[cfg(not(feature = "external-providers"))]
@@ -116,7 +114,7 @@ pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> R
 }
 
 /// Sets up a second factor within a login, which proves the second step.
-pub(crate) async fn set_up_factor(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn set_up_factor(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
     let step = prepare_login_step(own, fields).await?;
     let name = step.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
     match Method::from_name(name) {
@@ -132,7 +130,7 @@ pub(crate) async fn change_factor(
     change: FactorChange,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     match change {
         FactorChange::Passkey(change) => passkey::enrol::serve_passkey_change(cx, change, call, fields).await,
         FactorChange::Totp(change) => totp::enrol::serve_totp_change(cx, change, call, fields).await,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 
 use crate::{
     auth::{
@@ -13,7 +13,7 @@ use crate::{
         http::{
             answer::{self, LoginProgress},
             fields::Fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::{
             accounts::FoundAccount,
@@ -24,7 +24,6 @@ use crate::{
         },
     },
     event::EventKind,
-    http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, refusal},
     policy::{EnrolledFactors, Method},
     session::UserId,
@@ -285,7 +284,7 @@ impl LoginStep<'_> {
     }
 
     /// Records how an attempt ended, and returns the response.
-    pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> Result<Response<Body>, Problem> {
+    pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> EndpointResult {
         self.conclude_with(update, method, None)
     }
 
@@ -295,7 +294,7 @@ impl LoginStep<'_> {
         update: &LoginUpdate,
         method: Method,
         reason: Option<&'static str>,
-    ) -> Result<Response<Body>, Problem> {
+    ) -> EndpointResult {
         let (journal, login) = (&self.cx.core.journal, &*update.stored.value);
         match update.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),

@@ -1,11 +1,11 @@
 //! A step by a typed code of something that the user has enrolled. Never the first step, so the user is known.
 
-use http::Response;
-
 use super::{attempt::Attempt, step::LoginStep};
 use crate::{
-    auth::{http::problem::Problem, state::guard::submitted},
-    http::body::Body,
+    auth::{
+        http::problem::{EndpointResult, Problem},
+        state::guard::submitted,
+    },
     login::{BoundUser, LoginCall, LoginError, Proved},
     policy::{EnrolledFactors, Method},
     session::UserId,
@@ -24,7 +24,7 @@ pub(crate) async fn prove_by_code(
     step: &LoginStep<'_>,
     method: Method,
     use_code: impl AsyncFnOnce((&Tenant, &UserId)) -> Result<Option<[u8; 32]>, StoreError>,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let user = step.login.subject.user().ok_or(Problem::denied(LoginError::MethodNotAllowed))?;
     let mut attempt = Attempt::start_attempt(step, method, submitted::user(&user.id, step.keyed)).await?;
     let right = match check_typed_code(step, &mut attempt, use_code).await {

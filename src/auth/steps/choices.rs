@@ -3,7 +3,7 @@
 //! It answers only after a proved step, or to the signed-in user whose session the login continues, because it shows what
 //! the account has. It changes nothing.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::{
@@ -12,11 +12,10 @@ use crate::{
         factors::{self, credentials::credential::Strength, enrolment::in_login::EnrolmentOffer, signed_in::SignedIn},
         http::{
             answer::{self, ContactChoice, LoginProgress, OfferedProvider},
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::accounts::GenerationOf,
     },
-    http::body::Body,
     login::LoginError,
     policy::Method,
     util::clock::UnixTime,
@@ -52,7 +51,7 @@ impl From<EnrolmentOffer> for Enrollable {
     }
 }
 
-pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> EndpointResult {
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();
     let view = login.to_login_view(now);

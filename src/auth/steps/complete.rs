@@ -1,18 +1,17 @@
 //! `POST /authentication/complete`: all steps are done, and the browser may return to `/authorize`. From now on it is
 //! trusted for the user.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::{
     auth::{
         context::stages::OwnLogin,
         factors::step::prepare_login_step,
-        http::{answer, fields::Fields, problem::Problem},
+        http::{answer, fields::Fields, problem::EndpointResult},
         state::{accounts::GenerationOf, devices::DeviceOwner},
     },
     event::EventKind,
-    http::body::Body,
     login::{LoginCall, LoginError},
 };
 
@@ -22,7 +21,7 @@ struct Completed {
     status: &'static str,
 }
 
-pub(crate) async fn complete_login(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn complete_login(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
     let step = prepare_login_step(own, fields).await?;
     step.refuse_reset()?;
     let mut owner = None;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
@@ -12,13 +12,13 @@ use crate::{
         factors::{self, signed_in::SignedIn},
         http::{
             answer::{self, OfferedProvider},
-            problem::Problem,
+            problem::{EndpointResult, Problem},
             route::{ACCOUNT_PAGE, FINISH_SIGN_IN, RESET_PAGE, SIGN_UP_PAGE},
         },
         pages::{built, page},
     },
     client::Client,
-    http::{accept, body::Body},
+    http::accept,
     login::Wanted,
     policy::Method,
     user::sign_up::SignUp,
@@ -82,7 +82,7 @@ struct Redirect<'a> {
     host: &'a str,
 }
 
-pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> EndpointResult {
     let (cx, asked) =
         query::read_authorize_request(request, ClientReach::Login).await.map_err(Problem::into_error_page)?;
     let cx = &cx;

@@ -1,6 +1,6 @@
 //! `POST /authentication/start`: a login begins.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::{
@@ -16,11 +16,10 @@ use crate::{
             answer::{self, OfferedProvider},
             cookies::{MOST_LOGINS, PresentedLogin},
             fields::Fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
     },
     event::EventKind,
-    http::body::Body,
     login::{CarriedProofs, Login, Subject},
     policy::{LoginPlan, Method},
     store::{StoreError, StoreErrorKind, batch::Batch},
@@ -47,7 +46,7 @@ pub(crate) async fn start_login(
     ClientCall { cx, client }: ClientCall<'_>,
     mut fields: Fields,
     is_reset: bool,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let (cx, parameters) = (&cx, fields.client());
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to, &cx.core.journal)?;

@@ -22,7 +22,7 @@ use crate::{
         },
         http::{
             answer::{self, LoginProgress},
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::{accounts::GenerationOf, guard::submitted},
     },
@@ -137,7 +137,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
     pub(crate) async fn finish<N: NewCredential>(
         &self,
         verified: impl Future<Output = Result<Option<N>, Problem>>,
-    ) -> Result<Response<Body>, Problem> {
+    ) -> EndpointResult {
         let (step, method) = (self.step, self.method);
         let submitted = submitted::user(self.account.id(), step.keyed);
         let mut attempt = Attempt::start_attempt(step, method, submitted).await?;

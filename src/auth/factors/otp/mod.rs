@@ -2,7 +2,7 @@
 
 pub(crate) mod contacts;
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         http::{
             answer::{self, LoginProgress},
             fields::Fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::{
             accounts::FoundAccount,
@@ -24,7 +24,6 @@ use crate::{
     },
     delivery::{Channel, Message},
     event::EventKind,
-    http::body::Body,
     login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::{EnrolledFactors, Method},
     store::{StoreError, StoreErrorKind, batch::Batch},
@@ -49,11 +48,7 @@ struct ChallengeShown {
 }
 
 /// Sends a code if the address is a verified contact of the account. Otherwise it does the same and sends nothing.
-pub(crate) async fn send_login_code(
-    step: LoginStep<'_>,
-    method: Method,
-    channel: Channel,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn send_login_code(step: LoginStep<'_>, method: Method, channel: Channel) -> EndpointResult {
     let contact = match &step.fields.contact_id {
         Some(id) => contacts::chosen(&step, id, method).await?,
         None => typed_contact(&step.fields, method)?,
@@ -162,7 +157,7 @@ async fn open_challenge(
 }
 
 /// Compares a typed code with the open one.
-pub(crate) async fn verify_login_code(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn verify_login_code(mut step: LoginStep<'_>) -> EndpointResult {
     let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
     if guess.is_empty() {
         return Err(Problem::invalid("otp is missing"));

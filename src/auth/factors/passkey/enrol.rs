@@ -3,7 +3,7 @@
 use std::iter;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ use crate::{
         },
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::PasskeyChange,
             user_agent,
         },
@@ -39,7 +39,6 @@ use crate::{
     },
     delivery::NoticeKind,
     event::EventKind,
-    http::body::Body,
     policy::Method,
     session::UserId,
     store::StoreError,
@@ -127,7 +126,7 @@ struct Begun {
 }
 
 /// Adds a passkey within a login: returns options, or verifies the passkey in the request.
-pub(crate) async fn set_up_passkey_in_login(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn set_up_passkey_in_login(mut step: LoginStep<'_>) -> EndpointResult {
     let sent = step.fields.response.take().map(|sent| registration(Some(sent))).transpose()?;
     let enrolment = Enrolment::of_login_step(&step, Method::Passkey).await?;
     if let Some(response) = sent {
@@ -179,7 +178,7 @@ pub(crate) async fn serve_passkey_change(
     change: PasskeyChange,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     match change {
         PasskeyChange::Begin => registration_options(cx, call).await,
         PasskeyChange::Add => register_passkey(cx, call, fields).await,
@@ -189,7 +188,7 @@ pub(crate) async fn serve_passkey_change(
 }
 
 /// Returns the options for a new passkey. They replace earlier ones of this session.
-async fn registration_options(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+async fn registration_options(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     check_enabled(cx)?;
     call.vouching(cx.core, Method::Passkey)?;
     let owner = (call.tenant(), call.account());
@@ -198,11 +197,7 @@ async fn registration_options(cx: &RequestContext<'_>, call: &AccountCall) -> Re
 }
 
 /// Adds the passkey that was made for the options.
-async fn register_passkey(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+async fn register_passkey(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
     check_enabled(cx)?;
     let vouching = call.vouching(cx.core, Method::Passkey)?;
     let response = registration(fields.response.clone())?;
@@ -218,11 +213,7 @@ async fn register_passkey(
 }
 
 /// Renames a passkey. This changes nothing about how the user signs in, so it needs no fresh proofs.
-async fn rename_passkey(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+async fn rename_passkey(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
     let name = given_name(fields.name.as_deref().ok_or(Problem::invalid("name is missing"))?)?;
     let (id, (tenant, user)) = (given_id(fields)?, call.owner());
     let rename = |row: &mut Credentials| match row.passkeys.iter_mut().find(|own| own.id == id) {
@@ -239,11 +230,7 @@ async fn rename_passkey(
 }
 
 /// Deletes a passkey. Proofs by it stop counting.
-async fn delete_passkey(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+async fn delete_passkey(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
     call.require_fresh(cx.core)?;
     let id = given_id(fields)?;
     call.require_current(cx.core).await?;

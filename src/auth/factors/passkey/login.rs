@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,12 +20,11 @@ use crate::{
         },
         http::{
             answer::{self, LoginProgress},
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         state::guard::submitted,
     },
     event::EventKind,
-    http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, OpenChallenge, Proved, Subject},
     policy::{EnrolledFactors, LoginPlan, Method},
     util::{
@@ -71,7 +70,7 @@ struct PasskeyStep<'s, 'a> {
 }
 
 /// Verifies the response, or opens a new challenge if the request has no response.
-pub(crate) async fn prove_by_passkey(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_passkey(mut step: LoginStep<'_>) -> EndpointResult {
     let Some(passkeys) = &step.cx.core.factors.passkey else {
         return Err(step.unsupported("this method is not supported"));
     };
@@ -113,7 +112,7 @@ impl PasskeyRules {
 }
 
 impl PasskeyStep<'_, '_> {
-    async fn open_passkey_challenge(&self) -> Result<Response<Body>, Problem> {
+    async fn open_passkey_challenge(&self) -> EndpointResult {
         let (step, now) = (self.step, self.step.now());
         let (challenge, bytes) = new_challenge(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
@@ -122,7 +121,7 @@ impl PasskeyStep<'_, '_> {
         Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
     }
 
-    async fn answer_challenge(&self, response: Value) -> Result<Response<Body>, Problem> {
+    async fn answer_challenge(&self, response: Value) -> EndpointResult {
         let step = self.step;
         let challenge = step.fields.challenge.as_deref().ok_or(Problem::invalid("challenge is missing"))?;
         let challenge = webauthn::decode_base64(challenge).ok_or(Problem::invalid("challenge is malformed"))?;

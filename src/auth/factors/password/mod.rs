@@ -4,15 +4,15 @@ pub(super) mod new_password;
 
 use std::mem::take;
 
-use http::Response;
-
 use crate::{
     auth::{
         factors::{attempt::Attempt, step::LoginStep},
-        http::{fields::Typed, problem::Problem},
+        http::{
+            fields::Typed,
+            problem::{EndpointResult, Problem},
+        },
         state::guard::submitted,
     },
-    http::body::Body,
     login::{BoundUser, Keyed, LoginCall, LoginError, Proved},
     password::{Password, PasswordHash, PasswordMark},
     policy::Method,
@@ -35,7 +35,7 @@ pub(crate) fn current_mark(account: &Account, keyed: &Keyed) -> Option<[u8; 32]>
 }
 
 /// Checks the name and the password in the request.
-pub(crate) async fn prove_by_password(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_password(mut step: LoginStep<'_>) -> EndpointResult {
     // a login that began with a session knows its user, and no name
     let is_named = step.login.identifier.is_some() || step.login.subject.user().is_none();
     let (username, typed) = match (step.fields.username.take(), step.fields.password.take()) {

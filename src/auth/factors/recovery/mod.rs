@@ -2,7 +2,7 @@
 
 pub(crate) mod code;
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use self::code::{RECOVERY_CODES, RecoveryCode, RecoveryCodes};
@@ -21,11 +21,10 @@ use crate::{
         },
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
     },
     delivery::NoticeKind,
-    http::body::Body,
     login::Keyed,
     policy::Method,
     session::UserId,
@@ -53,7 +52,7 @@ impl CodesShown {
 }
 
 /// Checks the code in the request.
-pub(crate) async fn prove_by_recovery_code(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_recovery_code(mut step: LoginStep<'_>) -> EndpointResult {
     let typed = typed_code(&mut step)?;
     let step = &step;
     prove_by_code(step, Method::RecoveryCode, async |owner| {
@@ -84,10 +83,7 @@ pub(crate) async fn use_code(
 }
 
 /// Creates recovery codes, which replace the old ones, and shows them once.
-pub(crate) async fn replace_recovery_codes(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-) -> Result<Response<Body>, Problem> {
+pub(crate) async fn replace_recovery_codes(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     if !cx.core.enabled(call.tenant()).contains(Method::RecoveryCode) {
         return Err(Problem::new(Code::NotFound, "authenticator apps are not enabled here"));
     }

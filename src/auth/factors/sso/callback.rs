@@ -2,7 +2,7 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use http::{Method as HttpMethod, Response, request::Parts};
+use http::{Method as HttpMethod, request::Parts};
 
 use super::{
     account::find_or_link_account,
@@ -17,7 +17,7 @@ use crate::{
         http::{
             answer,
             fields::Fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::{SIGN_IN, provider_of},
         },
         pages::page,
@@ -25,7 +25,6 @@ use crate::{
         state::logins::StoredLogin,
     },
     event::EventKind,
-    http::body::Body,
     login::{Challenge, Login, LoginCall, LoginError, Proved},
     policy::Method,
     sso::{SsoConnection, SsoError},
@@ -38,7 +37,7 @@ use crate::{
 const METHOD: Method = Method::Sso;
 
 /// Serves the return from a provider: to a login, or to the account page.
-pub(crate) async fn serve_sso_callback(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn serve_sso_callback(request: &mut IncomingRequest<'_>) -> EndpointResult {
     match request.has_site() && is_of_account_page(request.parts()) {
         true => finish_provider_link(request).await,
         false => finish_provider_login(request).await,
@@ -53,7 +52,7 @@ fn is_of_account_page(parts: &Parts) -> bool {
 }
 
 /// Ends the login step of a user who comes back, and returns to the login page.
-async fn finish_provider_login(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+async fn finish_provider_login(request: &mut IncomingRequest<'_>) -> EndpointResult {
     let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::into_error_page)?;
     let state = query.value("state").and_then(SsoState::parse);
     let id = state.as_ref().map(|state| state.login.as_str());

@@ -3,7 +3,7 @@
 //! The user leaves the account page for the provider, and comes back to the callback that logins use. The parameter `state`
 //! tells the two apart. A pending row binds it to the session, to the provider, and to one return within five minutes.
 
-use http::{Method as HttpMethod, Response, StatusCode};
+use http::{Method as HttpMethod, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -23,14 +23,13 @@ use crate::{
         },
         http::{
             answer,
-            problem::Problem,
+            problem::{EndpointResult, Problem},
             route::{ACCOUNT_PAGE, provider_of},
         },
         query::Query,
     },
     delivery::NoticeKind,
     event::EventKind,
-    http::body::Body,
     policy::Method,
     session::Session,
     sso::{ProviderUser, SsoConnection, SsoError},
@@ -100,7 +99,7 @@ pub(crate) async fn start_provider_link(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     let name = fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
     let found = cx.core.factors.sso.find(call.tenant(), name);
     let (name, connection) = found.ok_or(Problem::invalid("provider is unknown"))?;
@@ -115,7 +114,7 @@ pub(crate) async fn start_provider_link(
 }
 
 /// Links the account of a user who comes back from a provider, and returns to the account page.
-pub(crate) async fn finish_provider_link(request: &mut IncomingRequest<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn finish_provider_link(request: &mut IncomingRequest<'_>) -> EndpointResult {
     let query = callback_query(request.parts());
     let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::into_error_page)?;
     let outcome = match query {

@@ -1,7 +1,6 @@
 //! Links to accounts at other identity providers: how they are found, added and removed, and the calls of the account page that
 //! list and remove them.
 
-use http::Response;
 use serde::Serialize;
 
 #[cfg(any(feature = "external-providers", test))]
@@ -20,10 +19,13 @@ use crate::{
             },
             enrolment::call::{self, AccountCall, AccountFields},
         },
-        http::{answer, problem::Problem, route::LinkChange},
+        http::{
+            answer,
+            problem::{EndpointResult, Problem},
+            route::LinkChange,
+        },
     },
     delivery::NoticeKind,
-    http::body::Body,
     login::Keyed,
     policy::Method,
     session::{Proof, Session, UserId},
@@ -66,7 +68,7 @@ pub(crate) async fn serve_link_change(
     change: LinkChange,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     match change {
         #[cfg(feature = "external-providers")]
         LinkChange::Begin => super::connect::start_provider_link(cx, call, fields).await,
@@ -77,11 +79,7 @@ pub(crate) async fn serve_link_change(
 }
 
 /// Unlinks an account at another identity provider.
-async fn unlink_provider(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+async fn unlink_provider(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
     let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
     call.require_fresh(cx.core)?;
     let keyed = cx.core.keyed().await?;

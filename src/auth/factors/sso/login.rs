@@ -1,6 +1,6 @@
 //! The login step: sends the user to another identity provider. The user comes back to the callback (`callback.rs`).
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use super::round_trip::{CHALLENGE_LIFETIME, SsoState, provider_url};
@@ -9,10 +9,9 @@ use crate::{
         factors::step::LoginStep,
         http::{
             answer::{self, LoginProgress},
-            problem::Problem,
+            problem::{EndpointResult, Problem},
         },
     },
-    http::body::Body,
     login::{Challenge, Login, LoginCall, OpenChallenge, OpenRedirect},
     util::{
         form::{self, Form},
@@ -32,7 +31,7 @@ struct SentAway {
 }
 
 /// Opens a challenge, and returns the URL of the provider. Both are the same for every user.
-pub(crate) async fn start_provider_login(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn start_provider_login(step: LoginStep<'_>) -> EndpointResult {
     let (core, login) = (step.cx.core, &step.login);
     let name = step.fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
     let found = core.factors.sso.find(&login.tenant, name);

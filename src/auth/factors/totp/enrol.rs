@@ -1,6 +1,6 @@
 //! Enrols authenticator apps, on the account page and within a login, and removes them.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
 use super::key::{PendingTotp, TotpKey};
@@ -24,13 +24,12 @@ use crate::{
         },
         http::{
             answer,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::TotpChange,
         },
         state::accounts::shown_name,
     },
     delivery::NoticeKind,
-    http::body::Body,
     policy::Method,
     session::UserId,
     store::StoreError,
@@ -58,7 +57,7 @@ pub(crate) async fn serve_totp_change(
     change: TotpChange,
     call: &AccountCall,
     fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+) -> EndpointResult {
     match change {
         TotpChange::Begin => begin_totp(cx, call).await,
         TotpChange::Confirm => confirm_totp(cx, call, fields).await,
@@ -67,7 +66,7 @@ pub(crate) async fn serve_totp_change(
 }
 
 /// Creates a key for an authenticator app. It counts once the user confirms it with a code.
-async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     let settings = settings(cx)?;
     call.vouching(cx.core, Method::Totp)?;
     let new = settings.new_key(call.owner(), &call.display_name());
@@ -77,11 +76,7 @@ async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Respo
 }
 
 /// Stores the key that was begun in this session, if the user has typed its current code.
-async fn confirm_totp(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> Result<Response<Body>, Problem> {
+async fn confirm_totp(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
     let typed = fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
     let settings = settings(cx)?;
     let vouching = call.vouching(cx.core, Method::Totp)?;
@@ -100,7 +95,7 @@ async fn confirm_totp(
 }
 
 /// Removes the key of the authenticator app.
-async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
     call.require_fresh(cx.core)?;
     call.require_current(cx.core).await?;
     let removed = cx.core.credentials.remove_totp(call.owner(), call.may_change(cx.core)).await?;
@@ -110,7 +105,7 @@ async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Resp
 }
 
 /// Sets up an app within a login: creates a key, or confirms it with the code in the request.
-pub(crate) async fn set_up_totp_in_login(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn set_up_totp_in_login(mut step: LoginStep<'_>) -> EndpointResult {
     let typed = step.fields.code.take().map(|typed| typed.0);
     let enrolment = Enrolment::of_login_step(&step, Method::Totp).await?;
     match typed {

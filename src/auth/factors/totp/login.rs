@@ -1,7 +1,5 @@
 //! A step by a code of an authenticator app.
 
-use http::Response;
-
 use crate::{
     auth::{
         factors::{
@@ -14,9 +12,8 @@ use crate::{
             totp::settings::TotpSettings,
             typed_code::{prove_by_code, typed_code},
         },
-        http::problem::Problem,
+        http::problem::EndpointResult,
     },
-    http::body::Body,
     login::Keyed,
     policy::Method,
     session::UserId,
@@ -26,7 +23,7 @@ use crate::{
 };
 
 /// Checks the code in the request.
-pub(crate) async fn prove_by_totp(mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn prove_by_totp(mut step: LoginStep<'_>) -> EndpointResult {
     let typed = typed_code(&mut step)?;
     let step = &step;
     prove_by_code(step, Method::Totp, async |owner| {
