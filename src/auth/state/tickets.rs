@@ -19,6 +19,7 @@ use crate::{
     user::Contact,
     util::{
         clock::{Clock, UnixTime},
+        fmt::named_enum,
         public_id::PublicId,
         secret::{Secret, SecretDigest},
     },
@@ -29,29 +30,21 @@ pub(crate) const CODE_LIVES: Duration = Duration::from_secs(600);
 /// How many wrong guesses invalidate a code.
 const GUESSES: u8 = 5;
 
-/// The purpose of a ticket. It counts for no other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum TicketPurpose {
-    /// The address of a new account.
-    SignUp,
-    /// A new contact of an account.
-    Contact,
-    /// An account to which the application invites.
-    Invitation,
-    /// A new password for an account whose user the application has identified.
-    Reset,
-}
-
-impl TicketPurpose {
-    const fn as_bytes(self) -> &'static [u8] {
-        match self {
-            Self::SignUp => b"sign up",
-            Self::Contact => b"contact",
-            Self::Invitation => b"invitation",
-            Self::Reset => b"reset",
-        }
+named_enum! {
+    /// The purpose of a ticket. It counts for no other.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum TicketPurpose {
+        /// The address of a new account.
+        SignUp = "sign up",
+        /// A new contact of an account.
+        Contact = "contact",
+        /// An account to which the application invites.
+        Invitation = "invitation",
+        /// A new password for an account whose user the application has identified.
+        Reset = "reset",
     }
+
+    fn as_str;
 }
 
 /// The contents of a ticket: the address whose owner has read the message, and what the message was for.
@@ -316,13 +309,13 @@ impl Tickets {
 
 impl TicketPlace<'_> {
     fn id(&self, keyed: &Keyed) -> SecretDigest {
-        keyed.hash("ticket", [self.purpose.as_bytes(), self.browser.as_bytes()])
+        keyed.hash("ticket", [self.purpose.as_str().as_bytes(), self.browser.as_bytes()])
     }
 
     /// Binds a code to its purpose, tenant, browser and address.
     fn code(&self, ticket: &Ticket, typed: &str, keyed: &Keyed) -> SecretDigest {
         let contact = ticket.contact.as_ref().map_or("", Contact::as_str);
-        let place = [self.purpose.as_bytes(), self.tenant.as_str().as_bytes(), self.browser.as_bytes()];
+        let place = [self.purpose.as_str().as_bytes(), self.tenant.as_str().as_bytes(), self.browser.as_bytes()];
         let [purpose, tenant, browser] = place;
         keyed.hash("ticket code", [purpose, tenant, browser, contact.as_bytes(), typed.as_bytes()])
     }
@@ -334,7 +327,7 @@ fn newest_invitation(contact: &Contact, keyed: &Keyed) -> SecretDigest {
 }
 
 fn link_id(purpose: TicketPurpose, secret: &Secret) -> SecretDigest {
-    SecretDigest::of_secret([purpose.as_bytes(), b": ", secret.expose().as_bytes()].concat())
+    SecretDigest::of_secret([purpose.as_str().as_bytes(), b": ", secret.expose().as_bytes()].concat())
 }
 
 #[cfg(test)]

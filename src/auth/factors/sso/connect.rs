@@ -36,6 +36,7 @@ use crate::{
     tenant::Tenant,
     util::{
         clock::UnixTime,
+        fmt::named_enum,
         secret::{Secret, SecretDigest},
     },
 };
@@ -58,38 +59,26 @@ struct SentAway {
     redirect_url: String,
 }
 
-/// How a user came back, as the account page learns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LinkOutcome {
-    Linked,
-    /// It was linked before.
-    Known,
-    /// Another user has linked it.
-    Taken,
-    TooMany,
-    Denied,
-    Failed,
-    Unavailable,
-    /// The provider has not asked its user again.
-    NotFresh,
-    /// No link is pending in this session, or not for this answer.
-    Expired,
-}
-
-impl LinkOutcome {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Linked => "ok",
-            Self::Known => "known",
-            Self::Taken => "taken",
-            Self::TooMany => "too_many",
-            Self::Denied => "denied",
-            Self::Failed => "failed",
-            Self::Unavailable => "unavailable",
-            Self::NotFresh => "stale",
-            Self::Expired => "expired",
-        }
+named_enum! {
+    /// How a user came back, as the account page learns it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum LinkOutcome {
+        Linked = "ok",
+        /// It was linked before.
+        Known = "known",
+        /// Another user has linked it.
+        Taken = "taken",
+        TooMany = "too_many",
+        Denied = "denied",
+        Failed = "failed",
+        Unavailable = "unavailable",
+        /// The provider has not asked its user again.
+        NotFresh = "stale",
+        /// No link is pending in this session, or not for this answer.
+        Expired = "expired",
     }
+
+    fn as_str;
 }
 
 /// Returns the URL at which the user signs in to a provider to link that account. It replaces an earlier one of this session.

@@ -1,5 +1,7 @@
 //! How a user comes back from another identity provider, and why a user who is signed in there may be refused here.
 
+use crate::util::fmt::named_enum;
+
 /// How a user came back from a provider, as the login page learns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SsoOutcome {
@@ -13,28 +15,34 @@ pub(crate) enum SsoOutcome {
     Expired,
 }
 
-/// The reason of a refusal. The login page explains it, and the log and the events name it.
-///
-/// Before a proved step, it depends only on what the provider's user has proved to be theirs, never on a name that was typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SsoRefusal {
-    /// The provider's answer proves nothing.
-    WrongAnswer,
-    /// The provider has not asked its user again, although the login must be fresh.
-    NotFresh,
-    NoAddress,
-    AddressNotVerified,
-    /// An account has the address that the provider has verified.
-    AccountExists,
-    NoAccount,
-    /// The account is closed, or all logins of its user were ended meanwhile.
-    AccountClosed,
-    /// The user of the login is not linked to this user of the provider, and cannot be linked in this login.
-    NotLinked,
-    /// The provider's user is linked to another account than that of the login.
-    OtherAccount,
-    /// The link counts only in logins of fewer steps.
-    TooWeak,
+named_enum! {
+    /// The reason of a refusal. The login page explains it, and the log and the events name it.
+    ///
+    /// Before a proved step, it depends only on what the provider's user has proved to be theirs, never on a name that was
+    /// typed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum SsoRefusal {
+        /// The provider's answer proves nothing.
+        WrongAnswer = "wrong_answer",
+        /// The provider has not asked its user again, although the login must be fresh.
+        NotFresh = "not_fresh",
+        NoAddress = "no_address",
+        AddressNotVerified = "address_not_verified",
+        /// An account has the address that the provider has verified.
+        AccountExists = "account_exists",
+        NoAccount = "no_account",
+        /// The account is closed, or all logins of its user were ended meanwhile.
+        AccountClosed = "no_account",
+        /// The user of the login is not linked to this user of the provider, and cannot be linked in this login.
+        NotLinked = "not_linked",
+        /// The provider's user is linked to another account than that of the login.
+        OtherAccount = "other_account",
+        /// The link counts only in logins of fewer steps.
+        TooWeak = "too_weak",
+    }
+
+    /// Returns the name that the login page and events show.
+    pub(crate) fn as_str;
 }
 
 impl SsoOutcome {
@@ -53,21 +61,6 @@ impl SsoOutcome {
 }
 
 impl SsoRefusal {
-    /// Returns the name that the login page and events show.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::WrongAnswer => "wrong_answer",
-            Self::NotFresh => "not_fresh",
-            Self::NoAddress => "no_address",
-            Self::AddressNotVerified => "address_not_verified",
-            Self::AccountExists => "account_exists",
-            Self::NoAccount | Self::AccountClosed => "no_account",
-            Self::NotLinked => "not_linked",
-            Self::OtherAccount => "other_account",
-            Self::TooWeak => "too_weak",
-        }
-    }
-
     /// Returns what the log says. It contains nothing about the user.
     pub(super) const fn explanation(self) -> &'static str {
         match self {
