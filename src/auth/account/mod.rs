@@ -23,7 +23,7 @@ use crate::auth::{
         answer,
         bodies::RequestBody,
         problem::{EndpointResult, Problem},
-        route::{AccountRoute, AccountUpdate},
+        route::AccountRoute,
     },
     pages::{built, page},
 };
@@ -53,13 +53,11 @@ pub(crate) async fn serve_account_route(
     match route {
         AccountRoute::Credentials => credentials::list_credentials(cx, &call).await,
         AccountRoute::Change(change) => factors::change_factor(cx, change, &call, &fields).await,
-        AccountRoute::Update(update) => match update {
-            AccountUpdate::Password => password::change_password(cx, &call, &mut fields).await,
-            AccountUpdate::Name => name::change_name(cx, &call, &fields).await,
-            AccountUpdate::BeginContact => contacts::begin_contact(cx, &call, &fields).await,
-            AccountUpdate::ConfirmContact => contacts::confirm_contact(cx, &call, &fields).await,
-            AccountUpdate::Delete => deletion::delete_account(cx, &call, &fields).await,
-        },
+        AccountRoute::Password => password::change_password(cx, &call, &mut fields).await,
+        AccountRoute::Name => name::change_name(cx, &call, &fields).await,
+        AccountRoute::BeginContact => contacts::begin_contact(cx, &call, &fields).await,
+        AccountRoute::ConfirmContact => contacts::confirm_contact(cx, &call, &fields).await,
+        AccountRoute::Delete => deletion::delete_account(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end_account_session(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::WithdrawConsent => consents::withdraw_consent(cx, &call, &fields).await,

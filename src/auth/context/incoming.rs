@@ -13,7 +13,7 @@ use crate::{
             bodies::{RequestBody, TooManyBodies},
             cors::{self, Caller},
             problem::{Code, EndpointResult, Problem},
-            route::{AccountRoute, Path, Route},
+            route::{Path, Route},
         },
         pages::page,
         state::{token_endpoints::TokenEndpoints, unverified::CountedWork},
@@ -82,15 +82,12 @@ impl<'a> IncomingRequest<'a> {
             Route::Logo => core.pages.logo.is_some(),
             Route::SignUp(_) => core.offers_sign_up(),
             Route::Reset(_) => core.offers_reset,
-            Route::Account(AccountRoute::Update(update)) => has_site && core.users.offers(update.needed_change()),
+            Route::Account(route) => has_site && route.needed_change().is_none_or(|change| core.users.offers(change)),
             Route::ChangePassword => has_site && core.users.offers(OfferedChange::SetPassword),
             Route::PasskeyEndpoints => has_site && core.factors.methods.contains(crate::policy::Method::Passkey),
-            Route::SignIn
-            | Route::FinishSignIn
-            | Route::SignOut
-            | Route::AccountPage
-            | Route::AccountScript
-            | Route::Account(_) => has_site,
+            Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::AccountPage | Route::AccountScript => {
+                has_site
+            }
             _ => true,
         }
     }

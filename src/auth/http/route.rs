@@ -67,22 +67,16 @@ pub(crate) enum ResetRoute {
 pub(crate) enum AccountRoute {
     Credentials,
     Change(FactorChange),
-    Update(AccountUpdate),
-    EndSession,
-    EndOtherSessions,
-    /// Withdraws the consent to a third-party client.
-    WithdrawConsent,
-    SignOutEverywhere,
-}
-
-/// The calls that change the account itself. [`Users`](crate::Users) may offer them or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum AccountUpdate {
     Password,
     Name,
     BeginContact,
     ConfirmContact,
     Delete,
+    EndSession,
+    EndOtherSessions,
+    /// Withdraws the consent to a third-party client.
+    WithdrawConsent,
+    SignOutEverywhere,
 }
 
 /// The calls that change what a user has enrolled.
@@ -174,11 +168,11 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/account/recovery-codes", changes(FactorChange::RenewRecoveryCodes)),
     Path::post("/account/links/begin", changes(FactorChange::Link(LinkChange::Begin))),
     Path::post("/account/links/delete", changes(FactorChange::Link(LinkChange::Delete))),
-    Path::post("/account/password", updates(AccountUpdate::Password)),
-    Path::post("/account/name", updates(AccountUpdate::Name)),
-    Path::post("/account/contacts/begin", updates(AccountUpdate::BeginContact)),
-    Path::post("/account/contacts", updates(AccountUpdate::ConfirmContact)),
-    Path::post("/account/delete", updates(AccountUpdate::Delete)),
+    Path::post("/account/password", Route::Account(AccountRoute::Password)),
+    Path::post("/account/name", Route::Account(AccountRoute::Name)),
+    Path::post("/account/contacts/begin", Route::Account(AccountRoute::BeginContact)),
+    Path::post("/account/contacts", Route::Account(AccountRoute::ConfirmContact)),
+    Path::post("/account/delete", Route::Account(AccountRoute::Delete)),
     Path::get("/.well-known/change-password", Route::ChangePassword),
     Path::get("/.well-known/passkey-endpoints", Route::PasskeyEndpoints),
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
@@ -197,10 +191,6 @@ pub(crate) const PATHS: &[Path] = &[
 
 const fn changes(change: FactorChange) -> Route {
     Route::Account(AccountRoute::Change(change))
-}
-
-const fn updates(update: AccountUpdate) -> Route {
-    Route::Account(AccountRoute::Update(update))
 }
 
 /// Where users come back from another identity provider.
@@ -298,27 +288,28 @@ fn provider_in<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-impl AccountUpdate {
-    /// Returns the change that [`Users`](crate::Users) must offer.
-    pub(crate) const fn needed_change(self) -> OfferedChange {
+impl AccountRoute {
+    /// Returns the change that [`Users`](crate::Users) must offer for a call that changes the account itself.
+    pub(crate) const fn needed_change(self) -> Option<OfferedChange> {
         match self {
-            Self::Password => OfferedChange::SetPassword,
-            Self::Name => OfferedChange::SetName,
-            Self::BeginContact | Self::ConfirmContact => OfferedChange::SetContact,
-            Self::Delete => OfferedChange::Remove,
+            Self::Password => Some(OfferedChange::SetPassword),
+            Self::Name => Some(OfferedChange::SetName),
+            Self::BeginContact | Self::ConfirmContact => Some(OfferedChange::SetContact),
+            Self::Delete => Some(OfferedChange::Remove),
+            _ => None,
         }
     }
-}
 
-impl AccountRoute {
     /// Returns whether the call has a body.
     pub(crate) const fn has_body(self) -> bool {
-        use FactorChange::{Link, Passkey, Totp};
+        use FactorChange::{Passkey, RenewRecoveryCodes, Totp};
         match self {
             Self::Change(Passkey(change)) => !matches!(change, PasskeyChange::Begin),
             Self::Change(Totp(change)) => matches!(change, TotpChange::Confirm),
-            Self::Change(Link(_)) | Self::EndSession | Self::WithdrawConsent | Self::Update(_) => true,
-            _ => false,
+            Self::Change(RenewRecoveryCodes) | Self::Credentials | Self::EndOtherSessions | Self::SignOutEverywhere => {
+                false
+            }
+            _ => true,
         }
     }
 }
