@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use crate::{auth::http::problem::Problem, login::ClientParameters, util::form::Form};
+use crate::{auth::http::problem::Problem, util::form::Form};
 
 /// The parameters of a request.
 pub(crate) struct Query<'a> {
@@ -26,18 +26,6 @@ impl<'a> Query<'a> {
 
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.form.value(name)
-    }
-
-    pub(crate) fn parameters(&self) -> ClientParameters {
-        let own = |name| self.value(name).map(str::to_owned);
-        ClientParameters {
-            client_id: own("client_id"),
-            redirect_uri: own("redirect_uri"),
-            response_type: own("response_type"),
-            scope: own("scope"),
-            code_challenge: own("code_challenge"),
-            code_challenge_method: own("code_challenge_method"),
-        }
     }
 
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {

@@ -219,8 +219,8 @@ async fn log_in(request: &mut IncomingRequest<'_>, route: Route, body: &mut Requ
     let fields = request.or_charge(fields).await?;
     let is_reset = route == Route::Reset(ResetRoute::Start);
     if route == Route::Start || is_reset {
-        let call = request.calling_client(fields.client_id(), ClientReach::Login).await?;
-        return start::start_login(call, fields, is_reset).await;
+        let (cx, client) = request.charged_caller(fields.client_id(), ClientReach::Login).await?;
+        return start::start_login(&cx, client?, fields, is_reset).await;
     }
     let own = request.own_login(fields.client_id(), fields.session_id.as_deref()).await?;
     match route {

@@ -21,7 +21,7 @@ pub(crate) use self::{
     keyed::Keyed,
     machine::{LoginCall, LoginError, Proved, Transition, refusal, transition},
     one_time_code::{DIGITS, OneTimeCode, OpenCode},
-    parameters::{Binding, ClientParameters, Wanted},
+    parameters::{Binding, Wanted},
     sent_codes::{SendLimit, SendRefused, SentCodes},
     state::{CarriedProofs, Challenge, Login, LoginView, OpenChallenge},
     subject::{BoundUser, LoginId, Subject},

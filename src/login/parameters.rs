@@ -4,17 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{client::Scopes, pkce::CodeChallenge, words::Language};
 
-/// The six client parameters of a call, unchecked.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ClientParameters {
-    pub(crate) client_id: Option<String>,
-    pub(crate) redirect_uri: Option<String>,
-    pub(crate) response_type: Option<String>,
-    pub(crate) scope: Option<String>,
-    pub(crate) code_challenge: Option<String>,
-    pub(crate) code_challenge_method: Option<String>,
-}
-
 /// The client parameters after validation. A login is bound to them from its start to its code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Binding {
@@ -33,18 +22,18 @@ macro_rules! differs {
 }
 
 impl Binding {
-    /// Returns the name of the first parameter that differs from the start of the login. Scopes are compared as sets, all
-    /// others byte by byte.
-    pub(crate) fn mismatch(&self, sent: &ClientParameters) -> Option<&'static str> {
-        let is = |sent: &Option<String>, own: &str| sent.as_deref() == Some(own);
-        let scope = sent.scope.as_deref().and_then(|scope| Scopes::parse(scope).ok());
+    /// Returns the name of the first parameter that differs from the start of the login, if `sent` are those of the call.
+    /// Scopes are compared as sets, all others byte by byte.
+    pub(crate) fn mismatch<'v>(&self, sent: impl Fn(&str) -> Option<&'v str>) -> Option<&'static str> {
+        let is = |name, own: &str| sent(name) == Some(own);
+        let scope = sent("scope").and_then(|scope| Scopes::parse(scope).ok());
         [
-            (differs!("client_id"), is(&sent.client_id, &self.client_id)),
-            (differs!("redirect_uri"), is(&sent.redirect_uri, &self.redirect_uri)),
-            (differs!("response_type"), is(&sent.response_type, "code")),
+            (differs!("client_id"), is("client_id", &self.client_id)),
+            (differs!("redirect_uri"), is("redirect_uri", &self.redirect_uri)),
+            (differs!("response_type"), is("response_type", "code")),
             (differs!("scope"), scope.is_some_and(|scope| scope == self.scope)),
-            (differs!("code_challenge"), is(&sent.code_challenge, self.code_challenge.as_str())),
-            (differs!("code_challenge_method"), is(&sent.code_challenge_method, "S256")),
+            (differs!("code_challenge"), is("code_challenge", self.code_challenge.as_str())),
+            (differs!("code_challenge_method"), is("code_challenge_method", "S256")),
         ]
         .into_iter()
         .find_map(|(difference, same)| (!same).then_some(difference))

@@ -8,11 +8,7 @@ use crate::{
             oidc::OidcParameters,
             request::{self, Recipient},
         },
-        context::{
-            RequestContext, client_authentication,
-            incoming::IncomingRequest,
-            stages::{ClientCall, ClientReach},
-        },
+        context::{RequestContext, client_authentication, incoming::IncomingRequest, stages::ClientReach},
         http::{
             answer,
             problem::{Code, EndpointResult, Problem},
@@ -21,7 +17,7 @@ use crate::{
         state::pushed,
     },
     client::{Client, RESOURCE, select_resources},
-    login::{Binding, ClientParameters},
+    login::Binding,
     policy::LoginPlan,
     util::{form, secret::Secret},
 };
@@ -62,7 +58,6 @@ pub(crate) struct Asked<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) source: Source,
     pub(crate) to: Recipient,
-    pub(crate) parameters: ClientParameters,
     /// The answer of the user to the question about a third-party client.
     pub(crate) decision: Option<Decision>,
 }
@@ -116,7 +111,8 @@ pub(crate) async fn pushing<'a, 'b>(
 ) -> Result<(RequestContext<'a>, Asked<'b>), Problem> {
     let query = request.or_charge(query).await?;
     let id = client_authentication::named_client(&request.parts().headers, |name| query.value(name));
-    let ClientCall { cx, client } = request.calling_client(id.as_deref(), ClientReach::Registered).await?;
+    let (cx, client) = request.charged_caller(id.as_deref(), ClientReach::Registered).await?;
+    let client = client?;
     client_authentication::authenticate_caller(&cx, client.as_deref(), |name| query.value(name)).await?;
     Ok((cx, addressed(query, Source::Body, client)?))
 }
@@ -129,9 +125,8 @@ fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> R
             return Err(Problem::invalid(detail));
         }
     }
-    let parameters = query.parameters();
-    let to = request::recipient(&parameters, client)?;
-    Ok(Asked { query, source, to, parameters, decision: None })
+    let to = request::recipient(|name| query.value(name), client)?;
+    Ok(Asked { query, source, to, decision: None })
 }
 
 /// A valid request.
@@ -172,8 +167,9 @@ impl Asked<'_> {
         if self.query.value("response_mode").is_some_and(|mode| mode != "query") {
             return wrong(Code::InvalidRequest, "response_mode must be query");
         }
-        let binding = request::bind(&self.parameters, &self.to, &cx.core.journal)?;
-        let mut oidc = OidcParameters::read_oidc_parameters(&self.to.client, |name| self.query.value(name))?;
+        let value = |name: &str| self.query.value(name);
+        let binding = request::bind(value, &self.to, &cx.core.journal)?;
+        let mut oidc = OidcParameters::read_oidc_parameters(&self.to.client, value)?;
         let allowed = cx.core.allowed_resources(&self.to.client);
         oidc.wanted.resources = select_resources(self.query.form.values(RESOURCE), &allowed)?;
         let plan = oidc.plan(cx, &self.to.client)?;

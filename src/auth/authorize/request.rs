@@ -9,7 +9,7 @@ use crate::{
     },
     client::{Client, RequestedRedirect, Scopes},
     event::EventKind,
-    login::{Binding, ClientParameters},
+    login::Binding,
     pkce::{CodeChallenge, PkceErrorKind},
 };
 
@@ -40,32 +40,39 @@ impl Recipient {
 }
 
 /// Determines who gets the answer. Errors here are shown and never sent anywhere.
-pub(crate) fn recipient(parameters: &ClientParameters, client: Option<Arc<Client>>) -> Result<Recipient, Problem> {
-    if parameters.client_id.is_none() {
+pub(crate) fn recipient<'v>(
+    value: impl Fn(&str) -> Option<&'v str>,
+    client: Option<Arc<Client>>,
+) -> Result<Recipient, Problem> {
+    if value("client_id").is_none() {
         return Err(Problem::invalid("client_id is missing"));
     }
     let client = client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))?;
-    let requested = parameters.redirect_uri.as_deref().ok_or(Problem::invalid("redirect_uri is missing"))?;
+    let requested = value("redirect_uri").ok_or(Problem::invalid("redirect_uri is missing"))?;
     let redirect =
         client.redirect(requested).ok_or(Problem::invalid("redirect_uri is not registered for this client"))?;
     Ok(Recipient { client, redirect })
 }
 
 /// Checks the other parameters. Errors here can be sent to the redirect URI.
-pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient, journal: &LoginJournal) -> Result<Binding, Problem> {
-    match parameters.response_type.as_deref() {
+pub(crate) fn bind<'v>(
+    value: impl Fn(&str) -> Option<&'v str>,
+    to: &Recipient,
+    journal: &LoginJournal,
+) -> Result<Binding, Problem> {
+    match value("response_type") {
         Some("code") => {}
         Some(_) => return Err(Problem::new(Code::UnsupportedResponseType, "response_type must be code")),
         None => return Err(Problem::invalid("response_type is missing")),
     }
     let scope_error = |detail| Problem::new(Code::InvalidScope, detail);
-    let scope = parameters.scope.as_deref().ok_or(scope_error("scope is missing"))?;
+    let scope = value("scope").ok_or(scope_error("scope is missing"))?;
     let scope = Scopes::parse(scope).map_err(|_| scope_error("scope is malformed"))?;
     if !to.client.allows_scopes(&scope) {
         return Err(scope_error("scope contains a name that this client is not allowed to request"));
     }
-    let (challenge, method) = (parameters.code_challenge.as_deref(), parameters.code_challenge_method.as_deref());
-    let code_challenge = CodeChallenge::from_members(challenge, method).map_err(|error| {
+    let challenge = CodeChallenge::from_members(value("code_challenge"), value("code_challenge_method"));
+    let code_challenge = challenge.map_err(|error| {
         journal.tally(EventKind::PkceRefused, Some(to.client.tenant()), None);
         Problem::invalid(match error.kind() {
             PkceErrorKind::ChallengeRequired => "code challenge required",

@@ -33,12 +33,6 @@ pub(crate) enum ClientReach {
     Login,
 }
 
-/// A call from an origin that may call for its client. The client is not known if the call names none, or an unknown one.
-pub(crate) struct ClientCall<'a> {
-    pub(crate) cx: RequestContext<'a>,
-    pub(crate) client: Option<Arc<Client>>,
-}
-
 /// A call about a login that was begun in this browser, from an origin that may call.
 pub(crate) struct OwnLogin<'a> {
     pub(crate) cx: RequestContext<'a>,
@@ -67,18 +61,8 @@ impl<'a> IncomingRequest<'a> {
         Ok((cx, client?))
     }
 
-    /// Finds the client of a call like [`charged_client`](Self::charged_client), and checks that the origin may call.
-    pub(crate) async fn calling_client(
-        &mut self,
-        id: Option<&str>,
-        reach: ClientReach,
-    ) -> Result<ClientCall<'a>, Problem> {
-        let (cx, client) = self.charged_caller(id, reach).await?;
-        Ok(ClientCall { cx, client: client? })
-    }
-
-    /// Finds the client of a call like [`calling_client`](Self::calling_client), but also returns the context of a charged
-    /// request that is refused.
+    /// Finds the client of a call like [`charged_client`](Self::charged_client), and checks that the origin may call. Returns
+    /// the context of a charged request even if it is refused.
     pub(crate) async fn charged_caller(
         &mut self,
         id: Option<&str>,

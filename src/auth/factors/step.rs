@@ -52,11 +52,7 @@ pub(crate) struct LoginStep<'a> {
 }
 
 /// Prepares a step, if the client parameters of the call equal those of the login's start. Changes nothing.
-pub(crate) async fn prepare_login_step<'a>(
-    own: &'a OwnLogin<'_>,
-    mut fields: Fields,
-) -> Result<LoginStep<'a>, Problem> {
-    let sent = fields.client();
+pub(crate) async fn prepare_login_step<'a>(own: &'a OwnLogin<'_>, fields: Fields) -> Result<LoginStep<'a>, Problem> {
     let keyed = own.cx.core.keyed().await?;
     let (login, latest) = (Arc::clone(&own.stored.value), Mutex::new(own.stored.clone()));
     let step = LoginStep { cx: &own.cx, keyed, digest: own.digest, login, latest, fields, typed: None };
@@ -64,7 +60,7 @@ pub(crate) async fn prepare_login_step<'a>(
         step.tally(EventKind::SessionUseAfterExpire, None);
         return Err(step.problem(Problem::denied(LoginError::Expired)));
     }
-    if let Some(difference) = step.login.binding.mismatch(&sent) {
+    if let Some(difference) = step.login.binding.mismatch(|name| step.fields.parameter(name)) {
         step.tally(EventKind::SequenceFailed, None);
         return Err(step.problem(Problem::invalid(difference)));
     }

@@ -12,7 +12,6 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::{
     auth::http::problem::{Code, Problem},
     http::{drain::read_whole, replay::ReadError},
-    login::ClientParameters,
     util::json::{self, JsonError},
 };
 
@@ -152,9 +151,15 @@ impl Fields {
         self.client_id.as_deref()
     }
 
-    /// Returns an optional OpenID Connect parameter.
-    pub(crate) fn oidc_parameter(&self, name: &str) -> Option<&str> {
+    /// Returns a parameter of the client, or an optional one of OpenID Connect.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let parameter = match name {
+            "client_id" => &self.client_id,
+            "redirect_uri" => &self.redirect_uri,
+            "response_type" => &self.response_type,
+            "scope" => &self.scope,
+            "code_challenge" => &self.code_challenge,
+            "code_challenge_method" => &self.code_challenge_method,
             "acr_values" => &self.acr_values,
             "prompt" => &self.prompt,
             "max_age" => &self.max_age,
@@ -165,18 +170,6 @@ impl Fields {
             _ => &None,
         };
         parameter.as_deref()
-    }
-
-    /// Takes the parameters of the client.
-    pub(crate) fn client(&mut self) -> ClientParameters {
-        ClientParameters {
-            client_id: self.client_id.take(),
-            redirect_uri: self.redirect_uri.take(),
-            response_type: self.response_type.take(),
-            scope: self.scope.take(),
-            code_challenge: self.code_challenge.take(),
-            code_challenge_method: self.code_challenge_method.take(),
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `POST /authentication/start`: a login begins.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde::Serialize;
 
@@ -10,7 +12,7 @@ use crate::{
             query,
             request::{self, Recipient},
         },
-        context::{RequestContext, stages::ClientCall},
+        context::RequestContext,
         factors::{self, signed_in::SignedIn},
         http::{
             answer::{self, OfferedProvider},
@@ -19,6 +21,7 @@ use crate::{
             problem::{Code, EndpointResult, Problem},
         },
     },
+    client::Client,
     event::EventKind,
     login::{CarriedProofs, Login, Subject},
     policy::{LoginPlan, Method},
@@ -43,14 +46,15 @@ struct Started<C> {
 /// Begins a login, or a reset (`is_reset`). The plan of a reset is the same for all accounts until a step is proved, and it
 /// continues no session.
 pub(crate) async fn start_login(
-    ClientCall { cx, client }: ClientCall<'_>,
-    mut fields: Fields,
+    cx: &RequestContext<'_>,
+    client: Option<Arc<Client>>,
+    fields: Fields,
     is_reset: bool,
 ) -> EndpointResult {
-    let (cx, parameters) = (&cx, fields.client());
-    let to = request::recipient(&parameters, client)?;
-    let binding = request::bind(&parameters, &to, &cx.core.journal)?;
-    let mut oidc = OidcParameters::read_oidc_parameters(&to.client, |name| fields.oidc_parameter(name))?;
+    let parameter = |name: &str| fields.parameter(name);
+    let to = request::recipient(parameter, client)?;
+    let binding = request::bind(parameter, &to, &cx.core.journal)?;
+    let mut oidc = OidcParameters::read_oidc_parameters(&to.client, parameter)?;
     oidc.wanted.remember = fields.remember == Some(true) && cx.core.remember.is_some();
     oidc.wanted.language = fields.ui_locales.as_deref().and_then(Language::of_locales);
     if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {
