@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::answers;
 use crate::{
     auth::{
-        context::RequestContext,
         core::Core,
         factors::{
             self,
@@ -40,7 +39,7 @@ pub(super) struct ContactShown {
 }
 
 /// Returns the contacts of the user who calls.
-pub(super) fn list_contacts(call: &AccountCall, keyed: &Keyed) -> Vec<ContactShown> {
+pub(super) fn list_contacts(call: &AccountCall<'_>, keyed: &Keyed) -> Vec<ContactShown> {
     let shown = |(contact, verified)| ContactShown {
         id: contact_id(call, contact, keyed),
         kind: kind(contact),
@@ -60,19 +59,15 @@ pub(super) fn channel_of(core: &Core, class: FactorClass) -> Option<Channel> {
 }
 
 /// Sends a code to the new contact. The answer is the same if another account has it.
-pub(super) async fn begin_contact(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
-    let (core, keyed) = (cx.core, cx.core.keyed().await?);
-    call.require_fresh(core)?;
-    let contact = new_contact(fields)?;
+pub(super) async fn begin_contact(call: &AccountCall<'_>) -> EndpointResult {
+    let (core, keyed) = (call.cx.core, call.cx.core.keyed().await?);
+    call.require_fresh()?;
+    let contact = new_contact(&call.fields)?;
     let class = class_of(&contact);
     // codes that go to a contact of this kind can't vouch for another one
-    call.require_fresh_for_contact(core, class)?;
+    call.require_fresh_for_contact(class)?;
     let channel = channel_of(core, class).ok_or(Problem::new(Code::UnsupportedMethod, "no sender for this contact"))?;
-    let replaces = match fields.contact_id.as_deref() {
+    let replaces = match call.fields.contact_id.as_deref() {
         None if call.account().contacts().count() >= MOST => {
             return Err(Problem::invalid("this user has the maximum number of contacts"));
         }
@@ -89,21 +84,17 @@ pub(super) async fn begin_contact(
     let user = BoundUser { id: call.session().user().clone(), generation: call.session().generation() };
     let ticket = Ticket { replaces, ..Ticket::for_contact(contact.clone()).of_user(user) };
     let sid = call.place();
-    let language = Language::accepted(&cx.parts.headers);
-    let sent = cx.send_ticket_code(place(call, &sid), (&ticket, &contact), channel, language, None).await?;
+    let language = Language::accepted(&call.cx.parts.headers);
+    let sent = call.cx.send_ticket_code(place(call, &sid), (&ticket, &contact), channel, language, None).await?;
     Ok(answer::json(StatusCode::OK, &sent))
 }
 
 /// Compares the code, and stores the contact.
-pub(super) async fn confirm_contact(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
-    let (core, keyed, sid) = (cx.core, cx.core.keyed().await?, call.place());
-    let typed = fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
+pub(super) async fn confirm_contact(call: &AccountCall<'_>) -> EndpointResult {
+    let (core, keyed, sid) = (call.cx.core, call.cx.core.keyed().await?, call.place());
+    let typed = call.fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
     let place = place(call, &sid);
-    cx.prove_ticket_code(place, &typed.0).await?;
+    call.cx.prove_ticket_code(place, &typed.0).await?;
     let used_up = || Problem::new(Code::NoPendingChallenge, "there is no pending code");
     let proved = core.tickets.proved(place, keyed).await?.ok_or_else(used_up)?;
     if !core.tickets.use_up(place, &proved, keyed).await? {
@@ -114,21 +105,21 @@ pub(super) async fn confirm_contact(
     let is_own = |user: &BoundUser| user.id == *own.user() && user.generation == own.generation();
     let contact = ticket.contact.as_ref().filter(|_| ticket.user.as_ref().is_some_and(is_own)).ok_or_else(used_up)?;
     let ((tenant, user), old) = (call.owner(), ticket.replaces.as_ref());
-    call.require_current(core).await?;
+    call.require_current().await?;
     answers::changed(core.users.set_contact(tenant, user, old, Some(contact)).await?)?;
     // an old contact that was not verified must not become so
     let restored = old.filter(|old| call.account().has_verified(old));
-    call.keep(core, core.users.set_contact(tenant, user, Some(contact), restored)).await?;
+    call.keep(core.users.set_contact(tenant, user, Some(contact), restored)).await?;
     let change = match contact {
         Contact::Email(_) => NoticeKind::EmailChanged,
         Contact::Phone(_) => NoticeKind::PhoneChanged,
     };
     // the contacts that the account had before
-    call.changed(cx, change).await;
+    call.changed(change).await;
     Ok(answer::no_content())
 }
 
-fn place<'a>(call: &'a AccountCall, sid: &'a PublicId) -> TicketPlace<'a> {
+fn place<'a>(call: &'a AccountCall<'_>, sid: &'a PublicId) -> TicketPlace<'a> {
     TicketPlace { purpose: TicketPurpose::Contact, tenant: call.tenant(), browser: sid }
 }
 
@@ -156,7 +147,7 @@ fn kind(contact: &Contact) -> &'static str {
 }
 
 /// Returns the id of a contact in this session.
-fn contact_id(call: &AccountCall, contact: &Contact, keyed: &Keyed) -> String {
+fn contact_id(call: &AccountCall<'_>, contact: &Contact, keyed: &Keyed) -> String {
     let digest = keyed.hash("contact id", [call.place().as_bytes(), contact.as_str().as_bytes()]);
     PublicId::of_digest(&digest).to_string()
 }

@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::contacts::{self, ContactShown};
 use crate::{
     auth::{
-        context::RequestContext,
         factors::{self, Enrolled, enrolment::call::AccountCall},
         http::{
             answer::{self, OfferedProvider},
@@ -77,7 +76,8 @@ struct SessionShown {
     last_used_at: u64,
 }
 
-pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
+pub(super) async fn list_credentials(call: &AccountCall<'_>) -> EndpointResult {
+    let core = call.cx.core;
     let own = call.session().sid();
     let shown = |session: &Session| SessionShown {
         sid: session.sid().to_string(),
@@ -86,26 +86,26 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
         created_at: session.created().as_secs(),
         last_used_at: session.last_use().as_secs(),
     };
-    let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
-    let consents = cx.core.shown_consents(call.tenant(), call.session().user()).await?;
-    let keyed = cx.core.keyed().await?;
-    let enabled = cx.core.enabled(call.tenant());
-    let offers = |change| cx.core.users.offers(change);
-    let proves = |class| offers(OfferedChange::SetContact) && contacts::channel_of(cx.core, class).is_some();
+    let sessions = core.sessions.list(call.tenant(), call.session().user()).await?;
+    let consents = core.shown_consents(call.tenant(), call.session().user()).await?;
+    let keyed = core.keyed().await?;
+    let enabled = core.enabled(call.tenant());
+    let offers = |change| core.users.offers(change);
+    let proves = |class| offers(OfferedChange::SetContact) && contacts::channel_of(core, class).is_some();
     let overview = Overview {
         user: call.session().user().as_str(),
         display_name: call.display_name(),
         fresh_until: call.fresh_until().map(UnixTime::as_secs),
         required_proofs: call.required_proofs(),
-        fresh_login_url: call.fresh_login_url(cx.core),
-        can_use_codes: call.can_use_codes(cx.core),
-        has_two_factors: call.has_two_factors(cx.core),
-        asks_factor: cx.core.asks_enrolled(call.tenant()),
-        enrolled: Enrolled { cx, call, keyed },
+        fresh_login_url: call.fresh_login_url(),
+        can_use_codes: call.can_use_codes(),
+        has_two_factors: call.has_two_factors(),
+        asks_factor: core.asks_enrolled(call.tenant()),
+        enrolled: Enrolled { call, keyed },
         available: Available {
             passkey: enabled.contains(Method::Passkey),
             totp: enabled.contains(Method::Totp),
-            providers: factors::unlinked_providers(cx.core, call.tenant(), call.credentials.as_ref()),
+            providers: factors::unlinked_providers(core, call.tenant(), call.credentials.as_ref()),
         },
         changes: Changes {
             password: offers(OfferedChange::SetPassword),
@@ -115,7 +115,7 @@ pub(super) async fn list_credentials(cx: &RequestContext<'_>, call: &AccountCall
             delete: offers(OfferedChange::Remove),
         },
         has_password: call.account().has_password(),
-        least_password: cx.core.least_password(call.tenant()),
+        least_password: core.least_password(call.tenant()),
         name: call.account().display_name(),
         contacts: contacts::list_contacts(call, keyed),
         sessions: sessions.iter().map(shown).collect(),

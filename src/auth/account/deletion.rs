@@ -3,8 +3,7 @@
 use super::{answers, sessions};
 use crate::{
     auth::{
-        context::RequestContext,
-        factors::enrolment::call::{AccountCall, AccountFields},
+        factors::enrolment::call::AccountCall,
         http::problem::{EndpointResult, Problem},
     },
     delivery::NoticeKind,
@@ -13,18 +12,14 @@ use crate::{
 
 /// Deletes the account with everything that it has here: credentials, sessions, tokens, and codes that wait for delivery.
 /// Requires fresh proofs and a confirmation by the user.
-pub(super) async fn delete_account(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
-    let (core, (tenant, user)) = (cx.core, call.owner());
-    call.require_fresh(core)?;
-    if fields.confirmed != Some(true) {
+pub(super) async fn delete_account(call: &AccountCall<'_>) -> EndpointResult {
+    let (core, (tenant, user)) = (call.cx.core, call.owner());
+    call.require_fresh()?;
+    if call.fields.confirmed != Some(true) {
         return Err(Problem::invalid("confirmed must be true"));
     }
     let keyed = core.keyed().await?;
-    call.require_current(core).await?;
+    call.require_current().await?;
     let who = call.session().authentication();
     // first, because the user can ask again if this fails
     core.sessions.end_user(tenant, user).await?;
@@ -41,11 +36,11 @@ pub(super) async fn delete_account(
         core.queue.forget(tenant, contact.as_str());
         withdrawn = withdrawn.and(core.tickets.withdraw_invitation((tenant, contact), keyed).await);
     }
-    let language = Language::accepted(&cx.parts.headers);
+    let language = Language::accepted(&call.cx.parts.headers);
     if let Err(error) = core.announce(&who, (tenant, call.account()), NoticeKind::AccountDeleted, language).await {
-        cx.log(&Problem::from(error));
+        call.cx.log(&Problem::from(error));
     }
     forgotten?;
     withdrawn?;
-    sessions::signed_out(cx, call).await
+    sessions::signed_out(call).await
 }

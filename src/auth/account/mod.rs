@@ -48,19 +48,19 @@ pub(crate) async fn serve_account_route(
         false => None,
     };
     let site = request.of_own_page().await?;
-    let (cx, call) = (&site.cx, AccountCall::require_caller(&site).await?);
-    let mut fields = fields.transpose()?.unwrap_or_default();
+    let mut call = AccountCall::require_caller(&site).await?;
+    call.fields = fields.transpose()?.unwrap_or_default();
     match route {
-        AccountRoute::Credentials => credentials::list_credentials(cx, &call).await,
-        AccountRoute::Change(change) => factors::change_factor(cx, change, &call, &fields).await,
-        AccountRoute::Password => password::change_password(cx, &call, &mut fields).await,
-        AccountRoute::Name => name::change_name(cx, &call, &fields).await,
-        AccountRoute::BeginContact => contacts::begin_contact(cx, &call, &fields).await,
-        AccountRoute::ConfirmContact => contacts::confirm_contact(cx, &call, &fields).await,
-        AccountRoute::Delete => deletion::delete_account(cx, &call, &fields).await,
-        AccountRoute::EndSession => sessions::end_account_session(cx, &call, &fields).await,
-        AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
-        AccountRoute::WithdrawConsent => consents::withdraw_consent(cx, &call, &fields).await,
-        AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,
+        AccountRoute::Credentials => credentials::list_credentials(&call).await,
+        AccountRoute::Change(change) => factors::change_factor(change, &call).await,
+        AccountRoute::Password => password::change_password(&mut call).await,
+        AccountRoute::Name => name::change_name(&call).await,
+        AccountRoute::BeginContact => contacts::begin_contact(&call).await,
+        AccountRoute::ConfirmContact => contacts::confirm_contact(&call).await,
+        AccountRoute::Delete => deletion::delete_account(&call).await,
+        AccountRoute::EndSession => sessions::end_account_session(&call).await,
+        AccountRoute::EndOtherSessions => sessions::end_others(&call).await,
+        AccountRoute::WithdrawConsent => consents::withdraw_consent(&call).await,
+        AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(&call).await,
     }
 }

@@ -5,8 +5,7 @@ use std::mem::take;
 use super::answers;
 use crate::{
     auth::{
-        context::RequestContext,
-        factors::enrolment::call::{AccountCall, AccountFields},
+        factors::enrolment::call::AccountCall,
         http::{
             answer,
             problem::{EndpointResult, Problem},
@@ -18,24 +17,21 @@ use crate::{
 
 /// Sets a new password after fresh proofs, and ends all other sessions. The first password of an account adds a factor, so it
 /// requires fresh proofs of two others.
-pub(super) async fn change_password(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &mut AccountFields,
-) -> EndpointResult {
-    let (core, account) = (cx.core, call.account());
+pub(super) async fn change_password(call: &mut AccountCall<'_>) -> EndpointResult {
+    let typed = call.fields.new_password.take();
+    let (core, account) = (call.cx.core, call.account());
     match account.has_password() {
-        true => call.require_fresh(core)?,
-        false => call.require_second_factor(core)?,
+        true => call.require_fresh()?,
+        false => call.require_second_factor()?,
     }
-    let mut typed = fields.new_password.take().ok_or(Problem::invalid("new_password is missing"))?;
+    let mut typed = typed.ok_or(Problem::invalid("new_password is missing"))?;
     let password = Password::new(take(&mut *typed.0));
     let hash = core.hash_new_password(call.tenant(), account, password).await?;
     // the check of the password takes long
-    call.require_current(core).await?;
+    call.require_current().await?;
     // of two concurrent changes, one wins
     answers::changed(core.users.set_password(call.tenant(), account, hash).await?)?;
-    call.changed(cx, NoticeKind::PasswordChanged).await;
+    call.changed(NoticeKind::PasswordChanged).await;
     core.sessions.revoke_others(call.session()).await?;
     Ok(answer::no_content())
 }

@@ -3,8 +3,7 @@
 use crate::{
     auth::{
         authorize::proved_logins::ProvedLogins,
-        context::RequestContext,
-        factors::enrolment::call::{AccountCall, AccountFields},
+        factors::enrolment::call::AccountCall,
         http::{
             answer,
             problem::{Code, EndpointResult, Problem},
@@ -15,42 +14,38 @@ use crate::{
 };
 
 /// Ends one session, with everything issued from it. A session of another user counts as unknown.
-pub(super) async fn end_account_session(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
-    let sid = fields.sid.as_deref().ok_or(Problem::invalid("sid is missing"))?;
+pub(super) async fn end_account_session(call: &AccountCall<'_>) -> EndpointResult {
+    let sid = call.fields.sid.as_deref().ok_or(Problem::invalid("sid is missing"))?;
     let session = match PublicId::parse(sid) {
-        Some(sid) => cx.core.sessions.get(&sid).await?,
+        Some(sid) => call.cx.core.sessions.get(&sid).await?,
         None => None,
     };
     let is_own = |session: &Session| session.tenant() == call.tenant() && session.user() == call.session().user();
     let session = session.filter(is_own);
     let session = session.ok_or(Problem::new(Code::NotFound, "this user has no session with this sid"))?;
-    cx.core.sessions.revoke(&session).await?;
+    call.cx.core.sessions.revoke(&session).await?;
     let mut response = answer::no_content();
     if session.sid() == call.session().sid() {
-        cx.core.sessions.removal(call.tenant()).append_to(response.headers_mut());
+        call.cx.core.sessions.removal(call.tenant()).append_to(response.headers_mut());
     }
     Ok(response)
 }
 
 /// Ends all sessions of the user except the one of this browser.
-pub(super) async fn end_others(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
-    cx.core.sessions.revoke_others(call.session()).await?;
+pub(super) async fn end_others(call: &AccountCall<'_>) -> EndpointResult {
+    call.cx.core.sessions.revoke_others(call.session()).await?;
     Ok(answer::no_content())
 }
 
 /// Ends everything that the user has begun, in every browser, and signs out of this one.
-pub(super) async fn sign_out_everywhere(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
-    cx.core.sessions.end_user(call.tenant(), call.session().user()).await?;
-    signed_out(cx, call).await
+pub(super) async fn sign_out_everywhere(call: &AccountCall<'_>) -> EndpointResult {
+    call.cx.core.sessions.end_user(call.tenant(), call.session().user()).await?;
+    signed_out(call).await
 }
 
 /// Returns a response that signs this browser out, after everything that the user had begun was ended.
-pub(super) async fn signed_out(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
+pub(super) async fn signed_out(call: &AccountCall<'_>) -> EndpointResult {
     let mut response = answer::no_content();
-    ProvedLogins::end_in_browser(cx, call.tenant(), response.headers_mut()).await?;
+    ProvedLogins::end_in_browser(call.cx, call.tenant(), response.headers_mut()).await?;
     Ok(response)
 }

@@ -34,12 +34,12 @@ use self::{
         credential::{CurrentProofs, Strength},
         row::{Credentials, is_of_credential, strength},
     },
-    enrolment::call::{AccountCall, AccountFields},
+    enrolment::call::AccountCall,
     step::prepare_login_step,
 };
 use crate::{
     auth::{
-        context::{RequestContext, incoming::IncomingRequest, stages::OwnLogin},
+        context::{incoming::IncomingRequest, stages::OwnLogin},
         core::Core,
         http::{
             answer::{ContactChoice, OfferedProvider},
@@ -125,24 +125,18 @@ pub(crate) async fn set_up_factor(own: &OwnLogin<'_>, fields: Fields) -> Endpoin
 }
 
 /// Changes what the user who calls has enrolled.
-pub(crate) async fn change_factor(
-    cx: &RequestContext<'_>,
-    change: FactorChange,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
+pub(crate) async fn change_factor(change: FactorChange, call: &AccountCall<'_>) -> EndpointResult {
     match change {
-        FactorChange::Passkey(change) => passkey::enrol::serve_passkey_change(cx, change, call, fields).await,
-        FactorChange::Totp(change) => totp::enrol::serve_totp_change(cx, change, call, fields).await,
-        FactorChange::RenewRecoveryCodes => recovery::replace_recovery_codes(cx, call).await,
-        FactorChange::Link(change) => sso::links::serve_link_change(cx, change, call, fields).await,
+        FactorChange::Passkey(change) => passkey::enrol::serve_passkey_change(change, call).await,
+        FactorChange::Totp(change) => totp::enrol::serve_totp_change(change, call).await,
+        FactorChange::RenewRecoveryCodes => recovery::replace_recovery_codes(call).await,
+        FactorChange::Link(change) => sso::links::serve_link_change(change, call).await,
     }
 }
 
 /// The credentials of the user who calls, as the account page shows them.
 pub(crate) struct Enrolled<'a> {
-    pub(crate) cx: &'a RequestContext<'a>,
-    pub(crate) call: &'a AccountCall,
+    pub(crate) call: &'a AccountCall<'a>,
     pub(crate) keyed: &'a Keyed,
 }
 
@@ -152,7 +146,7 @@ impl Serialize for Enrolled<'_> {
         map.serialize_entry("passkeys", &passkey::enrol::list_passkeys(row))?;
         map.serialize_entry("totp", &row.and_then(totp::enrol::TotpShown::from_totp_row))?;
         map.serialize_entry("recovery_codes", &row.and_then(recovery::CodesShown::from_recovery_row))?;
-        map.serialize_entry("links", &sso::links::list_sso_links(self.cx, self.call, self.keyed))?;
+        map.serialize_entry("links", &sso::links::list_sso_links(self.call, self.keyed))?;
         map.end()
     }
 }

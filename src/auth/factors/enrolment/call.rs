@@ -41,7 +41,9 @@ use crate::{
 };
 
 /// A call of a signed-in user of this site about their own account.
-pub(crate) struct AccountCall {
+pub(crate) struct AccountCall<'a> {
+    pub(crate) cx: &'a RequestContext<'a>,
+    pub(crate) fields: AccountFields,
     /// The session at the tenant of this site, and its account. All proofs of the session count.
     who: SignedIn,
     /// The enrolled credentials of the user.
@@ -84,13 +86,13 @@ pub(crate) async fn fields(parts: &Parts, body: &mut RequestBody) -> Result<Acco
     fields::parse_json_body(&parts.headers, body).await
 }
 
-impl AccountCall {
+impl<'a> AccountCall<'a> {
     /// Finds the session and the account of the caller.
     ///
     /// # Errors
     ///
     /// Returns `login_required` without a session.
-    pub(crate) async fn require_caller(SiteCall { cx, client, .. }: &SiteCall<'_>) -> Result<Self, Problem> {
+    pub(crate) async fn require_caller(SiteCall { cx, client, .. }: &'a SiteCall<'a>) -> Result<Self, Problem> {
         Self::find_caller(cx, client.tenant(), cx.core.logins.now()).await?.ok_or_else(not_signed_in)
     }
 
@@ -99,19 +101,19 @@ impl AccountCall {
     /// were fresh at the time `left_at` count as fresh.
     #[cfg(feature = "external-providers")]
     pub(crate) async fn returning(
-        cx: &RequestContext<'_>,
+        cx: &'a RequestContext<'a>,
         tenant: &Tenant,
         left_at: UnixTime,
     ) -> Result<Option<Self>, Problem> {
         Self::find_caller(cx, tenant, left_at).await
     }
 
-    async fn find_caller(cx: &RequestContext<'_>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
+    async fn find_caller(cx: &'a RequestContext<'a>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
         let Some(who) = SignedIn::find_at_tenant(cx, tenant).await? else { return Ok(None) };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
         let fresh = FreshProofs::from_proofs(who.strengths(), now);
         let required = Freshness::required_for(factors(cx.core, &who, credentials.as_ref()));
-        Ok(Some(Self { who, credentials, fresh, required }))
+        Ok(Some(Self { cx, fields: AccountFields::default(), who, credentials, fresh, required }))
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {
@@ -152,8 +154,8 @@ impl AccountCall {
     }
 
     /// Returns the URL of a sign-in after which the user can change how they sign in.
-    pub(crate) fn fresh_login_url(&self, core: &Core) -> String {
-        self.required.login_url(core)
+    pub(crate) fn fresh_login_url(&self) -> String {
+        self.required.login_url(self.cx.core)
     }
 
     /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user
@@ -162,10 +164,10 @@ impl AccountCall {
     /// # Errors
     ///
     /// Returns `fresh_login_required` with the URL of a login after which the check succeeds.
-    pub(crate) fn require_fresh(&self, core: &Core) -> Result<(), Problem> {
+    pub(crate) fn require_fresh(&self) -> Result<(), Problem> {
         match self.fresh_until() {
             Some(_) => Ok(()),
-            None => Err(fresh_login_required(core, self.required)),
+            None => Err(fresh_login_required(self.cx.core, self.required)),
         }
     }
 
@@ -177,7 +179,8 @@ impl AccountCall {
     ///
     /// Returns `fresh_login_required` if other proofs are needed, and `second_factor_required` if the user can't sign in without
     /// these contacts or has proved too few factors.
-    pub(crate) fn require_fresh_for_contact(&self, core: &Core, class: FactorClass) -> Result<(), Problem> {
+    pub(crate) fn require_fresh_for_contact(&self, class: FactorClass) -> Result<(), Problem> {
+        let core = self.cx.core;
         let all = factors(core, &self.who, self.credentials.as_ref());
         let has_class = all.usable(1).iter().any(|method| method.class() == class);
         if !has_class && freshness::needs_vouching(core, self.tenant()) {
@@ -199,14 +202,14 @@ impl AccountCall {
     }
 
     /// Returns whether the user can use codes as a second step: there is another factor that can be the first one.
-    pub(crate) fn can_use_codes(&self, core: &Core) -> bool {
-        let usable = factors(core, &self.who, self.credentials.as_ref()).usable(2);
+    pub(crate) fn can_use_codes(&self) -> bool {
+        let usable = factors(self.cx.core, &self.who, self.credentials.as_ref()).usable(2);
         !usable.that_can_be_first().is_empty()
     }
 
     /// Returns whether the user has two factors that count in logins of two steps, and needs both for a change.
-    pub(crate) fn has_two_factors(&self, core: &Core) -> bool {
-        self.required.proofs() > 1 && factors(core, &self.who, self.credentials.as_ref()).has_two()
+    pub(crate) fn has_two_factors(&self) -> bool {
+        self.required.proofs() > 1 && factors(self.cx.core, &self.who, self.credentials.as_ref()).has_two()
     }
 
     /// Checks that the user may add a credential for this method, and returns what vouches for it. The first second factor
@@ -216,11 +219,11 @@ impl AccountCall {
     ///
     /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` for codes that no login would
     /// accept, because only ever a second step uses them.
-    pub(crate) fn vouching(&self, core: &Core, method: Method) -> Result<Vouching, Problem> {
-        self.require_fresh(core)?;
+    pub(crate) fn vouching(&self, method: Method) -> Result<Vouching, Problem> {
+        self.require_fresh()?;
         let strength = self.strength();
         if !strength.suffices_for(2)
-            && !factors(core, &self.who, self.credentials.as_ref()).has_two()
+            && !factors(self.cx.core, &self.who, self.credentials.as_ref()).has_two()
             && let Some(strength) = self.fresh.strength_of_first(method)
         {
             return Ok(Vouching { strength, is_first: true });
@@ -239,8 +242,8 @@ impl AccountCall {
     ///
     /// Returns the errors of [`require_fresh`](Self::require_fresh), and `second_factor_required` if the user has no second
     /// factor.
-    pub(crate) fn require_second_factor(&self, core: &Core) -> Result<(), Problem> {
-        self.require_fresh(core)?;
+    pub(crate) fn require_second_factor(&self) -> Result<(), Problem> {
+        self.require_fresh()?;
         self.refuse_single_factor()
     }
 
@@ -258,9 +261,9 @@ impl AccountCall {
     }
 
     /// Returns a check that refuses to remove the last way to sign in to this site.
-    pub(crate) fn may_change(&self, core: &Core) -> impl Fn(&Credentials, &Credentials) -> bool + Send + Sync {
+    pub(crate) fn may_change(&self) -> impl Fn(&Credentials, &Credentials) -> bool + Send + Sync {
         move |before, after| {
-            let can_sign_in = |row| can_sign_in(factors(core, &self.who, Some(row)));
+            let can_sign_in = |row| can_sign_in(factors(self.cx.core, &self.who, Some(row)));
             can_sign_in(after) || !can_sign_in(before)
         }
     }
@@ -273,11 +276,10 @@ impl AccountCall {
     /// Returns `login_required` if the credential was removed.
     pub(crate) async fn keep<T>(
         &self,
-        core: &Core,
         discard: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<(), Problem> {
         let (tenant, user) = self.owner();
-        if core.sessions.generations().current(tenant, user).wait().await? <= self.session().generation() {
+        if self.cx.core.sessions.generations().current(tenant, user).wait().await? <= self.session().generation() {
             return Ok(());
         }
         discard.await?;
@@ -290,8 +292,8 @@ impl AccountCall {
     /// # Errors
     ///
     /// Returns `login_required` if the user was ended.
-    pub(crate) async fn require_current(&self, core: &Core) -> Result<(), Problem> {
-        self.keep(core, async { Ok(()) }).await
+    pub(crate) async fn require_current(&self) -> Result<(), Problem> {
+        self.keep(async { Ok(()) }).await
     }
 
     /// Stores a credential that the user has just proved to have. Proving it counts for this session if it is the first second
@@ -302,11 +304,10 @@ impl AccountCall {
     /// Returns `fresh_login_required` if another enrolment has come first, and `login_required` if the user was ended.
     pub(crate) async fn enrol_credential<N: NewCredential>(
         &self,
-        cx: &RequestContext<'_>,
         new: &N,
         is_first: bool,
     ) -> Result<Option<SetCookie>, Problem> {
-        let (core, owner) = (cx.core, self.owner());
+        let (core, owner) = (self.cx.core, self.owner());
         let is_factor_proved = self.fresh.until_with_factor().is_some();
         let may_add_first = factors(core, &self.who, None).may_add_first(is_factor_proved);
         match new.store(&core.credentials, owner, |row| !is_first || may_add_first(row)).await? {
@@ -319,30 +320,26 @@ impl AccountCall {
                 return Err(fresh_login_required(core, required));
             }
         }
-        self.keep(core, new.discard(&core.credentials, owner)).await?;
-        self.changed(cx, N::ADDED).await;
+        self.keep(new.discard(&core.credentials, owner)).await?;
+        self.changed(N::ADDED).await;
         if !is_first {
             return Ok(None);
         }
         // the credential is stored, so a failure is only logged: the user then proves it once more
-        let renewed = self.with_proof(cx, new).await;
+        let renewed = self.with_proof(new).await;
         Ok(renewed.unwrap_or_else(|error| {
-            cx.log(&Problem::from(error));
+            self.cx.log(&Problem::from(error));
             None
         }))
     }
 
     /// Adds the proof by a new credential to the session.
-    async fn with_proof(
-        &self,
-        cx: &RequestContext<'_>,
-        new: &impl NewCredential,
-    ) -> Result<Option<SetCookie>, StoreError> {
-        let (session, mark) = (self.session(), Some(new.mark(cx.core.keyed().await?)));
+    async fn with_proof(&self, new: &impl NewCredential) -> Result<Option<SetCookie>, StoreError> {
+        let (session, mark) = (self.session(), Some(new.mark(self.cx.core.keyed().await?)));
         let mut who = session.authentication();
         who.proofs.push(Proof {
             method: new.method().as_str().into(),
-            at: cx.core.logins.now().as_nanos(),
+            at: self.cx.core.logins.now().as_nanos(),
             mark,
             elsewhere: None,
         });
@@ -354,21 +351,21 @@ impl AccountCall {
             Some(client) => renewed.client(client),
             None => renewed,
         };
-        let renewed = cx.core.sessions.renew(session, Renewal::StepUp(renewed)).await?;
+        let renewed = self.cx.core.sessions.renew(session, Renewal::StepUp(renewed)).await?;
         Ok(renewed.map(|(cookie, _)| cookie))
     }
 
     /// Announces a change of how the user signs in, and ends what needs the credentials before it. The session of this call
     /// lives. The change is made, so failures are only logged: sessions are checked again when their account is read next.
-    pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
+    pub(crate) async fn changed(&self, change: NoticeKind) {
         let (tenant, user) = self.owner();
         let who = self.session().authentication();
-        let language = Language::accepted(&cx.parts.headers);
-        let announced = cx.core.announce(&who, (tenant, self.account()), change, language).await;
+        let language = Language::accepted(&self.cx.parts.headers);
+        let announced = self.cx.core.announce(&who, (tenant, self.account()), change, language).await;
         let (_, method) = event_of(change);
         let changed = method.map(|method| (self.session(), method));
-        let ended = cx.core.end_outdated(tenant, user, changed).await;
-        cx.log_failures([announced.err(), ended.err()]);
+        let ended = self.cx.core.end_outdated(tenant, user, changed).await;
+        self.cx.log_failures([announced.err(), ended.err()]);
     }
 }
 

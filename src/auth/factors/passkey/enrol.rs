@@ -22,7 +22,7 @@ use crate::{
                 table::{Added, CredentialTable, MayChange, Removed},
             },
             enrolment::{
-                call::{self, AccountCall, AccountFields, with_cookie},
+                call::{self, AccountCall, with_cookie},
                 in_login::Enrolment,
                 new_credential::NewCredential,
                 pending::PendingEnrolments,
@@ -173,49 +173,45 @@ pub(crate) fn list_passkeys(row: Option<&Credentials>) -> Vec<PasskeyShown<'_>> 
 }
 
 /// Serves the calls about passkeys.
-pub(crate) async fn serve_passkey_change(
-    cx: &RequestContext<'_>,
-    change: PasskeyChange,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
+pub(crate) async fn serve_passkey_change(change: PasskeyChange, call: &AccountCall<'_>) -> EndpointResult {
     match change {
-        PasskeyChange::Begin => registration_options(cx, call).await,
-        PasskeyChange::Add => register_passkey(cx, call, fields).await,
-        PasskeyChange::Rename => rename_passkey(cx, call, fields).await,
-        PasskeyChange::Delete => delete_passkey(cx, call, fields).await,
+        PasskeyChange::Begin => registration_options(call).await,
+        PasskeyChange::Add => register_passkey(call).await,
+        PasskeyChange::Rename => rename_passkey(call).await,
+        PasskeyChange::Delete => delete_passkey(call).await,
     }
 }
 
 /// Returns the options for a new passkey. They replace earlier ones of this session.
-async fn registration_options(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
-    check_enabled(cx)?;
-    call.vouching(cx.core, Method::Passkey)?;
+async fn registration_options(call: &AccountCall<'_>) -> EndpointResult {
+    check_enabled(call.cx)?;
+    call.vouching(Method::Passkey)?;
     let owner = (call.tenant(), call.account());
-    let public_key = new_options(cx.core, &call.place(), owner, call.credentials.as_ref()).await?;
+    let public_key = new_options(call.cx.core, &call.place(), owner, call.credentials.as_ref()).await?;
     Ok(answer::json(StatusCode::OK, &Begun { public_key }))
 }
 
 /// Adds the passkey that was made for the options.
-async fn register_passkey(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
-    check_enabled(cx)?;
-    let vouching = call.vouching(cx.core, Method::Passkey)?;
-    let response = registration(fields.response.clone())?;
-    let name = fields.name.as_deref().map(given_name).transpose()?;
-    let verdict =
-        verify_new_passkey(cx.core, &call.place(), call.tenant(), &response).await?.map_err(registration_problem)?;
-    let unused = || unused_name(cx, Language::accepted(&cx.parts.headers), call.credentials.as_ref());
+async fn register_passkey(call: &AccountCall<'_>) -> EndpointResult {
+    check_enabled(call.cx)?;
+    let vouching = call.vouching(Method::Passkey)?;
+    let response = registration(call.fields.response.clone())?;
+    let name = call.fields.name.as_deref().map(given_name).transpose()?;
+    let verdict = verify_new_passkey(call.cx.core, &call.place(), call.tenant(), &response)
+        .await?
+        .map_err(registration_problem)?;
+    let unused = || unused_name(call.cx, Language::accepted(&call.cx.parts.headers), call.credentials.as_ref());
     let name = name.map_or_else(unused, str::to_owned);
-    let passkey = Passkey::new(verdict, &name, cx.core.logins.now().as_secs(), vouching.strength);
+    let passkey = Passkey::new(verdict, &name, call.cx.core.logins.now().as_secs(), vouching.strength);
     let added = answer::json(StatusCode::CREATED, &PasskeyShown::from_passkey(&passkey));
-    let cookie = call.enrol_credential(cx, &passkey, vouching.is_first).await?;
+    let cookie = call.enrol_credential(&passkey, vouching.is_first).await?;
     Ok(with_cookie(added, cookie))
 }
 
 /// Renames a passkey. This changes nothing about how the user signs in, so it needs no fresh proofs.
-async fn rename_passkey(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
-    let name = given_name(fields.name.as_deref().ok_or(Problem::invalid("name is missing"))?)?;
-    let (id, (tenant, user)) = (given_id(fields)?, call.owner());
+async fn rename_passkey(call: &AccountCall<'_>) -> EndpointResult {
+    let name = given_name(call.fields.name.as_deref().ok_or(Problem::invalid("name is missing"))?)?;
+    let (id, (tenant, user)) = (given_id(call)?, call.owner());
     let rename = |row: &mut Credentials| match row.passkeys.iter_mut().find(|own| own.id == id) {
         Some(passkey) => {
             name.clone_into(&mut passkey.name);
@@ -223,20 +219,20 @@ async fn rename_passkey(cx: &RequestContext<'_>, call: &AccountCall, fields: &Ac
         }
         None => false,
     };
-    require_found(cx.core.credentials.update(tenant, user, rename).await?)?;
-    let (who, keyed) = (&call.session().authentication(), cx.core.keyed().await?);
-    cx.core.journal.tally_login(EventKind::CredentialRenamed, who, (Some(Method::Passkey), None), keyed);
+    require_found(call.cx.core.credentials.update(tenant, user, rename).await?)?;
+    let (who, keyed) = (&call.session().authentication(), call.cx.core.keyed().await?);
+    call.cx.core.journal.tally_login(EventKind::CredentialRenamed, who, (Some(Method::Passkey), None), keyed);
     Ok(answer::no_content())
 }
 
 /// Deletes a passkey. Proofs by it stop counting.
-async fn delete_passkey(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
-    call.require_fresh(cx.core)?;
-    let id = given_id(fields)?;
-    call.require_current(cx.core).await?;
-    let removed = cx.core.credentials.remove_passkey(call.owner(), &id, call.may_change(cx.core)).await?;
+async fn delete_passkey(call: &AccountCall<'_>) -> EndpointResult {
+    call.require_fresh()?;
+    let id = given_id(call)?;
+    call.require_current().await?;
+    let removed = call.cx.core.credentials.remove_passkey(call.owner(), &id, call.may_change()).await?;
     call::removed(removed, NO_PASSKEY)?;
-    call.changed(cx, NoticeKind::PasskeyRemoved).await;
+    call.changed(NoticeKind::PasskeyRemoved).await;
     Ok(answer::no_content())
 }
 
@@ -249,8 +245,8 @@ fn given_name(name: &str) -> Result<&str, Problem> {
     Ok(name)
 }
 
-fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {
-    let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
+fn given_id(call: &AccountCall<'_>) -> Result<Vec<u8>, Problem> {
+    let id = call.fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
     webauthn::decode_base64(id).ok_or(Problem::invalid("id is malformed"))
 }
 

@@ -8,7 +8,6 @@ use serde::Serialize;
 use self::code::{RECOVERY_CODES, RecoveryCode, RecoveryCodes};
 use crate::{
     auth::{
-        context::RequestContext,
         factors::{
             credentials::{
                 credential::{Credential, Strength},
@@ -83,16 +82,16 @@ pub(crate) async fn use_code(
 }
 
 /// Creates recovery codes, which replace the old ones, and shows them once.
-pub(crate) async fn replace_recovery_codes(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
-    if !cx.core.enabled(call.tenant()).contains(Method::RecoveryCode) {
+pub(crate) async fn replace_recovery_codes(call: &AccountCall<'_>) -> EndpointResult {
+    if !call.cx.core.enabled(call.tenant()).contains(Method::RecoveryCode) {
         return Err(Problem::new(Code::NotFound, "authenticator apps are not enabled here"));
     }
-    call.require_second_factor(cx.core)?;
-    let keyed = cx.core.keyed().await?;
-    let (credentials, vouched) = (&cx.core.credentials, (call.strength(), cx.core.logins.now()));
+    call.require_second_factor()?;
+    let keyed = call.cx.core.keyed().await?;
+    let (credentials, vouched) = (&call.cx.core.credentials, (call.strength(), call.cx.core.logins.now()));
     let (enrolment, codes) = credentials.renew_recovery_codes(call.owner(), vouched, keyed).await?;
-    call.keep(cx.core, credentials.discard_recovery_codes(call.owner(), &enrolment)).await?;
-    call.changed(cx, NoticeKind::RecoveryCodesRenewed).await;
+    call.keep(credentials.discard_recovery_codes(call.owner(), &enrolment)).await?;
+    call.changed(NoticeKind::RecoveryCodesRenewed).await;
     Ok(answer::json(StatusCode::CREATED, &NewCodes { codes }))
 }
 

@@ -16,10 +16,7 @@ use crate::{
         context::{RequestContext, incoming::IncomingRequest, stages::SiteCall},
         factors::{
             credentials::table::Added,
-            enrolment::{
-                call::{AccountCall, AccountFields},
-                pending::PendingEnrolments,
-            },
+            enrolment::{call::AccountCall, pending::PendingEnrolments},
         },
         http::{
             answer,
@@ -84,21 +81,18 @@ named_enum! {
 /// Returns the URL at which the user signs in to a provider to link that account. It replaces an earlier one of this session.
 ///
 /// The provider is asked to sign the user in anew: somebody else could have signed this browser in there.
-pub(crate) async fn start_provider_link(
-    cx: &RequestContext<'_>,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
-    let name = fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
-    let found = cx.core.factors.sso.find(call.tenant(), name);
+pub(crate) async fn start_provider_link(call: &AccountCall<'_>) -> EndpointResult {
+    let core = call.cx.core;
+    let name = call.fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
+    let found = core.factors.sso.find(call.tenant(), name);
     let (name, connection) = found.ok_or(Problem::invalid("provider is unknown"))?;
-    call.require_fresh(cx.core)?;
-    let (keyed, secret) = (cx.core.keyed().await?, Secret::generate());
-    let (state, left_at) = (*secret.digest().as_bytes(), cx.core.logins.now().as_nanos());
+    call.require_fresh()?;
+    let (keyed, secret) = (core.keyed().await?, Secret::generate());
+    let (state, left_at) = (*secret.digest().as_bytes(), core.logins.now().as_nanos());
     let parameter = SsoState { login: LINK.to_owned(), secret };
-    let redirect_url = provider_url(cx.core, (name, connection), (&parameter, keyed), Some(0)).await?;
+    let redirect_url = provider_url(core, (name, connection), (&parameter, keyed), Some(0)).await?;
     let pending = PendingLink { provider: name.to_owned(), state, left_at };
-    PendingEnrolments::of_table(cx.core, PENDING).start_enrolment(&call.session().sid(), &pending).await?;
+    PendingEnrolments::of_table(core, PENDING).start_enrolment(&call.session().sid(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &SentAway { redirect_url }))
 }
 
@@ -178,7 +172,7 @@ async fn link_provider_user(
         return Ok(LinkOutcome::NotFresh);
     }
     let Some(call) = AccountCall::returning(cx, tenant, left_at).await? else { return Ok(LinkOutcome::Expired) };
-    if call.session().sid() != session.sid() || call.require_fresh(core).is_err() {
+    if call.session().sid() != session.sid() || call.require_fresh().is_err() {
         return Ok(LinkOutcome::Expired);
     }
     let link = new_link(name, user, now, call.strength());
@@ -187,18 +181,18 @@ async fn link_provider_user(
     match core.credentials.add_link(call.owner(), &link, true).await? {
         Added::Done => {}
         Added::Refused | Added::Outdated => return Ok(LinkOutcome::TooMany),
-        Added::Taken => return owned(&call, &link, cx).await,
+        Added::Taken => return owned(&call, &link).await,
     }
-    call.keep(core, core.credentials.discard_link(call.owner(), &link)).await?;
-    call.changed(cx, NoticeKind::LinkAdded).await;
+    call.keep(core.credentials.discard_link(call.owner(), &link)).await?;
+    call.changed(NoticeKind::LinkAdded).await;
     Ok(LinkOutcome::Linked)
 }
 
 /// Returns whether the calling user has this link already, or another user does.
-async fn owned(call: &AccountCall, link: &SsoLink, cx: &RequestContext<'_>) -> Result<LinkOutcome, Problem> {
+async fn owned(call: &AccountCall<'_>, link: &SsoLink) -> Result<LinkOutcome, Problem> {
     let (tenant, own) = call.owner();
     let id = (link.provider.as_str(), link.issuer.as_str(), link.subject.as_str());
-    let owner = cx.core.credentials.by_link(tenant, id).await?;
+    let owner = call.cx.core.credentials.by_link(tenant, id).await?;
     if owner.is_some_and(|(owner, _)| owner == *own) {
         return Ok(LinkOutcome::Known);
     }

@@ -10,14 +10,13 @@ use super::{providers::provider_label, row::SsoLink};
 use crate::auth::factors::credentials::{credential::CredentialId, table::Added};
 use crate::{
     auth::{
-        context::RequestContext,
         factors::{
             credentials::{
                 credential::Credential,
                 row::Credentials,
                 table::{CredentialTable, MayChange, Removed},
             },
-            enrolment::call::{self, AccountCall, AccountFields},
+            enrolment::call::{self, AccountCall},
         },
         http::{
             answer,
@@ -46,15 +45,11 @@ pub(crate) struct LinkShown<'a> {
 }
 
 /// Returns the links of the user who calls.
-pub(crate) fn list_sso_links<'a>(
-    cx: &'a RequestContext<'_>,
-    call: &'a AccountCall,
-    keyed: &Keyed,
-) -> Vec<LinkShown<'a>> {
+pub(crate) fn list_sso_links<'a>(call: &'a AccountCall<'_>, keyed: &Keyed) -> Vec<LinkShown<'a>> {
     let shown = |link: &'a SsoLink| LinkShown {
         id: link.shown_id(keyed),
         provider: &link.provider,
-        label: provider_label(cx.core, call.tenant(), &link.provider).unwrap_or(&link.provider),
+        label: provider_label(call.cx.core, call.tenant(), &link.provider).unwrap_or(&link.provider),
         name: &link.name,
         created_at: link.created_at,
         ends_session: ends_with(call.session(), link, keyed),
@@ -63,35 +58,30 @@ pub(crate) fn list_sso_links<'a>(
 }
 
 /// Serves the calls about links.
-pub(crate) async fn serve_link_change(
-    cx: &RequestContext<'_>,
-    change: LinkChange,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
+pub(crate) async fn serve_link_change(change: LinkChange, call: &AccountCall<'_>) -> EndpointResult {
     match change {
         #[cfg(feature = "external-providers")]
-        LinkChange::Begin => super::connect::start_provider_link(cx, call, fields).await,
+        LinkChange::Begin => super::connect::start_provider_link(call).await,
         #[cfg(not(feature = "external-providers"))]
         LinkChange::Begin => Err(Problem::invalid("provider is unknown")),
-        LinkChange::Delete => unlink_provider(cx, call, fields).await,
+        LinkChange::Delete => unlink_provider(call).await,
     }
 }
 
 /// Unlinks an account at another identity provider.
-async fn unlink_provider(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
-    let id = fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
-    call.require_fresh(cx.core)?;
-    let keyed = cx.core.keyed().await?;
+async fn unlink_provider(call: &AccountCall<'_>) -> EndpointResult {
+    let id = call.fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
+    call.require_fresh()?;
+    let keyed = call.cx.core.keyed().await?;
     let mut links = call.credentials.iter().flat_map(|row| &row.links);
     let link = links.find(|link| link.is_shown_as(id, keyed));
-    call.require_current(cx.core).await?;
+    call.require_current().await?;
     let removed = match link {
-        Some(link) => cx.core.credentials.remove_link(call.owner(), link, call.may_change(cx.core)).await?,
+        Some(link) => call.cx.core.credentials.remove_link(call.owner(), link, call.may_change()).await?,
         None => Removed::Unknown,
     };
     call::removed(removed, "this user has no link with this id")?;
-    call.changed(cx, NoticeKind::LinkRemoved).await;
+    call.changed(NoticeKind::LinkRemoved).await;
     Ok(answer::no_content())
 }
 

@@ -14,7 +14,7 @@ use crate::{
                 table::{Added, CredentialTable, MayChange, Removed},
             },
             enrolment::{
-                call::{self, AccountCall, AccountFields, with_cookie},
+                call::{self, AccountCall, with_cookie},
                 in_login::Enrolment,
                 new_credential::NewCredential,
                 pending::PendingEnrolments,
@@ -52,55 +52,50 @@ impl TotpShown {
 }
 
 /// Serves the calls about authenticator apps.
-pub(crate) async fn serve_totp_change(
-    cx: &RequestContext<'_>,
-    change: TotpChange,
-    call: &AccountCall,
-    fields: &AccountFields,
-) -> EndpointResult {
+pub(crate) async fn serve_totp_change(change: TotpChange, call: &AccountCall<'_>) -> EndpointResult {
     match change {
-        TotpChange::Begin => begin_totp(cx, call).await,
-        TotpChange::Confirm => confirm_totp(cx, call, fields).await,
-        TotpChange::Delete => delete_totp(cx, call).await,
+        TotpChange::Begin => begin_totp(call).await,
+        TotpChange::Confirm => confirm_totp(call).await,
+        TotpChange::Delete => delete_totp(call).await,
     }
 }
 
 /// Creates a key for an authenticator app. It counts once the user confirms it with a code.
-async fn begin_totp(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
-    let settings = settings(cx)?;
-    call.vouching(cx.core, Method::Totp)?;
+async fn begin_totp(call: &AccountCall<'_>) -> EndpointResult {
+    let settings = settings(call.cx)?;
+    call.vouching(Method::Totp)?;
     let new = settings.new_key(call.owner(), &call.display_name());
     let (new, pending) = new.ok_or_else(Problem::unavailable)?;
-    pending_keys(cx.core).start_enrolment(&call.place(), &pending).await?;
+    pending_keys(call.cx.core).start_enrolment(&call.place(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &new))
 }
 
 /// Stores the key that was begun in this session, if the user has typed its current code.
-async fn confirm_totp(cx: &RequestContext<'_>, call: &AccountCall, fields: &AccountFields) -> EndpointResult {
-    let typed = fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
-    let settings = settings(cx)?;
-    let vouching = call.vouching(cx.core, Method::Totp)?;
-    let rows = pending_keys(cx.core);
+async fn confirm_totp(call: &AccountCall<'_>) -> EndpointResult {
+    let typed = call.fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
+    let settings = settings(call.cx)?;
+    let vouching = call.vouching(Method::Totp)?;
+    let rows = pending_keys(call.cx.core);
     let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this session");
     let pending = rows.find(&call.place()).await?.ok_or_else(nothing)?;
-    let vouched = (vouching.strength, cx.core.logins.now());
+    let vouched = (vouching.strength, call.cx.core.logins.now());
     let key = pending.value.confirmed(call.owner(), &typed.0, vouched, &settings.seal);
     let key = key.ok_or(Problem::new(Code::InvalidOtp, "the code is wrong or expired"))?;
     if !rows.take_found(&call.place(), &pending).await? {
         return Err(nothing());
     }
     let created_at = key.created_at;
-    let cookie = call.enrol_credential(cx, &key, vouching.is_first).await?;
+    let cookie = call.enrol_credential(&key, vouching.is_first).await?;
     Ok(with_cookie(answer::json(StatusCode::CREATED, &TotpShown { created_at }), cookie))
 }
 
 /// Removes the key of the authenticator app.
-async fn delete_totp(cx: &RequestContext<'_>, call: &AccountCall) -> EndpointResult {
-    call.require_fresh(cx.core)?;
-    call.require_current(cx.core).await?;
-    let removed = cx.core.credentials.remove_totp(call.owner(), call.may_change(cx.core)).await?;
+async fn delete_totp(call: &AccountCall<'_>) -> EndpointResult {
+    call.require_fresh()?;
+    call.require_current().await?;
+    let removed = call.cx.core.credentials.remove_totp(call.owner(), call.may_change()).await?;
     call::removed(removed, "this user has no authenticator app")?;
-    call.changed(cx, NoticeKind::TotpRemoved).await;
+    call.changed(NoticeKind::TotpRemoved).await;
     Ok(answer::no_content())
 }
 
