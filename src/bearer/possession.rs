@@ -6,19 +6,19 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use super::token::AccessToken;
 use crate::{
-    dpop::{self, DpopError, DpopProof, DpopVerifier, Nonces},
+    dpop::{self, DpopError, DpopProof, DpopVerifier},
     gate::MaybeReady,
     http::head::Head,
-    store::{AnyStore, BoxFuture},
+    store::BoxFuture,
     support::issuer::Issuer,
-    util::{clock::Clock, error::ConfigError, secret::Secret},
+    util::clock::Clock,
 };
 
 #[derive(Clone, Debug)]
 pub(super) struct Possession {
     /// The URL prefix of all requests. `None` if DPoP is not enabled.
-    base: Option<Issuer>,
-    proofs: DpopVerifier,
+    pub(super) base: Option<Issuer>,
+    pub(super) proofs: DpopVerifier,
 }
 
 /// A proof and the request that it must match, kept while the token is verified. Callers without a
@@ -41,20 +41,6 @@ pub(super) enum ProofError {
 impl Possession {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { base: None, proofs: DpopVerifier::in_memory(clock) }
-    }
-
-    pub(super) fn with_base_url(self, base_url: &str) -> Result<Self, ConfigError> {
-        let base = Issuer::parse(base_url)
-            .map_err(|error| ConfigError::new("DPoP base URL", base_url, error.reason().to_owned()))?;
-        Ok(Self { base: Some(base), ..self })
-    }
-
-    pub(super) fn store(self, store: AnyStore) -> Self {
-        Self { proofs: self.proofs.with_store(store), ..self }
-    }
-
-    pub(super) fn nonces(self, key: &Secret) -> Self {
-        Self { proofs: self.proofs.with_nonces(Arc::new(Nonces::new(key))), ..self }
     }
 
     /// Returns whether DPoP is enabled.

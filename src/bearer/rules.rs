@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use super::{keys::KeySource, profile::TokenProfile, token::AccessToken, token::claims::AccessTokenClaims};
+use super::{
+    keys::KeySource,
+    profile::TokenProfile,
+    token::{AccessToken, claims::AccessTokenClaims},
+};
 use crate::{
     tenant::Tenant,
     util::{clock::UnixTime, error::ConfigError},
 };
-
-const LONGEST_LEEWAY: Duration = Duration::from_secs(60);
 
 /// The maximum length of a name (OpenID Connect Core §2).
 const LONGEST_NAME: usize = 255;
@@ -25,7 +27,7 @@ pub(crate) fn check_name(setting: &'static str, name: &str) -> Result<(), Config
 pub(super) struct Rules {
     pub(super) issuer: Box<str>,
     /// The names of this service. Never empty.
-    audiences: Vec<Box<str>>,
+    pub(super) audiences: Vec<Box<str>>,
     /// The tolerance for clock differences.
     pub(super) leeway: Duration,
     pub(super) profile: TokenProfile,
@@ -34,26 +36,9 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(issuer: &str, audience: &str) -> Result<Self, ConfigError> {
         check_name("issuer", issuer)?;
+        check_name("audience", audience)?;
         let (leeway, profile) = (Duration::from_secs(5), TokenProfile::rfc9068());
-        Self { issuer: issuer.into(), audiences: Vec::new(), leeway, profile }.audience(audience)
-    }
-
-    pub(super) fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
-        check_name("audience", name)?;
-        self.audiences.push(name.into());
-        Ok(self)
-    }
-
-    /// Replaces the names of this service by one.
-    pub(super) fn only_audience(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.audiences.clear();
-        self.audience(name)
-    }
-
-    pub(super) fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
-        ConfigError::check_range("leeway", leeway, ..=LONGEST_LEEWAY, "must be at most 60 seconds")?;
-        self.leeway = leeway;
-        Ok(self)
+        Ok(Self { issuer: issuer.into(), audiences: vec![audience.into()], leeway, profile })
     }
 
     /// Converts claims to a token. Returns `None` if they are not meant for this service.

@@ -12,17 +12,19 @@ use super::{
     keys::{KeySource, StaticKeys, Unavailable},
     possession::Possession,
     profile::TokenProfile,
-    rules::Rules,
+    rules::{Rules, check_name},
     token::AccessToken,
     verified_tokens::VerifiedTokens,
 };
 use crate::{
+    dpop::Nonces,
     gate::MaybeReady,
     jose::{
         KeySet,
         jws::{ClaimsError, Unverified},
     },
     store::{AnyStore, BoxFuture},
+    support::issuer::Issuer,
     util::{
         clock::{Clock, SystemClock, UnixTime},
         error::ConfigError,
@@ -46,6 +48,8 @@ struct Inner {
     settings: VerifierBuilder,
     cache: VerifiedTokens,
 }
+
+const LONGEST_LEEWAY: Duration = Duration::from_secs(60);
 
 /// The default capacity of the cache.
 const REMEMBERED: usize = 4096;
@@ -236,14 +240,15 @@ impl VerifierBuilder {
     ///
     /// Returns an error unless `name` is 1 to 255 visible characters.
     pub fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.rules = self.rules.audience(name)?;
+        check_name("audience", name)?;
+        self.rules.audiences.push(name.into());
         Ok(self)
     }
 
     /// Accepts only tokens for this audience.
     pub(super) fn only_audience(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.rules = self.rules.only_audience(name)?;
-        Ok(self)
+        self.rules.audiences.clear();
+        self.audience(name)
     }
 
     /// Sets the form of the issuer's tokens. Defaults to [`TokenProfile::rfc9068`].
@@ -259,7 +264,8 @@ impl VerifierBuilder {
     ///
     /// Returns an error if `leeway` is longer than 60 seconds.
     pub fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
-        self.rules = self.rules.leeway(leeway)?;
+        ConfigError::check_range("leeway", leeway, ..=LONGEST_LEEWAY, "must be at most 60 seconds")?;
+        self.rules.leeway = leeway;
         Ok(self)
     }
 
@@ -288,14 +294,16 @@ impl VerifierBuilder {
     ///
     /// Returns an error if `base_url` is invalid.
     pub fn dpop(mut self, base_url: &str) -> Result<Self, ConfigError> {
-        self.possession = self.possession.with_base_url(base_url)?;
+        let base = Issuer::parse(base_url);
+        let base = base.map_err(|error| ConfigError::new("DPoP base URL", base_url, error.reason().to_owned()))?;
+        self.possession.base = Some(base);
         Ok(self)
     }
 
     /// Remembers used proofs in a store that all processes share. Each process adds at most 800 per
     /// second for one key; further requests get a 503.
     pub fn dpop_store(mut self, store: impl Into<AnyStore>) -> Self {
-        self.possession = self.possession.store(store.into());
+        self.possession.proofs = self.possession.proofs.with_store(store.into());
         self
     }
 
@@ -306,7 +314,7 @@ impl VerifierBuilder {
     /// without a valid nonce, and with responses to requests with a valid proof. A CORS layer must
     /// expose this header.
     pub fn dpop_nonces(mut self, key: &Secret) -> Self {
-        self.possession = self.possession.nonces(key);
+        self.possession.proofs = self.possession.proofs.with_nonces(Arc::new(Nonces::new(key)));
         self
     }
 
