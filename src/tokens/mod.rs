@@ -316,7 +316,7 @@ mod keys;
 #[cfg(test)]
 mod keys_on_many_nodes;
 mod local_keys;
-mod machine;
+mod signing;
 mod refresh_token;
 mod revocation;
 mod ring;

@@ -8,7 +8,7 @@ use super::{
     family::{Family, Refreshed, family_of_code},
     family_list::{FamilyList, ListedFamily},
     grant::Grant,
-    issued_claims::{self, AccessTokenParts, ID_TOKEN, IdClaims, IdTokenParts, Span},
+    issued_claims::{self, ID_TOKEN, IdClaims},
     keys::Keys,
     refresh_token::{RefreshToken, random_digest},
     revocation::Revocations,
@@ -16,17 +16,14 @@ use super::{
 use crate::{
     bearer::{AccessTokenClaims, Audience},
     client::{Client, Scopes},
-    jose::{
-        Algorithm,
-        jws::{self, Unverified},
-    },
+    jose::{Algorithm, jws::Unverified},
     login::Keyed,
     session::Authentication,
     store::{
-        StoreError, StoreErrorKind, WriteOutcome,
+        StoreError, WriteOutcome,
         table::{Change, Stored, Table},
     },
-    user::{self, ClaimTarget},
+    user,
     util::{
         clock::{Clock, UnixTime},
         public_id::PublicId,
@@ -214,7 +211,8 @@ impl TokenService {
     /// Signs the first tokens of a family. They count once the family is [stored](Self::store_family).
     pub(crate) async fn first_tokens(&self, new: &NewFamily, request: &TokenRequest<'_>) -> Result<Issued, StoreError> {
         let NewFamily { id, first, family } = new;
-        let issued = self.sign(family, request, issued_claims::jti(id, &PublicId::random()), self.now()).await?;
+        let issued =
+            self.sign_user_tokens(family, request, issued_claims::jti(id, &PublicId::random()), self.now()).await?;
         let refresh_token = first.as_ref().map(|first| first.to_token_text(request.keyed));
         Ok(Issued { refresh_token, ..issued })
     }
@@ -310,7 +308,9 @@ impl TokenService {
                 // a repeated request for another scope or resource gets another access token
                 let scope = request.scope.unwrap_or(grant.scope());
                 let own = issued_claims::jti_for_content(&jti, scope, &request.audience);
-                let issued = self.sign(&presented.family, request, issued_claims::jti(&next.family, &own), at).await?;
+                let issued = self
+                    .sign_user_tokens(&presented.family, request, issued_claims::jti(&next.family, &own), at)
+                    .await?;
                 let passed = self.now().as_secs().saturating_sub(at.as_secs());
                 let expires_in = issued.expires_in.saturating_sub(passed);
                 Ok(Issued { expires_in, refresh_token: Some(next.to_token_text(request.keyed)), ..issued })
@@ -391,46 +391,6 @@ impl TokenService {
         let found = self.0.families.get(None, id.as_bytes()).wait().await?;
         let cutoff = self.0.revocations.cutoff().wait().await?.as_nanos();
         Ok(found.filter(|stored| stored.value.born >= cutoff))
-    }
-
-    /// Signs tokens as of `at`. No token outlives the family, because `/revoke` could not end it.
-    async fn sign(
-        &self,
-        family: &Family,
-        request: &TokenRequest<'_>,
-        jti: String,
-        at: UnixTime,
-    ) -> Result<Issued, StoreError> {
-        let (inner, grant) = (&*self.0, &family.grant);
-        let keys = inner.keys.current().await?;
-        let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no signing key for this algorithm");
-        let span = Span { from: at.as_secs(), until: (at + inner.lifetimes.access).min(family.ends()).as_secs() };
-        let signer = keys.signer(inner.algorithm, self.now()).ok_or_else(broken)?;
-        let granted = request.scope.unwrap_or(grant.scope());
-        let scope = granted.to_string();
-        let issuer = inner.issuer.as_str();
-        let token = AccessTokenParts {
-            issuer,
-            audience: request.audience.clone(),
-            scope: &scope,
-            jti,
-            span: Span { from: inner.revocations.issue_time(at), ..span },
-            more: issued_claims::of_target(&request.extra_claims, ClaimTarget::AccessToken),
-        };
-        let claims = issued_claims::user_token_claims(grant, request.who, token);
-        let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
-        let expires_in = span.until.saturating_sub(span.from);
-        if !request.with_id_token || !granted.contains("openid") {
-            return Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope });
-        }
-        let algorithm = request.id_token_algorithm.unwrap_or(inner.algorithm);
-        let signer = keys.signer(algorithm, self.now()).ok_or_else(broken)?;
-        let mut more = issued_claims::of_target(&request.extra_claims, ClaimTarget::IdToken);
-        more.extend(request.account_claims.clone());
-        let token = IdTokenParts { issuer, nonce: request.nonce, access_token: &access_token, algorithm, span, more };
-        let id_token =
-            jws::sign(&signer, ID_TOKEN, &issued_claims::id(grant, request.who, token)).ok_or_else(broken)?;
-        Ok(Issued { access_token, expires_in, refresh_token: None, id_token: Some(id_token), scope })
     }
 
     pub(super) fn now(&self) -> UnixTime {
