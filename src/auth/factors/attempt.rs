@@ -10,13 +10,13 @@ use crate::{
         state::{
             devices::DeviceOwner,
             guard::{AttemptDecision, AttemptIds, AttemptKey, AttemptRows, Counted},
-            logins::ROUNDS,
+            logins::{LoginUpdate, ROUNDS},
         },
     },
     event::EventKind,
     limit::{AnyLimiter, Spend},
-    login::{LoginCall, OpenChallenge, Throttle},
-    policy::Method,
+    login::{BoundUser, LoginCall, LoginError, OpenChallenge, Proved, Throttle},
+    policy::{EnrolledFactors, Method},
     session::UserId,
     store::{
         StoreError, StoreErrorKind,
@@ -25,6 +25,14 @@ use crate::{
     },
     util::{public_id::PublicId, secret::SecretDigest},
 };
+
+/// The user whose secret was right.
+pub(crate) struct RightSecret {
+    pub(crate) user: BoundUser,
+    /// The mark of the proof.
+    pub(crate) mark: Option<[u8; 32]>,
+    pub(crate) factors: EnrolledFactors,
+}
 
 /// An attempt, counted before the check, and refunded or cleared on success.
 ///
@@ -156,8 +164,33 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
+    /// Settles the step with the outcome of the check. An attempt that could not be checked is withdrawn.
+    pub(crate) async fn settle(self, checked: Result<Option<RightSecret>, Problem>) -> Result<LoginUpdate, Problem> {
+        let right = match checked {
+            Ok(right) => right,
+            Err(problem) => {
+                self.withdraw().await;
+                return Err(problem);
+            }
+        };
+        let proved = right.as_ref().map(|RightSecret { user, mark, factors }| Proved {
+            user,
+            mark: *mark,
+            elsewhere: None,
+            factors: *factors,
+        });
+        let update = self.step.apply(&LoginCall::Settle(self.method, proved)).await?;
+        // a right password counts even if it arrives a second time, because users click twice
+        let came_second = self.method == Method::Password
+            && matches!(update.answer, Err(LoginError::NoStepRemaining | LoginError::MethodNotAllowed));
+        if right.is_some() && (update.answer.is_ok() || came_second) {
+            self.succeeded().await;
+        }
+        Ok(update)
+    }
+
     /// Removes the consecutive failures after a right secret.
-    pub(crate) async fn succeeded(self) {
+    async fn succeeded(self) {
         let core = self.step.cx.core;
         if let Some((row, _)) = self.counted.row
             && let Err(error) = core.guard.clear(self.key(), row, self.step.keyed).await

@@ -5,13 +5,11 @@ use std::{
     time::Duration,
 };
 
-use http::StatusCode;
-
 use crate::{
     auth::{
         context::{RequestContext, stages::OwnLogin},
         http::{
-            answer::{self, LoginProgress},
+            answer,
             fields::Fields,
             problem::{Code, EndpointResult, Problem},
         },
@@ -228,18 +226,13 @@ impl LoginStep<'_> {
     }
 
     /// Returns the second factors that a user whose secret was right has enrolled, if the login depends on them.
-    pub(crate) async fn enrolled_factors(&self, proved: Option<&BoundUser>) -> Result<EnrolledFactors, StoreError> {
-        match proved {
-            Some(user) if self.login.wanted.is_reset => {
-                let reset = self.cx.core.reset_demand(&self.login.tenant, &user.id, self.login.proved()).await?;
-                Ok(EnrolledFactors { reset: Some(reset), ..EnrolledFactors::default() })
-            }
-            Some(user) => {
-                let Login { tenant, plan, .. } = &*self.login;
-                self.cx.core.enrolled_factors((tenant, &user.id), plan, self.login.proved()).await
-            }
-            None => Ok(EnrolledFactors::default()),
+    pub(crate) async fn enrolled_factors(&self, user: &BoundUser) -> Result<EnrolledFactors, StoreError> {
+        let (core, Login { tenant, plan, .. }) = (self.cx.core, &*self.login);
+        if self.login.wanted.is_reset {
+            let reset = core.reset_demand(tenant, &user.id, self.login.proved()).await?;
+            return Ok(EnrolledFactors { reset: Some(reset), ..EnrolledFactors::default() });
         }
+        core.enrolled_factors((tenant, &user.id), plan, self.login.proved()).await
     }
 
     /// Ends the login, and returns what the caller sees.
@@ -298,6 +291,6 @@ impl LoginStep<'_> {
             Err(LoginError::TooManyFailures) => self.tally_of(login, EventKind::LoginFailedMost, Some(method), reason),
             Err(_) => {}
         }
-        update.response_view(self.now()).map(|view| answer::json(StatusCode::OK, &LoginProgress::from(view)))
+        update.response_view(self.now()).map(|view| answer::login_progress(view, ()))
     }
 }

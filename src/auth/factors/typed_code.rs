@@ -1,12 +1,15 @@
 //! A step by a typed code of something that the user has enrolled. Never the first step, so the user is known.
 
-use super::{attempt::Attempt, step::LoginStep};
+use super::{
+    attempt::{Attempt, RightSecret},
+    step::LoginStep,
+};
 use crate::{
     auth::{
         http::problem::{EndpointResult, Problem},
         state::guard::submitted,
     },
-    login::{BoundUser, LoginCall, LoginError, Proved},
+    login::LoginError,
     policy::{EnrolledFactors, Method},
     session::UserId,
     store::StoreError,
@@ -27,35 +30,21 @@ pub(crate) async fn prove_by_code(
 ) -> EndpointResult {
     let user = step.login.subject.user().ok_or(Problem::denied(LoginError::MethodNotAllowed))?;
     let mut attempt = Attempt::start_attempt(step, method, submitted::user(&user.id, step.keyed)).await?;
-    let right = match check_typed_code(step, &mut attempt, use_code).await {
-        Ok(right) => right,
-        Err(problem) => {
-            attempt.withdraw().await;
-            return Err(problem);
-        }
-    };
-    let proved = right.as_ref().map(|(user, mark)| {
-        let factors = EnrolledFactors::default();
-        Proved { user, mark: Some(*mark), elsewhere: None, factors }
-    });
-    let update = step.apply(&LoginCall::Settle(method, proved)).await?;
-    if proved.is_some() && update.answer.is_ok() {
-        attempt.succeeded().await;
-    }
-    step.conclude(&update, method)
+    let right = check_typed_code(step, &mut attempt, use_code).await;
+    step.conclude(&attempt.settle(right).await?, method)
 }
 
-/// Checks a code and uses it up. Returns the user and the mark of the proof if it was right.
+/// Checks a code and uses it up.
 async fn check_typed_code(
     step: &LoginStep<'_>,
     attempt: &mut Attempt<'_>,
     use_code: impl AsyncFnOnce((&Tenant, &UserId)) -> Result<Option<[u8; 32]>, StoreError>,
-) -> Result<Option<(BoundUser, [u8; 32])>, Problem> {
+) -> Result<Option<RightSecret>, Problem> {
     let found = step.account(None).await?;
     let account = found.active();
     let below_ceiling = attempt.count_for(step.device_owner(&found, account)).await?;
     attempt.count_in_login().await?;
     let (Some(_), Some(user), true) = (account, found.user(), below_ceiling) else { return Ok(None) };
     let mark = use_code((&step.login.tenant, &user.id)).await?;
-    Ok(mark.map(|mark| (user, mark)))
+    Ok(mark.map(|mark| RightSecret { user, mark: Some(mark), factors: EnrolledFactors::default() }))
 }

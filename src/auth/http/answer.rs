@@ -10,7 +10,7 @@ use crate::{http::body::Body, login::LoginView};
 pub(crate) const JSON: &str = "application/json";
 
 /// The state of a login, which every response about it contains.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Serialize)]
 pub(crate) struct LoginProgress {
     session_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +53,18 @@ pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response<Bo
     // serialization can't fail: these documents contain only text, numbers and lists
     let text = serde_json::to_vec(document).unwrap_or_default();
     response_with_body(status, JSON, text)
+}
+
+/// Creates the response to a call of a login: the state of the login, and the members of `more`.
+pub(crate) fn login_progress(view: LoginView, more: impl Serialize) -> Response<Body> {
+    #[derive(Serialize)]
+    struct WithMore<T> {
+        #[serde(flatten)]
+        login: LoginProgress,
+        #[serde(flatten)]
+        more: T,
+    }
+    json(StatusCode::OK, &WithMore { login: LoginProgress::from(view), more })
 }
 
 /// Creates a response with a body of this type.

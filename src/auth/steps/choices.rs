@@ -3,7 +3,6 @@
 //! It answers only after a proved step, or to the signed-in user whose session the login continues, because it shows what
 //! the account has. It changes nothing.
 
-use http::StatusCode;
 use serde::Serialize;
 
 use crate::{
@@ -11,7 +10,7 @@ use crate::{
         context::stages::OwnLogin,
         factors::{self, credentials::credential::Strength, enrolment::in_login::EnrolmentOffer, signed_in::SignedIn},
         http::{
-            answer::{self, ContactChoice, LoginProgress, OfferedProvider},
+            answer::{self, ContactChoice, OfferedProvider},
             problem::{Code, EndpointResult, Problem},
         },
         state::accounts::GenerationOf,
@@ -23,8 +22,6 @@ use crate::{
 
 #[derive(Serialize)]
 struct Choices {
-    #[serde(flatten)]
-    login: LoginProgress,
     methods: Vec<&'static str>,
     contacts: Vec<ContactChoice>,
     providers: Vec<OfferedProvider>,
@@ -90,12 +87,11 @@ pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> 
         method => core.can_prove(&login.tenant, *method, (&account, credentials.as_ref()), counts),
     };
     let choices = Choices {
-        login: LoginProgress::from(view),
         methods: next.iter().filter(has).map(Method::as_str).collect(),
         contacts: factors::contacts(&account, next, login, keyed),
         providers,
         enrol: offer.filter(|_| !weak_factor).map(Enrollable::from),
         weak_factor,
     };
-    Ok(answer::json(StatusCode::OK, &choices))
+    Ok(answer::login_progress(view, choices))
 }

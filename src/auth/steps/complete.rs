@@ -2,7 +2,7 @@
 //! trusted for the user.
 
 use http::StatusCode;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::{
     auth::{
@@ -14,12 +14,6 @@ use crate::{
     event::EventKind,
     login::{LoginCall, LoginError},
 };
-
-#[derive(Serialize)]
-struct Completed {
-    session_id: String,
-    status: &'static str,
-}
 
 pub(crate) async fn complete_login(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
     let step = prepare_login_step(own, fields).await?;
@@ -45,7 +39,7 @@ pub(crate) async fn complete_login(own: &OwnLogin<'_>, fields: Fields) -> Endpoi
         step.tally(EventKind::SequenceFailed, None);
     }
     let view = update.response_view(step.now())?;
-    let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
+    let completed = json!({ "session_id": view.id.to_string(), "status": view.status.as_str() });
     let mut response = answer::json(StatusCode::OK, &completed);
     // carried proofs show a stolen session cookie as well as its owner
     if let Some((account, generation)) = owner.filter(|_| !step.login.is_all_carried()) {

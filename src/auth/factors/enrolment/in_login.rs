@@ -3,7 +3,7 @@
 //! It is possible only after a fresh proof of the first of two steps, and only if the account has no second factor. That is
 //! checked again when the credential is stored. A user who has two factors needs both on the account page, also for a third.
 
-use http::{Response, StatusCode};
+use http::Response;
 use serde::Serialize;
 
 use super::{factors::Factors, fresh_proofs::FreshProofs, new_credential::NewCredential};
@@ -11,7 +11,7 @@ use crate::{
     auth::{
         core::Core,
         factors::{
-            attempt::Attempt,
+            attempt::{Attempt, RightSecret},
             credentials::{
                 credential::Strength,
                 row::{Credentials, strength},
@@ -21,14 +21,14 @@ use crate::{
             step::LoginStep,
         },
         http::{
-            answer::{self, LoginProgress},
+            answer,
             problem::{Code, EndpointResult, Problem},
         },
         state::{accounts::GenerationOf, guard::submitted},
     },
     delivery::NoticeKind,
     http::body::Body,
-    login::{Keyed, Login, LoginCall, LoginError, Proved},
+    login::{Keyed, Login, LoginCall, LoginError},
     policy::{EnrolledFactors, Method, MethodSet},
     store::StoreError,
     user::Account,
@@ -82,14 +82,6 @@ impl EnrolmentOffer {
     }
 }
 
-#[derive(Serialize)]
-struct Begun<T> {
-    #[serde(flatten)]
-    login: LoginProgress,
-    #[serde(flatten)]
-    new: T,
-}
-
 /// An enrolment within a login that may go on.
 pub(crate) struct Enrolment<'s, 'a> {
     pub(crate) step: &'s LoginStep<'a>,
@@ -128,8 +120,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
 
     /// Answers that something new waits for the user to confirm it.
     pub(crate) fn begun(&self, new: impl Serialize) -> Response<Body> {
-        let login = LoginProgress::from(self.step.login.to_login_view(self.step.now()));
-        answer::json(StatusCode::OK, &Begun { login, new })
+        answer::login_progress(self.step.login.to_login_view(self.step.now()), new)
     }
 
     /// Stores the credential if the user has proved to have it, which is a step of the login. Attempts count like others.
@@ -141,25 +132,15 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let (step, method) = (self.step, self.method);
         let submitted = submitted::user(self.account.id(), step.keyed);
         let mut attempt = Attempt::start_attempt(step, method, submitted).await?;
-        let enrolled = match self.check(&mut attempt, verified).await {
-            Ok(enrolled) => enrolled,
-            Err(problem) => {
-                attempt.withdraw().await;
-                return Err(problem);
-            }
-        };
-        if enrolled.is_some() {
+        let enrolled = self.check(&mut attempt, verified).await;
+        if matches!(enrolled, Ok(Some(_))) {
             self.announce(N::ADDED).await;
         }
-        let proved = enrolled.as_ref().zip(step.login.subject.user());
-        let proved = proved.map(|(new, user)| {
-            let factors = EnrolledFactors::default();
-            Proved { user, mark: Some(new.mark(step.keyed)), elsewhere: None, factors }
-        });
-        let update = step.apply(&LoginCall::Settle(method, proved)).await?;
-        if proved.is_some() && update.answer.is_ok() {
-            attempt.succeeded().await;
-        }
+        let right = |new: N| {
+            let (user, mark) = (step.login.subject.user()?.clone(), Some(new.mark(step.keyed)));
+            Some(RightSecret { user, mark, factors: EnrolledFactors::default() })
+        };
+        let update = attempt.settle(enrolled.map(|new| new.and_then(right))).await?;
         step.conclude(&update, method)
     }
 

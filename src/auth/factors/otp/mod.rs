@@ -2,8 +2,8 @@
 
 pub(crate) mod contacts;
 
-use http::StatusCode;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::{
     auth::{
@@ -12,7 +12,7 @@ use crate::{
             step::LoginStep,
         },
         http::{
-            answer::{self, LoginProgress},
+            answer,
             fields::Fields,
             problem::{Code, EndpointResult, Problem},
         },
@@ -30,13 +30,6 @@ use crate::{
     user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
     util::{clock::ceil_seconds, secret::SecretDigest},
 };
-
-#[derive(Serialize)]
-struct CodeSent {
-    #[serde(flatten)]
-    login: LoginProgress,
-    challenge: ChallengeShown,
-}
 
 #[derive(Serialize)]
 struct ChallengeShown {
@@ -108,7 +101,7 @@ pub(crate) async fn send_login_code(step: LoginStep<'_>, method: Method, channel
         expires_in: ceil_seconds(limits.code_lifetime),
         resend_in: ceil_seconds(limits.resend_interval),
     };
-    Ok(answer::json(StatusCode::OK, &CodeSent { login: LoginProgress::from(view), challenge }))
+    Ok(answer::login_progress(view, BTreeMap::from([("challenge", challenge)])))
 }
 
 /// Counts a request for a code and opens its challenge, in one call of the store. Returns the login, and whether the
@@ -216,7 +209,10 @@ async fn settle(
         let is_right = prepared.answer.is_ok();
         // read only after a right guess, so that wrong ones take the same time for every account
         if is_right {
-            let factors = step.enrolled_factors(owner).await?;
+            let factors = match owner {
+                Some(owner) => step.enrolled_factors(owner).await?,
+                None => factors,
+            };
             let call = LoginCall::Verify { of: Some(open), guess, keyed, owner, factors };
             prepared = core.logins.prepare(&step.digest, &latest, &call)?;
         }

@@ -1,8 +1,7 @@
 //! The login step: a challenge for the browser, and its answer by a passkey.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,7 +10,7 @@ use crate::{
     auth::{
         core::Core,
         factors::{
-            attempt::Attempt,
+            attempt::{Attempt, RightSecret},
             credentials::{
                 credential::{Credential, CredentialId},
                 row::Credentials,
@@ -19,13 +18,13 @@ use crate::{
             step::LoginStep,
         },
         http::{
-            answer::{self, LoginProgress},
+            answer,
             problem::{Code, EndpointResult, Problem},
         },
         state::guard::submitted,
     },
     event::EventKind,
-    login::{BoundUser, Keyed, Login, LoginCall, LoginError, OpenChallenge, Proved, Subject},
+    login::{Keyed, Login, LoginCall, LoginError, OpenChallenge, Subject},
     policy::{EnrolledFactors, LoginPlan, Method},
     util::{
         clock::UnixTime,
@@ -46,13 +45,6 @@ pub(crate) const CHALLENGE_LIFETIME: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PasskeyOptions {
     passkey: RequestOptions,
-}
-
-#[derive(Serialize)]
-struct Opened {
-    #[serde(flatten)]
-    login: LoginProgress,
-    challenges: PasskeyOptions,
 }
 
 /// The answer of a browser to the open challenge.
@@ -116,9 +108,8 @@ impl PasskeyStep<'_, '_> {
         let (step, now) = (self.step, self.step.now());
         let (challenge, bytes) = new_challenge(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
-        let login = LoginProgress::from(update.response_view(now)?);
         let challenges = self.passkeys.login_options(&step.login, &bytes);
-        Ok(answer::json(StatusCode::OK, &Opened { login, challenges }))
+        Ok(answer::login_progress(update.response_view(now)?, BTreeMap::from([("challenges", challenges)])))
     }
 
     async fn answer_challenge(&self, response: Value) -> EndpointResult {
@@ -132,27 +123,11 @@ impl PasskeyStep<'_, '_> {
 
         let submitted = submitted::passkey(answered.response.credential_id(), step.keyed);
         let mut attempt = Attempt::start_attempt(step, METHOD, submitted).await?;
-        let checked = match self.check_passkey(&mut attempt, &answered).await {
-            Ok(checked) => checked,
-            Err(problem) => {
-                attempt.withdraw().await;
-                return Err(problem);
-            }
-        };
-        let proved = checked.as_ref().ok();
-        let factors = match step.login.wanted.is_reset {
-            true => step.enrolled_factors(proved.map(|(user, _)| user)).await?,
-            // a passkey is a second factor itself
-            false => EnrolledFactors::default(),
-        };
-        let proved = proved.map(|(user, mark)| Proved { user, mark: Some(*mark), elsewhere: None, factors });
-        let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
-        if proved.is_some() && update.answer.is_ok() {
-            attempt.succeeded().await;
-        }
-        let answer = step.conclude(&update, METHOD);
+        let checked = self.check_passkey(&mut attempt, &answered).await;
         // this depends on the response alone
-        let is_malformed = matches!(checked, Err(WebauthnError::Malformed(_)));
+        let is_malformed = matches!(checked, Ok(Err(WebauthnError::Malformed(_))));
+        let update = attempt.settle(checked.map(Result::ok)).await?;
+        let answer = step.conclude(&update, METHOD);
         match update.answer {
             Err(LoginError::WrongSecret(_)) if is_malformed => Err(Problem::invalid("response is malformed")
                 .with_login_view(update.stored.value.to_login_view(step.now()))),
@@ -160,13 +135,12 @@ impl PasskeyStep<'_, '_> {
         }
     }
 
-    /// Verifies the response and updates the passkey in one compare-and-swap. Returns the user and the mark of the proof. Unknown
-    /// passkeys cost about the same.
+    /// Verifies the response and updates the passkey in one compare-and-swap. Unknown passkeys cost about the same.
     async fn check_passkey(
         &self,
         attempt: &mut Attempt<'_>,
         answered: &Answered,
-    ) -> Result<Result<(BoundUser, [u8; 32]), WebauthnError>, Problem> {
+    ) -> Result<Result<RightSecret, WebauthnError>, Problem> {
         let step = self.step;
         let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
         let owner = core.credentials.by_id(&login.tenant, CredentialId::Passkey(id)).await?.map(|(user, _)| user);
@@ -199,11 +173,17 @@ impl PasskeyStep<'_, '_> {
         if may_be_cloned {
             core.journal.tally_login(EventKind::PasskeyCloned, login, (Some(METHOD), None), step.keyed);
         }
-        Ok(match (verified, known) {
-            (Ok((_, mark)), Some(user)) => Ok((user, mark)),
-            (Ok(_), None) => Err(WebauthnError::UnknownCredential),
-            (Err(error), _) => Err(error),
-        })
+        let (mark, user) = match (verified, known) {
+            (Ok((_, mark)), Some(user)) => (Some(mark), user),
+            (Ok(_), None) => return Ok(Err(WebauthnError::UnknownCredential)),
+            (Err(error), _) => return Ok(Err(error)),
+        };
+        let factors = match login.wanted.is_reset {
+            true => step.enrolled_factors(&user).await?,
+            // a passkey is a second factor itself
+            false => EnrolledFactors::default(),
+        };
+        Ok(Ok(RightSecret { user, mark, factors }))
     }
 
     fn verify(

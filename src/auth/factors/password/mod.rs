@@ -6,23 +6,23 @@ use std::mem::take;
 
 use crate::{
     auth::{
-        factors::{attempt::Attempt, step::LoginStep},
+        factors::{
+            attempt::{Attempt, RightSecret},
+            step::LoginStep,
+        },
         http::{
             fields::Typed,
             problem::{EndpointResult, Problem},
         },
         state::guard::submitted,
     },
-    login::{BoundUser, Keyed, LoginCall, LoginError, Proved},
+    login::Keyed,
     password::{Password, PasswordHash, PasswordMark},
     policy::Method,
     user::{Account, Identifier, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 
 const METHOD: Method = Method::Password;
-
-/// The user whose password was right, and its version.
-type RightPassword = (BoundUser, Option<PasswordMark>);
 
 /// Returns the mark of a proof by password. It changes with the password, and not when the password is hashed again.
 fn password_mark(mark: &PasswordMark, keyed: &Keyed) -> [u8; 32] {
@@ -54,29 +54,8 @@ pub(crate) async fn prove_by_password(mut step: LoginStep<'_>) -> EndpointResult
         (None, None) => return Err(Problem::invalid("username is missing")),
     };
     let mut attempt = Attempt::start_attempt(step, METHOD, submitted).await?;
-    let checked = async {
-        let right = check_password(step, &mut attempt, username.as_ref(), typed).await?;
-        let user = right.as_ref().map(|(user, _)| user);
-        Ok((step.enrolled_factors(user).await?, right))
-    };
-    let (factors, right) = match checked.await {
-        Ok(checked) => checked,
-        Err(problem) => {
-            attempt.withdraw().await;
-            return Err(problem);
-        }
-    };
-    let proved = right.as_ref().map(|(user, mark)| {
-        let mark = mark.as_ref().map(|mark| password_mark(mark, keyed));
-        Proved { user, mark, elsewhere: None, factors }
-    });
-    let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
-    // a right password counts even if it arrives a second time, because users click twice
-    let came_second = matches!(update.answer, Err(LoginError::NoStepRemaining | LoginError::MethodNotAllowed));
-    if proved.is_some() && (update.answer.is_ok() || came_second) {
-        attempt.succeeded().await;
-    }
-    step.conclude(&update, METHOD)
+    let right = check_password(step, &mut attempt, username.as_ref(), typed).await;
+    step.conclude(&attempt.settle(right).await?, METHOD)
 }
 
 /// Checks a password with the same work for all users. The lookups, counts and hashes are also the same for unknown and
@@ -86,7 +65,7 @@ async fn check_password(
     attempt: &mut Attempt<'_>,
     username: Option<&Identifier>,
     mut typed: Typed,
-) -> Result<Option<RightPassword>, Problem> {
+) -> Result<Option<RightSecret>, Problem> {
     let found = step.account(username).await?;
     let is_theirs = match username {
         Some(username) => step.is_named(username, &found).await?,
@@ -99,14 +78,17 @@ async fn check_password(
     let core = step.cx.core;
     let password = Password::new(take(&mut *typed.0));
     let checked = PasswordAttempt::new(&step.login.tenant, account, password, &core.passwords);
-    match (core.users.verify_password(checked).await?, account, found.user()) {
-        (PasswordCheck::Right { mark, upgrade: None }, Some(_), Some(user)) => Ok(Some((user, mark))),
+    let right = match (core.users.verify_password(checked).await?, account, found.user()) {
+        (PasswordCheck::Right { mark, upgrade: None }, Some(_), Some(user)) => Some((user, mark)),
         (PasswordCheck::Right { mark, upgrade: Some(new) }, Some(account), Some(user)) => {
-            Ok(upgrade(step, account, mark, new).await.map(|mark| (user, mark)))
+            upgrade(step, account, mark, new).await.map(|mark| (user, mark))
         }
-        (PasswordCheck::Busy, ..) => Err(Problem::unavailable()),
-        _ => Ok(None),
-    }
+        (PasswordCheck::Busy, ..) => return Err(Problem::unavailable()),
+        _ => None,
+    };
+    let Some((user, mark)) = right else { return Ok(None) };
+    let factors = step.enrolled_factors(&user).await?;
+    Ok(Some(RightSecret { user, mark: mark.map(|mark| password_mark(&mark, step.keyed)), factors }))
 }
 
 /// Replaces a weak hash and returns the version of the password after that, or `None` if the password was changed since it

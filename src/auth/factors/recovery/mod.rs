@@ -4,6 +4,7 @@ pub(crate) mod code;
 
 use http::StatusCode;
 use serde::Serialize;
+use serde_json::json;
 
 use self::code::{RECOVERY_CODES, RecoveryCode, RecoveryCodes};
 use crate::{
@@ -31,11 +32,6 @@ use crate::{
     tenant::Tenant,
     util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
-
-#[derive(Serialize)]
-struct NewCodes {
-    codes: Vec<String>,
-}
 
 /// The recovery codes, as the account page shows them.
 #[derive(Serialize)]
@@ -92,7 +88,7 @@ pub(crate) async fn replace_recovery_codes(call: &AccountCall<'_>) -> EndpointRe
     let (enrolment, codes) = credentials.renew_recovery_codes(call.owner(), vouched, keyed).await?;
     call.keep(credentials.discard_recovery_codes(call.owner(), &enrolment)).await?;
     call.changed(NoticeKind::RecoveryCodesRenewed).await;
-    Ok(answer::json(StatusCode::CREATED, &NewCodes { codes }))
+    Ok(answer::json(StatusCode::CREATED, &json!({ "codes": codes })))
 }
 
 impl CredentialTable {

@@ -145,7 +145,7 @@ async fn settle_provider_login(
     }
     let found = async {
         Ok(match find_or_link_account(step, (name, connection), &user).await? {
-            Ok((user, mark)) => Ok((step.enrolled_factors(Some(&user)).await?, user, mark)),
+            Ok((user, mark)) => Ok((step.enrolled_factors(&user).await?, user, mark)),
             Err(refusal) => Err(refusal),
         })
     };

@@ -5,6 +5,7 @@
 
 use http::{Method as HttpMethod, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{
     account::new_link,
@@ -51,11 +52,6 @@ struct PendingLink {
     left_at: u64,
 }
 
-#[derive(Serialize)]
-struct SentAway {
-    redirect_url: String,
-}
-
 named_enum! {
     /// How a user came back, as the account page learns it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +89,7 @@ pub(crate) async fn start_provider_link(call: &AccountCall<'_>) -> EndpointResul
     let redirect_url = provider_url(core, (name, connection), (&parameter, keyed), Some(0)).await?;
     let pending = PendingLink { provider: name.to_owned(), state, left_at };
     PendingEnrolments::of_table(core, PENDING).start_enrolment(&call.session().sid(), &pending).await?;
-    Ok(answer::json(StatusCode::OK, &SentAway { redirect_url }))
+    Ok(answer::json(StatusCode::OK, &json!({ "redirect_url": redirect_url })))
 }
 
 /// Links the account of a user who comes back from a provider, and returns to the account page.

@@ -1,14 +1,13 @@
 //! The login step: sends the user to another identity provider. The user comes back to the callback (`callback.rs`).
 
-use http::StatusCode;
-use serde::Serialize;
+use serde_json::json;
 
 use super::round_trip::{CHALLENGE_LIFETIME, SsoState, provider_url};
 use crate::{
     auth::{
         factors::step::LoginStep,
         http::{
-            answer::{self, LoginProgress},
+            answer,
             problem::{EndpointResult, Problem},
         },
     },
@@ -22,13 +21,6 @@ use crate::{
 /// The longest query of a login page that is kept. Anyone can begin logins, so it is short: our page keeps a longer one in the
 /// browser.
 const LONGEST_QUERY: usize = 2 * 1024;
-
-#[derive(Serialize)]
-struct SentAway {
-    #[serde(flatten)]
-    login: LoginProgress,
-    redirect_url: String,
-}
 
 /// Opens a challenge, and returns the URL of the provider. Both are the same for every user.
 pub(crate) async fn start_provider_login(step: LoginStep<'_>) -> EndpointResult {
@@ -46,8 +38,7 @@ pub(crate) async fn start_provider_login(step: LoginStep<'_>) -> EndpointResult 
     let challenge = OpenChallenge::new(state.digest(), step.now() + CHALLENGE_LIFETIME);
     let open = OpenRedirect { provider: name.to_owned(), state: challenge, query };
     let update = step.apply(&LoginCall::Open(&Challenge::Redirect(open))).await?;
-    let view = update.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &SentAway { login: LoginProgress::from(view), redirect_url: url }))
+    Ok(answer::login_progress(update.response_view(step.now())?, json!({ "redirect_url": url })))
 }
 
 /// Checks the query that the user returns to: that of a login page for this client.
