@@ -1,11 +1,14 @@
 //! `grant_type=authorization_code`: exchanges a code for the first tokens of a family.
 
-use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{
+    dpop_proof::check_bound,
+    form::{Posted, TokenCall},
+    subject, user_claims,
+};
 use crate::{
     auth::{
-        context::RequestContext,
         http::problem::{Code, Problem},
-        state::{codes::AuthorizationCode, consents::Access, token_endpoints::TokenEndpoints},
+        state::{codes::AuthorizationCode, consents::Access},
     },
     client::Client,
     event::EventKind,
@@ -23,12 +26,8 @@ fn invalid_grant() -> Problem {
 }
 
 /// Returns the tokens for a code, and whether they are bound to a key.
-pub(crate) async fn redeem(
-    cx: &RequestContext<'_>,
-    endpoints: &TokenEndpoints,
-    client: &Client,
-    posted: &Posted<'_>,
-) -> Result<(Issued, bool), Problem> {
+pub(crate) async fn redeem(call: TokenCall<'_>) -> Result<(Issued, bool), Problem> {
+    let TokenCall { cx, endpoints, client, posted } = call;
     let code = posted.required("code", "code is missing")?;
     let verifier = posted.required("code_verifier", "code_verifier is missing")?;
     let verifier = CodeVerifier::parse(verifier).map_err(|_| Problem::invalid("code_verifier is malformed"))?;
@@ -36,7 +35,7 @@ pub(crate) async fn redeem(
 
     let (codes, tokens) = (&cx.core.codes, &endpoints.service);
     let Some(row) = codes.find(&code).await? else {
-        revoke_if_replayed(cx, endpoints, &code, (client, posted, &verifier)).await?;
+        revoke_if_replayed(call, &code, &verifier).await?;
         return Err(invalid_grant());
     };
     if row.who.tenant != *client.tenant() || !fits(&row.binding, client, posted, &verifier) {
@@ -105,7 +104,7 @@ pub(crate) async fn redeem(
         Ok::<_, StoreError>(stored)
     });
     if !stored.await? {
-        revoke_if_replayed(cx, endpoints, &code, (client, posted, &verifier)).await?;
+        revoke_if_replayed(call, &code, &verifier).await?;
         return Err(invalid_grant());
     }
     Ok((issued, is_bound))
@@ -120,12 +119,8 @@ fn fits(binding: &Binding, client: &Client, posted: &Posted<'_>, verifier: &Code
 
 /// Revokes the family of a code that is redeemed again. A caller that has both code and verifier got them from the
 /// client, so somebody else may have the tokens. A caller without the verifier ends nothing.
-async fn revoke_if_replayed(
-    cx: &RequestContext<'_>,
-    endpoints: &TokenEndpoints,
-    code: &SecretDigest,
-    (client, posted, verifier): (&Client, &Posted<'_>, &CodeVerifier),
-) -> Result<(), Problem> {
+async fn revoke_if_replayed(call: TokenCall<'_>, code: &SecretDigest, verifier: &CodeVerifier) -> Result<(), Problem> {
+    let TokenCall { cx, endpoints, client, posted } = call;
     let Some((family, grant, is_replay)) = endpoints.service.family_of_redeemed(code).await? else { return Ok(()) };
     let fits = grant.who.tenant == *client.tenant() && fits(&grant.binding, client, posted, verifier);
     if is_replay && fits {

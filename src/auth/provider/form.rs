@@ -8,6 +8,7 @@ use crate::{
     auth::{
         context::{RequestContext, client_authentication, incoming::IncomingRequest, stages::ClientReach},
         http::problem::{Code, Problem},
+        state::token_endpoints::TokenEndpoints,
     },
     client::{Client, RESOURCE},
     util::form::Form,
@@ -15,6 +16,15 @@ use crate::{
 
 /// The fields of a form, or the reason why it can't be used.
 pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
+
+/// A request for tokens by a client that is known and authenticated, unless it is public.
+#[derive(Clone, Copy)]
+pub(crate) struct TokenCall<'a> {
+    pub(crate) cx: &'a RequestContext<'a>,
+    pub(crate) endpoints: &'a TokenEndpoints,
+    pub(crate) client: &'a Client,
+    pub(crate) posted: &'a Posted<'a>,
+}
 
 impl<'b> Posted<'b> {
     pub(crate) fn from_form_body(body: &'b Bytes) -> Self {

@@ -1,23 +1,15 @@
 //! `grant_type=client_credentials`: an access token for a machine client itself (RFC 6749 §4.4).
 
-use super::{dpop_proof::check_bound, form::Posted};
+use super::{dpop_proof::check_bound, form::TokenCall};
 use crate::{
-    auth::{
-        context::RequestContext,
-        http::problem::{Code, Problem},
-        state::token_endpoints::TokenEndpoints,
-    },
-    client::{Client, Scopes},
+    auth::http::problem::{Code, Problem},
+    client::Scopes,
     tokens::Issued,
 };
 
 /// Returns the token, and whether it is bound to a key. The client has authenticated.
-pub(crate) async fn grant_to_machine(
-    cx: &RequestContext<'_>,
-    endpoints: &TokenEndpoints,
-    client: &Client,
-    posted: &Posted<'_>,
-) -> Result<(Issued, bool), Problem> {
+pub(crate) async fn grant_to_machine(call: TokenCall<'_>) -> Result<(Issued, bool), Problem> {
+    let TokenCall { cx, endpoints, client, posted } = call;
     let invalid_scope = |detail| Problem::new(Code::InvalidScope, detail);
     let asked = posted.value("scope").map(Scopes::parse).transpose();
     let asked = asked.map_err(|_| invalid_scope("scope is malformed"))?;

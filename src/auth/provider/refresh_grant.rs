@@ -1,13 +1,13 @@
 //! `grant_type=refresh_token`: exchanges a refresh token for the next tokens of its family.
 
-use super::{dpop_proof::check_bound, form::Posted, subject, user_claims};
+use super::{dpop_proof::check_bound, form::TokenCall, subject, user_claims};
 use crate::{
     auth::{
         context::RequestContext,
         http::problem::{Code, Problem},
         state::{consents::Access, token_endpoints::TokenEndpoints},
     },
-    client::{Client, Scopes},
+    client::Scopes,
     event::EventKind,
     tokens::{Issued, RefreshError, TokenRequest},
 };
@@ -21,12 +21,8 @@ fn invalid_scope(detail: &'static str) -> Problem {
 }
 
 /// Returns the next tokens, and whether they are bound to a key.
-pub(crate) async fn exchange_refresh_token(
-    cx: &RequestContext<'_>,
-    endpoints: &TokenEndpoints,
-    client: &Client,
-    posted: &Posted<'_>,
-) -> Result<(Issued, bool), Problem> {
+pub(crate) async fn exchange_refresh_token(call: TokenCall<'_>) -> Result<(Issued, bool), Problem> {
+    let TokenCall { cx, endpoints, client, posted } = call;
     let text = posted.required("refresh_token", "refresh_token is missing")?;
     if client.tokens.without_refresh {
         return Err(Problem::new(Code::UnauthorizedClient, "this client may not use refresh tokens"));

@@ -2,17 +2,21 @@
 
 use http::StatusCode;
 
-use super::{code_grant, dpop_proof::with_nonce, form::Posted, machine_grant, refresh_grant};
+use super::{
+    code_grant,
+    dpop_proof::with_nonce,
+    form::{Posted, TokenCall},
+    machine_grant, refresh_grant,
+};
 use crate::{
     auth::{
-        context::{RequestContext, incoming::IncomingRequest},
+        context::incoming::IncomingRequest,
         http::{
             answer::{self, in_box},
             problem::{Code, EndpointResult, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
-    client::Client,
     event::EventKind,
     tokens::Issued,
 };
@@ -36,7 +40,7 @@ pub(crate) async fn serve_token_request(
 ) -> EndpointResult {
     let (cx, client) = posted.charged_client(request).await?;
     let answer = match client {
-        Ok(client) => issue_tokens(&cx, endpoints, &client, &posted).await,
+        Ok(client) => issue_tokens(TokenCall { cx: &cx, endpoints, client: &client, posted: &posted }).await,
         Err(problem) => Err(problem),
     };
     if let (Err(problem), Some(token)) = (&answer, posted.value("refresh_token"))
@@ -48,20 +52,13 @@ pub(crate) async fn serve_token_request(
     answer
 }
 
-async fn issue_tokens(
-    cx: &RequestContext<'_>,
-    endpoints: &TokenEndpoints,
-    client: &Client,
-    posted: &Posted<'_>,
-) -> EndpointResult {
+async fn issue_tokens(call: TokenCall<'_>) -> EndpointResult {
     let refused = |code, detail| Err(Problem::new(code, detail));
-    let grant_type = posted.required("grant_type", "grant_type is missing")?;
-    let (issued, is_bound) = match (grant_type, client.is_machine()) {
-        ("authorization_code", false) => in_box(|| code_grant::redeem(cx, endpoints, client, posted)).await?,
-        ("refresh_token", false) => refresh_grant::exchange_refresh_token(cx, endpoints, client, posted).await?,
-        ("client_credentials", true) => {
-            in_box(|| machine_grant::grant_to_machine(cx, endpoints, client, posted)).await?
-        }
+    let grant_type = call.posted.required("grant_type", "grant_type is missing")?;
+    let (issued, is_bound) = match (grant_type, call.client.is_machine()) {
+        ("authorization_code", false) => in_box(|| code_grant::redeem(call)).await?,
+        ("refresh_token", false) => refresh_grant::exchange_refresh_token(call).await?,
+        ("client_credentials", true) => in_box(|| machine_grant::grant_to_machine(call)).await?,
         ("authorization_code" | "refresh_token", true) => {
             return refused(Code::UnauthorizedClient, "a machine client can only use client_credentials");
         }
@@ -70,7 +67,7 @@ async fn issue_tokens(
         }
         _ => return refused(Code::UnsupportedGrantType, "this grant_type is not supported"),
     };
-    cx.core.journal.tally(EventKind::TokenIssued, Some(client.tenant()), None);
+    call.cx.core.journal.tally(EventKind::TokenIssued, Some(call.client.tenant()), None);
     let document = document(&issued, if is_bound { "DPoP" } else { "Bearer" });
-    Ok(with_nonce(endpoints, answer::response_with_body(StatusCode::OK, answer::JSON, document)))
+    Ok(with_nonce(call.endpoints, answer::response_with_body(StatusCode::OK, answer::JSON, document)))
 }
