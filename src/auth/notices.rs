@@ -32,20 +32,20 @@ impl Core {
         language: Language,
     ) -> Result<(), StoreError> {
         let keyed = self.keyed().await?;
-        let (kind, method) = event_of(change);
+        let (kind, method, is_for_all) = event_of(change);
         let changed = self.journal.event(kind, source, method, keyed);
         self.journal.tally_event(&changed);
         let mut told = Ok(());
-        for to in self.told_contacts(account, change) {
+        for to in self.told_contacts(account, is_for_all) {
             // a message that fails stops no other
             told = told.and(self.tell(tenant, to, (change, changed.clone()), language).await);
         }
         told
     }
 
-    /// Returns the contacts that get a notice about a change, and the channel of each: one verified contact, or all of them.
-    fn told_contacts<'a>(&self, account: &'a Account, change: NoticeKind) -> Vec<(Channel, &'a Contact)> {
-        match concerns_all_contacts(change) {
+    /// Returns the contacts that get a notice, and the channel of each: one verified contact, or all of them.
+    fn told_contacts<'a>(&self, account: &'a Account, is_for_all: bool) -> Vec<(Channel, &'a Contact)> {
+        match is_for_all {
             false => self.reachable(account).into_iter().collect(),
             true => {
                 let channel = |contact: &'a Contact| Some((self.channel_to(contact)?, contact));
@@ -154,7 +154,7 @@ impl Core {
 }
 
 fn is_reached(contact: &Contact, channel: Channel) -> bool {
-    matches!(contact, Contact::Email(_)) == (channel == Channel::Email)
+    contact.class() == method_of(channel).class()
 }
 
 /// Returns the method whose codes go through this channel.
@@ -166,35 +166,25 @@ pub(crate) fn method_of(channel: Channel) -> Method {
     }
 }
 
-/// Returns the event of a change, and the method that it concerns.
-pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Option<Method>) {
-    let (added, removed) = (EventKind::CredentialAdded, EventKind::CredentialRemoved);
+/// Returns the event of a change, the method that it concerns, and whether all contacts get a notice, because the person who
+/// made it may read one of them.
+pub(crate) fn event_of(change: NoticeKind) -> (EventKind, Option<Method>, bool) {
+    let (added, removed, changed) =
+        (EventKind::CredentialAdded, EventKind::CredentialRemoved, EventKind::ContactChanged);
+    let (one, all) = (false, true);
     match change {
-        NoticeKind::PasskeyAdded => (added, Some(Method::Passkey)),
-        NoticeKind::PasskeyRemoved => (removed, Some(Method::Passkey)),
-        NoticeKind::TotpAdded => (added, Some(Method::Totp)),
-        NoticeKind::TotpRemoved => (removed, Some(Method::Totp)),
-        NoticeKind::RecoveryCodesRenewed => (added, Some(Method::RecoveryCode)),
-        NoticeKind::LinkAdded => (EventKind::SsoLinked, Some(Method::Sso)),
-        NoticeKind::LinkRemoved => (removed, Some(Method::Sso)),
-        NoticeKind::PasswordReset => (EventKind::PasswordReset, Some(Method::Password)),
-        NoticeKind::FactorsReset => (EventKind::FactorsReset, None),
-        NoticeKind::PasswordChanged => (EventKind::PasswordChanged, Some(Method::Password)),
-        NoticeKind::EmailChanged => (EventKind::ContactChanged, Some(Method::Email)),
-        NoticeKind::PhoneChanged => (EventKind::ContactChanged, Some(Method::Sms)),
-        NoticeKind::AccountDeleted => (EventKind::AccountDeleted, None),
+        NoticeKind::PasskeyAdded => (added, Some(Method::Passkey), one),
+        NoticeKind::PasskeyRemoved => (removed, Some(Method::Passkey), one),
+        NoticeKind::TotpAdded => (added, Some(Method::Totp), one),
+        NoticeKind::TotpRemoved => (removed, Some(Method::Totp), one),
+        NoticeKind::RecoveryCodesRenewed => (added, Some(Method::RecoveryCode), one),
+        NoticeKind::LinkAdded => (EventKind::SsoLinked, Some(Method::Sso), one),
+        NoticeKind::LinkRemoved => (removed, Some(Method::Sso), one),
+        NoticeKind::PasswordReset => (EventKind::PasswordReset, Some(Method::Password), all),
+        NoticeKind::FactorsReset => (EventKind::FactorsReset, None, all),
+        NoticeKind::PasswordChanged => (EventKind::PasswordChanged, Some(Method::Password), all),
+        NoticeKind::EmailChanged => (changed, Some(Method::Email), all),
+        NoticeKind::PhoneChanged => (changed, Some(Method::Sms), all),
+        NoticeKind::AccountDeleted => (EventKind::AccountDeleted, None, all),
     }
-}
-
-/// Returns whether all contacts get a notice about a change, because the person who made it may read one of them.
-fn concerns_all_contacts(change: NoticeKind) -> bool {
-    matches!(
-        change,
-        NoticeKind::PasswordChanged
-            | NoticeKind::EmailChanged
-            | NoticeKind::PhoneChanged
-            | NoticeKind::AccountDeleted
-            | NoticeKind::PasswordReset
-            | NoticeKind::FactorsReset
-    )
 }

@@ -1,3 +1,4 @@
+use crate::policy::FactorClass;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,14 @@ impl Contact {
         match self {
             Self::Email(address) => address.as_str(),
             Self::Phone(number) => number.as_str(),
+        }
+    }
+
+    /// Returns the class of the factors that a code to this contact proves.
+    pub(crate) fn class(&self) -> FactorClass {
+        match self {
+            Self::Email(_) => FactorClass::Mailbox,
+            Self::Phone(_) => FactorClass::Phone,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     },
     delivery::{Channel, NoticeKind},
     login::{BoundUser, Keyed},
-    policy::{FactorClass, Method},
+    policy::FactorClass,
     user::{Contact, EmailAddress, PhoneNumber},
     util::public_id::PublicId,
     words::Language,
@@ -63,7 +63,7 @@ pub(super) async fn begin_contact(call: &AccountCall<'_>) -> EndpointResult {
     let (core, keyed) = (call.cx.core, call.cx.core.keyed().await?);
     call.require_fresh()?;
     let contact = new_contact(&call.fields)?;
-    let class = class_of(&contact);
+    let class = contact.class();
     // codes that go to a contact of this kind can't vouch for another one
     call.require_fresh_for_contact(class)?;
     let channel = channel_of(core, class).ok_or(Problem::new(Code::UnsupportedMethod, "no sender for this contact"))?;
@@ -74,7 +74,7 @@ pub(super) async fn begin_contact(call: &AccountCall<'_>) -> EndpointResult {
         None => None,
         Some(id) => {
             let mut own = call.account().contacts().map(|(contact, _)| contact);
-            let own = own.find(|own| class_of(own) == class && contact_id(call, own, keyed) == id);
+            let own = own.find(|own| own.class() == class && contact_id(call, own, keyed) == id);
             Some(own.cloned().ok_or(Problem::new(Code::NotFound, "this user has no contact with this contact_id"))?)
         }
     };
@@ -130,13 +130,6 @@ fn new_contact(fields: &AccountFields) -> Result<Contact, Problem> {
         _ => Err("either email or phone_number is needed"),
     }
     .map_err(Problem::invalid)
-}
-
-fn class_of(contact: &Contact) -> FactorClass {
-    match contact {
-        Contact::Email(_) => Method::Email.class(),
-        Contact::Phone(_) => Method::Sms.class(),
-    }
 }
 
 fn kind(contact: &Contact) -> &'static str {

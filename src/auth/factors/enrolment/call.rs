@@ -362,7 +362,7 @@ impl<'a> AccountCall<'a> {
         let who = self.session().authentication();
         let language = Language::accepted(&self.cx.parts.headers);
         let announced = self.cx.core.announce(&who, (tenant, self.account()), change, language).await;
-        let (_, method) = event_of(change);
+        let (_, method, _) = event_of(change);
         let changed = method.map(|method| (self.session(), method));
         let ended = self.cx.core.end_outdated(tenant, user, changed).await;
         self.cx.log_failures([announced.err(), ended.err()]);

@@ -25,14 +25,6 @@ pub(crate) fn counts(account: &Account, method: Method, mark: [u8; 32], keyed: &
     reachable(account, method).any(|contact| contact_mark(contact, keyed) == mark)
 }
 
-/// Returns whether codes of this method are sent to this contact.
-fn is_reached_by(contact: &Contact, method: Method) -> bool {
-    match contact {
-        Contact::Email(_) => method == Method::Email,
-        Contact::Phone(_) => matches!(method, Method::Sms | Method::Whatsapp),
-    }
-}
-
 /// Returns the contacts that a login can choose, with each of these methods.
 pub(crate) fn choices(account: &Account, methods: MethodSet, login: &Login, keyed: &Keyed) -> Vec<ContactChoice> {
     let of = |method: Method| {
@@ -47,7 +39,7 @@ pub(crate) fn choices(account: &Account, methods: MethodSet, login: &Login, keye
 
 /// Returns the contacts that the account has verified and that this method can reach.
 pub(crate) fn reachable(account: &Account, method: Method) -> impl Iterator<Item = &Contact> {
-    account.verified_contacts().filter(move |contact| is_reached_by(contact, method))
+    account.verified_contacts().filter(move |contact| contact.class() == method.class())
 }
 
 /// Returns the id of a contact in this login. It says nothing about the contact, and means nothing in another login.
