@@ -9,20 +9,16 @@ use crate::{
         http::problem::Problem,
         state::{
             devices::DeviceOwner,
-            guard::{AttemptDecision, AttemptIds, AttemptKey, AttemptRows, Counted},
+            guard::{AttemptDecision, AttemptKey, AttemptRows, Counted},
             logins::{LoginUpdate, ROUNDS},
         },
     },
     event::EventKind,
     limit::{AnyLimiter, Spend},
-    login::{BoundUser, LoginCall, LoginError, OpenChallenge, Proved, Throttle},
+    login::{BoundUser, LoginCall, LoginError, OpenChallenge, Proved},
     policy::{EnrolledFactors, Method},
     session::UserId,
-    store::{
-        StoreError, StoreErrorKind,
-        batch::{Batch, Outcomes, Slot},
-        table::RowOperation,
-    },
+    store::{StoreError, StoreErrorKind, batch::Batch},
     util::{public_id::PublicId, secret::SecretDigest},
 };
 
@@ -44,8 +40,9 @@ pub(crate) struct Attempt<'a> {
     submitted: SecretDigest,
     account: Option<UserId>,
     device: Option<PublicId>,
-    spend: Option<Spend>,
-    counted: Counted,
+    spend: AddressSpend<'a>,
+    /// The counts that were written.
+    pub(crate) counted: Counted,
     in_login: bool,
 }
 
@@ -60,7 +57,7 @@ impl<'a> Attempt<'a> {
         method: Method,
         submitted: SecretDigest,
     ) -> Result<Self, Problem> {
-        let spend = spend_of_address(step.cx, &step.cx.core.limits.failures).await;
+        let spend = AddressSpend::spend_one(step.cx, &step.cx.core.limits.failures).await;
         let spend = spend.map_err(|wait| step.locked(method, wait))?;
         let (account, device, counted, in_login) = (None, None, Counted::default(), false);
         Ok(Self { step, method, submitted, account, device, spend, counted, in_login })
@@ -76,15 +73,15 @@ impl<'a> Attempt<'a> {
         self.set_owner(owner);
         let store = &self.step.cx.core.store;
         for _ in 0..ROUNDS {
-            let ids = self.ids();
+            let ids = self.key().ids(self.step.keyed);
             let mut batch = Batch::without_user(store);
-            let reads = batch.add_all(self.reads(&ids)?);
+            let reads = batch.add_all(self.step.cx.core.guard.prepare_attempt_reads(&self.step.login.tenant, &ids)?);
             let read = batch.run().await?;
             let rows = ids.with(reads.iter().map(|row| read.row(row)).collect::<Result<_, _>>()?);
             let decision = self.decide(&rows)?;
             let mut batch = Batch::without_user(store);
             let counts = batch.add_all(decision.counts.iter().cloned());
-            if self.note(&decision, (&counts, &batch.run().await?)) {
+            if self.counted.note(&decision, (&counts, &batch.run().await?)) {
                 return Ok(self.check_ceiling());
             }
         }
@@ -95,16 +92,6 @@ impl<'a> Attempt<'a> {
     pub(crate) fn set_owner(&mut self, owner: DeviceOwner<'_>) {
         self.account = owner.account.map(|account| account.id().clone());
         self.device = self.step.device(owner);
-    }
-
-    /// Returns the operations that read the rows of the attempt.
-    pub(crate) fn reads(&self, ids: &AttemptIds) -> Result<Vec<RowOperation<'a, Throttle>>, StoreError> {
-        self.step.cx.core.guard.prepare_attempt_reads(&self.step.login.tenant, ids)
-    }
-
-    /// Returns the ids of the rows of the attempt.
-    pub(crate) fn ids(&self) -> AttemptIds {
-        self.key().ids(self.step.keyed)
     }
 
     /// Decides on the attempt.
@@ -118,25 +105,6 @@ impl<'a> Attempt<'a> {
     {
         let decision = self.step.cx.core.guard.decide_attempt(self.key(), (rows, self.counted))?;
         decision.map_err(|wait| self.step.locked(self.method, wait))
-    }
-
-    /// Returns the writes that remove the consecutive failures instead of counting the attempt.
-    pub(crate) fn prepare_clear(
-        &self,
-        decision: &AttemptDecision<'_>,
-    ) -> Result<[RowOperation<'a, Throttle>; 2], StoreError> {
-        self.step.cx.core.guard.prepare_clear(&self.step.login.tenant, decision)
-    }
-
-    /// Notes which counts of a decision were written. Returns whether all were.
-    pub(crate) fn note(&mut self, decision: &AttemptDecision<'_>, done: (&[Slot<'_, Throttle>], &Outcomes)) -> bool {
-        self.counted.note(decision, done)
-    }
-
-    /// Notes which writes that remove the failures were done, and the attempt with them. Returns whether all were.
-    pub(crate) fn note_cleared(&mut self, done: [bool; 2]) -> bool {
-        self.counted.note_cleared(done);
-        done == [true; 2]
     }
 
     /// Returns whether the attempt may still be right, once it is counted, and records an event if not.
@@ -218,12 +186,11 @@ impl<'a> Attempt<'a> {
 
     /// Refunds the attempt of the address.
     pub(crate) fn refund(self) {
-        if let Some(spend) = self.spend {
-            self.step.cx.core.limits.failures.refund_later(spend);
-        }
+        self.spend.refund();
     }
 
-    fn key(&self) -> AttemptKey<'_> {
+    /// Returns whose attempt it is, and at what.
+    pub(crate) fn key(&self) -> AttemptKey<'_> {
         AttemptKey {
             tenant: &self.step.login.tenant,
             method: self.method,
@@ -234,10 +201,26 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Spends one of what this limit allows the address of the client. Returns what can be refunded, or how long the client must
-/// wait.
-pub(crate) async fn spend_of_address(cx: &RequestContext<'_>, limit: &AnyLimiter) -> Result<Option<Spend>, Duration> {
-    let Some(address) = cx.known_address() else { return Ok(None) };
-    let decision = limit.check(&address, 1).await;
-    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.retry_after()) }
+/// What a call has spent of a limit on the address of its client. Nothing if the address is unknown.
+pub(crate) struct AddressSpend<'a> {
+    limit: &'a AnyLimiter,
+    spend: Option<Spend>,
+}
+
+impl<'a> AddressSpend<'a> {
+    /// Spends one of what the limit allows. Returns how long the client must wait if nothing is left.
+    pub(crate) async fn spend_one(cx: &RequestContext<'_>, limit: &'a AnyLimiter) -> Result<Self, Duration> {
+        let Some(address) = cx.known_address() else { return Ok(Self { limit, spend: None }) };
+        let decision = limit.check(&address, 1).await;
+        match decision.is_admitted() {
+            true => Ok(Self { limit, spend: Some(decision.into_spend()) }),
+            false => Err(decision.retry_after()),
+        }
+    }
+
+    pub(crate) fn refund(self) {
+        if let Some(spend) = self.spend {
+            self.limit.refund_later(spend);
+        }
+    }
 }

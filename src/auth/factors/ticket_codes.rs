@@ -5,14 +5,13 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
-        factors::attempt::spend_of_address,
+        factors::attempt::AddressSpend,
         http::problem::{Code, Problem},
         notices::method_of,
         state::tickets::{CODE_LIVES, Guess, Ticket, TicketPlace},
     },
     delivery::{Channel, Link, Message},
     event::EventKind,
-    limit::{AnyLimiter, Spend},
     login::{DIGITS, OneTimeCode},
     user::Contact,
     util::clock::ceil_seconds,
@@ -51,7 +50,7 @@ impl RequestContext<'_> {
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;
         let interval = core.login_limits.resend_interval;
         if let Err(wait) = core.tickets.open_code(place, ticket, (&code, interval), keyed).await? {
-            refund_all(charged);
+            charged.into_iter().for_each(AddressSpend::refund);
             return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
         }
         let may_send = core.guard.count_ticket_message(place, (method, contact), client.as_ref(), keyed).await?;
@@ -86,15 +85,13 @@ impl RequestContext<'_> {
     pub(crate) async fn prove_ticket_code(&self, place: TicketPlace<'_>, typed: &str) -> Result<Ticket, Problem> {
         let (core, keyed) = (self.core, self.core.keyed().await?);
         let locked = |wait| Problem::new(Code::TooManyAttempts, "too many attempts; try again later").retry_in(wait);
-        let spend = spend_of_address(self, &core.limits.failures).await.map_err(locked)?;
+        let spend = AddressSpend::spend_one(self, &core.limits.failures).await.map_err(locked)?;
         let contact = &core.tickets.expected(place, keyed).await?.ok_or_else(no_code)?;
         core.guard.count_ticket_guess(place, contact, keyed).await?.map_err(locked)?;
         match core.tickets.guess_code(place, (contact, typed), keyed).await? {
             Guess::Right(ticket) => {
                 core.guard.clear_ticket_guesses(place, contact, keyed).await?;
-                if let Some(spend) = spend {
-                    core.limits.failures.refund_later(spend);
-                }
+                spend.refund();
                 Ok(ticket)
             }
             Guess::Wrong => {
@@ -106,24 +103,16 @@ impl RequestContext<'_> {
     }
 
     /// Charges a message to both limits of the client's address.
-    async fn charge_ticket_message(&self) -> Result<Vec<(&AnyLimiter, Spend)>, Problem> {
-        let (limits, mut charged) = (&self.core.limits, Vec::new());
-        for limiter in [&limits.messages, &limits.new_contact_codes] {
-            match spend_of_address(self, limiter).await {
-                Ok(spend) => charged.extend(spend.map(|spend| (limiter, spend))),
-                Err(wait) => {
-                    refund_all(charged);
-                    return Err(too_many_messages().retry_in(wait));
-                }
+    async fn charge_ticket_message(&self) -> Result<[AddressSpend<'_>; 2], Problem> {
+        let (limits, refused) = (&self.core.limits, |wait| too_many_messages().retry_in(wait));
+        let message = AddressSpend::spend_one(self, &limits.messages).await.map_err(refused)?;
+        match AddressSpend::spend_one(self, &limits.new_contact_codes).await {
+            Ok(code) => Ok([message, code]),
+            Err(wait) => {
+                message.refund();
+                Err(refused(wait))
             }
         }
-        Ok(charged)
-    }
-}
-
-fn refund_all(charged: Vec<(&AnyLimiter, Spend)>) {
-    for (limiter, spend) in charged {
-        limiter.refund_later(spend);
     }
 }
 

@@ -420,14 +420,21 @@ impl Guard {
     ) -> Result<bool, StoreError> {
         let limit = SendLimit::for_send_method(method, &self.limits).without_interval();
         let row = keyed.hash("notices", [submitted::address(contact, keyed).as_bytes()]);
-        self.sent_codes
-            .update(Some(tenant), row.as_bytes(), |row, now| {
-                match row.cloned().unwrap_or_default().one_more(method, limit, now) {
-                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), true),
-                    Err(_) => Change::Keep(false),
-                }
-            })
-            .await
+        Ok(self.count_sent(tenant, &row, (method, limit)).await?.is_ok())
+    }
+
+    /// Counts a message in a row, unless it has too many.
+    pub(super) async fn count_sent(
+        &self,
+        tenant: &Tenant,
+        row: &SecretDigest,
+        (method, limit): (Method, SendLimit),
+    ) -> Result<Result<(), SendRefused>, StoreError> {
+        let count = |row: Option<&SentCodes>, now| match row.cloned().unwrap_or_default().one_more(method, limit, now) {
+            Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
+            Err(refused) => Change::Keep(Err(refused)),
+        };
+        self.sent_codes.update(Some(tenant), row.as_bytes(), count).await
     }
 }
 

@@ -41,12 +41,8 @@ impl Guard {
             ],
         };
         for (row, limit) in rows {
-            let count =
-                |row: Option<&SentCodes>, now| match row.cloned().unwrap_or_default().one_more(method, limit, now) {
-                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
-                    Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) => Change::Keep(Err(wait)),
-                };
-            if let Err(wait) = self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await? {
+            let counted = self.count_sent(place.tenant, &row, (method, limit)).await?;
+            if let Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) = counted {
                 return Ok(Err(wait));
             }
         }

@@ -2,13 +2,14 @@
 
 pub(crate) mod contacts;
 
-use serde::Serialize;
 use std::collections::BTreeMap;
+
+use serde::Serialize;
 
 use crate::{
     auth::{
         factors::{
-            attempt::{Attempt, spend_of_address},
+            attempt::{AddressSpend, Attempt},
             step::LoginStep,
         },
         http::{
@@ -52,7 +53,7 @@ pub(crate) async fn send_login_code(step: LoginStep<'_>, method: Method, channel
     let code = OneTimeCode::generate();
     step.preview(&LoginCall::MayOpen(method))?;
 
-    let spend = spend_of_address(step.cx, &core.limits.messages)
+    let spend = AddressSpend::spend_one(step.cx, &core.limits.messages)
         .await
         .map_err(|wait| step.problem(send_refusal_problem(SendRefused::TooMany(wait))))?;
     let name = Identifier::parse(contact.as_str()).ok();
@@ -72,9 +73,7 @@ pub(crate) async fn send_login_code(step: LoginStep<'_>, method: Method, channel
     let (update, below_limit) = match open_challenge(&step, &mut found, key, &pair, open).await? {
         Ok(opened) => opened,
         Err(error) => {
-            if let Some(spend) = spend {
-                core.limits.messages.refund_later(spend);
-            }
+            spend.refund();
             return Err(step.problem(send_refusal_problem(error)));
         }
     };
@@ -197,8 +196,8 @@ async fn settle(
     let may_prove = |account: &&Account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id());
     for _ in 0..ROUNDS {
         attempt.set_owner(step.device_owner(&found, found.active().filter(may_prove)));
-        let ids = attempt.ids();
-        let read = step.read_with(&mut found, attempt.reads(&ids)?).await?;
+        let ids = attempt.key().ids(keyed);
+        let read = step.read_with(&mut found, core.guard.prepare_attempt_reads(&login.tenant, &ids)?).await?;
         let rows = ids.with(read);
         let decision = attempt.decide(&rows)?;
         let owner = found.active().filter(may_prove).and(found.user()).filter(|_| decision.below_ceiling);
@@ -218,16 +217,20 @@ async fn settle(
         }
         let Some(write) = prepared.write.clone() else { return Ok(prepared.update_after_write(None, latest)) };
         let mut batch = Batch::without_user(&core.store);
-        let cleared =
-            if is_right { Some(attempt.prepare_clear(&decision)?.map(|write| batch.add(write))) } else { None };
+        let cleared = match is_right {
+            true => Some(core.guard.prepare_clear(&login.tenant, &decision)?.map(|write| batch.add(write))),
+            false => None,
+        };
         let counts = batch.add_all(decision.counts.iter().filter(|_| !is_right).cloned());
         let write = batch.add(write);
         let outcomes = batch.run().await?;
         match &cleared {
-            Some(rows) => attempt.note_cleared(rows.each_ref().map(|row| outcomes.version(row).is_some())),
-            None if attempt.note(&decision, (&counts, &outcomes)) => attempt.check_ceiling(),
-            None => false,
-        };
+            Some(rows) => attempt.counted.note_cleared(rows.each_ref().map(|row| outcomes.version(row).is_some())),
+            None if attempt.counted.note(&decision, (&counts, &outcomes)) => {
+                attempt.check_ceiling();
+            }
+            None => {}
+        }
         match outcomes.version(&write) {
             Some(version) => return Ok(step.applied(prepared.update_after_write(Some(version), latest))),
             None => step.refresh().await?,
