@@ -14,6 +14,7 @@ use crate::{
             problem::{EndpointResult, Problem},
         },
         pages::{built, logout as logout_pages},
+        query::Query,
     },
     client::{Client, RequestedRedirect},
     event::EventKind,
@@ -27,29 +28,6 @@ use crate::{
     },
 };
 
-/// The parameters of the request.
-struct Asked {
-    form: Form<'static>,
-    is_post: bool,
-}
-
-impl Asked {
-    fn value(&self, name: &str) -> Option<&str> {
-        self.form.value(name)
-    }
-
-    /// Returns whether the user has pressed the button on our own page.
-    fn is_confirmed(&self) -> bool {
-        self.is_post && self.value("confirmed").is_some()
-    }
-
-    /// Returns the parameters that a further request needs again. `client_id` may come from the hint.
-    fn forwarded<'a>(&'a self, client_id: Option<&'a str>) -> [(&'static str, Option<&'a str>); 4] {
-        let own = |name| (name, self.value(name));
-        [("client_id", client_id), own("post_logout_redirect_uri"), own("state"), own("ui_locales")]
-    }
-}
-
 /// Ends the session of the browser, and the tokens issued from it.
 ///
 /// An `id_token_hint` of that session ends it at once, because only its client has that token: no stranger's link can end
@@ -59,7 +37,7 @@ pub(crate) async fn logout(
     tokens: &TokenService,
     body: &mut RequestBody,
 ) -> EndpointResult {
-    let asked = read_logout_request(request.parts(), body).await;
+    let asked = read_logout_form(request.parts(), body).await;
     let asked = request.or_charge(asked).await.map_err(Problem::into_error_page)?;
     let hint = match asked.value("id_token_hint") {
         Some(hint) => {
@@ -95,7 +73,9 @@ pub(crate) async fn logout(
         hinted_sid == Some(session.sid())
             || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())
     };
-    let is_confirmed = asked.is_confirmed() && cx.is_of_own_page();
+    // the user has pressed the button on a page
+    let has_confirmed = cx.parts.method == Method::POST && asked.value("confirmed").is_some();
+    let is_confirmed = has_confirmed && cx.is_of_own_page();
     // a hint of a session that this browser does not have must not end its logins
     let needs_no_question = shown.iter().all(is_hinted) && (!shown.is_empty() || logins.is_empty());
     let language = built::language(asked.value("ui_locales"), cx.parts);
@@ -103,7 +83,7 @@ pub(crate) async fn logout(
         return Ok(logout_pages::logout_question_page(
             &cx.core.pages,
             language,
-            &asked.forwarded(client_id.as_deref()),
+            &forwarded_parameters(&asked, client_id.as_deref()),
             after.as_ref().and_then(|after| after.to.policy_source()),
         ));
     }
@@ -113,7 +93,7 @@ pub(crate) async fn logout(
     let removals = removals.into_iter().chain(logins.end(&cx).await?);
     let mut response = match after {
         // the policy of the page that asked can't permit this target, so the user follows a link
-        Some(After { to, location }) if asked.is_confirmed() && to.policy_source().is_none() => {
+        Some(After { to, location }) if has_confirmed && to.policy_source().is_none() => {
             logout_pages::logout_done_page(&cx.core.pages, language, Some(&location))
         }
         Some(After { location, .. }) => {
@@ -130,9 +110,9 @@ pub(crate) async fn logout(
 /// Redirects to the same request by GET. Browsers withhold cookies from a form of another site, but send them with the
 /// redirect. So the page never confirms a logout while the browser has another session. The session of the hint has ended by
 /// then.
-fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> EndpointResult {
-    let query =
-        form::encode_pairs(asked.forwarded(client_id).into_iter().filter_map(|(name, value)| Some((name, value?))));
+fn with_cookies(cx: &RequestContext<'_>, asked: &Form<'_>, client_id: Option<&str>) -> EndpointResult {
+    let forwarded = forwarded_parameters(asked, client_id);
+    let query = form::encode_pairs(forwarded.into_iter().filter_map(|(name, value)| Some((name, value?))));
     answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))
         .ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
@@ -148,18 +128,22 @@ async fn end_session_at_logout(
     Ok(())
 }
 
-async fn read_logout_request(parts: &Parts, body: &mut RequestBody) -> Result<Asked, Problem> {
+async fn read_logout_form(parts: &Parts, body: &mut RequestBody) -> Result<Form<'static>, Problem> {
     if parts.method == Method::POST {
         let body = fields::form(parts, body).await?;
-        let posted = Posted::from_form_body(&body);
-        return Ok(Asked { form: posted.into_form()?.into_owned(), is_post: true });
+        return Ok(Posted::from_form_body(&body).into_form()?.into_owned());
     }
-    let query = parts.uri.query().unwrap_or_default();
-    let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
+    let form = Query::from_request_uri(parts)?.form;
     if form.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));
     }
-    Ok(Asked { form: form.into_owned(), is_post: false })
+    Ok(form.into_owned())
+}
+
+/// Returns the parameters that a further request needs again. `client_id` may come from the hint.
+fn forwarded_parameters<'a>(asked: &'a Form<'_>, client_id: Option<&'a str>) -> [(&'static str, Option<&'a str>); 4] {
+    let own = |name| (name, asked.value(name));
+    [("client_id", client_id), own("post_logout_redirect_uri"), own("state"), own("ui_locales")]
 }
 
 /// Where the browser goes afterwards.
@@ -171,7 +155,7 @@ struct After {
 }
 
 /// Returns where the browser goes afterwards.
-fn post_logout_target(asked: &Asked, client: Option<&Client>) -> Result<Option<After>, Problem> {
+fn post_logout_target(asked: &Form<'_>, client: Option<&Client>) -> Result<Option<After>, Problem> {
     let Some(uri) = asked.value("post_logout_redirect_uri") else { return Ok(None) };
     let Some(client) = client else {
         return Err(Problem::invalid("post_logout_redirect_uri needs client_id or id_token_hint"));
