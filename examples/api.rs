@@ -34,7 +34,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let audience = next(&issuer);
 
     let listener = TcpListener::bind(listen).await?;
-    println!("listening on http://{}, for tokens of {issuer}", listener.local_addr()?);
+    println!("listening on http://{}", listener.local_addr()?);
+    println!("accepts tokens of {issuer}");
     let app = app(&issuer, &audience)?.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, app).await?;
     Ok(())

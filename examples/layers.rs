@@ -105,7 +105,8 @@ fn answer(text: String) -> Answer {
 }
 
 fn print_what_to_try(here: SocketAddr) {
-    println!("listening on http://{here}; open it in a browser, or try");
+    println!("listening on http://{here}");
+    println!("open it in a browser, or try");
     println!("  curl -i http://{here}/                                          # 401: no session");
     println!("  curl -i http://{here}/ -H 'accept: text/html'                   # 303: to the login page");
     println!("  curl -c jar http://{here}/login                                 # signs in");

@@ -63,7 +63,7 @@ const GLOBEX: &str = "GET /api/hello HTTP/1.1\nx-api-key: demo-globex-key";
 async fn the_server_prints_links_to_open_and_commands_to_try() {
     let mut server = Example::start("server", &FREE_PORT).await;
     let at = format!("{}/", server.origin);
-    assert_eq!(server.line().await, "");
+    assert_eq!((server.line().await, server.line().await), (String::from("Ctrl-C ends it."), String::new()));
     let click = server.line().await;
     assert!(click.starts_with(&format!("Click:  {at}demo/ ")), "{click}");
     for page in ["demo/outbox", "account", "events/"] {

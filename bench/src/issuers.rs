@@ -142,9 +142,9 @@ fn bundled(server: &str) -> io::Result<Server> {
     let started = on_first_core(&[server, "--config", &config, "--listen", "localhost:0"]);
     fs::remove_file(&file)?;
     let mut started = started?;
-    // the first line that it prints is `Listening on http://localhost:8080. Ctrl-C ends it.`
-    let address = started.address.strip_prefix("Listening on http://").and_then(|line| line.split_once(". "));
-    let (address, _) = address.ok_or_else(|| io::Error::other("the server does not start"))?;
+    // the first line that it prints is `Listening on http://localhost:8080`
+    let address = started.address.strip_prefix("Listening on http://");
+    let address = address.ok_or_else(|| io::Error::other("the server does not start"))?;
     started.address = address.to_owned();
     Ok(started)
 }

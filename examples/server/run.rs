@@ -81,8 +81,7 @@ async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
         Some(facts) => facts,
         None => demo::facts(&origin)?,
     };
-    let welcome =
-        if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
+    let welcome = if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}\n") };
     #[cfg(feature = "external-providers")]
     if config.sso_demo {
         facts.provider = Some(sso_demo::start(&origin, bound.port().wrapping_add(1)).await?);
@@ -101,7 +100,7 @@ async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
     print!("{}", if config.sso_demo { sso_demo::WELCOME } else { "" });
     #[cfg(feature = "metrics")]
     if let Some(bound) = metrics {
-        println!("Metrics at http://{bound}/metrics.");
+        println!("Metrics at http://{bound}/metrics");
     }
     serve::until_stopped(listeners, app, is_behind_proxies, &log).await;
     state.close().await;

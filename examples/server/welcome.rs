@@ -7,7 +7,8 @@ pub(crate) fn welcome(origin: &str) -> String {
     let [ada, grace] = &PEOPLE;
     format!(
         "\
-Listening on {origin}. Ctrl-C ends it.
+Listening on {origin}
+Ctrl-C ends it.
 
 Click:  {origin}/demo/         try the limits; log in as {ada} (password: {adas}) or {grace} ({graces})
         {origin}/demo/outbox   the messages with codes, which are also printed here

@@ -179,7 +179,7 @@ async fn counters_are_served_on_a_listener_of_their_own() {
     let path = config("counters", &sample(|key| key == "metrics_listen"));
     let mut server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
     let line = server.line().await;
-    let address = line.strip_prefix("Metrics at http://").unwrap().strip_suffix("/metrics.").unwrap().parse().unwrap();
+    let address = line.strip_prefix("Metrics at http://").unwrap().strip_suffix("/metrics").unwrap().parse().unwrap();
     let mut browser = server.browser();
     browser.log_in(&APP, "ada", "correct horse battery staple").await;
     let wrong = [("x-api-key", "no such key")];

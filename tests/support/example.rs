@@ -48,7 +48,6 @@ impl Example {
         let first = lines.next_line().await.unwrap().unwrap();
         let (_, rest) = first.split_once("http://").unwrap();
         let host = rest.split(|c: char| !(c.is_ascii_alphanumeric() || ".:[]".contains(c))).next().unwrap();
-        let host = host.trim_end_matches('.');
         let address = host.replace("localhost", "127.0.0.1").parse().unwrap();
         Self { child, lines, origin: format!("http://{host}"), address }
     }

@@ -27,7 +27,7 @@ impl Server {
     /// Starts the server with its demo.
     pub(crate) async fn start() -> Self {
         let (child, lines, first) = run(&["--listen", "localhost:0"]).await;
-        let issuer = first.strip_prefix("Listening on ").unwrap().split(". ").next().unwrap().to_owned();
+        let issuer = first.strip_prefix("Listening on ").unwrap().to_owned();
         Self { issuer, _child: child, _lines: lines, _port: None }
     }
 
