@@ -134,7 +134,8 @@ pub trait Users: Send + Sync + 'static {
     ///
     /// `account` is the account as it was when the user proved who they are. Set the password only if the account still has
     /// the same mark or hash, or still has no password: `UPDATE users SET hash = $new WHERE id = $id AND hash IS NOT DISTINCT
-    /// FROM $old`. Otherwise the answer is [`AccountChange::Outdated`].
+    /// FROM $old`. If users can change contacts, it must also have the same contacts, one of which may have proved who the user
+    /// is. Otherwise the answer is [`AccountChange::Outdated`].
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn set_password(

@@ -111,12 +111,15 @@ impl Users for People {
         }
     }
 
-    /// Without a mark of its own, an account has one that comes from the hash: so the hash must be as it was read.
+    /// Without a mark of its own, an account has one that comes from the hash: so the hash must be as it was read. So must the
+    /// address, which may have proved who the user is.
     async fn set_password(&self, _: &Tenant, account: &Account, new: PasswordHash) -> Result<AccountChange, Failure> {
-        let update = sqlx::query("update people set password = $1 where id = $2 and password is $3")
+        let address = account.contacts().next().map(|(contact, _)| contact.as_str());
+        let update = sqlx::query("update people set password = $1 where id = $2 and password is $3 and address is $4")
             .bind(new.as_str())
             .bind(number(account.id()))
-            .bind(account.password_hash().map(PasswordHash::as_str));
+            .bind(account.password_hash().map(PasswordHash::as_str))
+            .bind(address);
         changed(update.execute(&self.0).await)
     }
 

@@ -159,9 +159,11 @@ async fn self_service(users: AnyUsers) -> Vec<String> {
         (Some("new@example.com"), None),
         (Some("next@example.com"), Some("next@example.com")),
     ] {
-        let (old, new) = (old.map(mailbox), new.map(mailbox));
+        let (old, new, read) = (old.map(mailbox), new.map(mailbox), account("u-1").await.unwrap());
         seen.push(format!("{:?}", users.set_contact(&acme, &id("u-1"), old.as_ref(), new.as_ref()).await.unwrap()));
         seen.push(shown(account("u-1").await));
+        // outdated if a contact was replaced, which may have proved who the user is
+        seen.push(format!("{:?}", users.set_password(&acme, &read, hash(HASH)).await.unwrap()));
         for address in ["ada", "eve", "gone", "new", "next"] {
             let found = users.find(&acme, &name(&format!("{address}@example.com"))).await.unwrap();
             seen.push(format!("{address}: {:?}", found.map(|account| account.id().to_string())));

@@ -111,7 +111,7 @@ impl Users for StoredUsers {
         }
     }
 
-    /// Sets the password if the account still has the one with which it was read.
+    /// Sets the password if the account still has the one with which it was read, and the same contacts.
     async fn set_password(
         &self,
         tenant: &Tenant,
@@ -120,7 +120,8 @@ impl Users for StoredUsers {
     ) -> Result<AccountChange, StoreError> {
         let mark = account.current_password_mark();
         let replace = |row: Option<&Row>, _| {
-            let Some(mut row) = row.filter(|row| row.password_mark == mark).cloned() else {
+            let is_current = |row: &&Row| row.password_mark == mark && row.contacts == account.contacts;
+            let Some(mut row) = row.filter(is_current).cloned() else {
                 return Change::Keep(AccountChange::Outdated);
             };
             row.set_password(Some(new.clone()));
@@ -252,8 +253,22 @@ mod tests {
         assert_eq!(set(&first), AccountChange::Done);
         assert_ne!(account().current_password_mark(), mark);
         assert_eq!(set(&first), AccountChange::Outdated);
+        // a contact that proved who the user is may be replaced by now
+        let (read, old, new) = (account(), contact("old@example.com"), contact("new@example.com"));
+        let replace = |old, new| block_on(users.set_contact(&acme, &id("u-1"), old, new)).unwrap();
+        assert_eq!((replace(None, Some(&old)), set(&read)), (AccountChange::Done, AccountChange::Outdated));
+        let read = account();
+        assert_eq!((replace(Some(&old), Some(&new)), set(&read)), (AccountChange::Done, AccountChange::Outdated));
+        assert_eq!(set(&account()), AccountChange::Done);
         assert_eq!(block_on(Users::remove(&users, &acme, &id("u-1"))).unwrap(), AccountChange::Done);
         assert_eq!(set(&first), AccountChange::Outdated);
+        // a contact that proved who the user is may be replaced by now
+        let (read, old, new) = (account(), contact("old@example.com"), contact("new@example.com"));
+        let replace = |old, new| block_on(users.set_contact(&acme, &id("u-1"), old, new)).unwrap();
+        assert_eq!((replace(None, Some(&old)), set(&read)), (AccountChange::Done, AccountChange::Outdated));
+        let read = account();
+        assert_eq!((replace(Some(&old), Some(&new)), set(&read)), (AccountChange::Done, AccountChange::Outdated));
+        assert_eq!(set(&account()), AccountChange::Done);
         assert_eq!(block_on(Users::remove(&users, &acme, &id("u-1"))).unwrap(), AccountChange::Outdated);
     }
 

@@ -109,6 +109,7 @@ pub(super) const REMOVE_CONTACT: &str =
     "delete from tollgate_user_contacts where user_id = $1 and kind = $2 and contact = $3";
 pub(super) const HAS_CONTACT: &str =
     "select count(*) from tollgate_user_contacts where user_id = $1 and kind = $2 and contact = $3";
+pub(super) const CONTACTS: &str = "select kind, contact, verified from tollgate_user_contacts where user_id = $1";
 pub(super) const COUNT_CONTACTS: &str = "select count(*) from tollgate_user_contacts where user_id = $1";
 
 pub(super) const SET_CLAIM: &str = "insert into tollgate_user_claims (user_id, name, scope, value)

@@ -12,8 +12,8 @@ use super::{
     changes::{check_count, clear_username, new_mark},
     row::{StoredHash, contact_columns, mark_of, write_mark},
     statements::{
-        ADD_CONTACT, ADD_IDENTIFIER, COUNT_CONTACTS, COUNT_IDENTIFIERS, HAS_CONTACT, PASSWORD, REMOVE_CONTACT,
-        REMOVE_IDENTIFIER, SET_NAME, SET_PASSWORD,
+        ADD_CONTACT, ADD_IDENTIFIER, CONTACTS, COUNT_CONTACTS, COUNT_IDENTIFIERS, HAS_CONTACT, PASSWORD,
+        REMOVE_CONTACT, REMOVE_IDENTIFIER, SET_NAME, SET_PASSWORD,
     },
     transaction::change,
 };
@@ -55,7 +55,7 @@ impl SqlUsers {
         })
     }
 
-    /// Sets the password if the account still has the one with which it was read.
+    /// Sets the password if the account still has the one with which it was read, and the same contacts.
     pub(super) async fn replace_password(
         &self,
         tenant: &Tenant,
@@ -66,6 +66,14 @@ impl SqlUsers {
         outcome(change!(self, tenant, user, connection => {
             let found = read_password!(connection, tenant, user).map(|stored| mark_of(&stored)).transpose();
             if found.map_err(UserError::Store)? != expected {
+                return Err(UserError::Unknown.into());
+            }
+            let query = sqlx::query_as(CONTACTS).bind(user.as_str());
+            let found: Vec<(String, String, bool)> = query.fetch_all(&mut *connection).await?;
+            let is_same = |(contact, verified): (&Contact, bool)| contact_columns(contact).is_some_and(|(kind, text)| {
+                found.iter().any(|own| (own.0.as_str(), own.1.as_str(), own.2) == (kind, text, verified))
+            });
+            if found.len() != account.contacts().count() || !account.contacts().all(is_same) {
                 return Err(UserError::Unknown.into());
             }
             let update = sqlx::query(SET_PASSWORD).bind(tenant.as_str()).bind(user.as_str());
