@@ -33,18 +33,17 @@ impl Throttle {
         Ok(Self { failures, open_at: (now + wait_after(failures, limits)).as_nanos() })
     }
 
-    /// Counts an attempt against an account, which shows no wait. Returns the new count, when it is forgotten, and whether
-    /// the attempt is below the ceiling. Attempts beyond the ceiling do not prolong it.
+    /// Counts an attempt against an account, which shows no wait. Returns the new count, and whether the attempt is below the
+    /// ceiling. Attempts beyond the ceiling do not prolong it, but the row lives on, so its end does not show the ceiling.
     ///
     /// The last fifth is kept for trusted browsers, so attackers cannot use up the attempts of the owner.
-    pub(crate) fn count_hidden(self, limits: &LoginLimits, now: UnixTime, is_trusted: bool) -> (Self, UnixTime, bool) {
+    pub(crate) fn count_hidden(self, limits: &LoginLimits, now: UnixTime, is_trusted: bool) -> (Self, bool) {
         let reserved = if is_trusted { 0 } else { limits.failure_ceiling / 5 };
-        let is_below = self.failures < limits.failure_ceiling - reserved;
-        let next = match is_below {
-            true => Self { failures: self.failures + 1, open_at: Self::forgotten_at(limits, now).as_nanos() },
-            false => self,
-        };
-        (next, next.hidden_until(), is_below)
+        let failures = if self.open_at > now.as_nanos() { self.failures } else { 0 };
+        match failures < limits.failure_ceiling - reserved {
+            true => (Self { failures: failures + 1, open_at: Self::forgotten_at(limits, now).as_nanos() }, true),
+            false => (self, false),
+        }
     }
 
     /// Removes an attempt whose secret could not be checked, and its wait, unless a later attempt has set another one.
@@ -56,11 +55,6 @@ impl Throttle {
     /// Removes an attempt from a hidden count. The rest is forgotten as late as before.
     pub(crate) fn uncount_hidden(self) -> Self {
         Self { failures: self.failures.saturating_sub(1), ..self }
-    }
-
-    /// Returns when a hidden count is forgotten.
-    pub(crate) fn hidden_until(self) -> UnixTime {
-        UnixTime::from_nanos(self.open_at)
     }
 
     /// Returns when a count that was written now can be forgotten.
@@ -102,10 +96,9 @@ mod tests {
         let limits = LoginLimits::new();
         let now = UnixTime::from_secs(1_000_000);
         let fail = |throttle: &mut Throttle, seconds: u64, is_trusted| {
-            let (next, kept_until, is_below) =
-                throttle.count_hidden(&limits, now + Duration::from_secs(seconds), is_trusted);
+            let (next, is_below) = throttle.count_hidden(&limits, now + Duration::from_secs(seconds), is_trusted);
             *throttle = next;
-            (kept_until.as_secs() - now.as_secs() - 24 * 3600, is_below)
+            (UnixTime::from_nanos(next.open_at).as_secs() - now.as_secs() - 24 * 3600, is_below)
         };
         let mut throttle = Throttle::default();
         for at in 1..=150 {
@@ -119,6 +112,10 @@ mod tests {
         throttle = throttle.uncount_hidden();
         assert_eq!(fail(&mut throttle, 202, false), (170, false));
         assert_eq!(fail(&mut throttle, 203, true), (203, true));
+        // the row may still be there when the count is forgotten
+        assert_eq!(fail(&mut throttle, 203 + 24 * 3600 - 1, false), (203, false));
+        assert_eq!(fail(&mut throttle, 203 + 24 * 3600, false), (203 + 24 * 3600, true));
+        assert_eq!(throttle.failures, 1);
         let mut alone = Throttle::default();
         assert!((1..=100).all(|at| fail(&mut alone, at, true).1));
         assert!(!fail(&mut alone, 101, true).1);

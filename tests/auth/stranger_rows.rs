@@ -18,6 +18,8 @@ use crate::{
     world::{ADA, World, parameters},
 };
 
+const DAY: u64 = 24 * 3600;
+
 /// The table, the length and the expiry of each row, by its key.
 type Expiries = BTreeMap<Vec<u8>, (String, usize, UnixTime)>;
 
@@ -30,6 +32,22 @@ impl Rows {
     fn latest(&self, table: &str) -> Option<UnixTime> {
         let written = std::mem::take(&mut *self.1.lock().unwrap());
         written.into_values().filter(|(own, ..)| own == table).map(|(.., expires_at)| expires_at).max()
+    }
+
+    /// Returns how long the rows of this table live that were written since the last call of `latest`, in seconds, sorted.
+    fn lives(&self, table: &str, now: UnixTime) -> Vec<u64> {
+        let mut lives: Vec<u64> = self.shapes_of(table, now).into_iter().map(|(_, life)| life).collect();
+        lives.sort_unstable();
+        lives
+    }
+
+    /// Returns the length of each row of this table, and how long it lives, sorted.
+    fn shapes_of(&self, table: &str, now: UnixTime) -> Vec<(usize, u64)> {
+        let rows = self.1.lock().unwrap();
+        let own = rows.values().filter(|(own, ..)| own == table);
+        let mut shapes: Vec<_> = own.map(|(_, len, expires_at)| (*len, expires_at.as_secs() - now.as_secs())).collect();
+        shapes.sort_unstable();
+        shapes
     }
 
     /// Returns the number of rows that were written since the last call of `latest` by table, and the length and the expiry of the
@@ -71,7 +89,7 @@ impl Store for Rows {
 }
 
 #[tokio::test]
-async fn made_up_passkeys_leave_rows_for_a_minute_only() {
+async fn made_up_passkeys_leave_rows_like_those_of_known_ones() {
     let (rows, acme) = (Rows::default(), "acme".parse::<tollgate::Tenant>().unwrap());
     let world = World::with(rows.clone(), |service| service.first_party(acme).passkeys(Passkeys::new(RP_ID))).await;
     let mut known = enrolled(&world, ADA).await;
@@ -82,14 +100,53 @@ async fn made_up_passkeys_leave_rows_for_a_minute_only() {
             let begun = begin(&mut browser, "web", identifier).await;
             assert_eq!(prove(&mut browser, &begun, &SoftPasskey::new()).await.status, 401);
         }
-        let latest = rows.latest("throttles").unwrap();
-        assert_eq!(latest.as_secs(), world.time().as_secs() + 60, "{identifier:?}");
+        // each of the three has a row of its own for a minute, and one that many share for a day
+        assert_eq!(rows.lives("throttles", world.time()), [60, 60, 60, DAY, DAY, DAY], "{identifier:?}");
     }
     // failures with a known one are remembered for its account
     known.flags &= !0x04;
+    rows.latest("throttles");
     let begun = begin(&mut browser, "web", None).await;
     assert_eq!(prove(&mut browser, &begun, &known).await.status, 401);
-    assert_eq!(rows.latest("throttles").unwrap().as_secs(), world.time().as_secs() + 24 * 3600);
+    assert_eq!(rows.lives("throttles", world.time()), [60, DAY]);
+}
+
+#[tokio::test]
+async fn c031_c066_rows_that_count_attempts_and_codes_are_alike_for_known_and_unknown_names() {
+    let mut all = Vec::new();
+    for name in [ADA, "xda@example.com"] {
+        let rows = Rows::default();
+        let world = World::with(rows.clone(), |service| service).await;
+        let mut browser = world.browser();
+        for _ in 0..3 {
+            let id = browser.start("web", name).await;
+            assert_eq!(browser.password("web", &id, name, "wrong").await.status, 401);
+            assert_eq!(browser.ask("web", &id, "email", name).await.status, 200);
+            assert_eq!(browser.verify("web", &id, "wrong").await.status, 401);
+            // longer than the minute between two codes
+            world.advance(61);
+        }
+        all.push(["sends", "throttles"].map(|table| rows.shapes_of(table, world.time())));
+    }
+    assert_eq!(all[0], all[1]);
+    assert_eq!((all[0][0].len(), all[0][1].len()), (2, 4));
+}
+
+#[tokio::test]
+async fn made_up_names_share_a_bounded_number_of_the_rows_for_equal_work() {
+    let (rows, client) = (Rows::default(), "web");
+    let world = World::with(rows.clone(), |service| service).await;
+    let mut browser = world.browser();
+    rows.latest("throttles");
+    // about thirty pairs of 2,000 names share one of 65,536 rows
+    for number in 0..2000 {
+        let name = format!("made{number}@example.com");
+        let id = browser.start(client, &name).await;
+        browser.password(client, &id, &name, "wrong").await;
+        world.advance(2);
+    }
+    let written = rows.lives("throttles", world.time()).len();
+    assert!((3900..4000).contains(&written), "{written}");
 }
 
 #[tokio::test]

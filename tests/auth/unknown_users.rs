@@ -205,9 +205,7 @@ impl ScriptedWorld {
         };
         // deliver all messages before the time advances
         settle().await;
-        // these calls don't know whether there is an account
-        let counts_alike = matches!(action, Action::SignUp(_) | Action::SignUpGuess(..) | Action::Link(..));
-        self.shown(&answer, counts_alike)
+        self.shown(&answer)
     }
 
     fn note(&mut self, answer: &Answer, client: &'static str) {
@@ -234,7 +232,7 @@ impl ScriptedWorld {
     }
 
     /// Returns the complete response, followed by the store operations it took, and by the rows that it wrote.
-    fn shown(&self, answer: &Answer, counts_alike: bool) -> String {
+    fn shown(&self, answer: &Answer) -> String {
         let headers: Vec<_> = answer
             .headers
             .iter()
@@ -250,10 +248,7 @@ impl ScriptedWorld {
         // inserts and swaps both count as a write
         let done = self.store.done().into_iter().map(|done| done.replace("insert", "write").replace("swap", "write"));
         let done: Vec<_> = done.collect();
-        // the counts of an account are kept for longer than those of a name that strangers make up
-        let is_count = |row: &&Written| ["sends", "throttles"].contains(&&*row.table);
-        let rows = self.store.written();
-        let written: Vec<_> = rows.iter().filter(|row| counts_alike || !is_count(row)).map(Written::shape).collect();
+        let written: Vec<_> = self.store.written().iter().map(Written::shape).collect();
         format!("{text}\n\n{}\n\n{}", done.join("\n"), written.join("\n"))
     }
 }

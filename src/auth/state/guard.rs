@@ -83,9 +83,9 @@ pub(crate) struct Guard {
     pub(super) limits: LoginLimits,
 }
 
-/// How long a row of an unknown user or of an unknown passkey is kept. It exists only so that known and unknown ones cause the
-/// same writes, and strangers can create any number of them.
-const DECOY_LIFETIME: Duration = Duration::from_secs(60);
+/// How long failures with the id of a passkey are remembered: signatures can't be guessed, and strangers can make up any number
+/// of ids.
+const PASSKEY_MEMORY: Duration = Duration::from_secs(60);
 
 /// What selects the rows that count an attempt.
 #[derive(Clone, Copy, Debug)]
@@ -249,9 +249,9 @@ impl Guard {
         let Some((row, written)) = counted_in else { return Ok(Err(shortest)) };
         let (id, hidden) = &rows.hidden;
         let before = hidden.value().copied().unwrap_or_default();
-        let (next, kept_until, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
+        let (next, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
         if counted.below_ceiling.is_none() {
-            let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
+            let kept_until = Throttle::forgotten_at(&self.limits, now);
             counts.push(self.throttles.prepare_row_write(tenant, id.as_bytes(), hidden, &next, kept_until)?);
         }
         let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
@@ -277,8 +277,8 @@ impl Guard {
     /// Returns when the row of what was submitted is forgotten.
     fn forgotten_at(&self, attempt: AttemptKey<'_>, now: UnixTime) -> UnixTime {
         match attempt.method {
-            // signatures can't be guessed, and a known id must look like an invented one
-            Method::Passkey => now + DECOY_LIFETIME,
+            // for known and invented ids alike
+            Method::Passkey => now + PASSKEY_MEMORY,
             _ => Throttle::forgotten_at(&self.limits, now),
         }
     }
@@ -299,15 +299,11 @@ impl Guard {
                 .await?;
         }
         let Some(counted_hidden) = counted.below_ceiling else { return Ok(()) };
-        // a withdrawn attempt beyond the ceiling must not prolong it
-        let kept_until = |row: Throttle, now| match attempt.account {
-            Some(_) => row.hidden_until(),
-            None => now + DECOY_LIFETIME,
-        };
+        let kept_until = |now| Throttle::forgotten_at(&self.limits, now);
         self.throttles
             .update(Some(attempt.tenant), attempt.hidden(keyed).as_bytes(), |row, now| match row {
-                Some(row) if counted_hidden => Change::Put(row.uncount_hidden(), kept_until(*row, now), ()),
-                Some(row) => Change::Put(*row, kept_until(*row, now), ()),
+                Some(row) if counted_hidden => Change::Put(row.uncount_hidden(), kept_until(now), ()),
+                Some(row) => Change::Put(*row, kept_until(now), ()),
                 None => Change::Keep(()),
             })
             .await
@@ -400,7 +396,6 @@ impl Guard {
                 let more = sent.one_more(attempt.method, limit.without_interval(), now);
                 let is_below = more.is_ok();
                 // also written at the limit, because a missing write could be timed
-                let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
                 let next = more.unwrap_or(sent);
                 counts.push(self.sent_codes.prepare_row_write(tenant, id.as_bytes(), row, &next, kept_until)?);
                 is_below
@@ -456,18 +451,24 @@ impl AttemptKey<'_> {
 
     /// Returns the id of the row that counts the codes that are really sent to the submitted address.
     pub(crate) fn messages(&self, keyed: &Keyed) -> SecretDigest {
-        let row = match (self.account, self.device) {
-            (Some(_), None) => "sent",
-            (Some(_), Some(_)) => "sent to a trusted browser",
-            (None, _) => "not sent",
-        };
-        keyed.hash(row, [self.submitted.as_bytes()])
+        match (self.account, self.device) {
+            (Some(_), None) => keyed.hash("sent", [self.submitted.as_bytes()]),
+            (Some(_), Some(_)) => keyed.hash("sent to a trusted browser", [self.submitted.as_bytes()]),
+            (None, _) => keyed.hash("not sent", [&self.shared_row()]),
+        }
+    }
+
+    /// Returns one of 65,536 numbers, by which unknown users share rows. Their counts decide nothing and exist for equal work
+    /// alone. They live as long as those of accounts, so strangers must not be able to cause any number of them.
+    fn shared_row(&self) -> [u8; 2] {
+        let [first, second, ..] = *self.submitted.as_bytes();
+        [first, second]
     }
 
     fn hidden(&self, keyed: &Keyed) -> SecretDigest {
         match self.account {
             Some(account) => of_account(self.method, account, keyed),
-            None => keyed.hash("nobody", [self.method.as_str().as_bytes(), self.submitted.as_bytes()]),
+            None => keyed.hash("nobody", [self.method.as_str().as_bytes(), &self.shared_row()]),
         }
     }
 }
