@@ -63,7 +63,9 @@ impl Core {
         language: Language,
     ) -> Result<(), StoreError> {
         let keyed = self.keyed().await?;
-        if !self.guard.count_notice(tenant, method_of(channel), contact, keyed).await? {
+        let counted = self.guard.count_notice(tenant, method_of(channel), contact, keyed).await;
+        // the change is made: if the store fails, its notice is sent all the same
+        if matches!(counted, Ok(false)) {
             self.journal.tally(EventKind::NoticeUndelivered, Some(tenant), Some(channel.as_str()));
             return Ok(());
         }
@@ -75,7 +77,7 @@ impl Core {
             // the limit on messages bounds these
             self.journal.record_event(Event { kind: EventKind::NoticeSent, ..changed });
         }
-        Ok(())
+        counted.map(|_| ())
     }
 
     /// Returns where the user can be told something: a verified contact, and a channel that has a sender.

@@ -86,6 +86,7 @@ mod metadata;
 #[cfg(feature = "external-providers")]
 mod method_matrix;
 mod notice_limits;
+mod notices_after_faults;
 mod oidc_parameters;
 mod openapi;
 mod otp;

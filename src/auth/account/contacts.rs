@@ -107,15 +107,15 @@ pub(super) async fn confirm_contact(call: &AccountCall<'_>) -> EndpointResult {
     let ((tenant, user), old) = (call.owner(), ticket.replaces.as_ref());
     call.require_current().await?;
     answers::changed(core.users.set_contact(tenant, user, old, Some(contact)).await?)?;
-    // an old contact that was not verified must not become so
-    let restored = old.filter(|old| call.account().has_verified(old));
-    call.keep(core.users.set_contact(tenant, user, Some(contact), restored)).await?;
     let change = match contact {
         Contact::Email(_) => NoticeKind::EmailChanged,
         Contact::Phone(_) => NoticeKind::PhoneChanged,
     };
-    // the contacts that the account had before
+    // the contacts that the account had before, and before anything else can fail
     call.changed(change).await;
+    // an old contact that was not verified must not become so
+    let restored = old.filter(|old| call.account().has_verified(old));
+    call.keep(core.users.set_contact(tenant, user, Some(contact), restored)).await?;
     Ok(answer::no_content())
 }
 

@@ -45,6 +45,11 @@ pub(crate) enum Added {
     Outdated,
 }
 
+/// Returns whether a credential was added. Returns `None` after an error of the store, because it may be there.
+pub(crate) fn is_added(outcome: &Result<Added, StoreError>) -> Option<bool> {
+    outcome.as_ref().ok().map(|added| *added == Added::Done)
+}
+
 /// The outcome of removing a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -18,7 +18,7 @@ use crate::{
             credentials::{
                 credential::Strength,
                 row::Credentials,
-                table::{Added, Removed},
+                table::{Added, Removed, is_added},
             },
             signed_in::SignedIn,
         },
@@ -310,7 +310,9 @@ impl<'a> AccountCall<'a> {
         let (core, owner) = (self.cx.core, self.owner());
         let is_factor_proved = self.fresh.until_with_factor().is_some();
         let may_add_first = factors(core, &self.who, None).may_add_first(is_factor_proved);
-        match new.store(&core.credentials, owner, |row| !is_first || may_add_first(row)).await? {
+        let stored = new.store(&core.credentials, owner, |row| !is_first || may_add_first(row)).await;
+        self.announce_if_stored(is_added(&stored), N::ADDED).await;
+        match stored? {
             Added::Done => {}
             Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
             Added::Refused => return Err(Problem::invalid("this user has the maximum number of passkeys")),
@@ -321,7 +323,6 @@ impl<'a> AccountCall<'a> {
             }
         }
         self.keep(new.discard(&core.credentials, owner)).await?;
-        self.changed(N::ADDED).await;
         if !is_first {
             return Ok(None);
         }
@@ -353,6 +354,19 @@ impl<'a> AccountCall<'a> {
         };
         let renewed = self.cx.core.sessions.renew(session, Renewal::StepUp(renewed)).await?;
         Ok(renewed.map(|(cookie, _)| cookie))
+    }
+
+    /// Announces a credential that was just stored, before anything else can fail. `is_stored` is `None` after an error of the
+    /// store: it may be there, too.
+    pub(crate) async fn announce_if_stored(&self, is_stored: Option<bool>, added: NoticeKind) {
+        let (tenant, user) = self.owner();
+        let may_be_there = match is_stored {
+            Some(is_stored) => is_stored,
+            None => !self.cx.core.credentials.get(tenant, user).await.is_ok_and(|row| row == self.credentials),
+        };
+        if may_be_there {
+            self.changed(added).await;
+        }
     }
 
     /// Announces a change of how the user signs in, and ends what needs the credentials before it. The session of this call

@@ -15,7 +15,7 @@ use crate::{
             credentials::{
                 credential::Strength,
                 row::{Credentials, strength},
-                table::Added,
+                table::{Added, is_added},
             },
             signed_in::SignedIn,
             step::LoginStep,
@@ -133,9 +133,6 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let submitted = submitted::user(self.account.id(), step.keyed);
         let mut attempt = Attempt::start_attempt(step, method, submitted).await?;
         let enrolled = self.check(&mut attempt, verified).await;
-        if matches!(enrolled, Ok(Some(_))) {
-            self.announce(N::ADDED).await;
-        }
         let right = |new: N| {
             let (user, mark) = (step.login.subject.user()?.clone(), Some(new.mark(step.keyed)));
             Some(RightSecret { user, mark, factors: EnrolledFactors::default() })
@@ -159,7 +156,16 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let Some(new) = new.filter(|_| below_ceiling) else { return Ok(None) };
         let (tenant, proved) = (owner.0, step.login.proved());
         let may = Factors { core, tenant, account, credentials: None, proved, without: None }.may_add_first(false);
-        match new.store(&core.credentials, owner, may).await? {
+        let stored = new.store(&core.credentials, owner, may).await;
+        // before anything else can fail; after an error, it may be there too
+        let may_be_there = match is_added(&stored) {
+            Some(is_added) => is_added,
+            None => !core.credentials.get(owner.0, owner.1).await.is_ok_and(|row| row == self.credentials),
+        };
+        if may_be_there {
+            self.announce(N::ADDED).await;
+        }
+        match stored? {
             Added::Done => {}
             Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
             // another enrolment has come first

@@ -85,9 +85,10 @@ pub(crate) async fn replace_recovery_codes(call: &AccountCall<'_>) -> EndpointRe
     call.require_second_factor()?;
     let keyed = call.cx.core.keyed().await?;
     let (credentials, vouched) = (&call.cx.core.credentials, (call.strength(), call.cx.core.logins.now()));
-    let (enrolment, codes) = credentials.renew_recovery_codes(call.owner(), vouched, keyed).await?;
+    let renewed = credentials.renew_recovery_codes(call.owner(), vouched, keyed).await;
+    call.announce_if_stored(renewed.is_ok().then_some(true), NoticeKind::RecoveryCodesRenewed).await;
+    let (enrolment, codes) = renewed?;
     call.keep(credentials.discard_recovery_codes(call.owner(), &enrolment)).await?;
-    call.changed(NoticeKind::RecoveryCodesRenewed).await;
     Ok(answer::json(StatusCode::CREATED, &json!({ "codes": codes })))
 }
 

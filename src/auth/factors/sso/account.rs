@@ -8,7 +8,7 @@ use crate::{
             credentials::{
                 credential::{Credential, CurrentProofs, Strength},
                 row::Credentials,
-                table::Added,
+                table::{Added, is_added},
             },
             step::LoginStep,
         },
@@ -55,8 +55,24 @@ pub(super) async fn find_or_link_account(
     }
     // only the user can make a link again that the user has removed, and no hook of the operator
     let is_by_user = !link.strength.is_full();
-    if is_new && core.credentials.add_link((tenant, &id), &link, is_by_user).await? != Added::Done {
-        return Ok(Err(SsoRefusal::NotLinked));
+    if is_new {
+        let account = core.accounts.of_user(tenant, Some(&id)).await?;
+        let added = core.credentials.add_link((tenant, &id), &link, is_by_user).await;
+        let link_id = (link.provider.as_str(), link.issuer.as_str(), link.subject.as_str());
+        // after an error, it may be there too
+        let may_be_there = match is_added(&added) {
+            Some(is_added) => is_added,
+            None => !core.credentials.by_link(tenant, link_id).await.is_ok_and(|found| found.is_none()),
+        };
+        if let Some(account) = account.filter(|account| may_be_there && !account.is_disabled()) {
+            let language = step.cx.language(&step.login);
+            let announced = core.announce(&*step.login, (tenant, &account), NoticeKind::LinkAdded, language).await;
+            // the link is made, so the step goes on
+            step.cx.log_failures([announced.err()]);
+        }
+        if added? != Added::Done {
+            return Ok(Err(SsoRefusal::NotLinked));
+        }
     }
     let account = core.accounts.of_user(tenant, Some(&id)).await?;
     let found = core.accounts.with_generation(tenant, account).await?;
@@ -65,12 +81,6 @@ pub(super) async fn find_or_link_account(
     if is_new && (is_ended || found.active().is_none()) {
         let _removed = core.credentials.discard_link((tenant, &id), &link).await?;
         return Ok(Err(SsoRefusal::AccountClosed));
-    }
-    if let Some(account) = found.active().filter(|_| is_new) {
-        let language = step.cx.language(&step.login);
-        let announced = core.announce(&*step.login, (tenant, account), NoticeKind::LinkAdded, language).await;
-        // the link is made, so the step goes on
-        step.cx.log_failures([announced.err()]);
     }
     let mark = link.mark(step.keyed);
     Ok(found.active().and(found.user()).map(|user| (user, mark)).ok_or(SsoRefusal::AccountClosed))

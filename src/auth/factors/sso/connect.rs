@@ -16,7 +16,7 @@ use crate::{
     auth::{
         context::{RequestContext, incoming::IncomingRequest, stages::SiteCall},
         factors::{
-            credentials::table::Added,
+            credentials::table::{Added, is_added},
             enrolment::{call::AccountCall, pending::PendingEnrolments},
         },
         http::{
@@ -174,13 +174,14 @@ async fn link_provider_user(
     let link = new_link(name, user, now, call.strength());
     // the user must be told of a link
     cx.continue_without_caller();
-    match core.credentials.add_link(call.owner(), &link, true).await? {
+    let added = core.credentials.add_link(call.owner(), &link, true).await;
+    call.announce_if_stored(is_added(&added), NoticeKind::LinkAdded).await;
+    match added? {
         Added::Done => {}
         Added::Refused | Added::Outdated => return Ok(LinkOutcome::TooMany),
         Added::Taken => return owned(&call, &link).await,
     }
     call.keep(core.credentials.discard_link(call.owner(), &link)).await?;
-    call.changed(NoticeKind::LinkAdded).await;
     Ok(LinkOutcome::Linked)
 }
 
