@@ -1,6 +1,7 @@
 //! From the settings of a builder to the service.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
@@ -88,6 +89,7 @@ impl AuthServiceBuilder {
                 issuer.as_str()
             );
         }
+        let tenant_urls = tenant_urls(&issuer, &self.tenant_origins)?;
         let pages = BuiltPages::new(std::mem::take(&mut self.pages))?;
         self.login_limits.validate()?;
         if let Some(lifetime) = self.remember {
@@ -149,6 +151,7 @@ impl AuthServiceBuilder {
             passwords: self.passwords,
             password_rules: self.password_rules,
             pages,
+            tenant_urls,
             issuer,
             store,
             clock,
@@ -255,6 +258,18 @@ impl AuthServiceBuilder {
             addresses: core::Addresses::default(),
         })
     }
+}
+
+/// Returns the URL of each tenant with an origin of its own.
+fn tenant_urls(issuer: &Issuer, origins: &[(Tenant, String)]) -> Result<BTreeMap<Tenant, String>, ConfigError> {
+    let url = |(tenant, origin): &(Tenant, String)| {
+        let parsed = Issuer::parse_setting("tenant origin", origin)?;
+        match parsed.path() {
+            "" => Ok((tenant.clone(), format!("{origin}{}", issuer.path()))),
+            _ => Err(ConfigError::new("tenant origin", origin, "must have no path")),
+        }
+    };
+    origins.iter().map(url).collect()
 }
 
 fn token_endpoints(

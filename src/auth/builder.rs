@@ -12,7 +12,7 @@ use crate::{
     password::{PasswordRules, Passwords},
     policy::Policies,
     store::AnyStore,
-    tenant::{ClientIp, TenantSource},
+    tenant::{ClientIp, Tenant, TenantSource},
     tokens::Tokens,
     user::{
         AnyUsers,
@@ -53,6 +53,7 @@ pub struct AuthServiceBuilder {
     pub(super) key: Option<Keyed>,
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
+    pub(super) tenant_origins: Vec<(Tenant, String)>,
     pub(super) insecure_loopback: bool,
     pub(super) sign_up: SignUpRules,
     pub(super) without_password_reset: bool,
@@ -98,6 +99,7 @@ impl AuthServiceBuilder {
             key: None,
             pages: Pages::new(),
             first_party: None,
+            tenant_origins: Vec::new(),
             insecure_loopback: false,
             sign_up: SignUpRules::default(),
             without_password_reset: false,
@@ -239,6 +241,14 @@ impl AuthServiceBuilder {
         /// Issues tokens: serves `/token`, `/jwks`, `/userinfo`, `/revoke`, `/introspect`, `/logout` and both documents below
         /// `/.well-known/`.
         pub fn tokens(tokens: Tokens) { tokens: Some(tokens) }
+    }
+
+    /// Sets the origin at which the users of a tenant sign in, such as `https://acme.example.com`, if the site has a host for
+    /// each tenant. Links in messages to them begin with it, and continue with the path of the issuer. Defaults to the origin
+    /// of the issuer. The `Host` of a request never decides.
+    pub fn tenant_origin(mut self, tenant: &Tenant, origin: &str) -> Self {
+        self.tenant_origins.push((tenant.clone(), origin.to_owned()));
+        self
     }
 
     /// Lets an API that shows this secret as a bearer token ask about any token at `/introspect`. Machine clients, and bearers

@@ -1,6 +1,7 @@
 //! Everything that a login service is made of. The builder assembles it once; afterwards no setting changes.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -47,7 +48,7 @@ use crate::{
     support::issuer::Issuer,
     tenant::{ClientIp, Tenant},
     user::{
-        AnyUsers,
+        Account, AnyUsers,
         sign_up::{SignUp, SignUpRules},
     },
     util::clock::Clock,
@@ -56,6 +57,8 @@ use crate::{
 /// The parts of a login service.
 pub(crate) struct Core {
     pub(crate) issuer: Issuer,
+    /// The URLs of the tenants that have an origin of their own.
+    pub(crate) tenant_urls: BTreeMap<Tenant, String>,
     /// The challenge of a 401.
     pub(crate) realm: HeaderValue,
     pub(crate) store: AnyStore,
@@ -236,13 +239,30 @@ impl Core {
     }
 
     /// Ends everything that a user has begun, and deletes what the user has enrolled. Returns how many sessions there were.
-    pub(crate) async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+    ///
+    /// Also removes the messages that wait for the verified contacts of `account`, and the invitations to them. An unverified
+    /// contact may belong to somebody else.
+    pub(crate) async fn forget_user(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        account: Option<&Account>,
+    ) -> Result<usize, StoreError> {
         let ended = self.sessions.end_user(tenant, user).await?;
         self.credentials.forget(tenant, user).await?;
         self.consents.forget(tenant, user).await?;
         let keyed = self.keyed().await?;
+        for contact in account.into_iter().flat_map(Account::verified_contacts) {
+            self.queue.forget(tenant, contact.as_str());
+            self.tickets.withdraw_invitation((tenant, contact), keyed).await?;
+        }
         self.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
         Ok(ended)
+    }
+
+    /// Returns the URL of a page of the site for the users of a tenant. It comes from the settings, never from a request.
+    pub(crate) fn link_to(&self, tenant: &Tenant, path: &str) -> String {
+        let base = self.tenant_urls.get(tenant).map_or(self.issuer.as_str(), String::as_str);
+        format!("{base}{path}")
     }
 
     /// Returns whether users can create accounts, perhaps only with an invitation.

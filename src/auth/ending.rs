@@ -72,11 +72,14 @@ impl AuthService {
     /// Ended logins and counts expire by themselves within a day. A generation number stays, without which old sessions
     /// could count again. The account itself is yours to delete.
     ///
-    /// Disable or delete the account first, so that the user can't sign in and enrol something in between. A credential
+    /// Disable the account first, so that the user can't sign in and enrol something in between, and delete it afterwards. As
+    /// long as it exists, this also removes the messages that wait for its verified contacts, and withdraws the invitations to
+    /// them. If it is deleted already, call [`withdraw_invitation`](Self::withdraw_invitation) for each address. A credential
     /// that a session or a login adds at the same time is removed again. If the call fails, repeat it: it continues where
     /// it stopped. The sessions are then ended already, so it returns 0.
     pub async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
-        self.0.forget_user(tenant, user).await
+        let account = self.0.accounts.of_user(tenant, Some(user)).await?;
+        self.0.forget_user((tenant, user), account.as_ref()).await
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has. A session ends if its other

@@ -88,7 +88,7 @@ impl AuthService {
         let (keyed, contact) = (core.keyed().await?, Contact::Email(address.clone()));
         let ticket = Ticket { claims, ..Ticket::for_contact(contact.clone()) };
         let secret = core.tickets.create_invitation((tenant, &contact), ticket, INVITATION_LIVES, keyed).await?;
-        let url = format!("{}{SIGN_UP_PAGE}#invitation={}", core.issuer.as_str(), secret.expose());
+        let url = format!("{}#invitation={}", core.link_to(tenant, SIGN_UP_PAGE), secret.expose());
         let expires = core.logins.now() + INVITATION_LIVES;
         let link = Link::new(LinkKind::Invitation, url);
         let message = Message::of_link(Channel::Email, tenant.clone(), address.as_str(), link, expires);
@@ -97,7 +97,8 @@ impl AuthService {
         Ok(core.queue.push(Channel::Email, message))
     }
 
-    /// Ends the invitation to an address, if there is one. Call it too when you delete an account whose address was invited again.
+    /// Ends the invitation to an address, if there is one. [`forget_user`](Self::forget_user) does it for the verified addresses of
+    /// an account.
     pub async fn withdraw_invitation(&self, tenant: &Tenant, address: &EmailAddress) -> Result<(), StoreError> {
         let core = &self.0;
         core.tickets.withdraw_invitation((tenant, &Contact::Email(address.clone())), core.keyed().await?).await
@@ -117,7 +118,7 @@ impl AuthService {
         let secret = core.tickets.create_link((TicketPurpose::Reset, tenant), ticket, RESET_LIVES).await?;
         let keyed = core.keyed().await?;
         core.journal.record(EventKind::ResetLinkCreated, EventSource::of_user(tenant, user), None, keyed);
-        Ok(Some(format!("{}{RESET_PAGE}#reset={}", core.issuer.as_str(), secret.expose())))
+        Ok(Some(format!("{}#reset={}", core.link_to(tenant, RESET_PAGE), secret.expose())))
     }
 
     /// Deletes the passkeys, authenticator app, recovery codes and linked accounts of a user who has lost them and whom the

@@ -86,7 +86,7 @@
 //!   response to the first proof shows how many. If the account has too few, [`AuthService::create_reset_link`] helps.
 //! - **A reset removes no factor**, and ends everything that the user has begun: sessions, tokens, trusted browsers. Each
 //!   verified contact gets a notice. The user then signs in again.
-//! - **Links** are built from the issuer. Opening one changes nothing: its page has a button. The secret is behind the `#`, so
+//! - **Links** are built from the issuer, or from the [origin of the tenant](AuthServiceBuilder::tenant_origin). Opening one changes nothing: its page has a button. The secret is behind the `#`, so
 //!   it reaches no server and no log when the page is opened.
 //!
 //! # The account page
@@ -382,9 +382,10 @@
 //! | rows | lifetime |
 //! |---|---|
 //! | a login | an hour after it ends: 70 minutes after its last step, at most 90 in all |
-//! | failures of a name, a pair, an account, a passkey, a trusted browser | 24 hours after the last |
+//! | failures of a name, a pair, an account, a trusted browser | 24 hours after the last |
+//! | failures of a passkey | a minute after the last |
 //! | messages of a pair, of a receiver, of a trusted browser | an hour for a phone, 24 for a mailbox |
-//! | the same for unknown accounts and passkeys | a minute; they are written so that the work is equal |
+//! | the same for unknown accounts and receivers | as long; they exist for equal work, and at most 65,536 for each method of a tenant |
 //! | a code | a minute; a redeemed one as long as its tokens |
 //! | a family of tokens | as long as its refresh token |
 //! | revocations | 12 minutes for a family, as long as its tokens for a session |
@@ -397,7 +398,7 @@
 //!
 //! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), and up to 9 KB with the longest parameters. Failures
 //! take 350 bytes, messages up to 1.8 KB. A tenant whose 600 requests a minute are all spent by strangers has up to 42,000
-//! logins, or up to 864,000 rows after a day. A full `Memory` never drops live rows: logins get a 503. Size it for your tenants,
+//! logins, or up to 930,000 rows after a day. A full `Memory` never drops live rows: logins get a 503. Size it for your tenants,
 //! and set [`requests_per_address`](AbuseLimits::requests_per_address).
 //!
 //! # Errors

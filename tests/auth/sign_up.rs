@@ -1,12 +1,14 @@
 //! Sign-up: an account exists only after its address is proved, in the browser that asked.
 
+use http::Request;
 use serde_json::json;
 use tollgate::{
-    ClientTable, Identifier, Tenant, Tokens, Users,
+    ClientTable, Identifier, NewUser, Tenant, Tokens, UserId, Users,
     auth::{Invitation, SignUp},
     delivery::{LinkKind, Message},
     event::{EventKind, Query},
     store::Memory,
+    tenant::HostTenant,
     testing::ManualClock,
     user::{ClaimTarget, ClaimsRequest, EmailAddress},
 };
@@ -456,6 +458,89 @@ async fn c128_links_are_built_from_the_issuer_and_live_for_a_week() {
     let id = begin(&mut browser, "web").await;
     let late = browser.life("sign-up/invitation", "web", &id, &[("link", &secret)]).await;
     assert_eq!(late.error(), "invalid_link");
+}
+
+#[tokio::test]
+async fn c128_links_open_the_configured_origin_of_their_tenant() {
+    let under = async |origins: &'static [(&'static str, &'static str)]| {
+        let (store, kind) = (Memory::new().into(), SignUp::InvitationOnly);
+        let clock = ManualClock::new();
+        World::under("https://sso.example/auth", (store, clock), ClientTable::clone(&clients()), Tokens::new(), |it| {
+            origins
+                .iter()
+                .fold(it.sign_up(kind).first_party(HostTenant::subdomain_of("sites.example").unwrap()), |it, own| {
+                    it.tenant_origin(&tenant(own.0), own.1)
+                })
+        })
+        .await
+    };
+    let world = under(&[("globex", "https://globex.sites.example:8443")]).await;
+    for (at, origin) in [("acme", "https://sso.example"), ("globex", "https://globex.sites.example:8443")] {
+        let at = tenant(at);
+        let invitation = Invitation::new(EmailAddress::parse(NEW).unwrap());
+        world.service.invite(&at, invitation).await.unwrap();
+        for _ in 0..100 {
+            world.settle().await;
+        }
+        let url = newest(&world, NEW).await.link().unwrap().url().to_owned();
+        assert!(url.starts_with(&format!("{origin}/auth/sign-up#invitation=")), "{url}");
+        let id: UserId = format!("u-site-{}", at.as_str()).parse().unwrap();
+        let user = NewUser::new(id.clone(), "site@example.com".parse().unwrap());
+        world.users.create(&at, user).await.unwrap();
+        let reset = world.service.create_reset_link(&at, &id).await.unwrap().unwrap();
+        assert!(reset.starts_with(&format!("{origin}/auth/reset-password#reset=")), "{reset}");
+    }
+    // the page of the link is that of its tenant, whose users sign up there
+    let mut browser = world.browser();
+    let page = Request::get("/auth/sign-up").header("host", "globex.sites.example:8443");
+    let page = browser.send(page, "").await;
+    assert_eq!(page.status, 303, "{page:?}");
+    assert!(page.header("location").starts_with("/auth/sign-up?"), "{page:?}");
+}
+
+#[tokio::test]
+async fn c128_a_wrong_origin_of_a_tenant_is_refused() {
+    let build = |origin: &str| {
+        let users = tollgate::StoredUsers::new(Memory::new());
+        let service = tollgate::AuthService::builder("https://auth.example", Memory::new()).users(users);
+        service.client_ip(tollgate::ClientIp::peer()).tenant_origin(&tenant("acme"), origin).build()
+    };
+    for wrong in ["acme.example", "http://acme.example", "https://acme.example/", "https://acme.example/a", "https://"]
+    {
+        assert!(build(wrong).unwrap_err().to_string().starts_with("tenant origin"), "{wrong}");
+    }
+    assert!(build("https://acme.example").is_ok() && build("http://localhost:8080").is_ok());
+}
+
+#[tokio::test]
+async fn c128_a_forgotten_user_leaves_no_invitation_and_no_message() {
+    let world = world(SignUp::InvitationOnly).await;
+    let acme = tenant("acme");
+    let mut invited = Vec::new();
+    for contact in [ADA, "eve@example.com"] {
+        let invitation = Invitation::new(EmailAddress::parse(contact).unwrap()).claim("roles", ["admin"]).unwrap();
+        world.service.invite(&acme, invitation).await.unwrap();
+        for _ in 0..100 {
+            world.settle().await;
+        }
+        invited.push(newest(&world, contact).await.link().unwrap().url().split_once('=').unwrap().1.to_owned());
+    }
+    // an address that was not proved may belong to somebody else
+    let eve = NewUser::new("u-eve".parse().unwrap(), "eve".parse().unwrap());
+    let eve = eve.unverified_contact(EmailAddress::parse("eve@example.com").unwrap());
+    world.users.create(&acme, eve).await.unwrap();
+    for user in ["u-ada", "u-eve"] {
+        let user = user.parse().unwrap();
+        world.service.forget_user(&acme, &user).await.unwrap();
+        world.users.remove(&acme, &user).await.unwrap();
+    }
+    let accept = async |secret: &str| {
+        let mut browser = world.browser();
+        let id = begin(&mut browser, "web").await;
+        browser.life("sign-up/invitation", "web", &id, &[("link", secret)]).await
+    };
+    assert_eq!(accept(&invited[0]).await.error(), "invalid_link");
+    assert_eq!(accept(&invited[1]).await.status, 200);
 }
 
 #[tokio::test]

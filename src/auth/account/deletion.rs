@@ -18,29 +18,22 @@ pub(super) async fn delete_account(call: &AccountCall<'_>) -> EndpointResult {
     if call.fields.confirmed != Some(true) {
         return Err(Problem::invalid("confirmed must be true"));
     }
-    let keyed = core.keyed().await?;
     call.require_current().await?;
     let who = call.session().authentication();
     // first, because the user can ask again if this fails
     core.sessions.end_user(tenant, user).await?;
     // from here on, no one can sign in while the rest is deleted
     answers::changed(core.users.remove(tenant, user).await?)?;
-    let forgotten = match core.forget_user(tenant, user).await {
+    let account = Some(call.account());
+    let forgotten = match core.forget_user((tenant, user), account).await {
         Ok(ended) => Ok(ended),
         // the user could not ask again
-        Err(_) => core.forget_user(tenant, user).await,
+        Err(_) => core.forget_user((tenant, user), account).await,
     };
-    let mut withdrawn = Ok(());
-    // an unverified one may belong to somebody else, who waits for a code
-    for contact in call.account().verified_contacts() {
-        core.queue.forget(tenant, contact.as_str());
-        withdrawn = withdrawn.and(core.tickets.withdraw_invitation((tenant, contact), keyed).await);
-    }
     let language = Language::accepted(&call.cx.parts.headers);
     if let Err(error) = core.announce(&who, (tenant, call.account()), NoticeKind::AccountDeleted, language).await {
         call.cx.log(&Problem::from(error));
     }
     forgotten?;
-    withdrawn?;
     sessions::signed_out(call).await
 }

@@ -62,10 +62,7 @@ pub(crate) async fn send_sign_up_code(own: &OwnLogin<'_>, fields: Fields) -> Res
     }
     let (tenant, contact) = (&step.login.tenant, Contact::Email(address));
     let found = core.accounts.named(tenant, &identifier_of(&contact)?).await?;
-    let sign_in = match &core.first_party {
-        Some(_) => format!("{}{SIGN_IN}", core.issuer.as_str()),
-        None => core.issuer.as_str().to_owned(),
-    };
+    let sign_in = core.link_to(tenant, core.first_party.as_ref().map_or("", |_| SIGN_IN));
     let link = Link::new(LinkKind::AccountExists, sign_in);
     let (ticket, language) = (Ticket::for_contact(contact.clone()), step.cx.language(&step.login));
     let instead = found.map(|_| link);
