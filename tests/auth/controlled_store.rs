@@ -46,10 +46,9 @@ impl Written {
     /// Describes the row by what does not depend on chance or on the found user: its table, its length and its end.
     pub(crate) fn shape(&self) -> String {
         let len = match &*self.table {
-            // contains the id of a known user
-            "logins" => "any".to_owned(),
-            // codes to one address count together or apart, depending on whose account the name belongs to
-            "sends" => "any".to_owned(),
+            // logins contain the id of a known user, and codes to one address count together or apart, depending on whose
+            // account the name belongs to
+            "logins" | "sends" => "any".to_owned(),
             // contains a digest as numbers, whose length is random
             "tickets" => {
                 let mut row: Value = serde_json::from_slice(&self.value).unwrap();

@@ -34,7 +34,7 @@ async fn the_server_is_small_again_after_a_burst_of_password_logins() {
     for login in logins.collect::<Vec<_>>() {
         login.await.unwrap();
     }
-    let (mut after, began) = (resident(process), std::time::Instant::now());
+    let (mut after, began) = (resident(process), tokio::time::Instant::now());
     while after >= before + 32 && began.elapsed() < Duration::from_secs(10) {
         tokio::time::sleep(Duration::from_millis(20)).await;
         after = resident(process);
