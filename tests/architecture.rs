@@ -270,7 +270,8 @@ fn modules(lib: &str) -> Vec<String> {
 
 /// The text up to the `tests` module, which may use anything.
 fn without_tests(text: &str) -> String {
-    let tests = text.find("\n#[cfg(test)]\nmod tests").map_or(text.len(), |place| place + 1);
+    let begins = ["mod tests", "pub(super) mod tests"].map(|begin| text.find(&format!("\n#[cfg(test)]\n{begin}")));
+    let tests = begins.into_iter().flatten().min().map_or(text.len(), |place| place + 1);
     text[..tests].to_owned()
 }
 

@@ -57,6 +57,7 @@ fn json(answer: &str) -> Value {
 // ---- the server
 
 const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
+const ACME: &str = "GET /api/hello HTTP/1.1\nx-api-key: demo-acme-key";
 const GLOBEX: &str = "GET /api/hello HTTP/1.1\nx-api-key: demo-globex-key";
 
 #[tokio::test]
@@ -215,9 +216,14 @@ async fn in_a_real_browser_a_flood_of_one_tenant_leaves_the_other_untouched() {
     let Some(mut tab) = Chromium::start("demo-flood").await else { return };
     let server = Example::start("server", &FREE_PORT).await;
     tab.open(&format!("{}/demo/", server.origin)).await;
+    // the flood lasts 15 seconds, in which a busy machine may not spend a whole limit
+    let mut wire = server.wire().await;
+    for _ in 0..590 {
+        wire.ask(ACME).await;
+    }
     tab.click("#flood").await;
     let number = |tenant: &str, kind: &str| format!("Number(document.querySelector('#{tenant} b.{kind}').textContent)");
-    tab.until(&format!("{} > 100 && {} > 1", number("acme", "refused"), number("globex", "admitted"))).await;
+    tab.until(&format!("{} > 20 && {} > 1", number("acme", "refused"), number("globex", "admitted"))).await;
     for text in ["HTTP 429", "x-ratelimit: 600", "x-ratelimit-remaining: 0", "retry-after: "] {
         tab.until(&format!("document.querySelector('#acme .headers').textContent.includes('{text}')")).await;
     }
