@@ -86,6 +86,7 @@ mod metadata;
 #[cfg(feature = "external-providers")]
 mod method_matrix;
 mod notice_limits;
+#[cfg(feature = "external-providers")]
 mod notices_after_faults;
 mod oidc_parameters;
 mod openapi;
