@@ -121,8 +121,8 @@ fn scripts_name_only_words_that_their_page_delivers() {
 fn each_outcome_at_a_provider_has_words() {
     let known = words("en");
     let outcome = read("src/auth/factors/sso/outcome.rs");
-    let reasons = outcome.split("const fn as_str").nth(1).unwrap().split("fn explanation").next().unwrap();
-    let reasons: BTreeSet<&str> = reasons.split("=> \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let reasons = outcome.split("enum SsoRefusal").nth(1).unwrap().split("\n}").next().unwrap();
+    let reasons: BTreeSet<&str> = reasons.split(" = \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     // a wrong answer has no more to explain, and the fragment of a proof that is not fresh is another one
     for reason in reasons.difference(&["wrong_answer", "not_fresh"].into()) {
         assert!(known.contains_key(&format!("login.sso_{reason}")), "{reason}");
