@@ -208,8 +208,9 @@ impl<E: Engine> Drive<E> {
             return;
         };
         for before in [1_000_000, 1] {
-            let retry = reset - nanos(before);
-            if retry > Moment::from_nanos(self.now().clock) {
+            let (retry, now) = (reset - nanos(before), self.now().clock);
+            // a refusal that is remembered from before the clock stepped back may end earlier
+            if retry > Moment::from_nanos(now) && now == self.latest_clock {
                 self.pass_to(retry.as_nanos());
                 let again = self.spend(number, units);
                 assert_eq!(again, Some(reset), "{before} ns before the reset");
