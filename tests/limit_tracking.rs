@@ -586,7 +586,7 @@ async fn anonymous_calls_leave_the_slots_that_are_reserved() {
         false => limiter.hold(&acme(), 1, 1, Duration::from_secs(1)).is_ok(),
     };
     assert!(!hold(false));
-    // a slot of anyone else is none of the anonymous ones
+    // a free slot of the reserve is not for anonymous calls
     drop(own);
     assert!(hold(false) && !hold(true));
     assert!(is_refused(&call::<_, Tracked<Scripted>>(&tracking(&limiter), streaming()).await));

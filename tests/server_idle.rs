@@ -17,7 +17,7 @@ use tokio::time::{advance, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A body with so many parts that never ends.
+/// A body with this number of parts, which never ends.
 struct Parts(usize);
 
 impl HttpBody for Parts {

@@ -175,7 +175,7 @@ impl Quota {
     ///
     /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as one, even
     /// if it costs several units. In one plan with rates, a request is charged to all quotas or to none. On Redis, a key has at most
-    /// 1,024 open calls, whatever the limit.
+    /// 1,024 open calls, also under a higher limit.
     ///
     /// # Errors
     ///

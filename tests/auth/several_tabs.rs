@@ -123,7 +123,7 @@ async fn after_a_logout_no_login_of_the_browser_gives_a_code() {
     // a login in which nothing was proved goes on
     assert_eq!(browser.prove_password(&waiting, ADA, ADA_PASSWORD).await.status, 200);
 
-    // a link of a stranger ends no login, not even with an ID token of theirs: the user is asked first
+    // a link from another site ends no login, also with an ID token of another user: the user is asked first
     let mut stranger = world.browser();
     let code = stranger.sign_in_as(&world, "acme-web", (GRACE, GRACE_PASSWORD), None, &[("scope", "openid")]).await;
     let issued = IssuedTokens::of(&stranger.redeem("acme-web", &code).await);

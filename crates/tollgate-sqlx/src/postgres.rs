@@ -49,7 +49,7 @@ pub(crate) async fn connect(url: &str, deadline: Duration) -> Result<Pool, Error
     Ok(Pool::Postgres(pool.connect_lazy_with(options), Some(renewal)))
 }
 
-/// Sets what all connections need, whatever the database has by default.
+/// Sets what all connections need, also if the database has other defaults.
 fn with_deadline(options: PgConnectOptions, deadline: Duration) -> PgConnectOptions {
     // zero would be no deadline, and the server accepts no larger number
     let milliseconds = deadline.as_millis().clamp(1, i32::MAX.unsigned_abs().into()).to_string();

@@ -52,7 +52,7 @@ impl Opened {
         Self::with(DEADLINE, runtime, database)
     }
 
-    /// Gives its calls more time.
+    /// Its calls have more time.
     fn patient(self) -> Self {
         Self::with(LONG, self.runtime, self.database)
     }

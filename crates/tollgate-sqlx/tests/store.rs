@@ -229,7 +229,7 @@ fn a_batch_that_reads_after_it_writes_misses_no_change_that_misses_it() {
     runtime.block_on(async {
         one_of_a_batch_and_a_change_sees_the_other(&cluster, &cluster.schema()).await;
         a_batch_waits_for_a_change_of_what_it_reads(&cluster, &cluster.schema()).await;
-        // whatever the database has as its default
+        // also if the database has another default
         cluster.sql("alter database postgres set default_transaction_isolation = 'repeatable read'");
         one_of_a_batch_and_a_change_sees_the_other(&cluster, &cluster.schema()).await;
         a_batch_waits_for_a_change_of_what_it_reads(&cluster, &cluster.schema()).await;

@@ -201,7 +201,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// What a call has spent of a limit on the address of its client. Nothing if the address is unknown.
+/// The units that a call has spent of a limit on the address of its client. None if the address is unknown.
 pub(crate) struct AddressSpend<'a> {
     limit: &'a AnyLimiter,
     spend: Option<Spend>,
