@@ -141,7 +141,7 @@ impl World<'_> {
         _ = self.server.change_calls(&micros, operation, &self.tenant, more).await.unwrap();
     }
 
-    /// What the server does first in each call.
+    /// Charges expired estimates and ends old slots, as the server does at the start of each call.
     fn settle(&mut self) {
         let now = self.now;
         for call in &mut self.calls {
