@@ -75,6 +75,20 @@ impl CredentialTable {
         Ok(self.0.row(tenant, user).await?.map(|row| row.value))
     }
 
+    /// Returns whether the user may have something new. `is_stored` is `None` after an error of the store: then it may be there
+    /// if the row is not as it was before.
+    pub(crate) async fn may_be_stored(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        is_stored: Option<bool>,
+        before: Option<&Credentials>,
+    ) -> bool {
+        match is_stored {
+            Some(is_stored) => is_stored,
+            None => !self.get(tenant, user).await.is_ok_and(|row| row.as_ref() == before),
+        }
+    }
+
     /// Returns the user handle for WebAuthn, which is created with the row.
     pub(crate) async fn handle(&self, tenant: &Tenant, user: &UserId) -> Result<[u8; 32], StoreError> {
         let handle = |row: Option<&Credentials>, _now| match row {

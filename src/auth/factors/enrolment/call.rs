@@ -357,14 +357,10 @@ impl<'a> AccountCall<'a> {
     }
 
     /// Announces a credential that was just stored, before anything else can fail. `is_stored` is `None` after an error of the
-    /// store: it may be there, too.
+    /// store.
     pub(crate) async fn announce_if_stored(&self, is_stored: Option<bool>, added: NoticeKind) {
-        let (tenant, user) = self.owner();
-        let may_be_there = match is_stored {
-            Some(is_stored) => is_stored,
-            None => !self.cx.core.credentials.get(tenant, user).await.is_ok_and(|row| row == self.credentials),
-        };
-        if may_be_there {
+        let before = self.credentials.as_ref();
+        if self.cx.core.credentials.may_be_stored(self.owner(), is_stored, before).await {
             self.changed(added).await;
         }
     }

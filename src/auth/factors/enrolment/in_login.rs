@@ -157,12 +157,8 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let (tenant, proved) = (owner.0, step.login.proved());
         let may = Factors { core, tenant, account, credentials: None, proved, without: None }.may_add_first(false);
         let stored = new.store(&core.credentials, owner, may).await;
-        // before anything else can fail; after an error, it may be there too
-        let may_be_there = match is_added(&stored) {
-            Some(is_added) => is_added,
-            None => !core.credentials.get(owner.0, owner.1).await.is_ok_and(|row| row == self.credentials),
-        };
-        if may_be_there {
+        // before anything else can fail
+        if core.credentials.may_be_stored(owner, is_added(&stored), self.credentials.as_ref()).await {
             self.announce(N::ADDED).await;
         }
         match stored? {
