@@ -82,7 +82,8 @@ impl AbuseLimits {
         /// and 30 seconds.
         pub fn bodies_at_once(most: usize) { bodies_at_once: most }
 
-        /// Limits how many request bodies of one address are received at the same time. Further ones get a 429.
+        /// Limits how many request bodies of one address are received at the same time. Further ones get a 429. An IPv6 /48
+        /// network can have four times as many.
         pub fn bodies_per_address(most: usize) { bodies_per_address: most }
     }
 

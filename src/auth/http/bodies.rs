@@ -2,6 +2,8 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    iter::zip,
+    net::Ipv6Addr,
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, ready},
@@ -13,8 +15,8 @@ use pin_project_lite::pin_project;
 
 use crate::{http::drain::discard, tenant::LimitKey, util::lock::lock};
 
-/// Counts the bodies that are being received, in total and per address. Each holds memory and a
-/// connection for as long as its sender likes, up to the time limit of a body.
+/// Counts the bodies that are being received, in total, per address, and per IPv6 network that one customer can have.
+/// Each holds memory and a connection for as long as its sender likes, up to the time limit of a body.
 pub(crate) struct BodyLimits {
     pub(crate) total: usize,
     pub(crate) per_address: usize,
@@ -24,9 +26,12 @@ pub(crate) struct BodyLimits {
 #[derive(Default)]
 struct OpenBodies {
     total: usize,
-    /// Only addresses with an open body, so `total` bounds this map too.
-    by_address: HashMap<LimitKey, usize>,
+    /// Only addresses and networks with an open body, so `total` bounds this map too.
+    by_source: HashMap<LimitKey, usize>,
 }
+
+/// How many addresses full of bodies a network of one customer can have.
+const ADDRESSES_PER_SITE: usize = 4;
 
 /// Why a body is not received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +43,7 @@ pub(crate) enum TooManyBodies {
 /// The place of a body, released on drop.
 pub(crate) struct BodyPlace {
     limits: Arc<BodyLimits>,
-    address: Option<LimitKey>,
+    sources: [Option<LimitKey>; 2],
 }
 
 impl BodyLimits {
@@ -55,15 +60,18 @@ impl BodyLimits {
         if open.total >= self.total {
             return Err(TooManyBodies::InTotal);
         }
-        if let Some(address) = &address {
-            let own = open.by_address.entry(address.clone()).or_default();
-            if *own >= self.per_address {
+        let site = address.as_ref().and_then(ipv6_site);
+        let sources = [address, site];
+        for (source, most) in zip(&sources, [self.per_address, self.per_address.saturating_mul(ADDRESSES_PER_SITE)]) {
+            if source.as_ref().and_then(|source| open.by_source.get(source)).is_some_and(|own| *own >= most) {
                 return Err(TooManyBodies::OfAddress);
             }
-            *own += 1;
+        }
+        for source in sources.iter().flatten() {
+            *open.by_source.entry(source.clone()).or_default() += 1;
         }
         open.total += 1;
-        Ok(BodyPlace { limits: Arc::clone(self), address })
+        Ok(BodyPlace { limits: Arc::clone(self), sources })
     }
 }
 
@@ -71,14 +79,23 @@ impl Drop for BodyPlace {
     fn drop(&mut self) {
         let mut open = lock(&self.limits.open);
         open.total -= 1;
-        let Some(address) = self.address.take() else { return };
-        if let Entry::Occupied(mut own) = open.by_address.entry(address) {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
+        for source in self.sources.iter_mut().filter_map(Option::take) {
+            if let Entry::Occupied(mut own) = open.by_source.entry(source) {
+                *own.get_mut() -= 1;
+                if *own.get() == 0 {
+                    own.remove();
+                }
             }
         }
     }
+}
+
+/// Returns the /48 network of an IPv6 network. Providers give so much to one customer.
+fn ipv6_site(address: &LimitKey) -> Option<LimitKey> {
+    let (network, _) = address.as_str().strip_prefix("ip:")?.split_once('/')?;
+    let site = Ipv6Addr::from_bits(network.parse::<Ipv6Addr>().ok()?.to_bits() >> 80 << 80);
+    let site = LimitKey::trusted(format!("ip:{site}/48").as_bytes());
+    (site != *address).then_some(site)
 }
 
 /// The body of a request, without its type. It keeps its place until it ends. Bodies that are empty from the start need none.
@@ -179,6 +196,20 @@ mod tests {
         assert!(limits.take_body_place(address(2)).is_ok());
         drop((second, third));
         let open = lock(&limits.open);
-        assert_eq!((open.total, open.by_address.len()), (0, 0));
+        assert_eq!((open.total, open.by_source.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_customer_with_many_ipv6_networks_cannot_take_all_places() {
+        let limits = Arc::new(BodyLimits::new(100, 2));
+        let take = |text: &str| limits.take_body_place(Some(LimitKey::address(text.parse().unwrap())));
+        let mut held: Vec<_> = (0..8).map(|at| take(&format!("2001:db8:7:{at}::1")).unwrap()).collect();
+        assert_eq!(take("2001:db8:7:ffff::1").err(), Some(TooManyBodies::OfAddress));
+        held.push(take("2001:db8:8::1").unwrap());
+        held.remove(0);
+        held.push(take("2001:db8:7:ffff::1").unwrap());
+        held.clear();
+        let open = lock(&limits.open);
+        assert_eq!((open.total, open.by_source.len()), (0, 0));
     }
 }
