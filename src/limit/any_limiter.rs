@@ -13,9 +13,10 @@ use super::{
 };
 use crate::tenant::{LimitKey, Standing};
 
-/// The limiter of a layer: a [`Limiter`], or with the feature `redis` a `SharedLimiter`. Clones share one budget.
+/// The limiter of a layer: a [`Limiter`] or, with the feature `redis`, a `SharedLimiter`. Clones share one budget.
 ///
-/// Its methods do what those of the same name of the two do. With a `Limiter`, their futures are ready at once.
+/// Its methods do what the methods of the same name on those types do. With a `Limiter`, their futures are ready at
+/// once.
 #[derive(Clone, Debug)]
 pub struct AnyLimiter {
     pub(super) local: Limiter,
@@ -60,11 +61,11 @@ impl AnyLimiter {
         self.local.refund(spend)
     }
 
-    /// Clears all spends of the key and logs it; see [`Limiter::reset`].
+    /// Clears everything the key has spent, and logs the reset; see [`Limiter::reset`].
     ///
     /// # Errors
     ///
-    /// Returns an error if the limiter is shared and its server does not answer. It may have cleared them.
+    /// Returns an error if the limiter is shared and its server does not answer. The reset may have taken effect.
     pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
         ask_shared!(self.reset(key));
         self.local.reset(key);
@@ -87,7 +88,7 @@ impl AnyLimiter {
         self.local.hold(key, estimate, at_most, lifetime)
     }
 
-    /// Holds units for a caller who has proved nothing; see [`Limiter::hold_anonymous`].
+    /// Holds units for a caller who has proved no tenant; see [`Limiter::hold_anonymous`].
     ///
     /// # Errors
     ///

@@ -72,19 +72,18 @@ impl Decision {
         self.refused
     }
 
-    /// Returns the standing of the tenant now, or `None` if no enforced quota applies.
+    /// Returns the current standing of the tenant, or `None` if no enforced quota applies.
     pub fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
     }
 
-    /// Returns the name of a shadow quota that would have refused.
+    /// Returns the name of a shadow quota that would have refused the request, if any.
     pub fn would_refuse(&self) -> Option<&'static str> {
         self.shadow.as_ref().map(|standing| standing.policy())
     }
 
-    /// Returns how long to wait before a retry of a refused request. Zero if the
-    /// request was admitted, or if the tenant is denied. Centuries if no retry helps; see
-    /// [`Standing::reset_unix`](crate::tenant::Standing::reset_unix).
+    /// Returns how long to wait before retrying a refused request. Zero if the request was admitted, or if the tenant
+    /// is denied. Centuries if no retry helps; see [`Standing::reset_unix`](crate::tenant::Standing::reset_unix).
     pub fn retry_after(&self) -> Duration {
         let standing = self.standing.filter(|_| !self.is_admitted());
         standing.map(|standing| standing.time_until_reset()).unwrap_or_default()
@@ -230,17 +229,17 @@ impl CallAsk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalReason {
-    /// The quota has too little left for now.
+    /// The quota has too few units left at the moment.
     Spent,
     /// The request costs more than the quota allows, so no retry helps.
     Impossible,
     /// The plan of the tenant is [`Plan::denied`].
     Denied,
-    /// The plan of the tenant can't be looked up, or the shared server does not answer, and the limiter refuses requests
-    /// meanwhile.
+    /// The plan of the tenant can't be looked up, or the shared server does not answer, and the limiter is set to
+    /// refuse requests in that case.
     Unavailable,
-    /// The plan has a quota of [concurrent](crate::Quota::concurrent) calls, and nothing tracks when this one ends. Use
-    /// [`tracking_bodies`](super::RateLimitLayer::tracking_bodies) or [`Limiter::hold`](super::Limiter::hold).
+    /// The plan has a quota of [concurrent](crate::Quota::concurrent) calls, and nothing tracks when this call ends.
+    /// Use [`tracking_bodies`](super::RateLimitLayer::tracking_bodies) or [`Limiter::hold`](super::Limiter::hold).
     Untracked,
 }
 

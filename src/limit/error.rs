@@ -8,7 +8,7 @@ use crate::{
     util::error::ConfigError,
 };
 
-/// Why a call to a limiter or to plans on a server has failed. A limiter in memory never fails.
+/// The error of a call to a limiter or to plans on a server. A limiter in memory never fails.
 #[derive(Clone, Debug)]
 pub struct LimiterError {
     kind: LimiterErrorKind,
@@ -25,9 +25,9 @@ pub enum LimiterErrorKind {
     Unavailable,
     /// The server has no memory left.
     Full,
-    /// The server refuses the call, or is set up so that it may lose what it counts.
+    /// The server refuses the call, or is configured in a way that may lose what it counts.
     Misconfigured,
-    /// The server has answered with something else than expected.
+    /// The server has sent an unexpected answer.
     Corrupt,
 }
 

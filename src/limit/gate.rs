@@ -38,8 +38,8 @@ pub enum MissingTenant {
     Reject,
     /// Lets all such requests share the budget of [`LimitKey::anonymous`].
     Shared,
-    /// Limits each client address on its own, as [`ClientIp`] names it. A request without an
-    /// address is answered with a 500, and a warning is logged.
+    /// Limits each client address on its own, as [`ClientIp`] determines it. A request without an address is answered
+    /// with a 500, and a warning is logged.
     ByIp(ClientIp),
 }
 
@@ -405,7 +405,7 @@ pub(super) fn no_plan() -> Rejection {
     Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
 }
 
-/// The decision on a request that waits until the plan of its tenant is looked up, or for a shared limiter.
+/// The pending decision on a request that waits for the plan of its tenant or for a shared limiter.
 ///
 /// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
 pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);

@@ -22,7 +22,7 @@ const WOULD_REFUSE: HeaderName = HeaderName::from_static("x-ratelimit-would-refu
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Which families of headers a response carries.
+/// The families of headers that responses carry.
 ///
 /// By default responses carry `x-ratelimit`, `x-ratelimit-limit`,
 /// `x-ratelimit-remaining` and `x-ratelimit-reset`, the last in Unix seconds rounded up.
@@ -62,14 +62,14 @@ impl HeaderStyle {
         self
     }
 
-    /// Adds `RateLimit` and `RateLimit-Policy` as defined by
-    /// draft-ietf-httpapi-ratelimit-headers-10. Their partition key `pk` is a hash of the key of the limit.
+    /// Adds `RateLimit` and `RateLimit-Policy` as defined by draft-ietf-httpapi-ratelimit-headers-10. Their partition
+    /// key `pk` is a hash of the limit key.
     pub const fn ietf_draft_10(mut self) -> Self {
         self.ietf_draft_10 = true;
         self
     }
 
-    /// Leaves out `x-ratelimit-would-refuse`, so that callers do not learn of [shadow](super::Quota::shadow) quotas.
+    /// Leaves out `x-ratelimit-would-refuse`, so that callers do not learn about [shadow](super::Quota::shadow) quotas.
     pub const fn without_shadow(mut self) -> Self {
         self.shadow = false;
         self

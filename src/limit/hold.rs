@@ -3,7 +3,7 @@
 use super::decision::{CallEnd, EndCall};
 use crate::tenant::Standing;
 
-/// A call that is open: its estimate counts, and so does its slot. Returned by [`Limiter::hold`](super::Limiter::hold).
+/// An open call, whose estimate and slot count against the quotas. Returned by [`Limiter::hold`](super::Limiter::hold).
 ///
 /// [`commit`](Self::commit) ends it and charges what was used. Dropping it charges the estimate.
 #[must_use = "dropping a hold ends the call and charges its estimate"]

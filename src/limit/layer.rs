@@ -33,7 +33,7 @@ pub struct RateLimitLayer<R = StatusOnly> {
 pub type RateLimited<S, R = StatusOnly> = Gated<S, RateLimitGate, R>;
 
 impl RateLimitLayer {
-    /// Charges each request one unit of the budget of the tenant that `source` finds.
+    /// Creates a layer that charges each request one unit of the budget of the tenant that `source` finds.
     pub fn new(source: impl TenantSource, limiter: impl Into<AnyLimiter>) -> Self {
         Self { gate: RateLimitGate::new(source, limiter), respond: StatusOnly }
     }
@@ -71,7 +71,7 @@ impl<R> RateLimitLayer<R> {
         /// Sets which headers responses carry.
         pub fn headers(style: HeaderStyle) { gate.style: style }
 
-        /// Sets how many units a request costs. Defaults to 1. Zero is free.
+        /// Sets how many units a request costs. Defaults to 1. A cost of zero is free.
         ///
         /// ```
         /// # use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
@@ -82,19 +82,18 @@ impl<R> RateLimitLayer<R> {
         /// # Ok::<(), tollgate::ConfigError>(())
         /// ```
         ///
-        /// A router can set the cost of a route, too: add a clone of the layer with its own cost to that route. A request
-        /// that passes both layers is charged the larger cost, once.
+        /// To set the cost of a single route of a router, add a clone of the layer with its own cost to that route. A
+        /// request that passes both layers is charged the larger cost, once.
         pub fn cost(cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) { gate.cost: Some(Arc::new(cost)) }
     }
 
     /// Charges only responses for which the function returns `true`.
     ///
-    /// The units are reserved before the request is served, so that no flood can pass
-    /// while responses are pending, and given back with a response that is not charged. A
-    /// request that never gets a response stays charged.
+    /// The units are reserved before the request is served, so that no flood can pass while responses are pending, and
+    /// refunded if the response is not charged. A request that never gets a response stays charged.
     ///
-    /// If a gRPC call failed at once, its gRPC status is among the headers, and the function gets the status that HTTP has for it,
-    /// such as 401 for `UNAUTHENTICATED`. A call that fails later has 200.
+    /// If a gRPC call fails at once, its gRPC status is among the headers, and the function gets the corresponding HTTP
+    /// status, such as 401 for `UNAUTHENTICATED`. For a call that fails later, it gets 200.
     ///
     /// Rules combine: with several calls of `charge_if` and
     /// [`refund_if`](Self::refund_if), a response is charged only if all rules agree.
@@ -116,8 +115,8 @@ impl<R> RateLimitLayer<R> {
         self
     }
 
-    /// Refunds responses for which the function returns `true`. This is
-    /// [`charge_if`](Self::charge_if) with the opposite answer, and combines with it.
+    /// Refunds responses for which the function returns `true`. This is [`charge_if`](Self::charge_if) with the
+    /// opposite condition, and combines with it.
     pub fn refund_if(self, refund: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
         self.charge_if(move |status, headers| !refund(status, headers))
     }

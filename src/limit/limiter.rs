@@ -88,9 +88,8 @@ impl LimiterBuilder {
         /// Sets the maximum number of tenants with their own budget. Defaults to
         /// 1,000,000.
         ///
-        /// Beyond it, tenants that [`Plans`] names still get one, and others share 4096
-        /// buckets. When there is room again, a tenant leaves its bucket and is charged for what
-        /// was spent there.
+        /// Beyond it, tenants that [`Plans`] names still get their own, and others share 4096 buckets. When there is
+        /// room again, a tenant leaves its bucket and is charged for what was spent there.
         pub fn max_tenants(most: usize) { max_tenants: most }
 
         /// Sets the maximum memory for all tenants together, in bytes. Defaults to 512 MiB.
@@ -143,7 +142,7 @@ impl Limiter {
         Self::builder(plans).assemble()
     }
 
-    /// Starts a limiter that keeps its state in memory.
+    /// Starts building a limiter that keeps its state in memory.
     pub fn builder(plans: Plans) -> LimiterBuilder {
         LimiterBuilder {
             plans,
@@ -163,26 +162,28 @@ impl Limiter {
         self.check_as(key, units, false)
     }
 
-    /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
-    /// what a quota [reserves](crate::Quota::reserve).
+    /// Decides like [`check`](Self::check) on a request that has proved no tenant. Such a request can't spend what a
+    /// quota [reserves](crate::Quota::reserve).
     pub fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
         self.check_as(key, units, true)
     }
 
-    /// Holds units of this key while a call is open. Use it for a call whose cost is known only at its end, such as an answer
-    /// of a language model.
+    /// Holds units of this key while a call is open. Use it for a call whose cost is known only at its end, such as the
+    /// response of a language model.
     ///
-    /// The estimate, at least one unit, is checked now, and counts while the hold is open. It is charged at the end: what was
-    /// [used](Hold::commit), or else the estimate. So units of a long call never slide out of a window while it still
-    /// spends. The hold also takes a slot of each quota of [concurrent](crate::Quota::concurrent) calls.
+    /// The estimate, at least one unit, is checked now, and counts while the hold is open. At the end, what was
+    /// [used](Hold::commit) is charged, or else the estimate. So the units of a long call never slide out of a window
+    /// while the call still spends. The hold also takes a slot of each quota of [concurrent](crate::Quota::concurrent)
+    /// calls.
     ///
-    /// A call that uses more than its estimate is charged up to `at_most`, in debt: each quota counts at most two limits in all,
-    /// and admits nothing until it counts less than one again. In a window, the debt counts for one window, or until the end
-    /// of the calendar period. A smooth quota makes up for all of it. All calls together exceed a limit by at most what they
-    /// use beyond their estimates, so choose `at_most` with care. One that is less than the estimate counts as the estimate.
+    /// A call that uses more than its estimate is charged up to `at_most`, as a debt: each quota counts at most twice
+    /// its limit in all, and admits nothing until it counts less than its limit again. The debt counts for one window,
+    /// or until the end of the calendar period. A smooth quota works off all of it. All calls together exceed a limit
+    /// by at most what they use beyond their estimates, so choose `at_most` with care. A value below the estimate
+    /// counts as the estimate.
     ///
-    /// After `lifetime`, at least one millisecond and at most a day, the estimate is charged as if the call had ended. The
-    /// slot is free when the hold is dropped.
+    /// After `lifetime`, at least one millisecond and at most a day, the estimate is charged as if the call had ended.
+    /// The slot stays taken until the hold is dropped.
     ///
     /// ```
     /// use std::time::Duration;
@@ -205,8 +206,8 @@ impl Limiter {
         self.hold_as(key, Ask::hold(estimate, at_most, lifetime, false))
     }
 
-    /// Holds units like [`hold`](Self::hold) for a caller who has proved nothing. It can't hold units or slots that a quota
-    /// [reserves](crate::Quota::reserve).
+    /// Holds units like [`hold`](Self::hold) for a caller who has proved no tenant. Such a hold can't take units or
+    /// slots that a quota [reserves](crate::Quota::reserve).
     ///
     /// # Errors
     ///
@@ -247,7 +248,7 @@ impl Limiter {
         self.0.engine.key_of_name(name)
     }
 
-    /// Looks up the plan of a key, unless it is fresh.
+    /// Looks up the plan of a key, unless a fresh one is cached.
     ///
     /// Layers do this themselves. Does nothing without [`LimiterBuilder::plan_source`].
     ///
@@ -395,7 +396,7 @@ impl Limiter {
         self.0.engine.end_call(call, end, self.context());
     }
 
-    /// Clears all spends of the key and logs it. Spends in a shared bucket stay.
+    /// Clears everything the key has spent, and logs the reset. Spending in a shared bucket stays.
     pub fn reset(&self, key: &LimitKey) {
         let context = self.context();
         self.0.engine.reset(self.0.engine.key(key), context);
@@ -412,7 +413,7 @@ impl Limiter {
         self.0.engine.tenants()
     }
 
-    /// Returns how many bytes the remembered tenants take, by the limiter's own count.
+    /// Returns how many bytes the remembered tenants use, by the limiter's own count.
     pub fn bytes(&self) -> usize {
         self.0.engine.bytes.used()
     }

@@ -25,21 +25,21 @@
 //!
 //! # The guarantee
 //!
-//! With [`Quota::new`], [`Quota::per_minute`] and similar quotas, a tenant is never admitted
-//! more than the limit in any half-open window. This holds over all services that share the
-//! [`Limiter`], as long as the process lives. A refused request spends nothing.
+//! With [`Quota::new`], [`Quota::per_minute`] and similar quotas, a tenant never spends more than the limit in any
+//! half-open window. This holds across all services that share the [`Limiter`], as long as the process lives. A refused
+//! request spends nothing.
 //!
 //! | event | rule |
 //! |---|---|
 //! | a quota is lowered live | nothing is admitted until the spent units fit; no spent unit is forgotten |
-//! | a refund | gives back units of that spend or of older ones, never of newer ones, and only once; nothing if they have come back already, or if the tenant was reset or got another plan |
+//! | a refund | gives back units of that spend or of older ones, never of newer ones, and only once; nothing if those units have come back already, or if the tenant was reset or got another plan |
 //! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | the units are reserved first and settled with the response; a dropped future stays charged |
 //! | a [hold](Limiter::hold) | its estimate counts while it is open; at its end, what it has used is charged, or else the estimate |
-//! | a hold uses more than its estimate | up to its maximum, it is a debt that is paid before anything else is admitted; a quota counts at most two limits |
-//! | an open call ([`Quota::concurrent`]) | counts until its guard is dropped or its [body](RateLimitLayer::tracking_bodies) has ended; requests that nothing tracks are refused, and so are upgrades whose handler keeps no [`Usage`] |
+//! | a hold uses more than its estimate | the excess, up to the hold's maximum, is a debt that is paid before anything else is admitted; a quota counts at most twice its limit |
+//! | an open call ([`Quota::concurrent`]) | counts until its hold is dropped or its [body](RateLimitLayer::tracking_bodies) has ended; requests that nothing tracks are refused, and so are upgrades whose handler keeps no [`Usage`] |
 //! | [`Limiter::reset`] | clears what the tenant has spent and holds, and is logged; calls stay open |
 //! | a [shadow](Quota::shadow) quota | what it would refuse is logged, marked with `x-ratelimit-would-refuse`, and charged to the other quotas; it never appears in the standard headers |
-//! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Plans`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |
+//! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Plans`] names always have room; others share 4096 buckets per plan; a tenant that later gets a budget of its own takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
 //! | a request that costs more than the quota | refused without `retry-after` |
 //! | a request that passes two layers of one limiter | the larger cost is charged, once |
@@ -61,27 +61,25 @@
 //!
 //! # Several limits
 //!
-//! The quotas of one [`Plan`] are charged all or nothing. The headers describe the one that
-//! refused, or else the rate with the least left. If two layers have different limiters, a
-//! request is charged to one after the other, so the outer one stays charged if the inner one
-//! refuses. Then, too, the headers describe the one that refused.
+//! The quotas of one [`Plan`] are charged all or nothing. The headers describe the quota that refused, or else the rate
+//! with the least left. If two layers have different limiters, a request is charged to one after the other, so the
+//! outer one stays charged if the inner one refuses. Then, too, the headers describe the quota that refused.
 //!
 //! # Plans from a database
 //!
-//! [`Plans`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
-//! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it. With the feature `redis` too,
-//! `RedisPlans` looks them up on Redis or Valkey.
+//! [`Plans`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in a database instead, and
+//! `CachedPlans` caches them. `examples/plans_from_database.rs` shows it. With the feature `redis` too, `RedisPlans`
+//! looks them up on Redis or Valkey.
 //!
 //! # Many processes
 //!
-//! With the feature `redis`, a `SharedLimiter` keeps the budgets on Redis or Valkey, and all
-//! processes that use it share them. Whatever takes a [`Limiter`] takes it, too.
-//! `docs/scale.md` describes how to run it.
+//! With the feature `redis`, a `SharedLimiter` keeps the budgets on Redis or Valkey, and all processes that use it
+//! share them. Everything that takes a [`Limiter`] also takes it. `docs/scale.md` describes how to run it.
 //!
 //! # Metrics
 //!
 //! With the feature `metrics`, all limiters of the process add to these counters, which have no labels. A request that
-//! passes two limiters counts in both.
+//! passes two limiters counts twice.
 //!
 //! | counter | counts |
 //! |---|---|
@@ -94,11 +92,11 @@
 //! An [`EventLog`](crate::EventLog) counts in `tollgate_events_lost_total` the events that were overwritten before a sink
 //! received them.
 //!
-//! The rest of the crate counts, too:
+//! Other parts of the crate have counters, too:
 //!
 //! | counter | counts |
 //! |---|---|
-//! | `tollgate_events_total`, label `kind` | all that an event log records, by [kind](crate::event::EventKind); needs a `MetricsSink` on the log |
+//! | `tollgate_events_total`, label `kind` | all events that an event log records, by [kind](crate::event::EventKind); needs a `MetricsSink` on the log |
 //! | `tollgate_store_calls_total`, label `operation` | calls of a store: `get`, `insert`, `swap`, `take`, `run` |
 //! | `tollgate_store_errors_total` | calls of a store that failed |
 //!

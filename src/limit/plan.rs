@@ -22,12 +22,10 @@ use super::{
 };
 use crate::util::error::ConfigError;
 
-/// The quotas of a tenant: one or several, or none because the tenant is unlimited or
-/// denied. Clones are the same plan.
+/// The quotas of a tenant: one or several, or none because the tenant is unlimited or denied. Clones share one plan.
 ///
-/// Several quotas are checked all or nothing: a request is charged to each of them or to
-/// none. They need different names, because a quota is called `default` unless
-/// [`Quota::with_name`] sets another name.
+/// Several quotas are checked all or nothing: a request is charged to each of them or to none. They need different
+/// names: a quota is called `default` unless [`Quota::with_name`] sets another name.
 ///
 /// ```
 /// use tollgate::{Plan, Quota};

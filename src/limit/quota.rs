@@ -19,7 +19,7 @@ pub(super) const DEFAULT_SLICES: u16 = 240;
 const DEFAULT_NAME: &str = "default";
 const CONCURRENT_NAME: &str = "concurrent";
 
-/// How many units a tenant may spend in what time, and by which rule.
+/// A limit on the units that a tenant may spend in a period of time, and the rule by which they count.
 ///
 /// | constructor | rule | the most units in any window |
 /// |---|---|---|
@@ -28,8 +28,8 @@ const CONCURRENT_NAME: &str = "concurrent";
 /// | [`fixed`](Self::fixed) | calendar window | twice the limit, across a boundary |
 /// | [`concurrent`](Self::concurrent) | open calls | none: it limits how many are open at the same time |
 ///
-/// Limits that are part of the program can't be invalid: [`const_per_minute`](Self::const_per_minute) and similar are checked by the
-/// compiler and return no error.
+/// For limits that are known at compile time, [`const_per_minute`](Self::const_per_minute) and similar are checked by
+/// the compiler and return no error.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,8 +133,8 @@ impl Quota {
         Self::from_rule(LIMIT, Duration::from_secs(seconds), Rule::Window { slices: DEFAULT_SLICES })
     }
 
-    /// Allows `units` per `per`, evenly spread, and up to `burst` at once after a pause
-    /// (GCRA, by the crate `governor`).
+    /// Allows `units` per `per`, evenly spread, and up to `burst` at once after a pause (GCRA, from the crate
+    /// `governor`).
     ///
     /// It spreads the load but does not bound a window: a window of length `per` can see
     /// `burst + units`.
@@ -155,27 +155,27 @@ impl Quota {
     /// A tenant that spends late in one window and early in the next can spend twice the
     /// limit in one period.
     ///
-    /// Windows follow the wall clock at each decision, so they stay in step after a machine was suspended. No window begins
-    /// twice: if the clock is set back, the window of that moment lasts until the clock shows its end. After a clock was far
-    /// ahead by mistake, restart the process. With a `SharedLimiter`, all this is about the clock of the server, and holds if
-    /// it is set back by at most a window and at most an hour.
+    /// Windows follow the wall clock at each decision, so they stay in step even if the machine was suspended. No
+    /// window begins twice: if the clock is set back, the current window lasts until the clock reaches its end. If the
+    /// clock was far ahead by mistake, restart the process. With a `SharedLimiter`, the clock is that of the server,
+    /// and all this holds if it is set back by at most a window and at most an hour.
     pub fn fixed(limit: u32, period: Duration) -> Result<Self, ConfigError> {
         Self::checked(limit, period, Rule::Fixed)
     }
 
     /// Allows at most `limit` calls that are open at the same time. Its name defaults to `concurrent`.
     ///
-    /// A call is open from its admission until its response body has ended, or its upgraded connection. Something must
+    /// A call is open from its admission until its response body, or its upgraded connection, has ended. Something must
     /// track that: a layer with [`tracking_bodies`](super::RateLimitLayer::tracking_bodies), or a
-    /// [`Hold`](super::Hold). Requests of other layers are refused under such a plan, and so is an upgrade whose handler keeps no
-    /// [`Usage`](super::Usage).
+    /// [`Hold`](super::Hold). Under such a plan, requests that nothing tracks are refused, and so is an upgrade whose
+    /// handler keeps no [`Usage`](super::Usage).
     ///
-    /// Requests that other parts of this crate charge, without a layer of this module, take no slot: they are charged to the
-    /// rates of the plan alone. So give such a plan a rate, too. `docs/layers.md` names them.
+    /// Requests that other parts of this crate charge, without a layer of this module, take no slot: they are charged
+    /// only to the rates of the plan. So give such a plan a rate, too. `docs/layers.md` names them.
     ///
-    /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as one, even
-    /// if it costs several units. In one plan with rates, a request is charged to all quotas or to none. On Redis, a key has at most
-    /// 1,024 open calls, also under a higher limit.
+    /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as
+    /// one, even if it costs several units. In a plan that also has rates, a request is charged to all quotas or to
+    /// none. On Redis, a key has at most 1,024 open calls, even under a higher limit.
     ///
     /// # Errors
     ///
@@ -218,17 +218,17 @@ impl Quota {
         Ok(Self { name: PolicyName::intern_name(name), ..self })
     }
 
-    /// Sets the unit that the parameter `qu` of the IETF fields names: 1 to 32 letters, digits, `.`, `_` or `-`, such as
-    /// `content-bytes`. It changes nothing about the limit.
+    /// Sets the unit that the parameter `qu` of the IETF fields names: 1 to 32 letters, digits, `.`, `_` or `-`, such
+    /// as `content-bytes`. It does not affect the limit.
     ///
-    /// Without it, the fields say `requests`, or `units` in a layer with a [`cost`](super::RateLimitLayer::cost) or a
-    /// [metered](super::TrackingLayer::metered) one. A quota of concurrent calls always says `concurrent-requests`.
+    /// Defaults to `requests`, or to `units` in a [metered](super::TrackingLayer::metered) layer or one with a
+    /// [`cost`](super::RateLimitLayer::cost). For a quota of concurrent calls, it is always `concurrent-requests`.
     ///
     /// Units are kept for the life of the process, as names are.
     ///
     /// # Errors
     ///
-    /// Returns an error if the unit is too long or has other characters, or if the quota is one of concurrent calls.
+    /// Returns an error if the unit is too long or has other characters, or if the quota limits concurrent calls.
     pub fn with_unit(self, unit: &str) -> Result<Self, ConfigError> {
         check_word("quota unit", unit)?;
         let is_concurrent = self.rule == Rule::Concurrent;
@@ -236,8 +236,7 @@ impl Quota {
         Ok(Self { unit: Some(PolicyName::intern_name(unit).text), ..self })
     }
 
-    /// Sets into how many slices a sliding window is divided, from 1 to 1000. Defaults
-    /// to 240.
+    /// Sets how many slices a sliding window is divided into, from 1 to 1000. Defaults to 240.
     ///
     /// Units spent in one slice come back together. More slices need more memory for a
     /// busy tenant (16 bytes each) and give units back sooner.
@@ -262,11 +261,11 @@ impl Quota {
     /// Reserves this part of the quota, from 0 to 1, for authenticated requests: those with
     /// an API key, an access token or a session. By default, any request can spend all of it.
     ///
-    /// All anonymous requests of a tenant together never spend more than the rest. Callers who only
-    /// know a tenant's name or public client id can then not use up its budget. Authenticated
-    /// requests can spend the whole quota, the rest included. The reserve is rounded up to whole
-    /// units, and a smooth quota gives the rest back more slowly in proportion. Of a quota of concurrent calls, it reserves slots,
-    /// which anonymous callers could otherwise keep for as long as their calls last.
+    /// All anonymous requests of a tenant together never spend more than the rest. So callers who know only a tenant's
+    /// name or public client ID can't use up its budget. Authenticated requests can spend the whole quota, the rest
+    /// included. The reserve is rounded up to whole units, and a smooth quota gives the rest back more slowly in
+    /// proportion. For a quota of concurrent calls, it reserves slots, which anonymous callers could otherwise keep for
+    /// as long as their calls last.
     ///
     /// A request is anonymous if its source only [claims](crate::tenant::TenantName::is_claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
@@ -289,7 +288,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Returns an error if the part is not from 0 to 1.
+    /// Returns an error if the part is not between 0 and 1.
     pub fn reserve(self, fraction: f64) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(!(0.0..=1.0).contains(&fraction), "quota reserve", fraction, "must be from 0 to 1")?;
         // 0.07 of 100 is 7.000000000000001

@@ -38,8 +38,8 @@ pub trait PlanSource: Send + Sync + 'static {
 
     /// Returns the plan of a tenant, or `None` if it has none of its own and gets the default.
     ///
-    /// Callers may have invented the name. A lookup is dropped at the
-    /// [deadline](CachedPlans::deadline), or if the request that waits for it is.
+    /// A caller may have made up the name. A lookup is dropped at the [deadline](CachedPlans::deadline), or together
+    /// with the request that waits for it.
     fn plan(&self, tenant: &LimitKey) -> impl Future<Output = Result<Option<Plan>, Self::Error>> + Send;
 }
 
@@ -56,14 +56,14 @@ pub enum PlanFailure {
     Refuse,
 }
 
-/// A [`PlanSource`] and how its answers are kept.
+/// A [`PlanSource`] with a cache of its answers.
 ///
-/// The first request of a tenant waits for the lookup. Its plan is then used until it is older than
-/// the [time to live](Self::time_to_live). One of the next requests looks it up again, and the
-/// others keep using the previous plan. So there is one lookup at a time for each tenant.
+/// The first request of a tenant waits for the lookup. Its plan is then used until it is older than the [time to
+/// live](Self::time_to_live). After that, one request looks it up again, and the others keep using the previous plan.
+/// So there is at most one lookup at a time for each tenant.
 ///
-/// Answers that a tenant has no plan are kept just as long, so unknown tenants are not looked up at
-/// each request. A new plan applies from the next request on, and what the tenant has spent stays spent.
+/// Answers that a tenant has no plan are kept just as long, so unknown tenants are not looked up on every request. A
+/// new plan applies from the next request on, and what the tenant has spent stays spent.
 #[must_use]
 pub struct CachedPlans {
     pub(super) source: Box<dyn AnyPlanSource>,
@@ -94,27 +94,26 @@ impl CachedPlans {
         /// a second longer.
         pub fn time_to_live(time: Duration) { time_to_live: time }
 
-        /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second.
+        /// Sets how long a request waits for a lookup before the lookup counts as failed. Defaults to one second.
         ///
-        /// It holds in every runtime, with timers or without, because a separate thread watches the lookups of the
-        /// process. If the system refuses to start that thread, lookups have no deadline.
+        /// The deadline works in every runtime, with or without timers, because a separate thread watches the lookups
+        /// of the process. If the system refuses to start that thread, lookups have no deadline.
         pub fn deadline(time: Duration) { deadline: time }
 
         /// Sets what happens if a lookup fails. Defaults to [`PlanFailure::Keep`].
         pub fn on_failure(answer: PlanFailure) { on_failure: answer }
 
-        /// Sets how long to wait before a failed lookup of a tenant is repeated. Defaults to five seconds.
+        /// Sets how long to wait before retrying a failed lookup of a tenant. Defaults to five seconds.
         pub fn retry_after(time: Duration) { retry_after: time }
 
         /// Sets how many answers are kept. Defaults to 100,000.
         ///
         /// At most half of them are answers that a tenant has no plan, and they make room for plans, so that a flood of
-        /// invented names can't displace customers or keep new ones out. Beyond it, names without a plan are looked up at
-        /// each request, and a plan that can't be kept counts as a failed lookup.
+        /// made-up names can't displace customers or keep new ones out. Beyond the maximum, names without a plan are
+        /// looked up on every request, and a plan that can't be kept counts as a failed lookup.
         pub fn max_tenants(most: usize) { max_tenants: most }
 
-        /// Sets how many lookups run at once, over all tenants. Defaults to 64. Beyond it, lookups
-        /// fail at once.
+        /// Sets how many lookups run at once, over all tenants. Defaults to 64. Further lookups fail immediately.
         pub fn max_lookups(most: usize) { max_lookups: most }
     }
 
@@ -131,7 +130,7 @@ impl CachedPlans {
 
 crate::util::fmt::debug_fields!(CachedPlans { time_to_live, deadline, on_failure, max_tenants });
 
-/// No plan could be looked up for the tenant, and [`PlanFailure::Refuse`] is set.
+/// The error of a lookup that failed while [`PlanFailure::Refuse`] is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanUnavailable;
 

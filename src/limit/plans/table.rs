@@ -16,8 +16,8 @@ type PlanOf = dyn Fn(&LimitKey) -> Option<Plan> + Send + Sync;
 /// Clones share one table, so an operator's endpoint can change it. A change applies from
 /// the next request on, and what a tenant has spent stays spent.
 ///
-/// Tenants and client addresses without a plan of their own have the default plan. If anonymous callers have access too, make it
-/// their plan, and set a plan for each customer.
+/// Tenants and client addresses without a plan of their own have the default plan. If anonymous callers have access
+/// too, make the default a plan for them, and set a plan for each customer.
 ///
 /// Tenants with a plan in this table keep their own budget when the limiter is full.
 ///
@@ -76,13 +76,13 @@ impl NamedPlan {
 }
 
 impl Plans {
-    /// Creates plans that are the same for every tenant.
+    /// Creates a table with the same plan for every tenant.
     pub fn new(default: impl Into<Plan>) -> Self {
         Self::with(default.into(), None)
     }
 
-    /// Chooses plans with a function. It is called at each request of a tenant that is not
-    /// [`set`](Self::set). If it returns `None`, the default applies.
+    /// Chooses plans with a function. It is called on each request of a tenant whose plan is not [`set`](Self::set). If
+    /// it returns `None`, the default applies.
     ///
     /// Create each plan once and return clones, because plans are compared by identity
     /// first. Use only a few plans: when the limiter is full, each plan has its own buckets. A
@@ -103,8 +103,8 @@ impl Plans {
         }))
     }
 
-    /// Sets a plan for one tenant, or for another key. If it shared a bucket until now, all that
-    /// counts there counts for it until its window has passed.
+    /// Sets the plan of a tenant or another key. If the key has shared a bucket until now, everything that counts there
+    /// counts against the key until its window has passed.
     pub fn set(&self, key: impl Into<LimitKey>, plan: impl Into<Plan>) {
         let (key, plan) = (key.into(), plan.into());
         self.change(|next_epoch| {

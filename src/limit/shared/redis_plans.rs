@@ -23,8 +23,8 @@ use crate::{
 
 /// The plans of tenants on Redis or Valkey (features `plans` and `redis`). Clones share a connection.
 ///
-/// All nodes look plans up here, so a change at one place reaches all of them, within a second and without a restart. It
-/// works with every limiter, in memory or on Redis:
+/// All nodes look plans up here, so a change made in one place reaches all of them within a second, without a restart.
+/// Works with every limiter, in memory or on Redis:
 ///
 /// ```no_run
 /// use tollgate::{Limiter, Plan, Plans, Quota, Tenant, limit::RedisPlans, store::RedisConfig};
@@ -58,10 +58,10 @@ use crate::{
 /// redis-cli DEL 'tollgate:plan:{acme}'
 /// ```
 ///
-/// A text that is not a valid plan changes nothing: nodes treat it as a failed lookup. By default, they keep the plan that they
-/// have, or use the default plan, and record the event [`PlanLookupFailed`](crate::event::EventKind::PlanLookupFailed). The
-/// reason is in the log (feature `tracing`). [`CachedPlans::on_failure`] changes what they do. The same happens while the server
-/// does not answer.
+/// Text that is not a valid plan counts as a failed lookup. By default, nodes keep the plan that they have, or else use
+/// the default plan, and record the event [`PlanLookupFailed`](crate::event::EventKind::PlanLookupFailed). The reason
+/// is in the log (feature `tracing`). [`CachedPlans::on_failure`] changes what they do. The same happens while the
+/// server does not answer.
 #[derive(Clone)]
 pub struct RedisPlans(Arc<Inner>);
 
@@ -86,14 +86,14 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const MAX_LOOKUPS: usize = 1024;
 
 impl RedisPlans {
-    /// Connects to the server. Call it in a tokio runtime that lives as long as this.
+    /// Connects to the server. Call it in a tokio runtime that outlives this source.
     ///
-    /// A call waits 100 ms at most, unless [`RedisConfig::deadline`] is set. After three failures in a row, one call a second finds
-    /// out whether the server answers again, and others fail at once.
+    /// A call waits at most 100 ms, unless [`RedisConfig::deadline`] is set. After three failures in a row, one call
+    /// per second checks whether the server answers again, and the others fail immediately.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server can't be reached, or may evict keys.
+    /// Returns an error if the server can't be reached, or is configured to evict keys.
     pub async fn connect(config: RedisConfig) -> Result<Self, LimiterError> {
         let deadline = config.deadline_or(DEADLINE);
         Ok(Self(Arc::new(Inner {
@@ -106,7 +106,7 @@ impl RedisPlans {
         })))
     }
 
-    /// Returns this source with settings by which a limiter sees each change within a second.
+    /// Returns this source with a cache whose settings let a limiter see each change within a second.
     ///
     /// An answer is used for 400 ms, and a failed lookup is repeated after a second. So a node looks up each active tenant at most
     /// 2.5 times a second. With a longer [`time_to_live`](CachedPlans::time_to_live), it asks less often and sees changes later.

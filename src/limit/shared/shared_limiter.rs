@@ -27,71 +27,77 @@ use crate::{
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
 /// everything.
 ///
-/// Each check is one script call, by the time of the server, unless it has a [lease](#leases): all quotas of the plan are charged, or none. Never more than
-/// the limit is admitted in any window, by all processes together, as long as the server answers within the deadline and loses no
-/// acknowledged write. Quotas, refunds, weights, shadow quotas and live changes work as with a [`Limiter`] in memory. Times have a
-/// resolution of a microsecond.
+/// Each check is one script call, timed by the server's clock, unless it has a [lease](#leases). It charges all quotas
+/// of the plan, or none. All processes together never admit more than the limit in any window, as long as the server
+/// answers within the deadline and loses no acknowledged write. Quotas, refunds, weights, shadow quotas and live
+/// changes work as with a [`Limiter`] in memory. Times have a resolution of a microsecond.
 ///
-/// A tenant takes about 200 bytes on the server while it has spent units, and at most 17 more for each
-/// [slice](crate::Quota::slices) of a window in which it spends. A node takes as much memory for a tenant as a [`Limiter`] in
-/// memory, with the same bounds.
+/// A tenant uses about 200 bytes on the server while it has spent units, and at most 17 more for each
+/// [slice](crate::Quota::slices) of a window in which it spends. A node uses as much memory for a tenant as a
+/// [`Limiter`] in memory does, with the same bounds.
 ///
 /// # Leases
 ///
-/// A limiter from [`Limiter::leased`] takes several units of a busy tenant with one call, a *lease*, and admits the next
-/// requests without a call. The number adapts: it doubles if the units are used up early, and falls to what was used if they are
-/// not. A tenant with few requests costs one call for each, and nothing is held back. A refused tenant is refused without a call
-/// until units come back, at most for the [lifetime](Leases::lifetime) of a lease.
+/// A limiter from [`Limiter::leased`] takes several units of a busy tenant with one call, a *lease*, and admits the
+/// next requests without a call. The size of a lease adapts: it doubles if the units are used up early, and falls to
+/// what was used if they are not. A tenant with few requests costs one call per request, and nothing is held back. Once
+/// refused, a tenant is refused without further calls until units come back, for at most the
+/// [lifetime](Leases::lifetime) of a lease.
 ///
-/// Leases are strict: never more than the limit is admitted in any window, even if nodes crash or are paused, or replies are
-/// lost. The server counts a lease from its end, and a node stops using it before that, by its monotonic clock and its wall
-/// clock. This holds as long as a node's clock is not slower than the server's by more than a hundredth.
+/// Leases are strict: no more than the limit is admitted in any window, even if nodes crash or are paused, or replies
+/// are lost. The server counts leased units from the end of the lease, and a node stops using them before that, by both
+/// its monotonic clock and its wall clock. This holds as long as a node's clock runs at most 1% slower than the
+/// server's.
 ///
-/// The price:
+/// The trade-offs:
 ///
-/// - Units that one node holds can't be used by others. A tenant may be refused while nodes hold units, at most a quarter of what
-///   is left for each lease. They come back when the lease ends, or with the window if the node crashes.
-/// - Leased units come back up to a lifetime late. For a short window, a lease lasts an eighth of the window at most, so a busy
-///   tenant gets at least 8/9 of its limit.
+/// - Units that one node holds can't be used by others. A tenant may be refused while nodes hold units. Each lease
+///   takes at most a quarter of what is left. Unused units come back when the lease ends, or with the window if the
+///   node crashes.
+/// - Leased units come back up to a lifetime late. For a short window, a lease lasts at most an eighth of the window,
+///   so a busy tenant gets at least 8/9 of its limit.
 /// - A [`reset`](Self::reset), a change of a plan and units that come back reach every node within a lifetime. After a
 ///   reset, other nodes may still admit what they hold.
 /// - The [standing](Decision::standing) shows what this node knows: others may have spent more since the last call.
 ///
-/// Plans with a [shadow](crate::Quota::shadow) quota are checked with one call for each request. So are tenants beyond the first
-/// 65,536 that a node serves at the same time. Call [`close`](Self::close) when a node stops.
+/// Plans with a [shadow](crate::Quota::shadow) quota are checked with one call for each request. So are tenants beyond
+/// the first 65,536 that a node serves at the same time. Call [`close`](Self::close) before a node stops.
 ///
 /// # Refunds
 ///
-/// A layer with [`charge_if`](crate::RateLimitLayer::charge_if) gives units back in the background, so a request that
-/// follows at once may not have them yet.
+/// A layer with [`charge_if`](crate::RateLimitLayer::charge_if) refunds units in the background, so a request that
+/// follows immediately may not get them yet.
 ///
 /// # Open calls
 ///
-/// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the server never learns
-/// about its end, the estimate is charged when the hold expires. A node sends the end again until then, and for ten seconds at
-/// least. Usage beyond the estimate is lost if the server does not answer for so long, or if the node stops.
+/// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the
+/// server never learns about the end, the estimate is charged when the hold expires. The node resends the end until
+/// then, and for at least ten seconds. Usage beyond the estimate is lost if the server does not answer in that time, or
+/// if the node stops.
 ///
-/// A node renews the slots of its open calls every three seconds. Slots that are not renewed end after ten. A node that could not
-/// renew its slots opens no call under the same key before the server counts them again, so the open calls of all nodes
-/// that could renew are never more than a quota of [concurrent](crate::Quota::concurrent) calls allows. No fallback decides about
-/// calls: they are refused while the server does not answer. A key has at most 1,024 open calls: more are refused as if
-/// a quota named `open-calls` were full.
+/// A node renews the slots of its open calls every three seconds. Slots that are not renewed expire after ten. A node
+/// that could not renew its slots opens no call under the same key until the server counts them again, so the open
+/// calls of all nodes that could renew are never more than a quota of [concurrent](crate::Quota::concurrent) calls
+/// allows. The fallback does not apply to open calls: they are refused while the server does not answer. A key has at
+/// most 1,024 open calls: further ones are refused as if a quota named `open-calls` were full.
 ///
 /// # When the server does not answer
 ///
-/// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default. Then the [`Fallback`] decides. Units
-/// of a lease in hand are used first.
+/// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default. After that, the [`Fallback`]
+/// decides. The remaining units of a lease are used first.
 ///
-/// With [`Fallback::Local`], one process never admits more than the limit in any window, as long as the server keeps what it
-/// has acknowledged. The fallback starts from what this process has admitted and what the server has reported, and the server
-/// is charged for its units when it answers again. If *r* units were left when the processes last heard from the server about
-/// the tenant, all *n* processes together admit at most the limit and (*n* − 1) × *r* in the first window, beside calls that
-/// were under way, and at most *n* times the limit in later ones. *r* is the limit if a process has not heard about the tenant.
-/// The estimates of [open calls](#open-calls) are charged later, so what other processes hold is among the *r* units.
+/// With [`Fallback::Local`], one process never admits more than the limit in any window, as long as the server keeps
+/// what it has acknowledged. The fallback starts from what this process has admitted and what the server has reported,
+/// and the server is charged for its units when it answers again. If *r* units were left when the processes last heard
+/// from the server about the tenant, all *n* processes together admit at most the limit plus (*n* − 1) × *r* in the
+/// first window, not counting calls in flight, and at most *n* times the limit in later ones. *r* is the limit for a
+/// process that has not heard about the tenant. The estimates of [open calls](#open-calls) are charged later, so what
+/// other processes hold is among the *r* units.
 ///
-/// After three failures in a row it decides at once, and one check a second finds out whether the server answers again.
-/// The changes are events ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
-/// [`LimiterFallbackEnded`](crate::event::EventKind::LimiterFallbackEnded)), and counted in
+/// After three failures in a row, the fallback decides immediately, and one check per second finds out whether the
+/// server answers again. Both changes are recorded as events
+/// ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
+/// [`LimiterFallbackEnded`](crate::event::EventKind::LimiterFallbackEnded)) and counted in
 /// `tollgate_limiter_fallback_changes_total`.
 ///
 /// ```no_run
@@ -118,8 +124,9 @@ pub(super) struct Inner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// Each process limits on its own, in memory, with the same quotas, and starts from what it knows. All processes together
-    /// may admit as many times the limit as there are processes. See [`SharedLimiter`](SharedLimiter#when-the-server-does-not-answer).
+    /// Each process limits on its own, in memory, with the same quotas, and starts from what it knows. All processes
+    /// together may admit up to the limit times the number of processes. See
+    /// [`SharedLimiter`](SharedLimiter#when-the-server-does-not-answer).
     #[default]
     Local,
     /// Admits all requests, without headers.
@@ -144,13 +151,13 @@ const DEADLINE: Duration = Duration::from_millis(100);
 const NEW_NAMES: u32 = 10_000;
 
 impl Limiter {
-    /// Starts a limiter whose budgets are shared by all processes that use this server.
+    /// Starts building a limiter whose budgets are shared by all processes that use this server.
     pub fn redis(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
         Self::builder(plans).redis(config)
     }
 
-    /// Starts a limiter like [`redis`](Self::redis) that takes several units with one call and admits the next requests
-    /// without one. See [Leases](SharedLimiter#leases).
+    /// Starts building a limiter like that of [`redis`](Self::redis), but one that takes several units with one call
+    /// and admits the next requests without one. See [Leases](SharedLimiter#leases).
     pub fn leased(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
         Self::redis(config, plans).leases(Leases::new())
     }
@@ -175,19 +182,19 @@ impl SharedLimiterBuilder {
 
         /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
         ///
-        /// A name is new if none of its units counts at this node. Beyond the number, new names share 1,024 keys until there is room
-        /// again, so callers who make names up can't fill the server. Each node counts on its own, and so does each limit of
-        /// addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the default, for
-        /// example by [`Plans::by`], always have their own key. A name that spends with its own key and a shared one can get its
-        /// limit twice in a window.
+        /// A name is new if this node counts no units of it. Beyond that number, new names share 1,024 keys until there
+        /// is room again, so callers who make up names can't fill the server. Each node counts on its own, and so does
+        /// each limit of addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the
+        /// default, for example by [`Plans::by`], always have their own key. A name that spends with its own key and a
+        /// shared one can get its limit twice in a window.
         pub fn max_new_names_per_minute(most: u32) { new_names: most }
     }
 
-    /// Connects to the server. Call it in a tokio runtime that lives as long as the limiter.
+    /// Connects to the server. Call it in a tokio runtime that outlives the limiter.
     ///
     /// # Errors
     ///
-    /// Returns an error if a setting is invalid, the server can't be reached, or may evict keys.
+    /// Returns an error if a setting is invalid, or if the server can't be reached or is configured to evict keys.
     pub async fn connect(self) -> Result<SharedLimiter, LimiterError> {
         let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
@@ -216,8 +223,8 @@ impl SharedLimiter {
         self.load_and_check(key, Ask { refundable: true, ..Ask::new(units, false) }).await
     }
 
-    /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
-    /// what a quota [reserves](crate::Quota::reserve).
+    /// Decides like [`check`](Self::check) on a request that has proved no tenant. Such a request can't spend what a
+    /// quota [reserves](crate::Quota::reserve).
     pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
         self.load_and_check(key, Ask { refundable: true, ..Ask::new(units, true) }).await
     }
@@ -406,12 +413,12 @@ impl SharedLimiter {
         (operation, ask, identity(past.generation, &past.quotas, &charge.marks))
     }
 
-    /// Clears all spends of the key and logs it. With leases, other nodes still use the units that they hold, at most for
-    /// a lifetime.
+    /// Clears everything the key has spent, and logs the reset. With leases, other nodes can still use the units that
+    /// they hold, for at most a lifetime.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server does not answer. It may have cleared them.
+    /// Returns an error if the server does not answer. The reset may have taken effect.
     pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
         let Inner { server, leasing, .. } = &*self.0;
         server.change_calls("", "reset", key, &[]).await?;
@@ -434,8 +441,8 @@ impl SharedLimiter {
         self.0.server.settle_now().await;
     }
 
-    /// Returns the plans of the tenants, which can be changed live. A change applies to this process: make it in all of
-    /// them.
+    /// Returns the plans of the tenants, which can be changed live. A change applies to this process only: make it in
+    /// all of them.
     pub fn plans(&self) -> &Plans {
         self.local().plans()
     }

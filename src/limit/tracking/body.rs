@@ -14,7 +14,7 @@ use super::usage::CallGuard;
 const FEW_PARTS: usize = 64;
 
 pin_project! {
-    /// A response body that ends its call when it has ended, fails or is dropped. Frames pass through unchanged.
+    /// A response body that ends its call when it ends, fails or is dropped. Frames pass through unchanged.
     #[derive(Debug, Default)]
     pub struct Tracked<B> {
         #[pin]
@@ -28,7 +28,7 @@ impl<B> Tracked<B> {
         Self { body, call: None }
     }
 
-    /// Returns the body, without its call, which ends.
+    /// Ends the call and returns the inner body.
     pub fn into_inner(self) -> B {
         self.body
     }

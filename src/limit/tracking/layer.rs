@@ -15,12 +15,12 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(10 * 60);
 pub type Tracking<S, R = StatusOnly> = Gated<TrackedCalls<S>, RateLimitGate, WithoutCall<R>>;
 
 /// Limits requests like a [`RateLimitLayer`](crate::RateLimitLayer), and knows when their calls end, as quotas of
-/// [concurrent](crate::Quota::concurrent) calls require. Made by
+/// [concurrent](crate::Quota::concurrent) calls require. Returned by
 /// [`tracking_bodies`](crate::RateLimitLayer::tracking_bodies).
 ///
-/// A call is open until its response body has ended, has failed or is dropped. If the response is an upgrade, it is open
-/// until the last clone of its [`Usage`] is dropped. An upgrade whose handler keeps none is refused with a 503 if a quota of
-/// concurrent calls counts it.
+/// A call is open until its response body ends, fails or is dropped. If the response is an upgrade, it is open until
+/// the last clone of its [`Usage`] is dropped. An upgrade whose handler keeps no clone is refused with a 503 if a quota
+/// of concurrent calls counts it.
 ///
 /// ```
 /// use tollgate::{ApiKeys, Limiter, Plan, Plans, Quota, RateLimitLayer};
@@ -44,27 +44,28 @@ impl<R> TrackingLayer<R> {
         Self { gate, settings: TrackingSettings::new(), respond }
     }
 
-    /// Charges what each request has used, when its call ends.
+    /// Charges each request for what it has used, when its call ends.
     ///
-    /// The request is admitted with an estimate, which counts while the call is open, instead of its
-    /// [`cost`](crate::RateLimitLayer::cost). The handler counts what it uses with the [`Usage`] in the extensions of the
-    /// request, or [`read_usage`](MeteredLayer::read_usage) reads it from the body. If nothing is counted, the estimate is
-    /// charged. A call that uses more than its estimate is charged up to `at_most`; see
+    /// The request is admitted with an estimate instead of its [`cost`](crate::RateLimitLayer::cost). The estimate
+    /// counts while the call is open. The handler counts what it uses with the [`Usage`] in the extensions of the
+    /// request, or [`read_usage`](MeteredLayer::read_usage) reads it from the body. If nothing is counted, the estimate
+    /// is charged. A call that uses more than its estimate is charged up to `at_most`; see
     /// [`Limiter::hold`](crate::Limiter::hold).
     ///
-    /// A client that hangs up pays for what was counted until then.
+    /// If the client disconnects, what was counted until then is charged.
     ///
-    /// If several layers of one limiter surround a handler, meter in the outermost that tracks bodies. An inner one finds the call
-    /// open, charges its estimate, and logs a warning.
+    /// If several layers of one limiter surround a handler, meter in the outermost one that tracks bodies. An inner one
+    /// finds the call open, charges its estimate, and logs a warning.
     ///
-    /// With [`charge_if`](crate::RateLimitLayer::charge_if), a response that is not charged is free when it ends.
+    /// With [`charge_if`](crate::RateLimitLayer::charge_if), the estimate counts until the end of a response that is
+    /// not charged, and is then refunded.
     pub fn metered(self, estimate: u32, at_most: u32) -> MeteredLayer<R> {
         let metering = Metering { estimate, at_most, lifetime: DEFAULT_LIFETIME, estimate_of: None, read: None };
         MeteredLayer { tracking: self, metering }
     }
 }
 
-/// A [`TrackingLayer`] that charges what requests use. Made by [`TrackingLayer::metered`].
+/// A [`TrackingLayer`] that charges what requests use. Returned by [`TrackingLayer::metered`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,11 +90,11 @@ pub struct MeteredLayer<R = StatusOnly> {
 
 impl<R> MeteredLayer<R> {
     setters! {
-        /// Sets how long an estimate counts at most, up to a day. Defaults to ten minutes. After it, the estimate is charged, and
-        /// what the call uses beyond it is charged at the end.
+        /// Sets how long an estimate counts, at most a day. Defaults to ten minutes. After that, the estimate is
+        /// charged, and what the call uses beyond it is charged at the end.
         pub fn lifetime(lifetime: Duration) { metering.lifetime: lifetime }
 
-        /// Sets the estimate of each request, instead of the same one for all.
+        /// Sets a function that estimates each request, instead of one estimate for all.
         pub fn estimate(estimate: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) {
             metering.estimate_of: Some(Arc::new(estimate))
         }
@@ -101,8 +102,8 @@ impl<R> MeteredLayer<R> {
         /// Reads each chunk of a response body before it is sent, to count what the call uses. Chunks can end anywhere.
         ///
         /// If the chunks of a body consist of parts, their type must implement
-        /// [`Buf::chunks_vectored`](bytes::Buf::chunks_vectored). Otherwise, only the first part is read, and the first
-        /// 16 of a [`Take`](bytes::buf::Take). Bodies of `Bytes` have one part.
+        /// [`Buf::chunks_vectored`](bytes::Buf::chunks_vectored). Otherwise, only the first part is read, or the first
+        /// 16 parts of a [`Take`](bytes::buf::Take). Bodies of `Bytes` have one part.
         pub fn read_usage(read: impl Fn(&[u8], &Usage) + Send + Sync + 'static) { metering.read: Some(Arc::new(read)) }
     }
 }

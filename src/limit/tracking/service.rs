@@ -117,7 +117,7 @@ where
     }
 }
 
-/// Answers rejected requests, which have no call, as the responder in it does.
+/// A responder for rejected requests, which have no call to track. It answers as the one that it wraps.
 #[derive(Clone, Copy, Debug)]
 pub struct WithoutCall<R>(pub(super) R);
 

@@ -12,7 +12,7 @@ use crate::{
 
 /// The handle of an open call, in the extensions of its request. Clones are the same handle.
 ///
-/// In a [metered](super::TrackingLayer::metered) layer it counts what the call uses. The layer commits that when the
+/// In a [metered](super::TrackingLayer::metered) layer it counts what the call uses. The layer charges that when the
 /// response body ends. If nothing was counted, it charges the estimate.
 ///
 /// An upgraded connection stays a call until the last clone is dropped, so move one into the task that serves it. If the handler

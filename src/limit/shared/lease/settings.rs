@@ -28,13 +28,13 @@ impl Leases {
 
     /// Sets how long a lease can be used. Defaults to 1 second.
     ///
-    /// A longer lifetime saves calls for tenants with few requests. It also delays what other nodes see: a reset, a change of a
-    /// plan and units that come back reach every node within a lifetime. For a short window, a lease lasts an
-    /// eighth of the window at most.
+    /// A longer lifetime saves calls for tenants with few requests. It also delays what other nodes see: a reset, a
+    /// change of a plan and units that come back reach every node within a lifetime. For a short window, a lease lasts
+    /// at most an eighth of the window.
     ///
     /// # Errors
     ///
-    /// Returns an error unless it is from 10 ms to 1 minute.
+    /// Returns an error unless it is between 10 ms and 1 minute.
     pub fn lifetime(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
         let range = Duration::from_millis(10)..=Duration::from_secs(60);
         ConfigError::check_range("lease lifetime", lifetime, range, "must be from 10 ms to 1 minute")?;
@@ -42,8 +42,8 @@ impl Leases {
         Ok(self)
     }
 
-    /// Sets the most units of one lease. Defaults to 1,000. A lease takes at most a quarter of what the tenant has left,
-    /// unless the request itself needs more.
+    /// Sets the maximum number of units in one lease. Defaults to 1,000. A lease takes at most a quarter of what the
+    /// tenant has left, unless the request itself needs more.
     ///
     /// # Errors
     ///
