@@ -23,9 +23,9 @@ pub trait Gate: Send + Sync + 'static {
 
     /// Decides like [`inspect`](Self::inspect), and marks the request if it is admitted at once.
     ///
-    /// By default this calls [`Pass::admit`]. Override it if what the request gets would make the pass large: the pass is
-    /// moved several times. An override must decide as `inspect` does, and mark the request only if the decision is
-    /// `Ready(Ok(_))`. The layer calls [`Pass::admit`] itself for a decision that is pending.
+    /// By default this calls [`Pass::admit`]. Override it if what it puts into the request would make the pass large:
+    /// the pass is moved several times. An override must decide as `inspect` does, and mark the request only if the
+    /// decision is `Ready(Ok(_))`. The layer calls [`Pass::admit`] itself for a decision that is pending.
     #[inline]
     fn enter<B>(&self, request: &mut Request<B>) -> MaybeReady<Self::Future> {
         let mut decision = self.inspect(Head::of_request(request));

@@ -71,11 +71,11 @@ pub(crate) fn is_worth_reading(head: Head<'_>) -> bool {
     head.version() < Version::HTTP_2 && !head.headers().contains_key(header::EXPECT)
 }
 
-/// Keeps HTTP/1 connections open whose request bodies were not read.
+/// Keeps an HTTP/1 connection open if a request body on it was not read.
 ///
-/// A service that answers a request without reading its body leaves the rest of it on the connection: a rate limit that
-/// refuses a `POST`, a route that does not exist, a handler that takes no body. If the body has not arrived by then, hyper
-/// closes the connection without announcing it, and the client's next request on it is lost.
+/// A service that answers a request without reading its body leaves that body on the connection: a rate limit that
+/// refuses a `POST`, a route that does not exist, a handler that takes no body. If the body has not arrived completely
+/// by then, hyper closes the connection without announcing it, and the client's next request on it is lost.
 ///
 /// This layer reads what is left of such a body before it passes the response on: at most 64 KiB, within 30 seconds.
 /// If the body is longer or slower, or the client waits for `100 Continue`, the response announces the end of the connection

@@ -11,10 +11,9 @@ const MAX_ROUNDS: usize = 5;
 /// Returns the text if it is a path of this site, with or without a query and a fragment: an address to return to after a
 /// sign-in.
 ///
-/// Anyone can write a link with such a text in it, so nothing passes that a browser, a proxy
-/// or a router could understand as another site: the path begins with one `/`, and no part of
-/// it is `//` or a backslash, not even percent-encoded several times. Control characters
-/// are refused everywhere, encoded ones too.
+/// Anyone can write a link with such a text in it, so nothing passes that a browser, a proxy or a router could take for
+/// another site: the path begins with one `/`, and no part of it is `//` or a backslash, not even percent-encoded
+/// several times. Control characters are refused everywhere, encoded ones too.
 ///
 /// ```
 /// use tollgate::session::local_path;

@@ -262,7 +262,7 @@ impl Quota {
     /// an API key, an access token or a session. By default, any request can spend all of it.
     ///
     /// All anonymous requests of a tenant together never spend more than the rest. So callers who know only a tenant's
-    /// name or public client ID can't use up its budget. Authenticated requests can spend the whole quota, the rest
+    /// name or public client id can't use up its budget. Authenticated requests can spend the whole quota, the rest
     /// included. The reserve is rounded up to whole units, and a smooth quota gives the rest back more slowly in
     /// proportion. For a quota of concurrent calls, it reserves slots, which anonymous callers could otherwise keep for
     /// as long as their calls last.

@@ -16,7 +16,7 @@ const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-p
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RejectionKind {
-    /// The caller is sent elsewhere, such as to a page where it signs in: 303.
+    /// The caller is sent elsewhere, such as to a sign-in page: 303.
     Redirect,
     /// The request is malformed, or names no usable tenant: 400.
     InvalidRequest,
@@ -29,7 +29,7 @@ pub enum RejectionKind {
     TooLarge,
     /// The content type or coding of the body is not supported: 415.
     UnsupportedMediaType,
-    /// The tenant has too little of its budget left for now: 429.
+    /// The tenant has too little of its budget left at the moment: 429.
     RateLimited,
     /// The request costs more than the quota allows, so no retry helps: 429.
     QuotaImpossible,

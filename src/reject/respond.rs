@@ -59,8 +59,8 @@ where
 ///
 /// # Interceptors of tonic
 ///
-/// The body of tonic's `InterceptorLayer` can only be made by tonic, so no responder fits if a layer is directly around one.
-/// Box the bodies in between:
+/// Only tonic can create the body of its `InterceptorLayer`, so no responder works in a layer directly around one. Box
+/// the bodies in between:
 ///
 /// ```
 /// use http::Response;

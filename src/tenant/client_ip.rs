@@ -11,26 +11,24 @@ use super::{
 };
 use crate::{http::head::Head, util::error::ConfigError};
 
-/// Limits each client address on its own.
+/// Finds the address of the client, so that each address has limits of its own.
 ///
-/// The walk starts at [`PeerAddr`], the other end of the connection, which can't be forged.
-/// Headers are only read if the peer is one of your proxies, and from the right. Each entry
-/// was written by the hop on its right, so the first address that does not belong to a proxy
-/// is the closest to the client that can be trusted. Entries written by the caller are further
-/// left and are never read.
+/// The search starts at [`PeerAddr`], the other end of the connection, which can't be forged. Headers are read only if
+/// the peer is one of your proxies, and from right to left. Each entry was written by the hop on its right, so the
+/// first address that does not belong to a proxy is the closest to the client that can be trusted. Entries written by
+/// the caller are further left and are never read.
 ///
-/// * An entry without an address (`unknown`, `_hidden`, empty, malformed) ends the walk at
-///   the last proxy before it.
+/// * An entry without an address (`unknown`, `_hidden`, empty, malformed) ends the search at the last proxy before it.
 /// * If all entries are your proxies, the leftmost one is used.
-/// * The walk ends after 32 entries or 8 KiB.
+/// * The search ends after 32 entries or 8 KiB.
 /// * The peer is found as [`PeerAddr`] or, with the feature `axum`, as axum's
 ///   `ConnectInfo<SocketAddr>`. If a framework stores it elsewhere, use
 ///   [`peer_by`](Self::peer_by).
 /// * A request without a peer has no tenant. Rate limits answer it with a 500 and log a
 ///   warning, because the server is not set up correctly.
 ///
-/// All requests of an IPv4 address are one tenant, and so are all of an IPv6 network of 64
-/// bits; see [`ipv6_prefix`](Self::ipv6_prefix).
+/// All requests from an IPv4 address share one key, and so do all from an IPv6 /64 network; see
+/// [`ipv6_prefix`](Self::ipv6_prefix).
 ///
 /// ```
 /// use tollgate::{ClientIp, Head, PeerAddr};
@@ -68,14 +66,13 @@ impl ClientIp {
         Self { peer: None, proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
     }
 
-    /// Finds no address, which turns per-address limits off: only the limits of each account slow down an address that
+    /// Finds no address, which disables per-address limits: only the limits of each account slow down an address that
     /// guesses passwords or requests one-time codes. Prefer any other choice.
     pub fn unknown() -> Self {
         Self::peer().peer_by(|_| None)
     }
 
-    /// Uses the client behind these proxies, given as addresses and ranges, by
-    /// `X-Forwarded-For`.
+    /// Finds the client behind these proxies, given as addresses and ranges, in `X-Forwarded-For`.
     ///
     /// # Security
     ///
@@ -95,16 +92,16 @@ impl ClientIp {
         Ok(Self { proxies, ..Self::peer() })
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is
-    /// read, because callers can write the one that your proxies do not. After
-    /// [`peer`](Self::peer) this changes nothing.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is read, because callers can set the
+    /// one that your proxies do not. After [`peer`](Self::peer), this changes nothing.
     pub fn forwarded(mut self) -> Self {
         self.header = Header::Forwarded;
         self
     }
 
-    /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of the list in `X-Forwarded-For`. If
-    /// it does not have exactly one address, the client is the proxy. After [`peer`](Self::peer) this changes nothing.
+    /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of the list in
+    /// `X-Forwarded-For`. If it does not have exactly one address, the proxy counts as the client. After
+    /// [`peer`](Self::peer), this changes nothing.
     ///
     /// ```
     /// use tollgate::ClientIp;
@@ -115,7 +112,7 @@ impl ClientIp {
     ///
     /// # Security
     ///
-    /// The proxies must replace what callers write in this header.
+    /// The proxies must overwrite this header if a caller sends it.
     ///
     /// # Errors
     ///
@@ -141,8 +138,8 @@ impl ClientIp {
         self
     }
 
-    /// Sets how many leading bits of an IPv6 address make a tenant, from 32 to 128.
-    /// Defaults to 64. Providers often give a customer a network of 56 or 48 bits.
+    /// Sets how many leading bits of an IPv6 address identify a client, from 32 to 128. Defaults to 64. Providers often
+    /// give a customer a /56 or /48 network.
     ///
     /// # Errors
     ///

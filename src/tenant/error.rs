@@ -53,13 +53,13 @@ impl TenantError {
         Self { kind: TenantErrorKind::Internal, detail, challenge: None }
     }
 
-    /// Creates the error of a credential that can't be checked for now: the caller gets a 503 with this detail.
+    /// Creates the error of a credential that can't be checked at the moment: the caller gets a 503 with this detail.
     pub const fn unavailable(detail: &'static str) -> Self {
         Self { kind: TenantErrorKind::Unavailable, detail, challenge: None }
     }
 
-    /// The tenant must be [looked up](super::TenantSource::look_up). If it is not, because the caller of the
-    /// source can't wait, the request gets a 500.
+    /// Creates the error of a tenant that must be [looked up](super::TenantSource::look_up). If the layer can't wait
+    /// for that, the request gets a 500.
     pub const fn pending() -> Self {
         let detail = "the tenant must be looked up, and only a rate limit can wait for it";
         Self { kind: TenantErrorKind::Pending, detail, challenge: None }
@@ -70,8 +70,8 @@ impl TenantError {
     ///
     /// # Errors
     ///
-    /// Returns an error unless `challenge` is visible ASCII that begins with the name of a scheme. Set it once and clone
-    /// the error, rather than for each request.
+    /// Returns an error unless `challenge` is visible ASCII that begins with the name of a scheme. Set it once and
+    /// clone the error, rather than setting it for each request.
     pub fn challenge(self, challenge: &str) -> Result<Self, ConfigError> {
         let begins_with_scheme = challenge.starts_with(|first: char| first.is_ascii_alphanumeric());
         match HeaderValue::from_str(challenge) {

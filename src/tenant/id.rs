@@ -11,15 +11,15 @@ use crate::util::{encoding::base64url_of_32, secret::SecretDigest};
 
 /// A customer, identified by a short printable name.
 ///
-/// Never an address and never the anonymous tenant: those are only [`LimitKey`]s. A credential proves a tenant, or your
-/// application names one.
+/// Never an address and never the anonymous tenant: those are only [`LimitKey`]s. A tenant is proved by a credential,
+/// or named by your application.
 ///
 /// Names have 1 to 128 visible ASCII characters without `"`, `\`, `,`, `<` and `>`, so that
 /// they are safe in headers, log lines and JSON. Names that begin with `ip:` or `~` are reserved for keys of this crate.
 ///
-/// With the feature `axum` it is an extractor. It returns the tenant that your application has put into the request, or
-/// else the one that an access token, a session or an API key has proved. A name that a caller only claims, for example in a
-/// header, is never returned.
+/// With the feature `axum`, it is an extractor. It returns the tenant that your application has put into the request,
+/// or else the one that an access token, a session or an API key has proved. A name that a caller only claims, for
+/// example in a header, is never returned.
 ///
 /// A tenant can be used wherever a [`LimitKey`] is expected.
 ///
@@ -125,7 +125,7 @@ static ALLOWED: [bool; 256] = {
 };
 
 impl LimitKey {
-    /// Parses the name that a caller or an operator gave.
+    /// Parses a name from a caller or an operator.
     ///
     /// # Errors
     ///
@@ -162,8 +162,8 @@ impl LimitKey {
         Self::trusted(b"~anonymous")
     }
 
-    /// Returns the key of several parts, such as a user and a route. Different parts have different keys, and no caller can
-    /// name such a key. A key of more than 128 bytes is replaced by its digest.
+    /// Returns a key made of several parts, such as a user and a route. Different parts make different keys, and no
+    /// caller can name such a key. A key of more than 128 bytes is replaced by its digest.
     ///
     /// ```
     /// use tollgate::LimitKey;
@@ -188,8 +188,8 @@ impl LimitKey {
         Self::trusted(name.as_bytes())
     }
 
-    /// Returns the key of a network address: an IPv4 address, or the /64 network of an
-    /// IPv6 address, because one customer has all of it.
+    /// Returns the key of a network address: an IPv4 address, or the /64 network of an IPv6 address, because one
+    /// customer usually has all of it.
     pub fn address(address: IpAddr) -> Self {
         Self::network(address, 64)
     }

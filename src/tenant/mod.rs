@@ -6,17 +6,16 @@
 //! | `CachedKeys` (feature `plans`) | such a secret, looked up in a database | no | proved |
 //! | `SessionTenant`, `AccessTokenTenant` | a session or a token that was verified | no | proved |
 //! | [`ClientIp`] | the address that the request comes from | no | claimed |
-//! | [`ExtensionTenant`] | an outer layer, such as a check of a signature | depends on that layer | what that layer found |
-//! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | a text in the request | yes | claimed |
+//! | [`ExtensionTenant`] | an outer layer, such as one that checks a signature | depends on that layer | what that layer found |
+//! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | text in the request | yes | claimed |
 //! | a closure | your code | depends on your code | claimed, unless it is in a [`ProvedTenant`] |
 //! | a source of your own | your code | depends on your code | what it returns: a `Tenant` is proved, a `LimitKey` claimed |
 //!
-//! Limits count by the key in both cases. A request with a claim is anonymous: it can't spend what
+//! In both cases, limits count by the key. A request with a claim is anonymous: it can't spend what
 //! [`Quota::reserve`](crate::Quota::reserve) keeps back, and handlers get no [`Tenant`] from it.
 //!
-//! A caller that can choose the tenant can spend any tenant's budget, and gets a new budget
-//! with each new name. Use those sources only behind a trusted proxy that sets or checks the
-//! text.
+//! A caller that can choose the tenant can spend any tenant's budget, and gets a new budget with each new name. Use a
+//! source of that kind only behind a trusted proxy that sets or checks the text.
 //!
 //! Sources can be chained. The first one that finds a tenant is used:
 //!

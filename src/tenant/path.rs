@@ -5,9 +5,9 @@ use crate::{http::head::Head, util::form::decode_path};
 ///
 /// The path is the one that this layer sees. An outer router may have stripped a prefix.
 ///
-/// A path is rejected if a service behind this layer may see other segments in it, and so
-/// serve a tenant that is not charged: if it has a segment `.` or `..`, a backslash, an
-/// escaped slash, or an empty segment before the tenant. The name of a tenant found here therefore never contains a slash.
+/// A path is rejected if a service behind this layer might split it into other segments, and so serve a tenant that is
+/// not charged: if it has a segment `.` or `..`, a backslash, an escaped slash, or an empty segment before the tenant.
+/// The name of a tenant found here therefore never contains a slash.
 ///
 /// # Security
 ///

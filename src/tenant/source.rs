@@ -12,20 +12,20 @@ use crate::http::head::Head;
 
 /// Finds the tenant of a request.
 ///
-/// A source answers at once, or says that it must [look the tenant up](Self::look_up). For API keys in a database, use
-/// `CachedKeys` (feature `plans`), or load them into [`ApiKeys`](super::ApiKeys).
+/// A source answers at once, or reports that the tenant must be [looked up](Self::look_up). For API keys in a database,
+/// use `CachedKeys` (feature `plans`), or load them into [`ApiKeys`](super::ApiKeys).
 ///
 /// # Security
 ///
-/// The type that a source returns declares what the request has proved. A [`TenantName`] of a [`Tenant`] is proved: the
-/// source has checked a credential, so callers can't choose the name. One of a [`LimitKey`], or of
+/// The type that a source returns declares what the request has proved. A [`TenantName`] made from a [`Tenant`] is
+/// proved: the source has checked a credential, so callers can't choose the name. One made from a [`LimitKey`], or from
 /// [text](TenantName::borrowed), is a claim: its requests are anonymous, so they can't spend what
 /// [`Quota::reserve`](crate::Quota::reserve) keeps back, and handlers never get it as a [`Tenant`].
 ///
 /// # Closures
 ///
 /// Closures are sources, too, if their argument is annotated. They return claims, unless you wrap them in a
-/// [`ProvedTenant`]. Return `Ok(None)` if the request names no tenant, so that the next source of a chain is asked:
+/// [`ProvedTenant`]. Return `Ok(None)` if the request names no tenant, so that the next source in a chain is asked:
 ///
 /// ```
 /// use tollgate::{Head, LimitKey, TenantSource, tenant::TenantError};
@@ -59,7 +59,7 @@ use crate::http::head::Head;
 pub trait TenantSource: Send + Sync + 'static {
     /// Returns the name of the tenant, or `None` if the request names none.
     ///
-    /// A `Tenant` that is [converted](TenantName) counts as proved, a `LimitKey` as claimed.
+    /// A name [converted](TenantName) from a `Tenant` counts as proved, one from a `LimitKey` as claimed.
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ pub trait TenantSource: Send + Sync + 'static {
 
     /// Looks up the tenant of a request for which [`find`](Self::find) has returned [`TenantError::pending`].
     ///
-    /// Only a [`RateLimitLayer`](crate::RateLimitLayer) waits for it. The lookup must have a deadline and bounds, because callers can
-    /// cause it at will. Sources that never return that error don't need it.
+    /// Only a [`RateLimitLayer`](crate::RateLimitLayer) waits for it. The lookup must have a deadline and bounds,
+    /// because callers can trigger it at will. Sources that never return that error don't need this method.
     fn look_up(&self, head: Head<'_>) -> TenantLookup {
         let _ = head;
         Box::pin(ready(Err(TenantError::pending())))
@@ -132,10 +132,10 @@ impl TenantSource for Tenant {
 /// | made from | is |
 /// |---|---|
 /// | a [`Tenant`] | proved |
-/// | a [`LimitKey`], or [text of the request](Self::borrowed) | claimed, unless [`proved`](Self::proved) says otherwise |
+/// | a [`LimitKey`], or [text of the request](Self::borrowed) | claimed, unless it is marked as [`proved`](Self::proved) |
 ///
-/// A claim is the key of a limit and nothing else. Its request is anonymous and can't spend what a quota
-/// [reserves](crate::Quota::reserve), and it never replaces a tenant that an outer layer has proved.
+/// A claim serves only as the key of a limit. Its request is anonymous and can't spend what a quota
+/// [reserves](crate::Quota::reserve), and a claim never replaces a tenant that an outer layer has proved.
 #[derive(Clone, Debug)]
 pub struct TenantName<'a> {
     name: Name<'a>,
@@ -152,13 +152,11 @@ enum Name<'a> {
 impl<'a> TenantName<'a> {
     /// Borrows text of the request, which is a claim.
     ///
-    /// The text is only compared with the names of known tenants until it is checked
-    /// as [`LimitKey::parse`] does.
+    /// Until the text is checked as [`LimitKey::parse`] does, it is only compared with the names of known tenants.
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is reserved (`ip:…` and `~…`), because a row with such a name
-    /// belongs to no caller.
+    /// Returns an error if the name is reserved (`ip:…` and `~…`), because such a name belongs to no caller.
     #[inline]
     pub fn borrowed(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, TenantError> {
         let text = text.as_ref();
@@ -250,7 +248,7 @@ impl From<LimitKey> for TenantName<'_> {
     }
 }
 
-/// Declares that the tenants of another source are proved.
+/// A source that declares the tenants of another source proved.
 ///
 /// Requests of a proved tenant may spend what [`Quota::reserve`](crate::Quota::reserve) keeps back.
 ///
@@ -300,7 +298,7 @@ impl<S: TenantSource> TenantSource for ProvedTenant<S> {
     }
 }
 
-/// Two sources in a row: the second is asked if the first finds no tenant.
+/// Two sources in a chain: the second is asked if the first finds no tenant.
 ///
 /// An error of the first is final: a request with an unknown API key is refused, and not
 /// treated as one without a key. If neither finds a tenant, the caller gets a 500 if one of them lacks what it needs, or

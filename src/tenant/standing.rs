@@ -95,18 +95,17 @@ impl Standing {
 
     /// Returns the moment at which units come back.
     ///
-    /// For a refused request this is the moment at which a retry is admitted, if the
-    /// tenant spends nothing meanwhile. Otherwise it is the moment at which
-    /// [`remaining`](Self::remaining) rises.
+    /// For a refused request this is the moment at which a retry is admitted, if the tenant spends nothing in the
+    /// meantime. Otherwise it is the moment at which [`remaining`](Self::remaining) rises.
     pub fn reset(&self) -> Moment {
         self.reset
     }
 
     /// Returns whether [`reset`](Self::reset) is known exactly.
     ///
-    /// It is an estimate while open calls count: they may end earlier, and what they use is charged when they end, so a retry
-    /// may be refused then, too. It is the latest time at which the open [holds](crate::limit::Hold) that block expire. If
-    /// calls without an end block, it is one second from now.
+    /// It is an estimate while open calls count: they may end earlier, and what they use is charged when they end, so
+    /// even a retry at the reset may be refused. The estimate is the latest expiry of the open
+    /// [holds](crate::limit::Hold) that block. If calls without an expiry block, it is one second from now.
     pub fn is_exact(&self) -> bool {
         self.now.as_nanos() & Self::INEXACT == 0
     }
@@ -180,8 +179,8 @@ impl Tenant {
     /// the request has proved it. With axum, use it as an extractor instead: it also knows the tenant of an access token and
     /// of a session.
     ///
-    /// Layers that check a credential, such as `SessionLayer`, put no tenant into the request: without axum, use theirs, such as
-    /// `Session::tenant`.
+    /// Layers that check a credential, such as `SessionLayer`, put no tenant into the request: without axum, use what
+    /// they offer, such as `Session::tenant`.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         extensions.get().or_else(|| extensions.get().and_then(RateLimit::tenant))
     }
@@ -257,7 +256,7 @@ impl RateLimit {
         self.standing.time_until_reset()
     }
 
-    /// Returns the name of a shadow quota that would have refused this request.
+    /// Returns the name of a shadow quota that would have refused this request, if any.
     pub fn would_refuse(&self) -> Option<&'static str> {
         self.more.as_ref().and_then(|more| more.would_refuse)
     }

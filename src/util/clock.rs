@@ -19,7 +19,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A source of time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the moment now, on a clock that only moves forward.
+    /// Returns the current moment, on a clock that only moves forward.
     fn now(&self) -> Moment;
 
     /// Returns the wall-clock time at `moment`, which must be close to now.

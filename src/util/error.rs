@@ -4,8 +4,8 @@ use std::{borrow::Cow, error::Error, fmt, ops::RangeBounds};
 
 /// An invalid setting.
 ///
-/// Setters that can fail return this error, so that a bad configuration prevents the start and
-/// never fails a request. It names the setting and the given value.
+/// Setters that can fail return this error, so that a bad configuration fails at startup, never during a request. It
+/// names the setting and the given value.
 ///
 /// ```
 /// let error = tollgate::Quota::per_minute(0).unwrap_err();

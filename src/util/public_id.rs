@@ -8,15 +8,15 @@ use crate::util::{encoding::base64url_to_16, secret::SecretDigest};
 
 const LEN: usize = 16;
 
-/// A name of 128 bits, such as the `sid` of a session.
+/// A public id of 128 bits, such as the `sid` of a session.
 ///
-/// A handle is not a secret: it may be shown, logged and sent in a URL. Knowing one
-/// proves nothing, because everything it names needs a secret as well.
+/// It is not a secret: it may be shown, logged and sent in a URL. Knowing it proves nothing, because everything that it
+/// names needs a secret as well.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicId([u8; LEN]);
 
 impl PublicId {
-    /// Returns the handle of what has this digest. It reveals nothing of the digest.
+    /// Derives the id from this digest. It reveals nothing about the digest.
     pub fn of_digest(digest: &SecretDigest) -> Self {
         let hash = SecretDigest::of_secret([b"tollgate handle:", &digest.as_bytes()[..]].concat());
         // the default is never used: the hash has 32 bytes

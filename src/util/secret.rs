@@ -8,9 +8,8 @@ use crate::util::encoding::{LEN_OF_32, base64url_of_32, is_base64url_of_32};
 
 /// A random value of 256 bits, such as the secret in a cookie.
 ///
-/// Its `Debug` shows nothing, it cannot be compared, and its memory is wiped when it is
-/// dropped. Of a secret that a caller presents, store the [`digest`](Secret::digest) only. Keys and
-/// seals are secrets that you keep yourself.
+/// Its `Debug` shows nothing, it can't be compared, and its memory is wiped when it is dropped. If callers present the
+/// secret, store only its [`digest`](Secret::digest). Keys and seals are secrets that you keep yourself.
 ///
 /// ```
 /// use tollgate::Secret;

@@ -14,9 +14,9 @@ pub const MAX_COOKIES: usize = 200;
 /// Returns the values of all cookies with this name, in the order in which they were sent, across
 /// all `Cookie` headers.
 ///
-/// There can be several, because another host of the same domain can set a cookie with the same
-/// name, and the header does not tell which host set which. Try each of them, and trust the name
-/// only if it starts with `__Host-`, which other hosts cannot set.
+/// There can be several, because another host of the same domain can set a cookie with the same name, and the header
+/// does not show which host set which. Try each of them, and trust the name only if it starts with `__Host-`, which
+/// other hosts cannot set.
 ///
 /// Names are compared byte by byte: neither `session` nor `__host-session` matches
 /// `__Host-session`. Quotes are part of the value. Cookies without a name, or with bytes that no

@@ -17,9 +17,8 @@ use crate::{
 
 /// Finds the tenant by an API key in a header, in a live table.
 ///
-/// A request without the header names no tenant, and gets a 401 if no other source of a
-/// chain finds one. A key that is not in the table is rejected with a 401, so that a mistyped
-/// key is never served as anonymous.
+/// A request without the header names no tenant, and gets a 401 if no other source in the chain finds one. A key that
+/// is not in the table is rejected with a 401, so that a mistyped key is never served as anonymous.
 ///
 /// The table stores a SHA-256 digest of each key, never the key, and looks tenants up by digest.
 /// The duration of a lookup therefore reveals nothing about the keys. Clones share the table, and a
@@ -70,8 +69,8 @@ impl ApiKeys {
         Ok(self)
     }
 
-    /// Adds or moves a key from the next request on, and returns the tenant that had it. A
-    /// key has 1 to 512 visible ASCII characters.
+    /// Adds or moves a key, from the next request on, and returns the tenant that had it before. A key has 1 to 512
+    /// visible ASCII characters.
     ///
     /// # Errors
     ///
@@ -84,8 +83,8 @@ impl ApiKeys {
         Ok(self.tenants.insert(digest(key), tenant))
     }
 
-    /// Like [`insert`](Self::insert), with the SHA-256 digest of the key, so that an application can store digests and load
-    /// them when it starts.
+    /// Adds or moves a key like [`insert`](Self::insert), given its SHA-256 digest, so that an application can store
+    /// digests and load them when it starts.
     ///
     /// ```
     /// use tollgate::{ApiKeys, SecretDigest, Tenant};
@@ -99,7 +98,7 @@ impl ApiKeys {
         self.tenants.insert(*digest.as_bytes(), tenant)
     }
 
-    /// Removes a key from the next request on, and returns the tenant that had it.
+    /// Removes a key, from the next request on, and returns the tenant that had it.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Tenant> {
         self.tenants.remove(&digest(key.as_ref())).map(|(_, tenant)| tenant)
     }

@@ -26,7 +26,8 @@ use crate::{
     },
 };
 
-/// Finds the tenant by an API key in a header that is looked up elsewhere, for example in a database (feature `plans`).
+/// Finds the tenant by an API key in a header, and looks the key up elsewhere, for example in a database (feature
+/// `plans`).
 ///
 /// Use it as the source of a [`RateLimitLayer`](crate::RateLimitLayer), alone or in a chain. Other layers can't wait for a
 /// lookup. Put them behind it, with an [`ExtensionTenant`](crate::tenant::ExtensionTenant).
@@ -50,9 +51,9 @@ use crate::{
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///
-/// The first request with a key waits for the lookup. Its answer is then used for the
-/// [time to live](CachedKeysBuilder::time_to_live). In the last quarter of that time, one request looks the key up again while
-/// others use the answer, so busy tenants never wait. There is one lookup at a time for each key.
+/// The first request with a key waits for the lookup. Its answer is then used for the [time to
+/// live](CachedKeysBuilder::time_to_live). In the last quarter of that time, one request looks the key up again while
+/// others use the answer, so busy tenants never wait. There is at most one lookup at a time for each key.
 ///
 /// A key that can't be looked up is refused with a 503, and the event
 /// [`TenantLookupFailed`](crate::event::EventKind::TenantLookupFailed) is recorded. A known key stays valid to the end of its time
@@ -60,13 +61,14 @@ use crate::{
 ///
 /// # Security
 ///
-/// Anybody can invent keys. Answers that a key is unknown are kept, too, the number of answers is bounded, and so is the number of
-/// lookups at the same time. Unknown keys never take more than half of either, so that customers keep their places. A lookup
-/// goes on if its caller hangs up, and its answer is kept.
+/// Anyone can make up keys. So answers that a key is unknown are cached, too, and the numbers of answers and of
+/// concurrent lookups are bounded. Unknown keys never take more than half of either, so they can't displace customers.
+/// A lookup goes on even if its caller disconnects, and its answer is cached.
 ///
-/// After a start, nothing tells the keys of customers from invented ones, so all wait for a lookup in the order in which they came.
-/// Unknown keys are refused without a charge to any tenant: to bound what one address can ask your database, put a layer with
-/// [`ClientIp`](crate::ClientIp) in front. With `refund_if(|status, _| status.is_success())`, it charges only the others.
+/// After a start, valid keys can't be told from made-up ones, so all wait for a lookup in the order in which they
+/// arrived. Unknown keys are refused without a charge to any tenant: to bound how often one address can query your
+/// database, put a layer with [`ClientIp`](crate::ClientIp) in front. With
+/// `refund_if(|status, _| status.is_success())`, it charges only unsuccessful requests.
 ///
 /// Only digests of keys are kept.
 #[derive(Clone)]
@@ -126,7 +128,7 @@ impl CachedKeys {
         Self::builder(header, lookup).build()
     }
 
-    /// Starts with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder(header: impl Into<String>, lookup: impl KeyLookup) -> CachedKeysBuilder {
         CachedKeysBuilder {
             header: header.into(),
@@ -151,22 +153,23 @@ impl CachedKeysBuilder {
         /// if it was tried before.
         pub fn unknown_time_to_live(time: Duration) { unknown_time_to_live: time }
 
-        /// Sets how long a request waits for a lookup before it counts as failed. Defaults to one second. It holds in every runtime.
+        /// Sets how long a request waits for a lookup before the lookup counts as failed. Defaults to one second. Works
+        /// in every runtime.
         pub fn deadline(time: Duration) { deadline: time }
 
-        /// Sets how long to wait before a failed lookup of a key is repeated. Defaults to one second.
+        /// Sets how long to wait before retrying a failed lookup of a key. Defaults to one second.
         pub fn retry_after(time: Duration) { retry_after: time }
 
         /// Sets how many answers are kept. Defaults to 100,000, which take about 20 MB.
         ///
-        /// At most half of them are about unknown keys, and they make room for known ones. Beyond it, keys are looked up at each
-        /// request.
+        /// At most half of them are about unknown keys, and they make room for known ones. Keys beyond the maximum are
+        /// looked up on every request.
         pub fn max_keys(most: usize) { max_keys: most }
 
         /// Sets how many lookups run at once. Defaults to 64.
         ///
-        /// At most half of them are of keys that were not valid lately. Others wait for their turn, at most for a
-        /// [deadline](Self::deadline), in the order in which they came.
+        /// At most half of them are for keys that were not valid recently. Others wait their turn, for at most a
+        /// [deadline](Self::deadline), in the order in which they arrived.
         pub fn max_lookups(most: usize) { max_lookups: most }
 
         /// Sets the clock. Defaults to the system clock.

@@ -6,8 +6,8 @@ use zeroize::Zeroizing;
 
 use crate::{tenant::id::Tenant, util::secret::SecretDigest};
 
-/// Looks up the tenants of API keys, for example in a database (feature `plans`). [`CachedKeys`](super::CachedKeys) keeps the
-/// answers.
+/// Looks up the tenants of API keys, for example in a database (feature `plans`). [`CachedKeys`](super::CachedKeys)
+/// caches the answers.
 ///
 /// Functions and closures implement it:
 ///
@@ -30,9 +30,8 @@ pub trait KeyLookup: Send + Sync + 'static {
 
     /// Returns the tenant of a key, or `None` if the key is unknown.
     ///
-    /// Callers may have invented the key. A lookup is dropped at the
-    /// [deadline](super::CachedKeysBuilder::deadline). In a tokio runtime, it has a task of its own, and goes on if its caller
-    /// hangs up.
+    /// A caller may have made up the key. A lookup is dropped at the [deadline](super::CachedKeysBuilder::deadline). In
+    /// a tokio runtime, it has a task of its own, and goes on even if its caller disconnects.
     fn tenant(&self, key: PresentedKey) -> impl Future<Output = Result<Option<Tenant>, Self::Error>> + Send;
 }
 
