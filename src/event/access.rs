@@ -8,7 +8,7 @@ use crate::{
     util::{error::ConfigError, secret::SecretDigest},
 };
 
-/// The caller that asks for events, which decides what it may read.
+/// The caller that asks for events. It determines which events are returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Viewer {
@@ -28,7 +28,7 @@ pub enum Viewer {
     note = "use `TenantsAndOperator`, or a closure with an annotated argument: `|head: Head<'_>| -> Viewer`"
 )]
 pub trait Access: Send + Sync + 'static {
-    /// Returns the sender of the request with this head.
+    /// Returns who sent the request with this head.
     fn viewer(&self, head: Head<'_>) -> Viewer;
 }
 
@@ -48,7 +48,7 @@ const OPERATOR_KEY: HeaderName = HeaderName::from_static("x-operator-key");
 ///
 /// # Security
 ///
-/// Only a tenant that the source has proved may read, for example by an API key. A tenant that is only
+/// Only a tenant that is proved may read, for example with an API key. A tenant that is only
 /// [claimed](crate::tenant::TenantName::is_claimed), as with headers and closures, reads nothing. Wrap a closure that
 /// checks a credential in [`ProvedTenant`](crate::tenant::ProvedTenant).
 pub struct TenantsAndOperator<S> {

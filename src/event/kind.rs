@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::util::error::ConfigError;
 
-/// The kind of an [`Event`](super::Event). Logs and queries show the name at the beginning of each description.
+/// The kind of an [`Event`](super::Event). Logs and queries use the name at the beginning of each description.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventKind {
     name: &'static str,

@@ -34,11 +34,11 @@ use crate::util::{
 /// so each of them may record a first event.
 ///
 /// At most 1,000 tallied events per second are recorded individually
-/// ([`max_per_second`](EventLogBuilder::max_per_second)). Beyond that, even first events are merged
-/// into one event per kind and mode, without tenant and policy. This does not concern first events that only users who have
-/// proved who they are can cause, such as new credentials. A flood over many made-up tenants
-/// can therefore neither fill the log nor cost more than counting. No count is lost: the counts of
-/// all numbered events add up to the number of events that were recorded and tallied.
+/// ([`max_per_second`](EventLogBuilder::max_per_second)). Beyond that, even first events are merged into one event per
+/// kind and mode, without tenant and policy. First events that only authenticated users can cause, such as new
+/// credentials, are exempt. A flood of many made-up tenants can therefore neither fill the log nor cost more than
+/// counting. No count is lost: the counts of all numbered events add up to the number of events that were recorded and
+/// tallied.
 ///
 /// ```
 /// use tollgate::{EventLog, clock::UnixTime, event::{Event, EventKind, Query}};
@@ -113,8 +113,8 @@ impl EventLog {
         pump::flush(&self.0.shared)
     }
 
-    /// Ends all live streams, after everything that was recorded until now. Later requests for a
-    /// stream get a 503.
+    /// Ends all live streams, after they have received everything recorded so far. Later requests for a stream get a
+    /// 503.
     ///
     /// Call it when a graceful shutdown begins, because a server waits for its open responses. The
     /// log still records events, and its sinks still receive them.
@@ -169,9 +169,9 @@ impl EventLogBuilder {
 
     /// Sets the clock. Defaults to a [`SystemClock`].
     ///
-    /// It gives the time to events that are counted by this log itself, such as refused PKCE challenges and unknown callers
-    /// of [`EventService`](super::EventService), and decides when a second has passed. Other events come with the time of
-    /// the clock of the limiter or the service that records them.
+    /// It dates events that this log itself counts, such as refused PKCE challenges and unknown callers of
+    /// [`EventService`](super::EventService), and decides when a second has passed. Other events carry the time of the
+    /// limiter or the service that records them.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self

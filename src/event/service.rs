@@ -38,14 +38,15 @@ use crate::{
 /// | `GET /stream?since=&tenant=&kind=` | server-sent events, from now on or after `since` or `Last-Event-ID` |
 /// | `GET /usage?tenant=` | `{"admitted":N,"at":N,"tenants":[…]}`, with a [`limiter`](EventServiceBuilder::limiter); otherwise a 404 |
 ///
-/// [`Access`] identifies the caller. Tenants read their own events and get a 403 if they ask for
-/// those of another tenant. Operators read everything. Other callers get a 401. The page is public.
-/// It asks for a key before it shows events, unless [`Access`] knows its reader without one, for example by a cookie.
+/// [`Access`] identifies the caller. Tenants read their own events and get a 403 if they ask for those of another
+/// tenant. Operators read everything. Other callers get a 401. The page is public. It asks for a key before it shows
+/// events, unless [`Access`] recognizes the reader without one, for example by a cookie.
 ///
 /// `/usage` has the budgets of tenants: `policy`, `x-ratelimit`, `x-ratelimit-remaining`, `x-ratelimit-reset`, and
-/// `admitted`, the number of requests that were admitted since the first request for this tenant. The number starts again
-/// at zero if many tenants are watched. A tenant sees its own budget. An operator sees the tenants in the query and those
-/// with a plan of their own, at most 50, and the number of admitted requests of all tenants since the limiter was created.
+/// `admitted`, the number of requests that were admitted since the first request for this tenant. The number can
+/// restart at zero if many tenants are watched. A tenant sees its own budget. An operator sees the tenants in the query
+/// and those with a plan of their own, at most 50, and the number of admitted requests of all tenants since the limiter
+/// was created.
 ///
 /// The service works unchanged under a prefix that is stripped, for example with axum's
 /// `nest_service`. Open the page with a trailing slash: `/events/`. If nothing strips the prefix,
@@ -57,8 +58,8 @@ use crate::{
 ///
 /// # Security
 ///
-/// Callers can guess keys here. Put a [`RateLimitLayer`](crate::RateLimitLayer) in front that counts
-/// the 401s of each address, as the example `server` does. A 401 is an event of the log.
+/// Callers can try to guess keys here. Put a [`RateLimitLayer`](crate::RateLimitLayer) in front that counts the 401s of
+/// each address, as the example `server` does. Each 401 is recorded in the log.
 #[derive(Clone)]
 #[must_use]
 pub struct EventService(Arc<Inner>);

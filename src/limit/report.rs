@@ -14,7 +14,7 @@ use crate::{
 };
 
 event_kinds! {
-    /// a request was rejected because its quota is used up, or would have been (see [`Mode`]).
+    /// a request was rejected because its quota is used up, or would have been rejected (see [`Mode`]).
     RateLimited = "rate_limited",
     /// a request was rejected because it costs more than the quota allows.
     QuotaImpossible = "quota_impossible",
@@ -28,14 +28,15 @@ event_kinds! {
     OverflowBegan = "overflow_began",
     /// the limiter has room again. New tenants get their own budget.
     OverflowEnded = "overflow_ended",
-    /// a request was rejected because its plan has a quota of concurrent calls, and nothing tracks when it ends.
+    /// a request was rejected because its plan has a quota of concurrent calls, and nothing tracks when the request
+    /// ends.
     CallUntracked = "call_untracked",
     /// the tenant of a credential could not be looked up.
     TenantLookupFailed = "tenant_lookup_fail",
     /// the plan of a tenant could not be looked up.
     PlanLookupFailed = "plan_lookup_fail",
     /// the server of a shared limiter does not answer. Its fallback decides from now on. The reason is `no_answer`,
-    /// `no_connection`, `loading`, `read_only`, `out_of_memory`, `access_denied`, or `error` for any other one.
+    /// `no_connection`, `loading`, `read_only`, `out_of_memory`, `access_denied`, or `error` for any other reason.
     LimiterFallbackBegan = "limiter_fallback_began",
     /// the server of a shared limiter answers again.
     LimiterFallbackEnded = "limiter_fallback_ended",

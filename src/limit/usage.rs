@@ -4,7 +4,7 @@ use super::any_limiter::AnyLimiter;
 use crate::event::EventServiceBuilder;
 
 impl EventServiceBuilder {
-    /// Shows what this limiter has left for tenants, and how many requests it admits, at `/usage` and on the page.
+    /// Shows at `/usage` and on the page what tenants have left in this limiter, and how many requests it admits.
     ///
     /// The limiter counts admitted requests under a lock that it takes anyway. A request counts if it spends units of a
     /// limit, and a refund does not change the count. A `SharedLimiter` shows what this process has admitted, and what

@@ -10,13 +10,15 @@ use crate::util::error::ConfigError;
 /// Steps can be completed in any order, and no two of them may prove the same
 /// [`FactorClass`](super::FactorClass). The default is one step with any method.
 ///
-/// A policy whose steps accept any method only counts steps. Others *name methods*. Passkeys, authenticator apps and links to
-/// other providers count for those only if they were enrolled with methods that met the policy, or if the application
-/// [vouched](crate::AuthService::vouch_for) for them. Otherwise, a stolen password could add a passkey where passkeys are
-/// demanded. [`without_self_enrolment`](Self::without_self_enrolment) is a similar rule for policies that count steps.
+/// A policy whose steps accept any method only counts steps. Others *name methods*. For a policy that names methods,
+/// passkeys, authenticator apps and links to other providers count only if they were enrolled with methods that met the
+/// policy, or if the application [vouched](crate::AuthService::vouch_for) for them. Otherwise, a stolen password could
+/// add a passkey where passkeys are demanded. [`without_self_enrolment`](Self::without_self_enrolment) is a similar
+/// rule for policies that count steps.
 ///
-/// A user who has an authenticator app or a passkey needs it: a login that begins with another method asks for it, in one of
-/// its steps or in one more. See [`without_enrolled_second_factor`](Self::without_enrolled_second_factor).
+/// A user who has an authenticator app or a passkey needs it: a login that begins with another method asks for it, in
+/// one of its steps or in an additional one. See
+/// [`without_enrolled_second_factor`](Self::without_enrolled_second_factor).
 ///
 /// ```
 /// use tollgate::policy::{Method, Policy};
@@ -76,25 +78,28 @@ impl Policy {
         Ok(Self { slots: vec![MethodSet::ALL; steps], ..Self::default() })
     }
 
-    /// Requires that somebody else enrols the second factor of a user who has only one.
+    /// Requires that someone else enrols the second factor of a user who has only one factor.
     ///
-    /// By default, users who can prove only one factor enrol the second one themselves: within a login of two steps, or on
-    /// their account page. A password that was stolen before is then enough to do so. With this setting, such a credential
-    /// does not count for this policy until the application [vouches](crate::AuthService::vouch_for) for it.
+    /// By default, users who can prove only one factor enrol the second one themselves: within a login of two steps, or
+    /// on their account page. A stolen password is then enough to do so. With this setting, such a credential does not
+    /// count for this policy until the application [vouches](crate::AuthService::vouch_for) for it.
     ///
-    /// A request must meet the policies of its tenant, its client and its `acr`. One of them with this setting is enough.
+    /// A request must meet the policies of its tenant, its client and its `acr`. It is enough if one of them has this
+    /// setting.
     pub fn without_self_enrolment(self) -> Self {
         Self { without_self_enrolment: true, ..self }
     }
 
-    /// Lets users leave out a second factor that they have enrolled, if the steps of the policy don't need it. By default, an
-    /// account that has an authenticator app or a passkey needs a code of the app, a recovery code or a passkey at each login.
+    /// Lets users skip a second factor that they have enrolled, if the steps of the policy don't need it. By default,
+    /// an account that has an authenticator app or a passkey needs a code from the app, a recovery code or a passkey at
+    /// each login.
     ///
-    /// A login asks for the factor unless every policy that applies to it has this setting: that of the tenant, of the client,
-    /// and of the requested `acr`. Sessions that began without it stay signed in, and are shared with other clients as usual. They
-    /// don't satisfy a request for an `acr` without this setting, if their user has a factor that they have not proved.
+    /// A login asks for the factor unless every policy that applies to it has this setting: that of the tenant, of the
+    /// client, and of the requested `acr`. Sessions that began without it stay signed in, and are shared with other
+    /// clients as usual. They don't satisfy a request for an `acr` without this setting, if the user has a factor that
+    /// was not proved in them.
     ///
-    /// Use it where another identity provider has asked for a second factor already.
+    /// Use it where another identity provider has already asked for a second factor.
     ///
     /// # Security
     ///

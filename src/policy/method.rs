@@ -35,7 +35,7 @@ named_enum! {
         Sso = "sso",
         /// A passkey.
         Passkey = "passkey",
-        /// A one-time code of an authenticator app (TOTP). Only after another step.
+        /// A one-time code from an authenticator app (TOTP). Only after another step.
         Totp = "totp",
         /// A recovery code. Only after another step.
         RecoveryCode = "recovery_code",
@@ -61,7 +61,7 @@ pub enum FactorClass {
     Key,
     /// An account at another identity provider.
     Federated,
-    /// Possession of a secret that was handed out here: an authenticator app or a recovery code.
+    /// Possession of a secret that this service issued: an authenticator app or a recovery code.
     Authenticator,
 }
 
@@ -83,17 +83,17 @@ impl Method {
         }
     }
 
-    /// Returns whether the method can be the first step of a login. Codes of authenticator apps and
-    /// recovery codes cannot: they belong to a user who is known already.
+    /// Returns whether the method can be the first step of a login. Codes from authenticator apps and recovery codes
+    /// can't: they belong to a user who is already known.
     pub const fn can_be_first(self) -> bool {
         !matches!(self.class(), FactorClass::Authenticator)
     }
 
-    /// Returns its values for the `amr` claim (RFC 8176).
+    /// Returns the values for the `amr` claim (RFC 8176).
     ///
-    /// A passkey is `pop` (proof of possession): for synced passkeys it is unknown whether the key
-    /// is in hardware (`hwk`) or software (`swk`). `sms` is used for SMS only. RFC 8176 has no
-    /// value for federated logins, so `sso` is our own.
+    /// A passkey is `pop` (proof of possession): for synced passkeys it is unknown whether the key is in hardware
+    /// (`hwk`) or software (`swk`). `sms` is used for SMS only. RFC 8176 has no value for federated logins, so `sso` is
+    /// specific to this crate.
     pub const fn amr(self) -> &'static [&'static str] {
         match self {
             Self::Password => &["pwd"],

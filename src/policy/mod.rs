@@ -1,10 +1,10 @@
 //! Policies that decide which steps a login needs.
 //!
-//! A [`Policy`] has a number of slots, each of which accepts certain [`Method`]s. [`Policies`]
-//! holds all policies of the operator: a default, policies of tenants, and policies for values of
-//! `acr_values`. A login must satisfy all policies that apply to it. Each step must prove a
-//! different [`FactorClass`]: SMS and WhatsApp both prove access to a phone, so they count once.
-//! Codes of an authenticator app and recovery codes count once too, and are never the first step.
+//! A [`Policy`] has a number of slots, each of which accepts certain [`Method`]s. [`Policies`] holds all policies of
+//! the operator: a default, policies of tenants, and policies for values of `acr_values`. A login must satisfy all
+//! policies that apply to it. Each step must prove a different [`FactorClass`]: SMS and WhatsApp both prove access to a
+//! phone, so they count once. Codes from an authenticator app and recovery codes count once too, and are never the
+//! first step.
 //!
 //! The result is a [`LoginPlan`]. It depends only on the tenant, the client and the request, never
 //! on the account, so it does not reveal whether an account exists. After the first proved step, a login also needs the

@@ -11,9 +11,9 @@ use crate::store::{
 
 /// The steps of a login, fixed when it starts.
 ///
-/// It contains every set of methods that satisfies all policies with the fewest steps. Each step
-/// must lead towards one of these sets. The plan of a user who has enrolled a second factor changes once, after the first
-/// proved step: every set then contains such a factor, if necessary in one step more.
+/// It contains every set of methods that satisfies all policies with the fewest steps. Each step must lead towards one
+/// of these sets. The plan of a user who has enrolled a second factor changes once, after the first proved step: every
+/// set then contains such a factor, if necessary in one more step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPlan {
     /// Never empty, all of the same size, sorted.

@@ -55,8 +55,8 @@ impl Policies {
 
     /// Returns the plan for a login of this tenant through a client with this policy.
     ///
-    /// `acr_values` is the request parameter, a list of names separated by spaces. The first known
-    /// name applies, and unknown names are ignored because they are voluntary.
+    /// `acr_values` is the request parameter, a list of names separated by spaces. The first known name applies, and
+    /// unknown names are ignored, because OpenID Connect makes `acr_values` voluntary.
     ///
     /// # Errors
     ///

@@ -40,12 +40,13 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// Reads a URL of the form `redis://[user[:password]@]host[:port][/database]`.
+    /// Parses a URL of the form `redis://[user[:password]@]host[:port][/database]`.
     ///
     /// - `rediss://` uses TLS. `valkey://` and `valkeys://` mean the same as `redis://` and `rediss://`.
     /// - Several hosts, separated by commas, are nodes of one cluster: `redis://a:7000,b:7000`. One of them must be
     ///   reachable at the start, and the others are found through it. For one host, add `?cluster=true`.
-    /// - Special characters in user and password are percent-encoded. [`password`](Self::password) takes them as they are.
+    /// - Special characters in the user and the password are percent-encoded. [`password`](Self::password) takes them
+    ///   as they are.
     ///
     /// # Errors
     ///
@@ -120,11 +121,12 @@ impl RedisConfig {
         Ok(self)
     }
 
-    /// Sets the longest time that a call waits, even while the connection is being restored. Defaults to 500 ms.
+    /// Sets the longest time that a call waits, even while the connection is being restored. Defaults to 500 ms for a
+    /// store, and to 100 ms for a limiter or plans.
     ///
     /// # Errors
     ///
-    /// Returns an error unless it is from 1 ms to 60 seconds.
+    /// Returns an error unless it is between 1 ms and 60 seconds.
     pub fn deadline(mut self, longest: Duration) -> Result<Self, ConfigError> {
         let range = Duration::from_millis(1)..=Duration::from_secs(60);
         ConfigError::check_range("redis deadline", longest, range, "must be from 1 ms to 60 s")?;
@@ -132,16 +134,16 @@ impl RedisConfig {
         Ok(self)
     }
 
-    /// Trusts only the certificate authorities in this PEM file. Without it, the authorities of the operating system
-    /// are trusted.
+    /// Trusts only the certificate authorities in this PEM file. Defaults to the authorities that the operating system
+    /// trusts.
     pub fn certificate_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authorities = Some(pem.into());
         self.connection = None;
         self
     }
 
-    /// Lets all objects that are connected with clones of this configuration share one connection, such as a store, a limiter
-    /// and plans. By default, each has its own. Clones may have another [prefix](Self::key_prefix) and another
+    /// Lets all objects that are connected with clones of this configuration, such as a store, a limiter and plans,
+    /// share one connection. By default, each has its own. Clones may have a different [prefix](Self::key_prefix) and
     /// [deadline](Self::deadline).
     ///
     /// Connect all of them in the same tokio runtime. The connection is closed when the last one is dropped. User, password and

@@ -25,7 +25,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_LIFETIMES: SessionLifetimes = SessionLifetimes { idle: HOUR, absolute: Duration::from_secs(24 * 3600) };
 
 event_kinds! {
-    /// a store could not be read or written, or the accounts could not. Requests that need it get a 503 meanwhile.
+    /// a store or the accounts could not be read or written. Requests that need them get a 503 in the meantime.
     StoreFailed = "store_fail",
     /// a user signed in and a session was created.
     SessionCreated = "session_created",
@@ -40,8 +40,8 @@ event_kinds! {
     SessionWrongSecret = "session_wrong_secret",
     /// a request was rejected or redirected to the login page, because it has no valid session.
     SessionRefused = "session_refused",
-    /// a request came from a page of a foreign origin, or would have changed something with a session cookie and did
-    /// not name its origin.
+    /// a request came from a page of a foreign origin, or would have changed something with a session cookie without
+    /// naming its origin.
     ForeignOrigin = "malicious_csrf",
 }
 
