@@ -77,14 +77,15 @@ impl Database {
     }
 
     /// Uses the pool of an application. Its connections should have a `statement_timeout`, so that the server gives up
-    /// calls whose [deadline](Self::deadline) is over. They must have the isolation level `read committed`, which is the default
-    /// of PostgreSQL. With another one, writes fail with an error of the kind [`StoreErrorKind::Misconfigured`].
+    /// calls whose [deadline](Self::deadline) has passed. They must have the isolation level `read committed`, which is
+    /// the default of PostgreSQL. With another one, writes fail with an error of the kind
+    /// [`StoreErrorKind::Misconfigured`].
     ///
-    /// By default such a pool tests a connection before it lends it, which adds a round trip to each call. It also tests each
-    /// connection that it gets back, and waits for the answer without a bound. If the network is lost in silence, all places of
-    /// the pool stay taken until the operating system gives up. To prevent this, set
-    /// [`after_release`](sqlx::pool::PoolOptions::after_release) to a `ping` with a timeout that returns an error when it is
-    /// over, as pools of [`connect`](Self::connect) do.
+    /// By default such a pool tests a connection before it lends it, which adds a round trip to each call. It also
+    /// tests each connection that it gets back, and waits for the answer without a bound. If the network fails
+    /// silently, all connections of the pool stay taken until the operating system gives up. To prevent this, set
+    /// [`after_release`](sqlx::pool::PoolOptions::after_release) to a `ping` with a timeout that returns an error when
+    /// it expires, as pools of [`connect`](Self::connect) do.
     #[cfg(feature = "postgres")]
     pub fn from_postgres(pool: sqlx::PgPool) -> Self {
         Self { pool: Pool::Postgres(pool, None), deadline: DEADLINE }
@@ -92,13 +93,13 @@ impl Database {
 
     /// Uses the pool of an application. Set `journal_mode` to `wal` and a `busy_timeout`.
     ///
-    /// Writes that wait for a lock of another process keep connections of this pool, so reads may have to wait, too.
+    /// Writes that wait for a lock of another process hold connections of this pool, so reads may have to wait, too.
     #[cfg(feature = "sqlite")]
     pub fn from_sqlite(pool: sqlx::SqlitePool) -> Self {
         Self { pool: Pool::Sqlite { reads: pool.clone(), writes: pool }, deadline: DEADLINE }
     }
 
-    /// Sets how long a call may take, with the time that it waits for a connection. Defaults to 5 seconds.
+    /// Sets how long a call may take, including the time that it waits for a connection. Defaults to 5 seconds.
     ///
     /// Set it before you clone the value: PostgreSQL has one `statement_timeout` for all clones, the one that was set last.
     #[must_use]
@@ -140,8 +141,8 @@ impl Database {
         }
     }
 
-    /// Creates the tables, or updates those of an earlier version, in one transaction. Several processes may call it at once.
-    /// It has to end within the [deadline](Self::deadline), like every call.
+    /// Creates the tables, or updates those of an earlier version, in one transaction. Several processes may call it at
+    /// once. It must finish within the [deadline](Self::deadline), like every call.
     ///
     /// Connect as a user who may create tables. The application itself needs only to read and write them.
     ///

@@ -18,22 +18,23 @@
 //!
 //! # What it needs
 //!
-//! PostgreSQL 14 or later (feature `postgres`), or SQLite, which is compiled into the program (feature `sqlite`). [`SqlUsers`]
-//! needs the feature `users`. All are on by default. All tables, functions and sequences have names that begin with `tollgate_`, in the first
-//! schema of the search path.
+//! PostgreSQL 14 or later (feature `postgres`), or SQLite, which is compiled into the program (feature `sqlite`).
+//! [`SqlUsers`] needs the feature `users`. All three are on by default. The names of all tables, functions and
+//! sequences begin with `tollgate_`. They are in the first schema of the search path.
 //!
 //! [`Database::migrate`] creates and updates them. To run the migrations by other means, print them with
 //! [`Dialect::migrations`]. A program that is older than its schema gets an error of the kind
-//! [`NewerFormat`](tollgate::store::StoreErrorKind::NewerFormat) at the start.
+//! [`NewerFormat`](tollgate::store::StoreErrorKind::NewerFormat) at startup.
 //!
 //! # What is guaranteed
 //!
 //! - **One round trip** to PostgreSQL for a read, and one for a batch of operations, which is a call of the function
-//!   `tollgate_run`. A connection that was idle for a second is tested first. When the pool gets a connection back, it tests
-//!   it in the background. On SQLite, a batch is a transaction.
+//!   `tollgate_run`. A connection that was idle for a second is tested first. A connection that is returned to the pool
+//!   is tested in the background. On SQLite, a batch is a transaction.
 //! - **Acknowledged writes are durable**, as far as the database keeps them: PostgreSQL with `synchronous_commit = on`,
 //!   SQLite with `synchronous = full`, which [`Database::connect`] sets.
-//! - **Time is the clock of the application.** The clock of the database decides only when expired rows are deleted.
+//! - **Times come from the clock of the application.** The clock of the database decides only when expired rows are
+//!   deleted.
 //! - **Nothing waits without a bound.** A call that takes longer than the [deadline](Database::deadline) fails with an
 //!   error of the kind [`Unavailable`](tollgate::store::StoreErrorKind::Unavailable).
 //!

@@ -48,12 +48,12 @@ const WRITES_PER_SWEEP: u32 = 64;
 const ROWS_PER_SWEEP: u16 = 500;
 
 impl SqlStore {
-    /// Creates a store in this database. Call [`Database::migrate`] or [`Database::check`] before.
+    /// Creates a store in this database. Call [`Database::migrate`] or [`Database::check`] first.
     pub fn new(database: &Database) -> Self {
         Self::with_clock(database, SystemClock::new())
     }
 
-    /// Creates a store that tells the time by `clock`. It needs it only for [`Store::begin_epoch`].
+    /// Creates a store that takes the time from `clock`. Only [`Store::begin_epoch`] needs it.
     pub fn with_clock(database: &Database, clock: impl Clock) -> Self {
         let (writes, is_sweeping, epoch) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU64::new(0));
         Self(Arc::new(Shared { database: database.clone(), clock: Box::new(clock), writes, is_sweeping, epoch }))

@@ -40,7 +40,7 @@ impl SqlUsers {
     ///
     /// # Errors
     ///
-    /// Returns [`UserError::Exists`] if an account of any tenant has the id or had it before it was removed, and
+    /// Returns [`UserError::Exists`] if an account of any tenant has the id, or had it before it was removed, and
     /// [`UserError::Taken`] if another account of this tenant has one of the identifiers.
     pub async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<UserId, UserError> {
         let account = new.account();
@@ -106,8 +106,8 @@ impl SqlUsers {
     /// Sets or removes the password, and gives it a new [mark](PasswordMark).
     ///
     /// Everything that needs the old password ends at its next use: logins, sessions, codes and tokens. Call
-    /// `AuthService::credential_changed` to end the sessions at once, `AuthService::password_changed` to keep the one in which
-    /// the user made the change, or `AuthService::end_user` to end everything.
+    /// `AuthService::credential_changed` to end the sessions at once, `AuthService::password_changed` to do so except
+    /// for the one in which the user made the change, or `AuthService::end_user` to end everything.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl SqlUsers {
         })
     }
 
-    /// Removes an identifier, if the account has it, also as its username.
+    /// Removes an identifier, if the account has it. If it is also the account's username, removes that, too.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl SqlUsers {
     }
 
     /// Removes a contact, if the account has it. Call `AuthService::credential_changed` afterwards, to end at once what
-    /// rests on it.
+    /// depends on it.
     ///
     /// # Errors
     ///

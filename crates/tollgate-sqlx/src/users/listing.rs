@@ -20,7 +20,7 @@ impl SqlUsers {
         found.transpose()
     }
 
-    /// Lists the accounts of a tenant in the order of their ids, beginning after `after`, at most `most`.
+    /// Lists at most `most` accounts of a tenant in the order of their ids, beginning after `after`.
     ///
     /// The last id of a page is the `after` of the next one. Pages cost the same, however many come before them.
     pub async fn list(&self, tenant: &Tenant, after: Option<&UserId>, most: u16) -> Result<Vec<SqlUser>, StoreError> {
@@ -32,8 +32,8 @@ impl SqlUsers {
         found.into_iter().collect()
     }
 
-    /// Finds the identifiers that begin with `prefix`, with their accounts, in the order of bytes, beginning after `after`,
-    /// at most `most`. `prefix` is as typed: upper and lower case are the same.
+    /// Finds at most `most` identifiers that begin with `prefix`, with their accounts, in the order of bytes, beginning
+    /// after `after`. `prefix` is what a person types: its case does not matter.
     ///
     /// An account appears once for each of its identifiers that match.
     pub async fn search(

@@ -34,7 +34,7 @@ use self::{
 };
 use crate::database::Database;
 
-/// User accounts in PostgreSQL or SQLite, in tables that an application joins and extends. Clones share them.
+/// User accounts in PostgreSQL or SQLite, in tables that an application can join and extend. Clones share them.
 ///
 /// ```no_run
 /// use tollgate::{Identifier, NewUser, Tenant, UserId};
@@ -62,11 +62,12 @@ use crate::database::Database;
 /// | `tollgate_user_claims` | `user_id`, `name`, `scope`, `value` (JSON) |
 /// | `tollgate_removed_users` | `id` (primary key), `tenant`, `removed_at` |
 ///
-/// Read and join them as you like, and let your own tables refer to `tollgate_users (id)` with `on delete cascade`. Write
-/// through this type: identifiers are stored as [`Identifier`] normalized them and compared byte by byte, so a name that SQL
-/// inserts with a capital letter is never found. Text is never compared with `lower()`, which treats some letters differently
-/// than Rust. SQL that changes a `password_hash` must set `password_mark` to null. Otherwise sessions that the old password
-/// has proved go on. A hash that is not argon2 becomes the [`foreign_hash`](Account::foreign_hash) of the account.
+/// Read and join them as you like, and let your own tables refer to `tollgate_users (id)` with `on delete cascade`.
+/// Write through this type: identifiers are stored as [`Identifier`] normalizes them, and compared byte by byte, so a
+/// name that SQL inserts with a capital letter is never found. Text is never compared with `lower()`, which treats some
+/// letters differently than Rust. SQL that changes a `password_hash` must set `password_mark` to null. Otherwise,
+/// sessions that began with the old password continue. A hash that is not argon2 becomes the
+/// [`foreign_hash`](Account::foreign_hash) of the account.
 ///
 /// # Accounts and the store
 ///
@@ -84,12 +85,12 @@ pub struct SqlUsers {
 }
 
 impl SqlUsers {
-    /// Keeps the accounts in this database. Call [`Database::migrate`] or [`Database::check`] before.
+    /// Keeps the accounts in this database. Call [`Database::migrate`] or [`Database::check`] first.
     pub fn new(database: &Database) -> Self {
         Self::with_clock(database, SystemClock::new())
     }
 
-    /// Keeps the accounts in this database, and tells the time by `clock`.
+    /// Keeps the accounts in this database, and takes the time from `clock`.
     pub fn with_clock(database: &Database, clock: impl Clock) -> Self {
         Self { database: database.clone(), clock: Arc::new(clock) }
     }

@@ -10,12 +10,12 @@ use super::{
 };
 
 impl SqlUsers {
-    /// Removes the account. Others can then have its identifiers, but no account can have its id again: passkeys, sessions
-    /// and tokens of this id belong to nobody else, even if they are still there.
+    /// Removes the account. Other accounts can then use its identifiers, but never its id. So passkeys, sessions and
+    /// tokens of this id never pass to another account, even if they still exist.
     ///
-    /// Call [`AuthService::forget_user`](tollgate::AuthService::forget_user) afterwards. It ends the sessions and tokens of the
-    /// user, and deletes what the user has enrolled. If the process dies before, repeat it: [`removed`](Self::removed) lists
-    /// the ids.
+    /// Call [`AuthService::forget_user`](tollgate::AuthService::forget_user) afterwards. It ends the sessions and
+    /// tokens of the user, and deletes what the user has enrolled. If the process dies before that, make the call
+    /// later: [`removed`](Self::removed) lists the ids.
     ///
     /// Your own tables can refer to the account with `on delete cascade`. Deleting its row by SQL does the same as this call.
     ///
@@ -30,7 +30,7 @@ impl SqlUsers {
         })
     }
 
-    /// Lists the ids of removed accounts in their order, beginning after `after`, at most `most`.
+    /// Lists at most `most` ids of removed accounts, in order, beginning after `after`.
     pub async fn removed(&self, tenant: &Tenant, after: Option<&UserId>, most: u16) -> Result<Vec<UserId>, StoreError> {
         let ids: Vec<String> = on_pool!(self.database, reads, pool => {
             let query = sqlx::query_scalar(REMOVED).bind(tenant.as_str()).bind(after.map_or("", UserId::as_str));
@@ -39,10 +39,10 @@ impl SqlUsers {
         ids.into_iter().map(read_id).collect()
     }
 
-    /// Lets a new account have the id of a removed one. Returns whether there was one.
+    /// Lets a new account have the id of a removed one. Returns whether this was the id of a removed account.
     ///
     /// OpenID Connect forbids this for ids that a client has seen. Call it only after
-    /// [`AuthService::forget_user`](tollgate::AuthService::forget_user), for example to take back a mistake.
+    /// [`AuthService::forget_user`](tollgate::AuthService::forget_user), for example to undo a mistake.
     pub async fn release_id(&self, tenant: &Tenant, user: &UserId) -> Result<bool, StoreError> {
         on_pool!(self.database, writes, pool => {
             let delete = sqlx::query(RELEASE_ID).bind(tenant.as_str()).bind(user.as_str());
