@@ -3,7 +3,7 @@ use crate::{
     util::{form::FormError, json::JsonError},
 };
 
-/// Why a verifier or a challenge is rejected. The error contains neither.
+/// The error of a rejected verifier or challenge. It contains neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PkceError {
     kind: PkceErrorKind,

@@ -32,7 +32,7 @@ impl UserId {
     /// The maximum number of bytes of an id.
     pub const MAX_LEN: usize = 255;
 
-    /// Reads the id of a user.
+    /// Parses the id of a user.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ crate::util::fmt::debug_text!(UserId, |own| format_args!("{own}"));
 
 crate::util::fmt::from_str!(UserId, IdentityError);
 
-/// Why a part of an identity was refused. It repeats nothing of the input.
+/// The error of an invalid part of an identity. It contains nothing of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentityError(pub(super) &'static str);
 

@@ -34,8 +34,8 @@ const LIST_ROUNDS: usize = 64;
 const MOST_TENANTS: usize = 4;
 
 impl Sessions {
-    /// Replaces the secret of a session and invalidates the old one at once. Call this when the
-    /// rights of the session change. Its id, its user and its absolute end stay.
+    /// Replaces the secret of a session and invalidates the old one at once. Call this when the rights of the session
+    /// change. Its id, its user and its absolute end stay the same.
     ///
     /// Returns `None` if the session has ended or got another secret in the meantime: of
     /// several calls for one session, one succeeds. If the store fails, the user may have to
@@ -106,7 +106,7 @@ impl Sessions {
         Ok(Some(kept).filter(|_| lives))
     }
 
-    /// Ends a session: a sign-out. It is refused from the next request on.
+    /// Ends a session, for example at a sign-out. It is refused from the next request on.
     pub async fn revoke(&self, session: &Session) -> Result<(), StoreError> {
         let listed = ListedSession::new(session.sid(), session.expires());
         self.end_and_unlist(session.tenant(), session.user(), &listed).await.map(|_| ())
@@ -142,8 +142,7 @@ impl Sessions {
 
     /// Ends all sessions of a user. Returns how many there were.
     ///
-    /// A sign-in that has not reached its session yet is not stopped: see
-    /// [`end_user`](Self::end_user).
+    /// A sign-in that has not created its session yet is not stopped: see [`end_user`](Self::end_user).
     pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         self.revoke_if(tenant, user, |_| true).await
     }

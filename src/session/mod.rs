@@ -36,17 +36,16 @@
 //!
 //! # What a session is
 //!
-//! A session records who signed in, when and how. Its random id, the [`sid`](Session::sid),
-//! never changes and is not a secret. The cookie contains the `sid` and a secret of 256
-//! bits, and the store keeps only the digest of the secret. A new sign-in always gets a new
-//! secret, so an attacker cannot plant one beforehand. A right `sid` with a wrong secret is
-//! treated like no session. It changes nothing and is only counted in the event log.
+//! A session records who signed in, when and how. Its random id, the [`sid`](Session::sid), never changes and is not a
+//! secret. The cookie contains the `sid` and a secret of 256 bits, and the store keeps only the digest of the secret. A
+//! new sign-in always gets a new secret, so an attacker cannot plant one beforehand. A known `sid` with a wrong secret
+//! counts as no session. It changes nothing and is only counted in the event log.
 //!
-//! By default a session ends after an hour without use, and 24 hours after the sign-in
-//! ([`SessionsBuilder`]). It also ends when it is revoked, and when its user has 100 newer
-//! ones. [`NewSession::remember`] keeps a user signed in for longer, and also when the browser
-//! is closed. A session that has ended never comes back, unless the store loses the write: `docs/scale.md`
-//! describes when Redis does. There is no cache, so a revocation takes effect at the next request.
+//! By default a session ends after an hour without use, and 24 hours after the sign-in ([`SessionsBuilder`]). It also
+//! ends when it is revoked, and when its user has 100 newer ones. [`NewSession::remember`] keeps a user signed in for
+//! longer, even after the browser is closed. A session that has ended never comes back, unless the store loses the
+//! write: `docs/scale.md` describes when Redis can. There is no cache, so a revocation takes effect at the next
+//! request.
 //!
 //! # Signing in and out
 //!
@@ -91,8 +90,8 @@
 //! The cookie is `Secure`, so browsers and curl don't send it over plain HTTP. To try this on a loopback address, set
 //! [`insecure_loopback`](SessionsBuilder::insecure_loopback).
 //!
-//! To sign a user out everywhere, call [`Sessions::end_user`]. A session holds no data of your application: keep it under
-//! the [`sid`](Session::sid) in a table of your own, or [in the same store](crate::store#data-of-your-own).
+//! To sign a user out everywhere, call [`Sessions::end_user`]. A session holds no data of your application: keep such
+//! data under the [`sid`](Session::sid) in a table of your own, or [in the same store](crate::store#data-of-your-own).
 //!
 //! # What the layer does
 //!
@@ -137,9 +136,9 @@
 //! requests with neither header, except those of gRPC clients. A program that uses a cookie
 //! must send `Origin`.
 //!
-//! The layer does not check requests without the cookie. So another site can send your sign-in form and sign a visitor in
-//! to an account of its own. To prevent that, refuse sign-ins with a `Sec-Fetch-Site` other than `same-origin`, or with
-//! an `Origin` other than your own.
+//! The layer does not check requests without the cookie. So another site can submit your sign-in form and sign a
+//! visitor in to an account of its own. To prevent that, refuse sign-ins with a `Sec-Fetch-Site` other than
+//! `same-origin`, or with an `Origin` other than your own.
 //!
 //! Forwarding headers are ignored. Behind a proxy that changes `Host`, pass the site's own
 //! origin to [`SessionLayer::trusted_origin`]. Your GET routes must not change anything.

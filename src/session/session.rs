@@ -104,7 +104,7 @@ impl Session {
     }
 
     /// Returns the browser and the system in which the user signed in, such as `Firefox on Linux`, if that is known.
-    /// Browsers can name themselves as they like, so only show it.
+    /// Browsers can claim any name, so use it only for display.
     pub fn device(&self) -> Option<&str> {
         self.details().device.as_deref()
     }

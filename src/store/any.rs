@@ -143,7 +143,7 @@ impl AnyStore {
         count_failure(self.0.store.scan(cursor).await)
     }
 
-    /// Calls [`Store::complete_since`]. If everything was ended after that, returns the time at which it was.
+    /// Calls [`Store::complete_since`]. If everything was ended later than that, returns the time at which it ended.
     pub fn complete_since(&self) -> UnixTime {
         self.own_complete_since().max(self.0.cutoff.time())
     }

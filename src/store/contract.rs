@@ -25,9 +25,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// - Entries that have not expired are never evicted. A write beyond the limits fails with
 ///   [`StoreErrorKind::Full`].
 ///
-/// A store may remove expired entries, judging by the time of later writes ([`Record::written_at`])
-/// or by its own clock. It need not hurry, and may return expired entries until then. Readers check
-/// the expiry.
+/// A store may remove expired entries, judging by the time of later writes ([`Record::written_at`]) or by its own
+/// clock. Until then, it may return them, so readers check the expiry.
 ///
 /// After a future is dropped, or after [`StoreErrorKind::Unavailable`], it is unknown whether the
 /// write happened.
@@ -59,18 +58,18 @@ pub trait Store: Send + Sync + 'static {
     /// Executes several operations in this order, and stops after the first write that loses. Returns the outcomes of
     /// those that were executed, in the same order.
     ///
-    /// Each operation has the guarantees that it has alone. Calls of others can come in between, unless the store
-    /// executes all of them at once. If the call fails or the process stops, it is unknown how many were executed, but
-    /// never one without all those before it.
+    /// Each operation has the same guarantees as on its own. Other calls can come in between, unless the store executes
+    /// all of them at once. If the call fails or the process stops, it is unknown how many were executed, but never one
+    /// without all those before it.
     ///
     /// **A call that reads after it writes must not miss a concurrent write whose caller then misses the writes of this
-    /// call.** The end of everything of a user depends on it: a sign-in writes a session and then reads a number of the user, and
-    /// `end_user` raises that number and then reads which sessions there are. One of the two has to see the other. A database
-    /// transaction that shows its writes only at its end must therefore lock what it reads, too, or run alone.
+    /// call.** `Sessions::end_user` depends on it: a sign-in writes a session and then reads a number of the user, and
+    /// `end_user` raises that number and then reads the sessions. At least one of the two must see the other. A
+    /// database transaction that shows its writes only at its end must therefore lock what it reads, too, or run alone.
     ///
-    /// Defaults to one call after the other. Override it if your store can execute all with one round trip or with one
-    /// commit: a sign-in makes about 30 operations in 18 calls. If it executes all or none, even when it is full, no
-    /// sign-in is used up without a session.
+    /// By default, makes one call after the other. Override it if your store can execute all of them in one round trip
+    /// or one commit: a sign-in makes about 30 operations in 18 calls. If it executes all or none, even when it is
+    /// full, no sign-in is used up without creating a session.
     fn run(
         &self,
         operations: Vec<Operation>,
@@ -78,11 +77,12 @@ pub trait Store: Send + Sync + 'static {
         one_by_one(self, operations)
     }
 
-    /// Returns some of the entries, beginning where the page of this cursor ended, for operators and copies. No request needs it.
+    /// Returns some of the entries, beginning where the page of this cursor ended, for operators and backups. No
+    /// request needs it.
     ///
-    /// An entry that is there from the first page to the last appears at least once. One that is written or removed meanwhile
-    /// may appear, or not. Expired entries may appear, too. A cursor that another store has returned can be an error of the
-    /// kind [`StoreErrorKind::Corrupt`](super::StoreErrorKind::Corrupt).
+    /// An entry that exists from the first page to the last appears at least once. One that is written or removed in
+    /// the meantime may or may not appear. Expired entries may appear, too. A cursor that another store has returned
+    /// can be an error of the kind [`StoreErrorKind::Corrupt`](super::StoreErrorKind::Corrupt).
     ///
     /// Defaults to an error of the kind [`StoreErrorKind::NotOffered`](super::StoreErrorKind::NotOffered).
     fn scan(&self, cursor: Option<ScanCursor>) -> impl Future<Output = Result<ScanPage, StoreError>> + Send {
@@ -90,16 +90,17 @@ pub trait Store: Send + Sync + 'static {
         async { Err(StoreErrorKind::NotOffered.into()) }
     }
 
-    /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Anything
-    /// signed before, such as an access token, is refused, because its revocation may be among the lost writes.
+    /// Returns the time since which no acknowledged write was lost, as far as the calls that have returned show.
+    /// Anything signed before, such as an access token, is refused, because its revocation may be among the lost
+    /// writes.
     ///
     /// Defaults to 1970: the store loses nothing, or everything, including the signing keys.
     fn complete_since(&self) -> UnixTime {
         UnixTime::from_nanos(0)
     }
 
-    /// Moves [`complete_since`](Self::complete_since) to now, for all processes that share the store, with the next call of
-    /// each. They then read again what they keep in memory, and refuse anything signed before.
+    /// Moves [`complete_since`](Self::complete_since) to now, for all processes that share the store, with the next
+    /// call of each. They then reload what they keep in memory, and refuse anything signed before.
     ///
     /// Defaults to doing nothing, which is right for a store of one process.
     fn begin_epoch(&self) -> impl Future<Output = Result<(), StoreError>> + Send {

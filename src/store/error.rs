@@ -16,11 +16,11 @@ pub enum StoreErrorKind {
     Corrupt,
     /// Another process uses the file.
     Locked,
-    /// The server of the store is not set up as it has to be.
+    /// The server of the store is not configured as required.
     Misconfigured,
     /// The file was written by a newer version. It is not modified.
     NewerFormat,
-    /// The store or the accounts do not offer this call or operation. Nothing was done.
+    /// The store or the accounts do not support this call or operation. Nothing was done.
     NotOffered,
 }
 

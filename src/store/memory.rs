@@ -70,7 +70,7 @@ impl Memory {
         Ok(self)
     }
 
-    /// Sets the maximum size in bytes. Keys, values and 256 bytes for each entry count.
+    /// Sets the maximum size in bytes, counting keys, values and 256 bytes for each entry.
     ///
     /// # Errors
     ///

@@ -116,8 +116,8 @@ impl Version {
 
 /// One of several operations that a store executes in one call: see [`Store::run`](super::Store::run).
 ///
-/// A later version can add operations. A store that meets one that it does not know executes none of the call, and returns an
-/// error of the kind [`StoreErrorKind::NotOffered`].
+/// A later version can add operations. If a store does not know an operation of a call, it executes none of them, and
+/// returns an error of the kind [`StoreErrorKind::NotOffered`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Operation {
@@ -129,8 +129,8 @@ pub enum Operation {
 
 /// The state of a key that a write of an [`Operation`] needs.
 ///
-/// A later version can add states. A store that meets one that it does not know executes none of the call, and returns an error
-/// of the kind [`StoreErrorKind::NotOffered`].
+/// A later version can add states. If a store does not know a state in a call, it executes none of the operations, and
+/// returns an error of the kind [`StoreErrorKind::NotOffered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expected {

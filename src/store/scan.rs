@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{key::Key, record::Entry};
 
-/// Where a scan goes on. Only the store that returned it can read it.
+/// The position at which a scan continues. Only the store that returned it can interpret it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ScanCursor(Bytes);
 

@@ -70,7 +70,7 @@ impl SessionLayer {
 impl<R> SessionLayer<R> {
     setters! {
         /// Rejects requests without a session with a 401 (UNAUTHENTICATED for gRPC clients), or redirects them to the
-        /// [`login_url`](Self::login_url). The log of the sessions counts them.
+        /// [`login_url`](Self::login_url). The event log of the sessions counts them.
         pub fn required() { gate.required: true }
 
         /// Accepts only sessions of the tenant that `source` finds in the request, such as
@@ -122,8 +122,8 @@ impl<R> SessionLayer<R> {
         Ok(self.requiring())
     }
 
-    /// Requires that all proofs that the sign-in needs are at most this old. Answers like [`steps`](Self::steps), and includes
-    /// [`required`](Self::required).
+    /// Requires that all proofs that the sign-in needs are at most this old. Responds like [`steps`](Self::steps), and
+    /// includes [`required`](Self::required).
     ///
     /// The [`auth_time`](Session::auth_time) counts if your application creates sessions itself.
     ///
@@ -168,15 +168,15 @@ impl<R> SessionLayer<R> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL is neither of the two.
+    /// Returns an error if the URL is neither.
     pub fn login_url(mut self, url: &str) -> Result<Self, ConfigError> {
         self.gate.sign_in.set_page(url)?;
         Ok(self)
     }
 
-    /// Passes the page that the person wanted to open to the login page, in the query
-    /// parameter `name`. The value is a path of this site with its query. It is left out
-    /// if returning makes no sense, for example after a form was sent.
+    /// Passes the page that the person wanted to open to the login page, in the query parameter `name`. The value is a
+    /// path of this site with its query. It is left out if returning makes no sense, for example after a form was
+    /// submitted.
     ///
     /// The login page must check it with [`local_path`](super::local_path) before it redirects, because anyone can write a
     /// link to that page.
@@ -205,7 +205,7 @@ impl<R> SessionLayer<R> {
     ///
     /// # Errors
     ///
-    /// Returns an error if this is not an origin, or if it uses plain HTTP on another address.
+    /// Returns an error if this is not an origin, or if it uses plain HTTP on any other address.
     pub fn trusted_origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         self.gate.origins.trust(origin)?;
         Ok(self)

@@ -32,8 +32,7 @@ use crate::{gate::MaybeReady, util::error::ConfigError};
 ///   [`StoreErrorKind::Full`]; live entries are never evicted, and removing still works.
 /// - Each commit also removes some expired entries. The file does not shrink, but free pages are
 ///   reused.
-/// - Only one process can open the file. In others it fails with
-///   [`Locked`](StoreErrorKind::Locked).
+/// - Only one process can open the file. In others, opening fails with [`Locked`](StoreErrorKind::Locked).
 /// - Opening verifies the checksums of all pages, so it reads the whole file. A damaged file is
 ///   rejected with [`StoreErrorKind::Corrupt`] and not modified, a file of a newer version with
 ///   [`StoreErrorKind::NewerFormat`].
@@ -89,8 +88,8 @@ impl DiskConfig {
         Ok(self)
     }
 
-    /// Sets the maximum size of all entries in bytes. Values, keys twice, and 64 bytes for each entry
-    /// count. Writes beyond it fail with [`StoreErrorKind::Full`]. Defaults to 4 GiB.
+    /// Sets the maximum size of all entries in bytes, counting values, keys twice, and 64 bytes for each entry. Writes
+    /// beyond it fail with [`StoreErrorKind::Full`]. Defaults to 4 GiB.
     ///
     /// The file can become about three times as large, because pages are only partly filled and
     /// are written to free pages first.

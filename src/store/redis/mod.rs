@@ -27,10 +27,10 @@ use crate::{
 /// - Entries expire on the server. None may be evicted: [`connect`](Self::connect) refuses a server whose
 ///   `maxmemory-policy` is not `noeviction`. A server without free memory refuses writes with
 ///   [`StoreErrorKind::Full`]; reading and removing still work.
-/// - No call waits longer than the [deadline](RedisConfig::deadline). A server that is down makes calls fail at once
-///   with [`StoreErrorKind::Unavailable`]. The connection is restored in the background.
-/// - After a restart, a failover or a flush, revocations may be missing. The store notices it, and anything
-///   signed before, such as an access token, is refused ([`Store::complete_since`]). Clients get a new one.
+/// - No call waits longer than the [deadline](RedisConfig::deadline). While the server is down, calls fail at once with
+///   [`StoreErrorKind::Unavailable`]. The connection is restored in the background.
+/// - After a restart, a failover or a flush, revocations may be missing. The store notices this, and anything signed
+///   before, such as an access token, is refused ([`Store::complete_since`]). Clients get a new one.
 ///
 /// `docs/scale.md` describes how to run it, and what can be lost.
 ///
@@ -94,11 +94,11 @@ return {found[1], found[2], entries}",
 impl Redis {
     /// Connects to the server at this URL; [`RedisConfig::new`] describes its form.
     ///
-    /// Call it in a tokio runtime that lives as long as the store.
+    /// Call it in a tokio runtime that outlives the store.
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL is invalid, the server can't be reached, or may evict entries.
+    /// Returns an error if the URL is invalid, or if the server can't be reached or is configured to evict entries.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let misconfigured = |error: ConfigError| StoreError::new(StoreErrorKind::Misconfigured, error);
         Self::connect_with(RedisConfig::new(url).map_err(misconfigured)?).await
@@ -108,7 +108,8 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// Returns an error if the settings are invalid, the server can't be reached, or may evict entries.
+    /// Returns an error if the settings are invalid, or if the server can't be reached or is configured to evict
+    /// entries.
     pub async fn connect_with(config: RedisConfig) -> Result<Self, StoreError> {
         let link = Link::connect(&config, config.deadline_or(DEADLINE)).await?;
         let RedisConfig { prefix, is_cluster, .. } = config;
