@@ -3,13 +3,13 @@
 //!
 //! # Where to start
 //!
-//! | you want | begin at | feature |
+//! | you want | start at | feature |
 //! |---|---|---|
 //! | to limit requests per tenant | [`RateLimitLayer`], [`Limiter`], [`Quota`], and the page of [`limit`] | |
-//! | to say whose request it is | [`ApiKeys`], [`ClientIp`], and the page of [`tenant`] | |
-//! | to see who was refused | [`EventLog`], [`EventService`], and the page of [`event`] | |
+//! | to identify the tenant of a request | [`ApiKeys`], [`ClientIp`], and the page of [`tenant`] | |
+//! | to see which requests were refused | [`EventLog`], [`EventService`], and the page of [`event`] | |
 //! | cookie sessions with a sign-in of your own | [`Sessions`], [`SessionLayer`] | `session` |
-//! | to check PKCE in front of a server of your own | [`PkceLayer`] | `session` |
+//! | to check PKCE in front of your own server | [`PkceLayer`] | `session` |
 //! | to sign users in | [`AuthService`], and the page of [`auth`] | `login` |
 //! | to sign users in at Google, GitHub or another provider | [`sso`] | `login`, `external-providers` |
 //! | to issue tokens to apps | [`Tokens`] | `login` |
