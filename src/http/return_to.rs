@@ -8,8 +8,8 @@ const MAX_LEN: usize = 2048;
 /// How often percent sequences are decoded to see what is behind them. Text that is encoded more often is refused.
 const MAX_ROUNDS: usize = 5;
 
-/// Returns the text if it is a path of this site, with or without a query and a fragment: an address to return to after a
-/// sign-in.
+/// Returns the text if it is a path of this site, with or without a query and a fragment, of at most 2,048 visible
+/// ASCII characters: an address to return to after a sign-in.
 ///
 /// Anyone can write a link with such a text in it, so nothing passes that a browser, a proxy or a router could take for
 /// another site: the path begins with one `/`, and no part of it is `//` or a backslash, not even percent-encoded

@@ -82,8 +82,8 @@ impl Decision {
         self.shadow.as_ref().map(|standing| standing.policy())
     }
 
-    /// Returns how long to wait before retrying a refused request. Zero if the request was admitted, or if the tenant
-    /// is denied. Centuries if no retry helps; see [`Standing::reset_unix`](crate::tenant::Standing::reset_unix).
+    /// Returns how long to wait before retrying a refused request. Zero if no quota refused the request. Centuries if
+    /// no retry helps; see [`Standing::reset_unix`](crate::tenant::Standing::reset_unix).
     pub fn retry_after(&self) -> Duration {
         let standing = self.standing.filter(|_| !self.is_admitted());
         standing.map(|standing| standing.time_until_reset()).unwrap_or_default()

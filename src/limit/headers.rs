@@ -24,9 +24,9 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 
 /// The families of headers that responses carry.
 ///
-/// By default responses carry `x-ratelimit`, `x-ratelimit-limit`,
-/// `x-ratelimit-remaining` and `x-ratelimit-reset`, the last in Unix seconds rounded up.
-/// Refusals also carry `retry-after`, in every style but [`none`](Self::none).
+/// By default responses carry `x-ratelimit`, `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset`, the
+/// last in Unix seconds rounded up. Refusals also carry `retry-after` if a retry helps, in every style but
+/// [`none`](Self::none).
 ///
 /// ```
 /// use tollgate::limit::HeaderStyle;

@@ -59,8 +59,8 @@ pub trait Store: Send + Sync + 'static {
     /// those that were executed, in the same order.
     ///
     /// Each operation has the same guarantees as on its own. Other calls can come in between, unless the store executes
-    /// all of them at once. If the call fails or the process stops, it is unknown how many were executed, but never one
-    /// without all those before it.
+    /// all of them at once. If the call fails or the process stops, it is unknown how many were executed, but none is
+    /// executed without all those before it.
     ///
     /// **A call that reads after it writes must not miss a concurrent write whose caller then misses the writes of this
     /// call.** `Sessions::end_user` depends on it: a sign-in writes a session and then reads a number of the user, and

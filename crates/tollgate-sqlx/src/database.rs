@@ -81,7 +81,7 @@ impl Database {
     /// the default of PostgreSQL. With another one, writes fail with an error of the kind
     /// [`StoreErrorKind::Misconfigured`].
     ///
-    /// By default such a pool tests a connection before it lends it, which adds a round trip to each call. It also
+    /// By default, such a pool tests a connection before it hands it out, which adds a round trip to each call. It also
     /// tests each connection that it gets back, and waits for the answer without a bound. If the network fails
     /// silently, all connections of the pool stay taken until the operating system gives up. To prevent this, set
     /// [`after_release`](sqlx::pool::PoolOptions::after_release) to a `ping` with a timeout that returns an error when
