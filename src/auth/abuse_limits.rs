@@ -7,7 +7,8 @@ use crate::{
     {auth::http::bodies::BodyLimits, limit::Quota, util::error::ConfigError},
 };
 
-/// Limits on what strangers can cause, for [`AuthServiceBuilder::abuse_limits`](crate::auth::AuthServiceBuilder::abuse_limits).
+/// Limits on the work that anonymous callers can cause, for
+/// [`AuthServiceBuilder::abuse_limits`](crate::auth::AuthServiceBuilder::abuse_limits).
 ///
 /// | Setting | Default |
 /// |---|---|
@@ -20,7 +21,7 @@ use crate::{
 /// | [`bodies_per_address`](Self::bodies_per_address) | 50 |
 ///
 /// Quotas are counted in each process, unless the [`limiter`](crate::auth::AuthServiceBuilder::limiter) is shared. IPv6
-/// addresses count by the prefix of [`ClientIp::ipv6_prefix`](crate::ClientIp::ipv6_prefix).
+/// addresses are counted by prefix: see [`ClientIp::ipv6_prefix`](crate::ClientIp::ipv6_prefix).
 ///
 /// ```
 /// use tollgate::{Quota, auth::AbuseLimits};
@@ -59,22 +60,23 @@ impl AbuseLimits {
     }
 
     setters! {
-        /// Limits how much of the tenants' budgets one address may spend, so that a stranger who knows a public client id
-        /// cannot use up a tenant's budget. Defaults to no limit.
+        /// Limits how much of the tenants' budgets one address may spend, so that knowing a public client id is not
+        /// enough to use up a tenant's budget. Defaults to no limit.
         pub fn requests_per_address(quota: Quota) { requests_per_address: Some(quota) }
 
-        /// Limits how many one-time codes one address can ask for. Set less than the default where messages cost money.
+        /// Limits how many one-time codes one address can ask for. Set it below the default if messages cost money.
         pub fn messages_per_address(quota: Quota) { messages_per_address: Some(quota) }
 
-        /// Limits how many codes one address can have sent to contacts that need not belong to an account: at a sign-up, and for a
-        /// new contact of an account. They count as [messages](Self::messages_per_address) too.
+        /// Limits how many codes one address can have sent to contacts that may belong to no account: at sign-up, and
+        /// for new contacts. They count as [messages](Self::messages_per_address) too.
         pub fn new_contact_codes_per_address(quota: Quota) { new_contact_codes_per_address: Some(quota) }
 
-        /// Limits how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
-        /// logins, and checks of signatures. Good requests are not counted. Further requests get a 429 without that work.
+        /// Limits how many bad requests from one address can cause work before a tenant can be charged: lookups of
+        /// clients and logins, and checks of signatures. Good requests are not counted. Further requests get a 429
+        /// without that work.
         pub fn unverified_per_address(quota: Quota) { unverified_per_address: Some(quota) }
 
-        /// Limits how many requests cause such work at the same time if their addresses are unknown. Further requests get a
+        /// Limits how many requests from unknown addresses can cause such work at the same time. Further requests get a
         /// 503.
         pub fn unverified_at_once(most: NonZeroU32) { unverified_at_once: most }
 
@@ -82,7 +84,7 @@ impl AbuseLimits {
         /// and 30 seconds.
         pub fn bodies_at_once(most: usize) { bodies_at_once: most }
 
-        /// Limits how many request bodies of one address are received at the same time. Further ones get a 429. An IPv6 /48
+        /// Limits how many request bodies from one address are received at the same time. Further ones get a 429. An IPv6 /48
         /// network can have four times as many.
         pub fn bodies_per_address(most: usize) { bodies_per_address: most }
     }

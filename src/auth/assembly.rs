@@ -68,8 +68,8 @@ impl AuthServiceBuilder {
     ///
     /// # Errors
     ///
-    /// Returns an error if a required setting is missing, if a setting is wrong, or if the policies or a listed client
-    /// demand a login that the enabled methods cannot provide.
+    /// Returns an error if a required setting is missing, if a setting is invalid, or if the policies or a listed
+    /// client require a login that the enabled methods cannot provide.
     pub fn build(mut self) -> Result<AuthService, ConfigError> {
         let issuer = Issuer::parse(&self.issuer)?;
         crate::bearer::check_name("issuer", issuer.as_str())?;

@@ -27,8 +27,8 @@ use crate::{
 
 /// Assembles an [`AuthService`] from one issuer, one store, one clock and one event log.
 ///
-/// [`users`](Self::users) and [`client_ip`](Self::client_ip) are required. A setting that is wrong is reported by
-/// [`build`](Self::build).
+/// [`users`](Self::users) and [`client_ip`](Self::client_ip) are required. [`build`](Self::build) reports invalid
+/// settings.
 #[must_use]
 pub struct AuthServiceBuilder {
     pub(super) issuer: String,
@@ -66,8 +66,8 @@ impl AuthService {
     /// Starts to assemble a login service.
     ///
     /// `issuer` is the URL under which it is reached, such as `https://auth.example.com` or `https://example.com/auth`;
-    /// every URL that it hands out starts with it. Requests may come with the issuer's path, or without it if a router has
-    /// stripped it. Plain `http` is accepted for loopback addresses only, where you also need
+    /// every URL that the service returns starts with it. Requests may come with the issuer's path, or without it if a
+    /// router has stripped it. Plain `http` is accepted for loopback addresses only, where you also need
     /// [`insecure_loopback`](AuthServiceBuilder::insecure_loopback). All state lives in `store`.
     pub fn builder(issuer: &str, store: impl Into<AnyStore>) -> AuthServiceBuilder {
         AuthServiceBuilder::new(issuer, store.into())
@@ -116,12 +116,12 @@ impl AuthServiceBuilder {
         /// Sets the applications that may send users here. Defaults to none.
         pub fn clients(clients: impl Into<AnyClients>) { clients: clients.into() }
 
-        /// Sets how the client's address is found. Required, because without it nothing limits a single address:
-        /// [`ClientIp::peer`], [`ClientIp::behind`] or, to do without, `ClientIp::unknown`.
+        /// Sets how the client's address is found: [`ClientIp::peer`], [`ClientIp::behind`] or, to do without limits on
+        /// single addresses, `ClientIp::unknown`. Required.
         pub fn client_ip(client_ip: ClientIp) { client_ip: Some(client_ip) }
 
-        /// Sets which steps a login needs. Defaults to one step by any method, and the second factor of users who have enrolled
-        /// one.
+        /// Sets which steps a login needs. Defaults to one step by any method, plus the second factor if the user has
+        /// enrolled one.
         pub fn policies(policies: Policies) { policies: policies }
     }
 
@@ -152,7 +152,7 @@ impl AuthServiceBuilder {
         /// Sets who can create an account: serves `/sign-up`, and offers it on the login page. Defaults to
         /// [`SignUp::Closed`](super::SignUp::Closed).
         ///
-        /// Requires accounts that [offer](crate::Users::offers) to be created, and a sender of e-mails.
+        /// Requires [`users`](Self::users) that [offer](crate::Users::offers) to create accounts, and an e-mail sender.
         pub fn sign_up(sign_up: SignUp) { sign_up.kind: sign_up }
     }
 
@@ -197,12 +197,13 @@ impl AuthServiceBuilder {
         /// minute for this service alone.
         ///
         /// Requests with a valid access token, introspection secret, session or refresh token may spend what a quota
-        /// [reserves](crate::Quota::reserve), others may not. A session or a refresh token is looked up only when nothing but the
-        /// reserve is left. The service does not wait for the lookup of a plan: it uses the default until the plan is found.
+        /// [reserves](crate::Quota::reserve). Others may not. A session or a refresh token is looked up only when
+        /// nothing but the reserve is left. The service does not wait for the lookup of a plan: it uses the default
+        /// until the plan is found.
         ///
-        /// If the limiter is shared by several processes, they also share the limits of addresses, under keys of their own:
-        /// requests, failures, messages and unverified work. While its server does not answer, each process counts these on its
-        /// own. The fallback of the limiter does not change that.
+        /// If several processes share the limiter, they also share the per-address limits, under separate keys:
+        /// requests, failures, messages and unverified work. While Redis does not answer, each process counts these on
+        /// its own, regardless of the fallback of the limiter.
         pub fn limiter(limiter: impl Into<AnyLimiter>) { limiter: Some(limiter.into()) }
 
         /// Limits the work that anonymous callers can cause. Set at least
@@ -222,7 +223,7 @@ impl AuthServiceBuilder {
         /// and sessions.
         pub fn key(key: &Secret) { key: Some(Keyed::new(key)) }
 
-        /// Sets the logo, the colors and the words of the pages and messages, or replaces pages by your own.
+        /// Sets the logo, the colors and the words of the pages and messages, or replaces pages with your own.
         pub fn pages(pages: Pages) { pages: pages }
 
         /// Lets users sign in to this site itself, without a client application: serves `/sign-in` and `/sign-out`.
@@ -238,28 +239,28 @@ impl AuthServiceBuilder {
         /// gets the error `invalid_session`.
         pub fn insecure_loopback() { insecure_loopback: true }
 
-        /// Issues tokens: serves `/token`, `/jwks`, `/userinfo`, `/revoke`, `/introspect`, `/logout` and both documents below
-        /// `/.well-known/`.
+        /// Issues tokens: serves `/token`, `/jwks`, `/userinfo`, `/revoke`, `/introspect`, `/logout` and both metadata
+        /// documents under `/.well-known/`.
         pub fn tokens(tokens: Tokens) { tokens: Some(tokens) }
     }
 
     /// Sets the origin at which the users of a tenant sign in, such as `https://acme.example.com`, if the site has a host for
-    /// each tenant. Links in messages to them begin with it, and continue with the path of the issuer. Defaults to the origin
-    /// of the issuer. The `Host` of a request never decides.
+    /// each tenant. Links in messages to these users start with it, followed by the issuer's path. Defaults to the
+    /// origin of the issuer. The `Host` header of a request is never used.
     pub fn tenant_origin(mut self, tenant: &Tenant, origin: &str) -> Self {
         self.tenant_origins.push((tenant.clone(), origin.to_owned()));
         self
     }
 
-    /// Lets an API that shows this secret as a bearer token ask about any token at `/introspect`. Machine clients, and bearers
-    /// of access tokens with the scope `introspect`, can ask about the tokens of their own tenant.
+    /// Lets an API that sends this secret as a bearer token introspect any token at `/introspect`. Machine clients, and
+    /// bearers of access tokens with the scope `introspect`, can introspect the tokens of their own tenant.
     pub fn introspector(mut self, secret: &Secret) -> Self {
         self.introspectors.push(secret.digest());
         self
     }
 
-    /// Requires a nonce in DPoP proofs, made under this secret, which all nodes must share. Proofs cannot be prepared
-    /// in advance then. Costs each client a second request at first.
+    /// Requires a nonce in DPoP proofs, so that they cannot be prepared in advance. Nonces are made with this secret,
+    /// which all nodes must share. The first request of each client has to be sent twice.
     pub fn dpop_nonces(mut self, secret: &Secret) -> Self {
         self.nonces = Some(crate::dpop::Nonces::new(secret));
         self

@@ -3,7 +3,7 @@
 use crate::event::event_kinds;
 
 event_kinds! {
-    /// the login service does not know the addresses of clients any more. Until it does again, nothing limits a single
+    /// the login service no longer knows the addresses of clients. Until it does again, nothing limits a single
     /// address.
     ClientAddressUnknown = "client_address_unknown",
     /// the login service knows the addresses of clients again.
@@ -14,9 +14,9 @@ event_kinds! {
     LoginStarted = "authn_login_start",
     /// a login step was completed successfully.
     LoginStepProved = "authn_login_step",
-    /// all steps of a login were completed, and an authorization code was issued.
+    /// all steps of a login were completed, and a session or an authorization code was issued.
     LoginSucceeded = "authn_login_success",
-    /// a login step failed. The reason of a sign-in at another identity provider is `no_address`,
+    /// a login step failed. The reason for a failed sign-in at another identity provider is `no_address`,
     /// `address_not_verified`, `account_exists`, `no_account`, `not_linked`, `other_account`, `too_weak`, `not_fresh`
     /// or `wrong_answer`.
     LoginFailed = "authn_login_fail",
@@ -36,13 +36,13 @@ event_kinds! {
     OtpSent = "authn_otp_sent",
     /// a one-time code could not be delivered.
     OtpUndelivered = "authn_otp_undelivered",
-    /// a user was told about a change of their sign-in methods.
+    /// a notice about a change of sign-in methods was queued for delivery to the user.
     NoticeSent = "authn_notice_sent",
-    /// a user could not be told about a change of their sign-in methods.
+    /// a notice about a change of sign-in methods could not be delivered.
     NoticeUndelivered = "authn_notice_undelivered",
     /// a user added a passkey, an authenticator app, recovery codes or a linked account, or replaced one.
     CredentialAdded = "authn_credential_added" (of_users: true),
-    /// a user removed one of these.
+    /// a user removed a passkey, the authenticator app or a linked account.
     CredentialRemoved = "authn_credential_removed" (of_users: true),
     /// a user renamed a passkey.
     CredentialRenamed = "authn_credential_renamed" (of_users: true),
@@ -70,7 +70,7 @@ event_kinds! {
     CredentialVouched = "authn_credential_vouched",
     /// the application deleted all credentials of a user, and ended everything that the user had begun.
     UserForgotten = "authn_user_forgotten",
-    /// a request came out of order, or with other parameters than the login started with.
+    /// a request came out of order, or its parameters differ from those at the start of the login.
     SequenceFailed = "sequence_fail",
     /// an authorization code or a refresh token was exchanged for tokens.
     TokenIssued = "authn_token_created",

@@ -44,12 +44,13 @@ impl Invitation {
         Self { address, claims: None, language: Language::English }
     }
 
-    /// Adds a claim for the new account, such as its roles. [`Users::create`](crate::Users::create) gets it. It comes from the
-    /// application alone: check what the inviting user may grant.
+    /// Adds a claim for the new account, such as its roles. [`Users::create`](crate::Users::create) receives it. Only
+    /// the application sets such claims, so check what the inviting user may grant.
     ///
     /// # Errors
     ///
-    /// Returns an error for a [reserved](Claims) name, a value that is not JSON, and for more than 4 KiB in all.
+    /// Returns an error if the name is [reserved](Claims), if the value can't be written as JSON, or if the claims
+    /// exceed 4 KiB in all.
     pub fn claim(mut self, name: &str, value: impl Serialize) -> Result<Self, crate::user::ClaimError> {
         let value = serde_json::to_value(value).unwrap_or_default();
         let claims = self.claims.get_or_insert_default();
@@ -73,8 +74,8 @@ impl AuthService {
     /// to it. Returns whether the message was queued.
     ///
     /// Requires [`AuthServiceBuilder::sign_up`](crate::auth::AuthServiceBuilder::sign_up), and
-    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) for the page. An address that has an account already gets
-    /// an invitation that can't be accepted.
+    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) for the page. An address that already has an
+    /// account still gets an invitation, but it can't be accepted.
     ///
     /// # Errors
     ///
@@ -97,8 +98,8 @@ impl AuthService {
         Ok(core.queue.push(Channel::Email, message))
     }
 
-    /// Ends the invitation to an address, if there is one. [`forget_user`](Self::forget_user) does it for the verified addresses of
-    /// an account.
+    /// Ends the invitation to an address, if there is one. [`forget_user`](Self::forget_user) does this for the
+    /// verified addresses of an account.
     pub async fn withdraw_invitation(&self, tenant: &Tenant, address: &EmailAddress) -> Result<(), StoreError> {
         let core = &self.0;
         core.tickets.withdraw_invitation((tenant, &Contact::Email(address.clone())), core.keyed().await?).await
@@ -107,8 +108,8 @@ impl AuthService {
     /// Creates a link with which a user can set a new password without any other proof. It works once, for fifteen minutes.
     /// Returns `None` if there is no such account.
     ///
-    /// A user who proves enough factors needs no such link: see the page `/reset-password`. Call this for others, once you know
-    /// who they are, for example because they have shown a passport. The link is a secret.
+    /// A user who proves enough factors needs no such link: see the page `/reset-password`. Call this for other users,
+    /// once you have identified them, for example by a passport. The link is a secret.
     pub async fn create_reset_link(&self, tenant: &Tenant, user: &UserId) -> Result<Option<String>, StoreError> {
         let core = &self.0;
         let account = core.accounts.of_user(tenant, Some(user)).await?;
@@ -122,8 +123,8 @@ impl AuthService {
     }
 
     /// Deletes the passkeys, authenticator app, recovery codes and linked accounts of a user who has lost them and whom the
-    /// application has identified. Ends everything that [`end_user`](Self::end_user) ends, and tells the user at each contact.
-    /// Returns how many sessions there were. Recorded as an event.
+    /// application has identified. Ends everything that [`end_user`](Self::end_user) ends, and notifies the user at
+    /// each verified contact. Returns how many sessions ended. Recorded as an event.
     ///
     /// The password stays. Call [`create_reset_link`](Self::create_reset_link) too if the user has forgotten it.
     pub async fn reset_factors(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {

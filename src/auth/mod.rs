@@ -1,8 +1,8 @@
 //! The login service: [`AuthService`] signs users in, to the site that mounts it and to client applications.
 //!
-//! It serves the endpoints of a login by password, one-time codes, passkeys, authenticator apps and other identity providers,
-//! begins sessions, and issues authorization codes (OAuth 2.0 with PKCE, for public and confidential clients). With `AuthServiceBuilder::tokens` it is an OpenID
-//! Connect provider.
+//! It serves the endpoints of a login by password, one-time codes, passkeys, authenticator apps and other identity
+//! providers, begins sessions, and issues authorization codes (OAuth 2.0 with PKCE, for public and confidential
+//! clients). With `AuthServiceBuilder::tokens` it is an OpenID Connect provider.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -45,9 +45,11 @@
 //!   no matter how many requests race for it.
 //! - **Responses do not reveal accounts.** Unknown names get the same responses, counters, limits and work as known ones:
 //!   see [below](#equal-responses).
-//! - **Nothing can be planted.** Each login and each session has a random secret that the server generates and stores as a digest.
+//! - **No session fixation.** Each login and each session has a random secret that the server generates and stores as a
+//!   digest.
 //! - **Guesses are counted before they are checked**: by what was submitted, by account and by address.
-//! - **Strangers cannot lock an owner out.** Browsers in which a user completed a login have [counts of their own](#trusted-browsers).
+//! - **Attackers cannot lock a user out.** Browsers in which a user has completed a login have
+//!   [separate counts](#trusted-browsers).
 //! - **The store fails closed**: requests get a 503.
 //!
 //! # Signing in to the site itself
@@ -60,43 +62,46 @@
 //! | `GET /sign-in/finish` | uses up the completed login, sets the session cookie, redirects to `return_to` |
 //! | `POST /sign-out` | for pages of this site: ends the session and its tokens, redirects to the form field `return_to` |
 //!
-//! `return_to` is a path of this site other than the sign-in and the sign-out. It defaults to `/`.
-//! [`AuthService::session_layer`] protects routes. There is no code and no token: the built-in client behind such a
-//! login is refused at `/authorize`, `/par` and `/token`.
+//! `return_to` is a path of this site other than those of the sign-in and the sign-out. It defaults to `/`.
+//! [`AuthService::session_layer`] protects routes. No code or token is issued: the built-in client behind such a login
+//! is refused at `/authorize`, `/par` and `/token`.
 //!
 //! # Sign-up and forgotten passwords
 //!
-//! These pages are the login page in another mode, and take the same query. Without one, they are for the site itself.
+//! These pages are the login page in another mode, and take the same query. Without a query, they are for the site
+//! itself.
 //!
 //! | | |
 //! |---|---|
 //! | `GET /sign-up` | the page on which users create an account, if [`AuthServiceBuilder::sign_up`] is set; `prompt=create` leads there |
 //! | `POST /sign-up/code`, `POST /sign-up/verify` | sends a code of six digits to an `email`, and checks it (`otp`) |
 //! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code |
-//! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with both as its proofs |
+//! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with the address and the password as proofs |
 //! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) to set a new one |
-//! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps are the calls of any login, but never the password |
+//! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps use the calls of any login, but never the method `password` |
 //! | `POST /reset-password/link` | takes the `link` that the [application](AuthService::create_reset_link) has created, in place of steps, in a login that began without a name |
 //! | `POST /reset-password` | sets the `password` |
 //!
-//! - **An account exists only after its address is proved.** The code counts in one browser, for ten minutes. The answers are
-//!   the same for an address that has an account. Its owner gets a message that the account exists.
-//! - **A mailbox alone never opens an account whose logins need two steps.** A new password needs as many classes of factors as
-//!   the strictest login of the account has steps, not counting the password, and the second factor if one is enrolled. The
-//!   response to the first proof shows how many. If the account has too few, [`AuthService::create_reset_link`] helps.
+//! - **An account exists only after its address is proved.** The code works in one browser, for ten minutes. The
+//!   responses are the same for an address that already has an account, whose owner is informed by e-mail.
+//! - **A mailbox alone never opens an account whose logins need two steps.** A new password needs as many classes of
+//!   factors, without the password, as the strictest login of the account has steps, and also the second factor if one
+//!   is enrolled. The response to the first proof shows how many. If the account has too few,
+//!   [`AuthService::create_reset_link`] helps.
 //! - **A reset removes no factor**, and ends everything that the user has begun: sessions, tokens, trusted browsers. Each
 //!   verified contact gets a notice. The user then signs in again.
-//! - **Links** are built from the issuer, or from the [origin of the tenant](AuthServiceBuilder::tenant_origin). Opening one changes nothing: its page has a button. The secret is behind the `#`, so
-//!   it reaches no server and no log when the page is opened.
+//! - **Links** are built from the issuer, or from the [origin of the tenant](AuthServiceBuilder::tenant_origin).
+//!   Opening one changes nothing until the user presses the button on its page. The secret follows the `#`, so opening
+//!   the page sends it to no server and no log.
 //!
 //! # The account page
 //!
-//! A site also serves a page on which signed-in users manage how they sign in, and its calls. Only pages of the site may make
-//! them.
+//! A site also serves a page on which signed-in users manage how they sign in, and the calls behind it, which only
+//! pages of the site may make.
 //!
 //! | | |
 //! |---|---|
-//! | `GET /account/security` | the page; signed-out users go to the sign-in |
+//! | `GET /account/security` | the page; signed-out users are sent to the sign-in |
 //! | `GET /account/credentials` | lists passkeys, authenticator app, recovery codes, linked providers, contacts and sessions |
 //! | `POST /account/password` | sets a `new_password`, which ends all other sessions |
 //! | `POST /account/name` | sets the full `name` |
@@ -110,28 +115,29 @@
 //! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
 //! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
 //!
-//! - **The accounts decide what users change.** A change that [`Users::offers`](crate::Users::offers) does not offer is not
-//!   shown on the page, and its call is answered as not found. `/.well-known/change-password` and
-//!   `/.well-known/passkey-endpoints` lead to the page.
+//! - **Your [`Users`](crate::Users) decide what can be changed.** A change that they don't
+//!   [offer](crate::Users::offers) is not shown on the page, and its call gets a 404. `/.well-known/change-password`
+//!   and `/.well-known/passkey-endpoints` lead to the page.
 //! - **New passwords meet [`PasswordRules`](crate::password::PasswordRules)**, which
 //!   [`AuthServiceBuilder::password_rules`] sets.
-//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: the fresh proofs must
-//!   also suffice without them. All contacts that the account had before get a notice, as after a new password.
-//! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
-//!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
-//!   account can complete a login of two steps. One of them must be a fresh authentication, not only a
-//!   [visit to a provider](crate::sso#fresh-sign-ins) that still knew the user. Other calls get 403 `fresh_login_required`. Its
-//!   `login_url` leads to a sign-in that asks the signed-in user for what is missing, and back to the page.
-//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it. Recovery
-//!   codes need two factors: 403 `second_factor_required`.
-//! - **The first second factor** of an account is a passkey or an app that needs a fresh proof of the one factor that the account
-//!   has. It counts in logins of two steps, and changes need both from then on. If the account has a passkey or an app that one proof
-//!   enrolled, changes need that, too: a login of one step asks for both. A policy can
-//!   [refuse it](crate::policy::Policy::without_self_enrolment).
-//! - **The last way to sign in stays.** A user who could not sign in to the site any more without a credential can't delete
-//!   it: 409 `last_sign_in_method`. Passwords count that the account shows or the session was begun with, and contacts
-//!   to which codes can be sent.
-//! - A deleted or replaced credential ends what it alone carried, in all sessions.
+//! - **A new contact counts only after its code.** Codes to contacts of the same kind don't vouch for it: the fresh
+//!   proofs must suffice without them. All previous contacts get a notice, as after a change of the password.
+//! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential
+//!   needs proofs from the last five minutes: as many different factors as the strictest login of the tenant that the
+//!   account can complete, and two if the account can complete a login of two steps. One of them must be a fresh
+//!   authentication, not just a [sign-in at a provider](crate::sso#fresh-sign-ins) that still remembered the user.
+//!   Calls without these proofs get 403 `fresh_login_required`. Its `login_url` leads to a sign-in that asks the
+//!   signed-in user for what is missing, and back to the page.
+//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it.
+//!   Recovery codes need two factors; if one is missing, the call gets 403 `second_factor_required`.
+//! - **The first second factor** of an account, a passkey or an app, is enrolled with a fresh proof of the only factor
+//!   that the account has. It counts in logins of two steps, and from then on changes need both factors. Changes also
+//!   need a passkey or an app that was enrolled with one proof, because even a login of one step asks for it. A policy
+//!   can [refuse such enrolments](crate::policy::Policy::without_self_enrolment).
+//! - **The last way to sign in stays.** A user can't delete a credential without which they could no longer sign in to
+//!   the site: 409 `last_sign_in_method`. Other ways to sign in are a password that the account shows or that the
+//!   session began with, and contacts to which codes can be sent.
+//! - Deleting or replacing a credential ends what relied on it alone, in all sessions.
 //! - Each change is an event, and the user gets a [`Notice`](crate::delivery::Notice) by message at a verified contact: at most 10
 //!   an hour to a phone number and 50 a day to a mailbox.
 //!
@@ -139,14 +145,14 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; a request of a script, or with an `Accept` header that prefers another type than HTML, gets a 401 |
-//! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
-//! | `POST /consent` | the decision of the user about a [third-party client](#consent), from the page that `/authorize` shows; goes on like `/authorize` |
+//! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page, or returns a 401 to scripts and to requests whose `Accept` header prefers a type other than HTML |
+//! | `POST /authorize` | takes the same request as a form; redirects (303) to the `GET` |
+//! | `POST /consent` | the decision of the user about a [third-party client](#consent), from the page that `/authorize` shows; then continues like `/authorize` |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` (a user with a [second factor](#steps) may need one more), `next_step` |
 //! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey and the `challenge` of its options, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
-//! | `POST /authentication/enrol` | for users who have only one factor, after the first of two steps: sets up a `method`, `totp` or `passkey`, which proves the second step; returns a new key or options first, and takes the `code` of the app or the `response` of the passkey then |
+//! | `POST /authentication/enrol` | for users who have only one factor, after the first of two steps: sets up a `method`, `totp` or `passkey`, which proves the second step; first returns a new key or options, then takes the `code` of the app or the `response` of the passkey |
 //! | `GET /authentication/status` | returns the state of the login |
 //! | `GET /authentication/choices` | after a proved step, or in a login that continues the session of this browser: returns what the user can use next, with masked contacts and their `contact_id`s; and in `enrol`, what a user who has only one factor can set up |
 //! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` (with `&reason=…`), `stale`, `expired` or `unavailable` |
@@ -154,9 +160,9 @@
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
 //! | `GET /openapi.json` | describes all endpoints ([`AuthService::openapi`]) |
 //!
-//! Bodies are JSON, and forms at `/authorize` and `/par`. Each `POST` of a login repeats the six client parameters of its
-//! start, and all but `start` carry the `session_id`. `status` and `choices` have it in the query. `HEAD` requests and
-//! prefetching never use up a login.
+//! Bodies are JSON, except at `/authorize`, `/consent` and `/par`, which take forms. Each `POST` of a login repeats the
+//! six client parameters of its start, and all but `start` carry the `session_id`. `status` and `choices` take it in
+//! the query. `HEAD` requests and prefetching never use up a login.
 //!
 //! These parameters of a request are supported:
 //!
@@ -171,10 +177,11 @@
 //! | `nonce`, `dpop_jkt` | for the tokens |
 //!
 //! `start` takes `acr_values`, `prompt`, `max_age` and `claims` as well, and for a sign-in to the site itself `steps`, the minimum
-//! number of steps. Pass them on from your own login page: with `prompt=login` and `max_age`, [other identity providers](crate::sso#fresh-sign-ins) are asked to sign their users in anew.
-//! `continue_session: false` begins a login that takes nothing from the browser's session, and asks for no more than that. With `prompt=consent`, the page names the client
-//! and the scopes and claims that it asks for. It also does so for clients on a loopback address or with a private
-//! scheme.
+//! number of steps. Pass them on from your own login page. With `prompt=login` and `max_age`,
+//! [other identity providers](crate::sso#fresh-sign-ins) are asked to sign their users in anew. With
+//! `continue_session: false`, the login takes over no steps from the browser's session. With `prompt=consent`, the page
+//! names the client and the scopes and claims that the client requests. It also does so for clients on a loopback
+//! address or with a private scheme.
 //!
 //! # Consent
 //!
@@ -184,13 +191,15 @@
 //!
 //! - The decision is bound to this exact request, the user, and the login or session of the browser. Only the page itself can
 //!   send it, within ten minutes, or five after a fresh login. If the user refuses, the client gets `access_denied`.
-//! - It is stored for this user and client, and covers requests for the same or less. The page is shown again for other
-//!   requests, and with `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions about a client do
-//!   not add up; the last eight count.
-//! - The account page lists the decisions. Revoking one revokes the tokens of the client for this user, and codes that are not
-//!   exchanged yet. The event log shows both. [`AuthService::consents`](crate::AuthService::consents) and
+//! - It is stored for this user and client, and covers requests for the same access or less. The page is shown again
+//!   for other requests, and with `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions
+//!   about a client are not combined; the last eight count.
+//! - The account page lists the decisions. Revoking one revokes the tokens of the client for this user, and codes that
+//!   have not been exchanged yet. The event log shows decisions and revocations.
+//!   [`AuthService::consents`](crate::AuthService::consents) and
 //!   [`withdraw_consent`](crate::AuthService::withdraw_consent) do the same for the application.
-//! - A user can allow 32 clients, with names of 48 KiB in all. One more takes the place of the oldest, whose tokens are revoked.
+//! - The decisions of a user cover at most 32 clients and take at most 48 KiB. Beyond that, a new one replaces the
+//!   oldest, and the tokens of that client are revoked.
 //!
 //! # Sessions
 //!
@@ -200,10 +209,10 @@
 //! - A client with [`single_sign_on`](crate::Client::single_sign_on) gets a code without a login if the session meets
 //!   the client's requirements. On a loopback address or with a private scheme, the user confirms first.
 //! - If a step is missing, a login started without an `identifier` continues from the session and adds that step.
-//! - A proof stops counting when its password, contact or credential changes. The session ends if the rest does not meet
-//!   the policy of its tenant.
-//! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser. `start` takes
-//!   `remember: true` from those who want it.
+//! - A proof stops counting when its password, contact or credential changes. The session ends if the remaining proofs
+//!   do not meet the policy of its tenant.
+//! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser. `start`
+//!   takes `remember: true` for users who want this.
 //! - [`Session::claim`](crate::Session::claim) reads the claims that your [`Users`](crate::Users) return, cached for a
 //!   minute.
 //!
@@ -222,7 +231,7 @@
 //! | `GET`, `POST /userinfo` | returns the claims of the user: scopes `profile`, `email`, `phone`, and your own |
 //! | `GET /jwks` | returns the public keys; cacheable for five minutes |
 //! | `POST /revoke` | revokes every token issued from one code (RFC 7009) |
-//! | `POST /introspect` | describes a token (RFC 7662) to a machine client or the bearer of a token with the scope `introspect`, both of the same tenant, to the confidential client that it was issued to, or to an `introspector` |
+//! | `POST /introspect` | describes a token (RFC 7662) to a machine client of its tenant, to the bearer of a token of its tenant with the scope `introspect`, to the confidential client that it was issued to, or to an `introspector` |
 //! | `GET`, `POST /logout` | ends the session and its tokens (OpenID Connect RP-Initiated Logout) |
 //! | `GET /.well-known/openid-configuration` | the metadata for clients |
 //! | `GET /.well-known/oauth-authorization-server` | the same, in front of the issuer's path (RFC 8414) |
@@ -230,8 +239,8 @@
 //! Bodies are forms. [Confidential clients](crate::tokens#confidential-clients) authenticate here and at `/par`. A public
 //! client that sends a secret gets `invalid_client`. Reusing a code with the right
 //! verifier, more than two seconds after its exchange, revokes its tokens. With an `id_token_hint` of the session,
-//! `/logout` ends it at once. Without one, it asks the user. Grants with the scope `offline_access` outlive the
-//! session. See `tokens` for lifetimes and `bearer` for APIs.
+//! `/logout` ends the session at once. Without one, it asks the user. Grants with the scope `offline_access` outlive
+//! the session. See `tokens` for lifetimes and `bearer` for APIs.
 //!
 //! # Mounting
 //!
@@ -264,10 +273,10 @@
 //!
 //! # Cookies
 //!
-//! A login in progress has the cookie `__Host-auth_session_` and eight characters of its id, so tabs do not affect each
-//! other. A browser has at most four; the oldest is dropped. A session has `__Host-session_` and eight characters of its
-//! tenant's digest. A [trusted browser](#trusted-browsers) has `__Host-auth_device`. All are `Secure`, `HttpOnly`, `Path=/`
-//! and `SameSite=Lax`.
+//! The cookie of a login in progress is named `__Host-auth_session_` and eight characters of its id, so tabs do not
+//! affect each other. A browser has at most four; the oldest is dropped. That of a session is named `__Host-session_`
+//! and eight characters of its tenant's digest, and that of a [trusted browser](#trusted-browsers)
+//! `__Host-auth_device`. All are `Secure`, `HttpOnly`, `Path=/` and `SameSite=Lax`.
 //! [`insecure_loopback`](AuthServiceBuilder::insecure_loopback) allows plain HTTP on a loopback address.
 //!
 //! # Scripts of other origins
@@ -281,52 +290,53 @@
 //!
 //! [`client_ip`](AuthServiceBuilder::client_ip) finds the address of a client. If it is unknown, per-address limits are
 //! off, and the event `client_address_unknown` shows it. Every request is charged to its tenant's budget: 600 a minute, or a
-//! [`limiter`](AuthServiceBuilder::limiter) shared with your APIs. Client ids are public, so strangers can spend that budget:
-//! [`requests_per_address`](AbuseLimits::requests_per_address) limits one address, for example to a tenth, and
+//! [`limiter`](AuthServiceBuilder::limiter) shared with your APIs. Client ids are public, so anyone can spend that
+//! budget: [`requests_per_address`](AbuseLimits::requests_per_address) limits one address, for example to a tenth, and
 //! [`Quota::reserve`](crate::Quota::reserve) keeps a part of the budget for requests with a key, a token or a session.
 //! Requests of unknown clients are charged to their address.
 //! [`messages_per_address`](AbuseLimits::messages_per_address) limits one-time codes, which can cost money.
 //!
 //! # Steps
 //!
-//! [`policies`](AuthServiceBuilder::policies) define the steps of a login. Defaults to one step by any method, and the second
-//! factor of users who have enrolled one. Steps must be
-//! of different kinds (`sms` and `whatsapp` both prove the phone) and come in any order. `password` is enabled unless
-//! [`without_passwords`](AuthServiceBuilder::without_passwords) is set; `sms`, `email` and `whatsapp` need a sender. Codes go
-//! only to a verified contact that equals the given address.
+//! [`policies`](AuthServiceBuilder::policies) define the steps of a login. The default is one step by any method, plus
+//! the second factor if the user has enrolled one. Steps must be of different kinds (`sms` and `whatsapp` both prove
+//! the phone) and come in any order. `password` is enabled unless
+//! [`without_passwords`](AuthServiceBuilder::without_passwords) is set; `sms`, `email` and `whatsapp` need a sender.
+//! Codes go only to a verified contact that equals the given address.
 //!
 //! With [`totp`](AuthServiceBuilder::totp), users can enrol an authenticator app (`totp`, RFC 6238) and ten recovery codes
-//! (`recovery_code`). Both are of one kind and are never the first step, so they appear only among the choices after a
-//! step. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
-//! was enrolled, except for the first second factor of an account, which counts in logins of two.
+//! (`recovery_code`). Both are of the same kind and are never the first step, so they appear only among the choices
+//! after a step. Each code is accepted once. A credential does not count in a login of more steps than were freshly
+//! proved when it was enrolled, except for the first second factor of an account, which counts in logins of two.
 //!
 //! A login of two steps lets users who have only one factor set up the second one, unless its policy is
 //! [without self-enrolment](crate::policy::Policy::without_self_enrolment) or names methods that were not proved.
-//! If the account has a passkey or an app that is too weak for the login, `choices` has `weak_factor`: the user proves it on the account
-//! page first.
+//! If the account has a passkey or an app that is too weak for the login, `choices` has `weak_factor`: the user must
+//! first prove it on the account page.
 //!
 //! **An enrolled second factor is asked for.** A user who has an authenticator app or a passkey needs a code of the app, a recovery
-//! code or a passkey at each login. A login that begins with a passkey needs nothing more. `start` answers the same for everybody:
-//! the answer to the first proved step may have one `remaining_steps` more than `required_steps` promised, and `choices` lists
-//! what is left. A factor that does not count for the steps of the policies is not asked for. Trusted browsers and other identity
-//! providers make no difference; [`Policy::without_enrolled_second_factor`](crate::policy::Policy::without_enrolled_second_factor)
-//! switches it off. A user who has lost the factor uses a recovery code.
+//! code or a passkey at each login. A login that begins with a passkey needs nothing more. `start` answers the same for
+//! everybody, so after the first step, `remaining_steps` may be one higher than `required_steps` promised. `choices`
+//! lists what is left. A factor that does not count for the steps of the policies is not asked for. Trusted browsers
+//! and other identity providers make no difference;
+//! [`Policy::without_enrolled_second_factor`](crate::policy::Policy::without_enrolled_second_factor) switches this off.
+//! A user who has lost the factor uses a recovery code.
 //!
 //! [`build`](AuthServiceBuilder::build) refuses policies that no login could meet, and names them. See
 //! [`policy`](crate::policy) and [`delivery`](crate::delivery).
 //!
 //! # The hash key
 //!
-//! One-time codes, and names and addresses in counters and logs, are hashed under a key. By default the service keeps it in
-//! the store. Set the same [`key`](AuthServiceBuilder::key) on all nodes, so that a copy of the store is not enough to guess
-//! them. Changing the key invalidates open codes, throttle counts, proofs and device cookies.
+//! One-time codes, and names and addresses in counters and logs, are hashed under a key. By default, the service keeps
+//! the key in the store. Set the same [`key`](AuthServiceBuilder::key) on all nodes, so that a copy of the store is not
+//! enough to guess these values. Changing the key invalidates open codes, throttle counts, proofs and device cookies.
 //!
 //! # Equal responses
 //!
 //! A response depends only on submitted values. Three limits are visible: the wait after failures (by `username`, or by name
 //! and address), the number of codes for that pair, and the budget of the address. Two limits are silent and only appear in
 //! the event log: too many failures of an account, and too many messages to one receiver. Responses then stay the same, but
-//! nothing is accepted or sent. A code that is not sent delays the messages behind it like one that is.
+//! nothing is accepted or sent. A code that is not sent delays the messages queued behind it as much as one that is.
 //!
 //! One thing is observable: a success in a browser that is not trusted yet clears the count of a name or pair, so a caller who
 //! fails on purpose can notice it.
@@ -338,12 +348,14 @@
 //!
 //! `complete` sets the device cookie `__Host-auth_device`, which makes the browser trusted for the user. Its failures and its
 //! requests for codes are counted apart from those of others, so somebody who fails on purpose elsewhere cannot lock the
-//! owner out. All failures of an account count towards the hundred that it accepts, and strangers can use up only eighty of
-//! them. A trusted browser that must wait is treated like any other, so it never waits longer than without its cookie.
+//! owner out. All failures of an account count towards its limit of one hundred, and other browsers can use up only
+//! eighty of them. A trusted browser that must wait is treated like any other, so it never waits longer than without
+//! its cookie.
 //!
 //! The cookie skips no step, contains no name, and counts for one user of one tenant; a browser can be trusted for four
-//! users. It ends after [`device_lifetime`](LoginLimits::device_lifetime), 90 days by default, when the password changes, and
-//! with [`end_user`](AuthService::end_user). It is signed with [the hash key](#the-hash-key), so nothing is stored.
+//! users. It expires after [`device_lifetime`](LoginLimits::device_lifetime), 90 days by default, and ends with a
+//! change of the password or with [`end_user`](AuthService::end_user). It is signed with [the hash key](#the-hash-key),
+//! so nothing is stored.
 //!
 //! # Limits
 //!
@@ -358,14 +370,14 @@
 //! | codes to one receiver of a tenant (silent) | 10 an hour to a phone, 50 a day to a mailbox |
 //! | codes requested by one address | 120 a minute |
 //! | failures of a name or pair with one method | 5 free, then 30 seconds that double up to an hour; a day after 100 |
-//! | failures of one account with one method (silent) | 100 in a row, 80 of them by strangers, until 24 hours pass without one |
-//! | failures in a trusted browser with one method | as for a name; then it is counted like a stranger |
+//! | failures of one account with one method (silent) | 100 in a row, 80 of them in browsers that are not trusted, until 24 hours pass without one |
+//! | failures in a trusted browser with one method | as for a name; then it counts like any other browser |
 //! | codes for a trusted browser and address; to its receivers | as for name and address; as for other receivers |
 //! | failures from one address | 60 a minute; then no login starts there either |
 //! | an authorization code | 60 seconds |
 //! | a challenge for a passkey | 5 minutes |
 //! | a trip to another identity provider | 10 minutes |
-//! | what proves a change of credentials | 5 minutes |
+//! | proofs for a change of credentials | 5 minutes |
 //! | credentials of a user | 20 passkeys, 10 links |
 //! | a form at `/authorize` | 16 KiB |
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
@@ -397,16 +409,16 @@
 //! | the credentials of a user | until [`forget_user`](AuthService::forget_user) |
 //!
 //! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), and up to 9 KB with the longest parameters. Failures
-//! take 350 bytes, messages up to 1.8 KB. A tenant whose 600 requests a minute are all spent by strangers has up to 42,000
-//! logins, or up to 930,000 rows after a day. A full `Memory` never drops live rows: logins get a 503. Size it for your tenants,
-//! and set [`requests_per_address`](AbuseLimits::requests_per_address).
+//! take 350 bytes, messages up to 1.8 KB. A tenant whose 600 requests a minute are all spent by anonymous callers has
+//! up to 42,000 logins, or up to 930,000 rows after a day. A full `Memory` never drops live rows: logins get a 503.
+//! Size it for your tenants, and set [`requests_per_address`](AbuseLimits::requests_per_address).
 //!
 //! # Errors
 //!
 //! An error is `{"error", "error_description"}` with the counters of the caller's own login and, together with `Retry-After`,
 //! `retry_after`. With `Accept: application/problem+json`, it is a problem document in which `login_status` is the status of
 //! the login. Errors never echo the request. `/authorize` sends errors to the redirect URI once it has checked the client and
-//! the redirect URI. It shows other errors, and those of an exhausted budget, as a page.
+//! the redirect URI. All other errors, and an exhausted budget, are shown as a page.
 //!
 //! | status | `error` |
 //! |---|---|
@@ -422,16 +434,17 @@
 //! # Pages and languages
 //!
 //! [`Pages`] sets a logo, colors for light and dark screens, and the words of the pages for login, consent, account, errors and
-//! logout. The pages are in English or German: the first language of the parameter `ui_locales` that is one of these, then the
-//! browser's choice in `Accept-Language`, and then English. `/authorize`, `/par`, `/sign-in`, `/account/security` and `/logout`
-//! take `ui_locales`. The messages of a login are in the language of its page; `Smtp`, `Webhook` and other senders read it
-//! from [`Message::language`](crate::delivery::Message::language). JSON answers have the same codes in all languages.
+//! logout. The pages are in English or German: the first of these in the parameter `ui_locales`, or else the browser's
+//! preference in `Accept-Language`, or else English. `/authorize`, `/par`, `/sign-in`, `/account/security` and
+//! `/logout` take `ui_locales`. The messages of a login are in the language of its page; `Smtp`, `Webhook` and other
+//! senders read it from [`Message::language`](crate::delivery::Message::language). JSON answers have the same codes in
+//! all languages.
 //!
 //! # Events
 //!
-//! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were sent or could not be,
-//! changed credentials, sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names
-//! and never a secret.
+//! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were or could not be
+//! sent, changed credentials, sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place
+//! of names and never a secret.
 //!
 //! # Not supported yet
 //!

@@ -56,13 +56,14 @@ impl AuthService {
     /// Returns the layer that protects routes with the sessions of this service.
     ///
     /// It attaches a [`Session`](crate::Session) to each request of a signed-in user, and
-    /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). After
-    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
-    /// [`required`](SessionLayer::required) sends a person who is not signed in to the sign-in page and back.
+    /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). With
+    /// [`first_party`](crate::auth::AuthServiceBuilder::first_party), it accepts only sessions of the request's tenant,
+    /// and [`required`](SessionLayer::required) sends people who are not signed in to the sign-in page, and back
+    /// afterwards.
     ///
-    /// A route can ask for more: [`steps`](SessionLayer::steps) and [`max_age`](SessionLayer::max_age) send the person to the
-    /// sign-in page as well, which asks only for what is missing. They are checked as a sign-in would be, by the policy of
-    /// the tenant and the credentials of the account, which are read at each such request.
+    /// A route can ask for more: [`steps`](SessionLayer::steps) and [`max_age`](SessionLayer::max_age) send users to
+    /// the sign-in page as well, which asks only for what is missing. Both are checked as at a sign-in, against the
+    /// policy of the tenant and the credentials of the account, which are read for each such request.
     ///
     /// ```
     /// use std::time::Duration;
@@ -86,7 +87,7 @@ impl AuthService {
     /// Lifts the locks that failed attempts have caused for a user: for operators, and for a page that resets passwords.
     ///
     /// The counts of this identifier, of the account's contacts, and of the account itself start from zero again. An
-    /// account with more identifiers needs a call for each.
+    /// account with several identifiers needs a call for each.
     pub async fn unlock(&self, tenant: &Tenant, identifier: &Identifier) -> Result<(), StoreError> {
         let account = self.0.users.find(tenant, identifier).await?;
         let keyed = self.0.keyed().await?;
@@ -95,8 +96,8 @@ impl AuthService {
 
     /// Checks that the store can be read and written, for a readiness probe: it reads and writes one small row.
     ///
-    /// A store on Redis answers within its deadline. Limit the time for others, and keep the answer for a second, so that a
-    /// flood of probes costs nothing.
+    /// A store on Redis answers within its deadline. Set a timeout for others, and cache the answer for a second, so
+    /// that a flood of probes costs nothing.
     pub async fn check_store(&self) -> Result<(), StoreError> {
         self.0.store.check(Arc::clone(&self.0.clock)).await
     }

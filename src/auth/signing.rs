@@ -52,9 +52,9 @@ pub struct SigningKeys<'a>(&'a TokenService);
 impl SigningKeys<'_> {
     /// Creates a new signing key for each algorithm, in addition to the automatic rotation.
     ///
-    /// The key is published at once on this node, and within a minute on others. It signs an hour later, and the old key
-    /// stays published for another day. Does nothing for an algorithm whose next key is already waiting, or that has
-    /// eight published keys.
+    /// The key is published at once on this node, and within a minute on others. It starts to sign an hour later, and
+    /// the old key stays published for another day. Does nothing for an algorithm whose next key is already waiting, or
+    /// that has eight published keys.
     pub async fn rotate_keys(self) -> Result<(), StoreError> {
         self.0.rotate_keys().await
     }

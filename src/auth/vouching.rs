@@ -13,7 +13,8 @@ use crate::{
     tenant::Tenant,
 };
 
-/// A credential that a user has enrolled. Passkeys and links are named by the `id` that `GET /account/credentials` shows.
+/// A credential that a user has enrolled. Passkeys and links are identified by the `id` that `GET /account/credentials`
+/// shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EnrolledCredential<'a> {
@@ -46,15 +47,15 @@ impl EnrolledCredential<'_> {
 }
 
 impl AuthService {
-    /// Vouches for a credential of a user. It then counts for every policy, however it was enrolled. Returns whether the
-    /// user has it. Recorded as an event.
+    /// Vouches for a credential of a user. The credential then counts for every policy, however it was enrolled.
+    /// Returns whether the user has it. Recorded as an event.
     ///
     /// By default, a credential counts for a policy that names methods only if it was enrolled with methods that met this
     /// policy. Otherwise, anyone who knows a password could add a passkey, and sign in with it where only passkeys are
     /// accepted. Call this once you know that the credential belongs to the user, for example because the user has enrolled
     /// it in front of you.
     ///
-    /// A credential that is enrolled later in place of this one has a strength of its own.
+    /// A credential that later replaces this one does not inherit this.
     pub async fn vouch_for(
         &self,
         tenant: &Tenant,

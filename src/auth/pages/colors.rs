@@ -8,7 +8,7 @@ use crate::util::{builder::setters, error::ConfigError};
 const OF_TEXT: f64 = 4.5;
 const OF_BORDERS: f64 = 3.0;
 
-/// The colors of the pages, in hexadecimal: `#1f5fbf` or `#15b`. Colors that are not set stay the built-in ones.
+/// The colors of the pages, in hexadecimal: `#1f5fbf` or `#15b`. Colors that are not set keep their built-in values.
 ///
 /// ```
 /// use tollgate::auth::{Colors, Pages};
@@ -17,8 +17,9 @@ const OF_BORDERS: f64 = 3.0;
 /// ```
 ///
 /// Text must be readable on what is behind it: [`text`](Self::text) on [`card`](Self::card) and
-/// [`background`](Self::background), and [`accent`](Self::accent) on the card. A contrast below 4.5:1 is an error of
-/// [`build`](crate::auth::AuthServiceBuilder::build). The text on buttons is black or white, whichever is easier to read.
+/// [`background`](Self::background), and [`accent`](Self::accent) on the card.
+/// [`build`](crate::auth::AuthServiceBuilder::build) refuses a contrast below 4.5:1. The text on buttons is black or
+/// white, whichever is easier to read.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Colors {
@@ -41,7 +42,7 @@ impl Colors {
         /// Sets the color behind the card.
         pub fn background(color: impl Into<String>) { background: Some(color.into()) }
 
-        /// Sets the color of the card, which has the forms.
+        /// Sets the color of the card, which holds the forms.
         pub fn card(color: impl Into<String>) { card: Some(color.into()) }
 
         /// Sets the color of text.

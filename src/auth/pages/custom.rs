@@ -24,9 +24,9 @@ use crate::{
 ///
 /// # Languages
 ///
-/// The built-in pages and messages are in English or German. A page takes the first of these in the parameter `ui_locales` of its
-/// request, then what the browser prefers in `Accept-Language`, and then English. Messages are in the language of the page that
-/// caused them. The details of an error are for the operator, and always in English.
+/// The built-in pages and messages are in English or German. A page uses the first of these in the request parameter
+/// `ui_locales`, or else the browser's preference in `Accept-Language`, or else English. Messages are in the language
+/// of the page that caused them. The details of an error are for the operator, and always in English.
 ///
 /// # Pages of your own
 ///
@@ -43,9 +43,9 @@ use crate::{
 /// # Security
 ///
 /// Pages are sent with a strict `Content-Security-Policy`: scripts, styles and requests only from the same origin, and
-/// nothing inline. Your own pages can also show images of the same origin and `data:` URLs; the question of `/logout` shows
-/// none. [`content_security_policy`](Self::content_security_policy) changes the policy of the login page, for example to allow
-/// images or fonts of another host.
+/// nothing inline. Your own pages can also show images of the same origin and `data:` URLs; the confirmation page of
+/// `/logout` shows none. [`content_security_policy`](Self::content_security_policy) changes the policy of the login
+/// page, for example to allow images or fonts from another host.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Pages {
@@ -76,9 +76,9 @@ impl Pages {
     }
 
     setters! {
-        /// Shows a logo on the built-in pages: an SVG, PNG, JPEG or WebP image of at most 256 KiB, and the name of what it shows,
-        /// which screen readers read out. It is at most 3 rem high. It is served at `/authentication/logo`, and nothing in an SVG
-        /// can run.
+        /// Shows a logo on the built-in pages: an SVG, PNG, JPEG or WebP image of at most 256 KiB. Screen readers read
+        /// out `name`. The logo is at most 3 rem high, and served at `/authentication/logo`. Scripts in an SVG cannot
+        /// run.
         pub fn logo(name: impl Into<String>, image: impl Into<Bytes>) { logo: Some((name.into(), image.into())) }
 
         /// Sets colors of the built-in pages for browsers that prefer light colors.
@@ -89,7 +89,7 @@ impl Pages {
     }
 
     /// Replaces words of the built-in pages and of messages in one language: pairs of a key and a text. [`build`] refuses an
-    /// unknown key, and a text with other placeholders in braces than the built-in one. The file
+    /// unknown key, and a text whose placeholders in braces differ from those of the built-in one. The file
     /// `src/words/en.txt` of this crate lists all keys, in the order of the pages.
     ///
     /// [`build`]: crate::auth::AuthServiceBuilder::build
@@ -104,13 +104,13 @@ impl Pages {
 
     setters! {
         /// Replaces the login page, which also asks for consent, with this document. It is served at
-        /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
+        /// `GET /authentication/start`, and its script gets its data from the same URL with `Accept: application/json`.
         ///
-        /// The page must send the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` of its query
-        /// to `start`, if they are there. Without them, a step-up for another step or a fresh sign-in never ends. Steps
-        /// can remain after the first one, even if `start` required one step: `remaining_steps` of each answer counts, and
-        /// `choices` lists what the user can use. A user who has an authenticator app or a passkey needs a field for a code, or
-        /// a passkey.
+        /// The page must pass the parameters `max_age`, `steps`, `prompt`, `acr_values`, `claims` and `return_to` from
+        /// its query to `start`, if present. Without them, a request for another step or a fresh sign-in is never met.
+        /// Steps can remain after the first one, even if `start` required one step: rely on the `remaining_steps` of
+        /// each response. `choices` lists what the user can use. Users who have an authenticator app or a passkey need
+        /// a field for its code, or a way to use the passkey.
         ///
         /// The page can also send `ui_locales`, so that messages are in its language.
         ///
@@ -133,13 +133,13 @@ impl Pages {
         /// strict policy.
         pub fn content_security_policy(policy: impl Into<String>) { login_policy: Some(policy.into()) }
 
-        /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in, and
-        /// `{link}` with a paragraph that links to a new sign-in where one helps, or with nothing. The advice is in the
-        /// language of the user, `{lang}`.
+        /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in.
+        /// `{link}` becomes a paragraph that links to a new sign-in if that helps, or else nothing. The advice is in
+        /// the language of the user, `{lang}`.
         pub fn error_html(html: impl Into<String>) { error: Some(html.into()) }
 
-        /// Replaces the question of `/logout`. The document needs a form that posts to `logout`, contains `{fields}`, and has
-        /// a button with the name `confirmed` and any value.
+        /// Replaces the confirmation page of `/logout`. The document needs a form that posts to `logout`, contains
+        /// `{fields}`, and has a button with the name `confirmed` and any value.
         pub fn sign_out_question_html(html: impl Into<String>) { sign_out_question: Some(html.into()) }
 
         /// Replaces the page after `/logout`. `{next}` is filled in with a link back to the application, or with a sentence.

@@ -80,32 +80,32 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// The client.
+    /// Returns the id of the client.
     pub fn client_id(&self) -> &str {
         &self.client_id
     }
 
-    /// The name of the client at the time of the last decision.
+    /// Returns the name of the client at the time of the last decision.
     pub fn client_name(&self) -> &str {
         &self.client_name
     }
 
-    /// The time of the last decision, in Unix seconds.
+    /// Returns the time of the last decision, in Unix seconds.
     pub fn given_at(&self) -> u64 {
         self.given_at
     }
 
-    /// The scopes of all decisions.
+    /// Returns the scopes of all decisions.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.access.scopes.iter().map(String::as_str)
     }
 
-    /// The claims that the client may request by name.
+    /// Returns the claims that the client may request by name.
     pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.access.claims.iter().map(String::as_str)
     }
 
-    /// The APIs for which the client may request tokens.
+    /// Returns the APIs for which the client may request tokens.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.access.resources.iter().map(String::as_str)
     }

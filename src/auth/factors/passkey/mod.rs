@@ -12,8 +12,8 @@ impl AuthServiceBuilder {
     /// Lets users sign in with passkeys. See [`Passkeys`].
     ///
     /// Users add passkeys on the account page, which exists only with [`first_party`](Self::first_party), or, as their first
-    /// second factor, within a login of two steps. A service also accepts those that were added at another service on the same
-    /// store.
+    /// second factor, within a login of two steps. A service also accepts passkeys that were added at another service
+    /// on the same store.
     pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
         self.factors.passkey = Some(passkeys);
         self.factors.enrolled = self.factors.enrolled.with(Method::Passkey);

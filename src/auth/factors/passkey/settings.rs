@@ -9,10 +9,10 @@ use crate::{
     webauthn::{BackupPolicy, CounterPolicy, RelyingParty, UserVerification},
 };
 
-/// Lets users sign in with passkeys, for [`AuthServiceBuilder::passkeys`](crate::auth::AuthServiceBuilder::passkeys).
+/// The settings of passkeys, for [`AuthServiceBuilder::passkeys`](crate::auth::AuthServiceBuilder::passkeys).
 ///
 /// Passkeys are bound to a relying party id: a domain. They work on the allowed origins, which are pages of that domain or
-/// of its subdomains. Wrong settings are reported when the service is built.
+/// of its subdomains. Invalid settings are reported when the service is built.
 ///
 /// ```
 /// use tollgate::auth::Passkeys;
@@ -49,13 +49,14 @@ impl Passkeys {
         }
     }
 
-    /// Allows pages of this origin. Without any, the origin of the issuer is allowed.
+    /// Allows pages of this origin. By default, only the origin of the issuer is allowed.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.main.origins.push(origin.into());
         self
     }
 
-    /// Sets another relying party id and other origins for this tenant. Without origins, that of the issuer is allowed.
+    /// Sets another relying party id and other origins for this tenant. If `origins` is empty, that of the issuer is
+    /// allowed.
     pub fn tenant<O: Into<String>>(
         mut self,
         tenant: &Tenant,
@@ -71,13 +72,13 @@ impl Passkeys {
         /// Sets the name of the service that some authenticators show. Defaults to the relying party id.
         pub fn name(name: impl Into<String>) { name: Some(name.into()) }
 
-        /// Sets what happens if a signature counter has not increased. Defaults to [`CounterPolicy::Refuse`]. Both ways record
-        /// an event.
+        /// Sets what happens if a signature counter has not increased. Defaults to [`CounterPolicy::Refuse`]. Either
+        /// way, an event is recorded.
         pub fn counter(counter: CounterPolicy) { counter: counter }
 
-        /// Sets whether the authenticator has to verify its user. Defaults to [`UserVerification::Required`]. A login of one step
-        /// always requires it. A session does not record it, so one that begins with a login of two steps also serves clients that
-        /// need one step.
+        /// Sets whether the authenticator has to verify its user. Defaults to [`UserVerification::Required`]. Logins of
+        /// one step always require it. Sessions do not record it, so a session from a login of two steps also serves
+        /// clients that need only one.
         pub fn user_verification(user_verification: UserVerification) { user_verification: user_verification }
 
         /// Sets whether synced passkeys are accepted. Defaults to [`BackupPolicy::Allow`].

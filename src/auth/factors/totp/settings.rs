@@ -10,11 +10,10 @@ use crate::{
 
 /// The settings of authenticator apps (TOTP, RFC 6238).
 ///
-/// Codes of apps are second steps. A user who has one other factor, such as a password, enrols an app with a fresh proof of it.
-/// A user who has two proves both. The same holds for passkeys. Recovery codes need two.
+/// Codes of apps are second steps. Enrolling an app takes a fresh proof of another factor, such as a password, or of
+/// two if the user has two. The same holds for passkeys. Recovery codes always take two.
 ///
-/// Defaults to codes of six digits, which every app supports. Keys that exist already keep the settings that
-/// they were made with.
+/// Defaults to codes of six digits, which every app supports. Existing keys keep the settings that they were made with.
 ///
 /// ```no_run
 /// use tollgate::{Secret, auth::Totp};
@@ -47,20 +46,20 @@ impl Totp {
         /// Sets the name of this service that apps show. Defaults to the host of the issuer. At most 64 bytes.
         pub fn name(name: &str) { name: Some(name.to_owned()) }
 
-        /// Sets how many digits codes of new keys have: 6 or 8. Some apps show six anyway.
+        /// Sets the number of digits of codes, for new keys: 6 or 8. Some apps show six anyway.
         pub fn digits(digits: u8) { kind.digits: digits }
     }
 
-    /// Encrypts the secrets in the store with this secret, which all nodes must share. Without it, a copy of the store can
-    /// make codes. Keep it: without it, all enrolled apps are unusable. Defaults to the seal of the signing keys (`Tokens::seal`). One of the two is required if the
-    /// store is persistent.
+    /// Encrypts the keys of apps in the store with this secret, which all nodes must share. Without a seal, anyone with
+    /// a copy of the store can generate codes. Keep the secret: losing it makes all enrolled apps unusable. Defaults to
+    /// the seal of the signing keys (`Tokens::seal`). One of the two is required if the store is persistent.
     pub fn seal(self, secret: &Secret) -> Self {
         Self { seal: self.seal.with_secret(secret), ..self }
     }
 
-    /// Also reads secrets that were encrypted with this earlier secret of [`seal`](Self::seal), so that it can be changed. A
-    /// secret of an app that is still encrypted with it is encrypted again when its user signs in with the app. The older seals
-    /// of the signing keys (`Tokens::older_seal`) are used as well. Can be called several times.
+    /// Also reads keys that were encrypted with this earlier secret of [`seal`](Self::seal), so that the secret can be
+    /// changed. A key is encrypted with the new secret when its user next signs in with the app. The older seals of the
+    /// signing keys (`Tokens::older_seal`) are used as well. Can be called several times.
     pub fn older_seal(self, secret: &Secret) -> Self {
         Self { seal: self.seal.with_older(secret), ..self }
     }
