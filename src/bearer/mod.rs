@@ -78,9 +78,9 @@
 //! your service       reads the AccessToken from the extensions
 //! ```
 //!
-//! A [`RateLimitLayer`](crate::RateLimitLayer) with [`AccessTokenTenant`] inside charges tenants too, for example more
-//! for expensive routes. [`BearerLayer::limit`] charges earlier, before a DPoP proof takes up memory. With the same
-//! limiter, a request is charged once.
+//! Inside the `BearerLayer`, a [`RateLimitLayer`](crate::RateLimitLayer) with [`AccessTokenTenant`] charges tenants,
+//! too, for example more for expensive routes. [`BearerLayer::limit`] charges earlier, before a DPoP proof takes up
+//! memory. With the same limiter, a request is charged once.
 //!
 //! An inner layer with a clone of the same [`Verifier`] reuses the token of the outer layer and
 //! checks only its own scopes. With another verifier it checks the request again. Put a CORS layer

@@ -12,9 +12,9 @@ use crate::{
 /// The form of an issuer's access tokens. Pass it to
 /// [`VerifierBuilder::profile`](super::VerifierBuilder::profile).
 ///
-/// The default is [`rfc9068`](Self::rfc9068). Many providers issue tokens that are less strict, and
-/// each method here accepts one difference. The other checks stay: the issuer's name, its signature, the
-/// audience, the times, and that the token is not an ID token.
+/// The default is [`rfc9068`](Self::rfc9068). The tokens of many providers deviate from it, and each method here
+/// accepts one deviation. The other checks stay: the issuer's name, its signature, the audience, the times, and that
+/// the token is not an ID token.
 ///
 /// | provider | issuer | audience |
 /// |---|---|---|
@@ -93,16 +93,16 @@ impl TokenProfile {
 
     /// Tokens of Auth0, with either of its token profiles.
     ///
-    /// This is [`jwt_unless_for_client`](Self::jwt_unless_for_client), `azp` as
-    /// [`client_claim`](Self::client_claim) and [`optional_id`](Self::optional_id). There is no tenant
-    /// unless you set a [`tenant_claim`](Self::tenant_claim), such as `org_id`.
+    /// Combines [`jwt_unless_for_client`](Self::jwt_unless_for_client), `azp` as [`client_claim`](Self::client_claim),
+    /// and [`optional_id`](Self::optional_id). There is no tenant unless you set a
+    /// [`tenant_claim`](Self::tenant_claim), such as `org_id`.
     pub fn auth0() -> Self {
         Self::foreign().jwt_unless_for_client().client_claim("azp").optional_id()
     }
 
     /// Tokens of Amazon Cognito.
     ///
-    /// This is [`jwt_where`](Self::jwt_where) `token_use` is `access`, and
+    /// Combines [`jwt_where`](Self::jwt_where) with `token_use` = `access`, and
     /// [`client_as_audience`](Self::client_as_audience). There is no tenant unless you set a
     /// [`tenant_claim`](Self::tenant_claim).
     pub fn cognito() -> Self {
@@ -112,8 +112,8 @@ impl TokenProfile {
     /// Tokens of Microsoft Entra ID in version 2. The API needs `requestedAccessTokenVersion` 2 in its
     /// manifest.
     ///
-    /// This is [`jwt_with`](Self::jwt_with) `scp` (for users) or `roles` (for applications), `azp` as
-    /// [`client_claim`](Self::client_claim), `scp` as [`scope_claim`](Self::scope_claim) and
+    /// Combines [`jwt_with`](Self::jwt_with) for `scp` (of users) or `roles` (of applications), `azp` as
+    /// [`client_claim`](Self::client_claim), `scp` as [`scope_claim`](Self::scope_claim), and
     /// [`optional_id`](Self::optional_id). ID tokens can have `roles`, too, but never `azp`. There is no tenant unless
     /// you set a [`tenant_claim`](Self::tenant_claim), such as `tid`.
     pub fn entra_id() -> Self {
@@ -122,17 +122,16 @@ impl TokenProfile {
 
     /// Tokens of Keycloak.
     ///
-    /// This is [`jwt_where`](Self::jwt_where) `typ` is `Bearer` or `DPoP`, and `azp` as
-    /// [`client_claim`](Self::client_claim). There is no tenant unless you set a
-    /// [`tenant_claim`](Self::tenant_claim).
+    /// Combines [`jwt_where`](Self::jwt_where) with `typ` = `Bearer` or `DPoP`, and `azp` as
+    /// [`client_claim`](Self::client_claim). There is no tenant unless you set a [`tenant_claim`](Self::tenant_claim).
     pub fn keycloak() -> Self {
         Self::foreign().jwt_where("typ", &["Bearer", "DPoP"]).client_claim("azp")
     }
 
     /// Accepts the type `JWT`, or none, if a claim has one of these values.
     ///
-    /// Weaker than the type, which tells every kind of token apart: the claim must have another value in the ID
-    /// tokens of the issuer.
+    /// Weaker than the type `at+jwt`, which only access tokens have: the claim must have a different value in the
+    /// issuer's ID tokens.
     pub fn jwt_where(self, claim: &str, values: &[&str]) -> Self {
         let values = values.iter().copied().map(Box::from).collect();
         Self { mark: Some(AccessTokenMark::Value { claim: claim.into(), values }), ..self }
@@ -141,23 +140,23 @@ impl TokenProfile {
     setters! {
         /// Accepts the type `JWT`, or none, if the token has at least one of these claims.
         ///
-        /// Weaker than the type, which tells every kind of token apart: ID tokens of the issuer must never have these
+        /// Weaker than the type `at+jwt`, which only access tokens have: the issuer's ID tokens must never have these
         /// claims.
         pub fn jwt_with(claims: &[&str]) { mark: Some(AccessTokenMark::AnyOf(claims.iter().copied().map(Box::from).collect())) }
 
         /// Accepts the type `JWT`, or none, unless the client is an audience of the token. ID tokens
         /// always name their client as audience.
         ///
-        /// Weaker than the type, which tells every kind of token apart. An API that is registered as the client of its
-        /// own tokens can't be used.
+        /// Weaker than the type `at+jwt`, which only access tokens have. An API that is registered as the client of its
+        /// own tokens can't use this.
         pub fn jwt_unless_for_client() { mark: Some(AccessTokenMark::NotForClient) }
 
         /// Reads the client from this claim if there is no `client_id`. As strong as `client_id` if only the
         /// issuer can set the claim, as with `azp`.
         pub fn client_claim(name: &str) { client: Some(name.into()) }
 
-        /// Reads the scopes from this claim if there is no `scope`. It may be a text or an array of texts. As strong
-        /// as `scope` if only the issuer can set the claim, as with `scp`.
+        /// Reads the scopes from this claim if there is no `scope`. The claim may be a string or an array of strings.
+        /// As strong as `scope` if only the issuer can set the claim, as with `scp`.
         pub fn scope_claim(name: &str) { scope: Some(name.into()) }
 
         /// Reads the tenant from this claim, and rejects tokens without it or with a value that is not a
@@ -174,8 +173,8 @@ impl TokenProfile {
         /// of this API.
         pub fn client_as_audience() { client_is_audience: true }
 
-        /// Accepts tokens without an id (`jti`). Their [`id`](super::AccessToken::id) is the SHA-256 of the
-        /// token, which does not appear in the issuer's logs.
+        /// Accepts tokens without an id (`jti`). Their [`id`](super::AccessToken::id) is then the SHA-256 of the token,
+        /// which you won't find in the issuer's logs.
         pub fn optional_id() { id_is_optional: true }
     }
 

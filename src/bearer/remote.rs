@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// The keys of a remote issuer (feature `external-providers`). A service far away from the login service can
-/// verify tokens on its own, knowing only the issuer's URL.
+/// The keys of a remote issuer (feature `external-providers`). With them, a service without access to the issuer's
+/// store verifies tokens, knowing only the issuer's URL.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -56,13 +56,12 @@ use crate::{
 ///
 /// Keys are cached according to `Cache-Control: max-age`, between a minute and a day, or for 5
 /// minutes by default. After four fifths of that time, the next token triggers a refresh in the
-/// background; requests never wait while there are valid keys. Issuers that publish new keys some
-/// time before using them are therefore never waited for.
+/// background; requests never wait while there are valid keys. So no request waits for an issuer that publishes its new
+/// keys some time before using them.
 ///
-/// A token with an unknown key id triggers a request immediately. Only one request is in progress
-/// at a time, and further unknown ids cause no other request for 30 seconds, because anyone can
-/// make up a key id. Fetched keys replace all earlier ones, so a withdrawn key stays valid until
-/// the next fetch.
+/// A token with an unknown key id triggers a request immediately. Only one request is in progress at a time, and
+/// because anyone can make up a key id, such requests are at least 30 seconds apart, with one exception every five
+/// minutes. Fetched keys replace all earlier ones, so a withdrawn key stays valid until the next fetch.
 ///
 /// # Outages
 ///

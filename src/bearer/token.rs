@@ -67,8 +67,8 @@ impl AccessToken {
         &self.0.claims.client_id
     }
 
-    /// Returns whether the client has this token for itself (`client_credentials`), so that no user is
-    /// involved. The [`subject`](Self::subject) is the client then.
+    /// Returns whether the token was issued to the client for itself (`client_credentials`), so that no user is
+    /// involved. The [`subject`](Self::subject) is then the client.
     ///
     /// This crate, Auth0 and Entra ID mark such tokens with a claim. Other issuers may not; this method
     /// returns `false` for theirs.
@@ -133,8 +133,8 @@ impl AccessToken {
         self.0.claims.sid.as_deref()
     }
 
-    /// Returns another claim, such as `roles`. Returns `None` if the token does not have it, if it is of another type, or
-    /// if it has a method of its own here.
+    /// Returns another claim, such as `roles`. Returns `None` if the token does not have it, if it is of another type,
+    /// or if this type has another method for it.
     ///
     /// The value is as old as the token: at most ten minutes for tokens of `AuthService`, which takes it from
     /// `Users::claims`.

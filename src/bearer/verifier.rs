@@ -36,7 +36,7 @@ use crate::{
 ///
 /// A valid token is a JWT of type `at+jwt` (RFC 9068) that is signed by a key of the issuer, names
 /// exactly this issuer and this service, and has not expired. ID tokens and tokens for other
-/// services are rejected. A [`TokenProfile`] accepts the tokens of providers that are less strict.
+/// services are rejected. A [`TokenProfile`] accepts the tokens of providers that deviate from this.
 ///
 /// Clones share a cache of verified tokens.
 #[derive(Clone)]
@@ -257,8 +257,8 @@ impl VerifierBuilder {
         self
     }
 
-    /// Sets the tolerance for clock differences with the issuer, by which tokens stay valid longer.
-    /// Defaults to 5 seconds.
+    /// Sets the tolerance for clock differences with the issuer. Tokens stay valid for this much longer. Defaults to 5
+    /// seconds.
     ///
     /// # Errors
     ///

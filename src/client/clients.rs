@@ -37,8 +37,8 @@ pub trait Clients: Send + Sync + 'static {
     /// Returns the client with exactly this id. The id comes from a request and can be any text.
     fn find(&self, client_id: &str) -> impl Future<Output = Result<Option<Arc<Client>>, StoreError>> + Send;
 
-    /// Returns whether any client allows calls from pages of this origin. A CORS preflight does not
-    /// tell which client it is for.
+    /// Returns whether any client allows calls from pages of this origin. A CORS preflight does not identify its
+    /// client.
     fn allows_origin(&self, origin: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns the clients that are known at startup, so that they can be checked. Returns none by
@@ -47,8 +47,8 @@ pub trait Clients: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns whether [`listed`](Self::listed) always returns all clients. Defaults to `false`. A client that is not listed
-    /// may then need two steps, so each account that has two factors needs two of them for a new password.
+    /// Returns whether [`listed`](Self::listed) always returns all clients. Defaults to `false`. Unlisted clients may
+    /// then need two steps, so users who have two factors must prove two of them to reset a password.
     fn lists_all(&self) -> bool {
         false
     }

@@ -13,8 +13,9 @@ use crate::{
 
 /// A secret of a confidential client, stored as its digest, for [`Client::secret`](crate::Client::secret).
 ///
-/// [`generate`](Self::generate) makes a secret of 256 bits. Give it to the client once, and keep the text of the
-/// `ClientSecretDigest`, from which it can be parsed again. Secrets that people make up could be guessed from the digest.
+/// [`generate`](Self::generate) makes a secret of 256 bits. Give it to the client once, and store the
+/// `ClientSecretDigest` as text, from which it can be parsed again. Don't use secrets that people make up: they could
+/// be guessed from the digest.
 ///
 /// ```
 /// use tollgate::{Client, Tenant, client::ClientSecretDigest};

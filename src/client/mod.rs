@@ -27,30 +27,30 @@
 //!
 //! # One application, many tenants
 //!
-//! A client belongs to one tenant, because its users are those of the tenant. An application that all tenants use is
-//! therefore one client for each of them. You don't need to register these: a [`Clients`] implementation can derive
-//! them, such as `app.acme` for the tenant `acme`. `examples/many_tenants.rs` is such an application.
+//! A client belongs to one tenant, because its users are those of the tenant. An application that all tenants use
+//! therefore needs one client for each of them. You don't need to register these: a [`Clients`] implementation can
+//! derive them, such as `app.acme` for the tenant `acme`. `examples/many_tenants.rs` is such an application.
 //!
 //! Pitfalls:
 //!
 //! - **Client ids.** [`Clients::find`] is called with text from requests. Look the tenant up before you derive anything
 //!   from it. Ids must be unique: if ids of other clients could also start with `app.`, choose another form.
-//! - **Redirect URIs.** Each tenant needs one of its own, such as `https://app.example/acme/callback` or
-//!   `https://acme.app.example/callback`. A code that reaches the application then shows whose it is. Don't put a name
+//! - **Redirect URIs.** Each tenant needs its own, such as `https://app.example/acme/callback` or
+//!   `https://acme.app.example/callback`. The URI that a code arrives at then identifies the tenant. Don't put a name
 //!   into a host or a path unless you know its characters: tenant names may contain `/`, `?` and `@`. Never derive a
 //!   redirect URI from the request. If pages on these hosts call the service, derive [`Client::origin`] and
 //!   [`Clients::allows_origin`] in the same way.
-//! - **Cookies.** Each tenant has a session cookie of its own, so signing in at one tenant neither signs a browser in
-//!   nor out at another. A browser keeps the sessions of at most four tenants. If tenants have hosts of their own, the
-//!   cookies stay at the host of the login service.
+//! - **Cookies.** Each tenant has its own session cookie, so signing in at one tenant has no effect at another. A
+//!   browser keeps the sessions of at most four tenants. Even if tenants have their own hosts, the cookies are those of
+//!   the login service's host.
 //! - **Caches.** The service asks for the client in each request and keeps nothing. Cache the tenants that exist and,
-//!   shortly and bounded, those that don't, because anyone can make up a name. When a tenant ends, sessions and tokens of
-//!   its users live on until you end them or they expire.
+//!   briefly and in a bounded cache, those that don't, because anyone can make up a name. When you remove a tenant,
+//!   sessions and tokens of its users live on until you end them or they expire.
 //! - **Limits.** Logins are charged to the client's tenant, so tenants can't use up each other's budgets. Requests with an
 //!   unknown client id are charged to their address. At your API, put a `RateLimitLayer` with `AccessTokenTenant` inside
 //!   the `BearerLayer`.
-//! - **Data.** Compare the tenant of the token with the tenant of what is asked for. A user id belongs to one tenant, but
-//!   a name such as `ada` can exist in all of them.
+//! - **Data.** Compare the tenant of the token with the tenant of the requested data. A user id belongs to one tenant,
+//!   but a name such as `ada` can exist in all of them.
 
 mod clients;
 pub(crate) mod credentials;

@@ -282,7 +282,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error for a third secret, and if the client has keys.
+    /// Returns an error for a third secret, or if the client has keys.
     pub fn secret(mut self, secret: ClientSecretDigest) -> Result<Self, ConfigError> {
         self.tokens.credentials = self.tokens.credentials.with_secret(&self.id, secret)?;
         Ok(self)
@@ -293,7 +293,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error unless the key set has a usable public key, and if the client has secrets or other keys.
+    /// Returns an error if the key set has no usable public key, or if the client has secrets or other keys.
     pub fn assertion_keys(mut self, jwks_json: &str) -> Result<Self, ConfigError> {
         if self.is_confidential() {
             return Err(ConfigError::new("client keys", self.id, "can't be combined with secrets or other keys"));
@@ -346,15 +346,16 @@ impl Client {
 
         /// Issues no new id_token when this client exchanges a refresh token. By default, it gets one each time.
         ///
-        /// A refresh then signs one token instead of two. Use this for clients that read the id_token only at the login, which
-        /// OpenID Connect allows for (Core §12.2).
+        /// A refresh then signs one token instead of two. Use this for clients that read the id_token only at the
+        /// login. OpenID Connect makes it optional here (Core §12.2).
         pub fn without_id_token_on_refresh() { tokens.without_id_token_on_refresh: true }
 
         /// Issues tokens to this client only with a DPoP proof, so that a stolen token is useless.
         pub fn require_dpop() { tokens.require_dpop: true }
 
-        /// Checks the policies of this client and of its tenant again whenever a code or a refresh token is exchanged, with the
-        /// proofs that still count: not the password that was changed since, or the phone number that was removed.
+        /// Checks the policies of this client and of its tenant again whenever a code or a refresh token is exchanged,
+        /// against the proofs that still count. A password that was changed since, or a phone number that was removed,
+        /// does not.
         ///
         /// If they are not met, the answer is `invalid_grant`, and the tokens of the family are revoked, so the user has to sign
         /// in again. By default, a family lives as long as any of its proofs counts. The `acr` of the login is not checked
@@ -365,9 +366,9 @@ impl Client {
     /// Registers a URI that browsers may return to after a logout (`post_logout_redirect_uri`). Can
     /// be called several times. It is compared like a redirect URI.
     ///
-    /// Let it answer with a page and not with a redirect to another origin: after a form, some browsers follow redirects
-    /// only to origins that the policy of its page lists, and it lists this one. For `[::1]`, which no policy can list, users
-    /// get a link instead of a redirect after they have confirmed the logout.
+    /// It should return a page, not a redirect to another origin: after a form was submitted, some browsers follow
+    /// redirects only to origins in the `Content-Security-Policy` of its page, which lists only this one. For `[::1]`,
+    /// which no policy can list, users get a link instead of a redirect after they have confirmed the logout.
     pub fn after_logout(self, uri: &str) -> Result<Self, ConfigError> {
         self.with_after_logout(RedirectUri::parse(uri)?)
     }

@@ -94,7 +94,7 @@
 //! | code | one minute; works once | |
 //! | access token, id_token | 10 minutes | [`access_lifetime`](Tokens::access_lifetime) |
 //! | refresh tokens with `offline_access` | 30 days from the login | [`refresh_lifetime`](Tokens::refresh_lifetime) |
-//! | refresh tokens without it | 24 hours from the code, unless the user signs out before | [`session_refresh_lifetime`](Tokens::session_refresh_lifetime) |
+//! | refresh tokens without it | 24 hours from the code, unless the user signs out earlier | [`session_refresh_lifetime`](Tokens::session_refresh_lifetime) |
 //! | signing key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`SigningKeys::rotate_keys`](crate::auth::SigningKeys::rotate_keys) |
 //!
 //! Using refresh tokens does not extend their lifetime. When it ends, the user has to log in again. Access tokens never
@@ -112,8 +112,8 @@
 //! A refresh also returns a new id_token, with the time of the login and the current claims, unless the client
 //! [does without](crate::Client::without_id_token_on_refresh).
 //!
-//! A user has at most 100 families at a client, and at most 20 of them in one session. Beyond that, a new family revokes
-//! the oldest one: of the same session if that has 20, or else of the user.
+//! A user has at most 100 families at a client, and at most 20 of them in one session. Beyond that, a new family
+//! revokes the oldest one of the session if the session has 20, or else the oldest one of the user.
 //!
 //! A client can ask for less `scope` than was granted, but never for more. The account is read by its id at each exchange, so
 //! a new name or address changes nothing. A disabled account gets no tokens.
@@ -137,10 +137,11 @@
 //! - At `/logout`, the session ends with everything issued from it, except families with `offline_access`.
 //!   [`AuthService::end_session`](crate::AuthService::end_session) does the same.
 //! - [`AuthService::end_user`](crate::AuthService::end_user) ends every session and every token of a user.
-//! - Redeeming a code a second time revokes the tokens of the first time.
-//! - When a user changes the password or a contact, proofs made with the old one stop counting. A family with no proof
-//!   left is revoked the next time its account is read: at `/token` or `/userinfo`. With
-//!   [`recheck_policy`](crate::Client::recheck_policy), `/token` also revokes one whose proofs no longer meet the policies.
+//! - Redeeming a code a second time revokes the tokens from the first exchange.
+//! - When a user changes the password or a contact, proofs made with the old one stop counting. A family without a
+//!   valid proof is revoked the next time its account is read: at `/token` or `/userinfo`. With
+//!   [`recheck_policy`](crate::Client::recheck_policy), `/token` also revokes a family whose proofs no longer meet the
+//!   policies.
 //!
 //! # Keys
 //!
@@ -153,8 +154,8 @@
 //!
 //! # Native and browser apps
 //!
-//! Clients have no secret, because an app on a phone or in a page can't keep one. They are protected by their registered
-//! redirect URIs, by PKCE, and optionally by DPoP.
+//! These clients have no secret, because an app on a phone or in a page can't keep one. They are protected by their
+//! registered redirect URIs, by PKCE, and optionally by DPoP.
 //!
 //! **An app on a phone or a desktop** (RFC 8252) opens the system's browser, never an embedded view. Its redirect URI is
 //! one of these:
@@ -164,8 +165,8 @@
 //! - `com.example.app:/callback`, a scheme named after a domain that you own. Another app may claim it too and get the
 //!   code, but can't redeem it, because every client must use PKCE.
 //!
-//! Ask for `offline_access`. Without it, refresh tokens live for a day and end when the user signs out in the browser. Keep
-//! refresh tokens in the system's key store. If the app also keeps a DPoP key there,
+//! Request `offline_access`. Without it, refresh tokens live for a day and end when the user signs out in the browser.
+//! Keep refresh tokens in the system's key store. If the app also keeps a DPoP key there,
 //! [`require_dpop`](crate::Client::require_dpop) makes stolen tokens useless.
 //!
 //! ```
@@ -180,13 +181,14 @@
 //! ```
 //!
 //! **A page that calls APIs itself** shares its process with every script that gets into it. Keep tokens in memory, not in
-//! `localStorage`. After a reload, go to `/authorize` again with the whole page, because a frame gets no cookies. With
-//! [single sign-on](crate::Client::single_sign_on) and `prompt=none`, the user does not notice. Do not ask for
+//! `localStorage`. After a reload, navigate the whole page to `/authorize`, because a frame gets no cookies. With
+//! [single sign-on](crate::Client::single_sign_on) and `prompt=none`, the user does not notice. Do not request
 //! `offline_access`, so that the refresh tokens end when the user signs out.
 //!
 //! A page can also have a DPoP key that no script can export: create it with WebCrypto and `extractable: false`, and keep it
 //! in IndexedDB. An injected script can use the key while the page is open, but can't keep it. Register the origin of the
-//! page, or its calls to `/token` are refused. The page may then read `DPoP-Nonce` and `WWW-Authenticate` in the responses; the CORS layer of your own API must expose them too. All responses carry
+//! page, or its calls to `/token` are refused. The page may then read `DPoP-Nonce` and `WWW-Authenticate` in the
+//! responses; the CORS layer of your own API must expose them, too. All responses carry
 //! `cross-origin-opener-policy: same-origin`, so a login in a popup loses its opener: use redirects.
 //!
 //! ```
@@ -221,8 +223,8 @@
 //!
 //! [`ClientSecretDigest::generate`](crate::client::ClientSecretDigest::generate) makes secrets of 256 bits, and only their
 //! digests are kept. A client has two during a rotation. Wrong credentials count as failures of this client from this address:
-//! after 60 in a minute, further wrong ones get 429. Right ones are always accepted: there is no lockout. `/introspect`
-//! describes only its own tokens to such a client.
+//! after 60 in a minute, further wrong ones get a 429. Right ones are always accepted: there is no lockout. At
+//! `/introspect`, such a client learns only about its own tokens.
 //!
 //! ```
 //! use tollgate::{Client, Tenant, client::ClientSecretDigest};
@@ -302,8 +304,8 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! A client that is removed gets no further tokens; those that it has end within ten minutes, or at once if it revokes
-//! them before. Give users other ids than machine clients, or compare
+//! A client that is removed gets no further tokens. Its existing ones expire within ten minutes, or end at once if it
+//! revokes them first. Never give a user the id of a machine client, or check
 //! [`is_machine`](crate::AccessToken::is_machine) where an API decides by `sub`.
 
 mod issued_claims;

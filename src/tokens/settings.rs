@@ -71,9 +71,9 @@ impl Tokens {
     /// Sets the algorithm that signs tokens. Defaults to ES256.
     ///
     /// An RS256 key always exists too, because some [clients](crate::Client::id_token_algorithm) support nothing else.
-    /// All processes that share a store need the same algorithm. A change takes effect at once, without the hour in
-    /// which the key of a rotation is only published: APIs with a copy of `/jwks` must fetch it again when they meet an
-    /// unknown key, as `Verifier::remote` does.
+    /// All processes that share a store need the same algorithm. A change takes effect at once. Unlike a rotated key,
+    /// the new key is not published for an hour first: APIs with a copy of `/jwks` must fetch it again when they meet
+    /// an unknown key, as `Verifier::remote` does.
     pub fn algorithm(self, algorithm: Algorithm) -> Self {
         Self { algorithm, ..self }
     }
@@ -99,7 +99,7 @@ impl Tokens {
         self.within("refresh token lifetime", lifetime, LONGEST_ACCESS..=LONGEST_REFRESH, reason)
     }
 
-    /// Sets how long refresh tokens work without `offline_access`, unless the user signs out before: ten minutes to 24
+    /// Sets how long refresh tokens work without `offline_access`, unless the user signs out earlier: ten minutes to 24
     /// hours. Defaults to 24 hours, and never exceeds the [`refresh_lifetime`](Self::refresh_lifetime).
     pub fn session_refresh_lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetimes.session_refresh = lifetime;
@@ -107,15 +107,15 @@ impl Tokens {
         self.within("session refresh token lifetime", lifetime, LONGEST_ACCESS..=DAY, reason)
     }
 
-    /// Sets how long a used refresh token still returns the same successor, for clients that lost the answer or asked
+    /// Sets how long a used refresh token still returns the same successor, for clients that lost the response or asked
     /// twice: at most one minute. Defaults to 10 seconds. Using it later revokes the whole family.
     pub fn refresh_grace(mut self, grace: Duration) -> Self {
         self.lifetimes.grace = grace;
         self.within("refresh grace", grace, Duration::ZERO..=MINUTE, "must be at most one minute")
     }
 
-    /// Encrypts private keys in the store with this secret, which all processes must share. Without it, a copy of the
-    /// store can sign tokens. Keys that exist already stay unencrypted until they are
+    /// Encrypts private keys in the store with this secret, which all processes must share. Without it, anyone with a
+    /// copy of the store can sign tokens. Existing keys stay unencrypted until they are
     /// [rotated](crate::auth::SigningKeys::rotate_keys) out.
     pub fn seal(self, secret: &Secret) -> Self {
         Self { seal: self.seal.with_secret(secret), ..self }
@@ -124,7 +124,8 @@ impl Tokens {
     /// Also reads private keys that were encrypted with this earlier secret of [`seal`](Self::seal), so that the secret can be
     /// changed. New keys are encrypted with the new one. Can be called several times.
     ///
-    /// If several nodes share the store, first give each the new secret as an older one, and only then make it the seal.
+    /// If several nodes share the store, first add the new secret to each as an older seal, and only then make it the
+    /// seal.
     pub fn older_seal(self, secret: &Secret) -> Self {
         Self { seal: self.seal.with_older(secret), ..self }
     }
